@@ -191,7 +191,6 @@ def show_update(update: IndexUpdate) -> None:
     files = ", ".join(f"{number} {what}" for what, number in update.files.items() if number)
     say(f"files: {files}; {chunks}" if files else chunks)
     _say_some("unreadable", update.unreadable)
-    _say_some("not in Unicode", {path: f"taken as {encoding}" for path, encoding in update.guessed.items()})
     if update.others:
         others = ", ".join(f"{ending} {number}" for ending, number in update.others.items())
         say(f"  left out, of other types: {others}")

@@ -7,9 +7,11 @@ and each part has the header.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -53,60 +55,59 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
     """
     config = config or ChunkConfig()
     lines = [match.end() for match in re.finditer(r"\r\n?|\n", file.text)] if file.lines else []
+    meter_of = partial(ChunkMeter, path, file.text, tokens=tokens, max_tokens=config.max_tokens)
     chunks = []
-    for headings, anchor, span, blocks in _joined(path, file, tokens, config.max_tokens):
+    for headings, anchor, span, blocks in _joined(file, meter_of(""), config.max_tokens):
         title = fitting_title(headings, tokens, config.max_tokens // _TITLE_SHARE)
-        for start, end, header in _cut(path, file.text, title, span, blocks, tokens, config):
-            body = file.text[start:end]
-            where: dict[str, Any] = {"headings": list(headings)} | ({"anchor": anchor} if anchor else {})
+        for start, end, header in _cut(file.text, title, span, blocks, meter_of, config.overlap_tokens):
+            metadata: dict[str, Any] = {"document": path, "title": title, "start": start, "end": end}
+            metadata["headings"] = list(headings)
+            if anchor:
+                metadata["anchor"] = anchor
             if file.pages:
-                where["page"], last = file.page(start), file.page(end - 1)
-                if last != where["page"]:
-                    where["last_page"] = last
+                metadata["page"], last = file.page(start), file.page(end - 1)
+                if last != metadata["page"]:
+                    metadata["last_page"] = last
             elif file.lines:
-                where["line"] = bisect_right(lines, start) + 1
-            chunks.append(
-                Chunk(
-                    f"{path}#{start}-{end}",
-                    with_title(with_title(title, header) if header else title, body),
-                    {"document": path, "title": title, "start": start, "end": end, **where},
-                )
-            )
+                metadata["line"] = bisect_right(lines, start) + 1
+            text = with_title(_with_header(title, header), file.text[start:end])
+            chunks.append(Chunk(f"{path}#{start}-{end}", text, metadata))
     return chunks
+
+
+def _with_header(title: str, header: str) -> str:
+    return with_title(title, header) if header else title
 
 
 def fitting_title(headings: Sequence[str], tokens: TokenCounter, limit: int) -> str:
     """Return a path of headings as a title of at most `limit` tokens: without the middle, then the last alone."""
     last = headings[-1]
-    tried = [HEADING_SEPARATOR.join(headings)]
-    if len(headings) > 2:
-        tried.append(HEADING_SEPARATOR.join([headings[0], "…", last]))
-    tried.append(last)
-    for title in tried:
+    shortened = [headings[0], "…", last] if len(headings) > 2 else [last]
+    for title in (HEADING_SEPARATOR.join(headings), HEADING_SEPARATOR.join(shortened)):
         if int(tokens.count([title])[0]) <= limit:
             return title
     return cut_to_tokens(last, tokens, limit)
 
 
 def _joined(
-    path: str, file: FileText, tokens: TokenCounter, max_tokens: int
+    file: FileText, meter: ChunkMeter, max_tokens: int
 ) -> Iterator[tuple[tuple[str, ...], str, Span, list[Block]]]:
     """Yield headings, anchor, span and blocks of each section; short neighbours under a shared heading are one."""
     sections = [section for section in file.sections if section.blocks]
     # Which sections are short shows in their first characters.
-    begins = [(section.start, min(section.end, section.start + 2 * max_tokens)) for section in sections]
-    sizes = ChunkMeter(path, file.text, "", tokens, max_tokens).sizes(begins)
-    groups: list[tuple[tuple[str, ...], list[FileSection], int]] = []
+    sizes = meter.sizes([(section.start, min(section.end, section.start + 2 * max_tokens)) for section in sections])
+    # Shared headings, sections, and their tokens; infinite for a section that is not short.
+    groups: list[tuple[tuple[str, ...], list[FileSection], float]] = []
     for section, size in zip(sections, sizes, strict=True):
         short = size < max_tokens // _SHORT_SHARE
         if groups and short:
             headings, group, total = groups[-1]
-            shared = _shared(headings, section.headings)
-            # A total of -1 marks a section that stands alone.
-            if shared and total >= 0 and total + size <= max_tokens - max_tokens // _TITLE_SHARE:
+            pairs = zip(headings, section.headings, strict=False)
+            shared = tuple(name for name, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            if shared and total + size <= max_tokens - max_tokens // _TITLE_SHARE:
                 groups[-1] = shared, [*group, section], total + size
                 continue
-        groups.append((section.headings, [section], size if short else -1))
+        groups.append((section.headings, [section], size if short else math.inf))
     for headings, group, _ in groups:
         first, last = group[0], group[-1]
         blocks = [block for section in group for block in section.blocks]
@@ -115,46 +116,41 @@ def _joined(
         yield headings, first.anchor, (blocks[0].start, last.end), blocks
 
 
-def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what two paths of headings have in common."""
-    return tuple(name for name, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
 def _cut(
-    path: str,
     text: str,
     title: str,
     span: Span,
     blocks: Sequence[Block],
-    tokens: TokenCounter,
-    config: ChunkConfig,
+    meter_of: Callable[[str], ChunkMeter],
+    overlap_tokens: int,
 ) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and repeated table header of each chunk of a section, without white space around it."""
-    meter = ChunkMeter(path, text, title, tokens, config.max_tokens)
+    meter = meter_of(title)
     pieces: list[SizedSpan] = []
     for block, (start, end) in zip(blocks, pairwise([*(block.start for block in blocks), span[1]]), strict=True):
         stripped = (start, start + len(text[start:end].rstrip()))
         if block.kind == "table" and not meter.fits(*stripped):
-            yield from _trimmed(text, pack(pieces, meter, config.overlap_tokens))
+            yield from _trimmed(text, pack(pieces, meter, overlap_tokens))
             pieces = []
-            yield from _cut_table(path, text, title, stripped, block.header_end, tokens, config)
+            yield from _cut_table(text, title, stripped, block.header_end, meter_of)
         elif block.kind == "text":
             sentences = [(start + first, start + last) for first, last in sentence_spans(text[start:end])]
             pieces.extend(fitting_pieces(sentences, meter, (_lines, words_of)))
         else:
             pieces.extend(fitting_pieces([(start, end)], meter, (_paragraphs, _lines, words_of)))
-    yield from _trimmed(text, pack(pieces, meter, config.overlap_tokens))
+    yield from _trimmed(text, pack(pieces, meter, overlap_tokens))
 
 
 def _cut_table(
-    path: str, text: str, title: str, span: Span, header_end: int, tokens: TokenCounter, config: ChunkConfig
+    text: str, title: str, span: Span, header_end: int, meter_of: Callable[[str], ChunkMeter]
 ) -> Iterator[tuple[int, int, str]]:
     """Yield the chunks of a table that does not fit one: rows, each time under the header if it leaves them room."""
-    header = text[span[0] : header_end].rstrip()
-    used = int(tokens.count([with_title(title, header)])[0])
-    if used > config.max_tokens // 2:
+    meter, header = meter_of(title), text[span[0] : header_end].rstrip()
+    used = meter.max_tokens - meter.capacity + meter.sizes([(span[0], span[0] + len(header))])[0]
+    if used <= meter.max_tokens // 2:
+        meter = meter_of(_with_header(title, header))
+    else:
         header, header_end = "", span[0]
-    meter = ChunkMeter(path, text, with_title(title, header) if header else title, tokens, config.max_tokens)
     rows = list(fitting_pieces(_lines(text, (header_end, span[1])), meter))
     for start, end, _ in _trimmed(text, pack(rows, meter, 0)):
         # The first rows stand below their header in the file, too.

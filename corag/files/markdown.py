@@ -6,10 +6,10 @@ HTML and DOCX files are turned into Markdown first.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -23,6 +23,9 @@ _TITLE = re.compile(r"""^title[ \t]*[:=][ \t]*(["']?)(.*?)\1[ \t]*$""", re.MULTI
 # Marks of an anchor behind a heading: {#name}, {: #name}, and the link that documentation tools put there.
 _ANCHOR = re.compile(r"\s*(?:\{[:#][^{}]*\}|[¶§#]+)\s*$")
 _COMMENT = re.compile(r"\s*(?:<!--.*?-->\s*)+", re.DOTALL)
+# Inline markup matters in headings alone.
+_BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
+_INLINE = MarkdownIt("commonmark")
 _LEAVES = {"paragraph_open", "heading_open", "fence", "code_block", "table_open", "html_block"}
 
 
@@ -31,7 +34,7 @@ class Block(NamedTuple):
 
     Attributes:
         start: Offset of its first character.
-        kind: How it is cut where it does not fit a chunk: text by sentences, code by lines, a table by rows.
+        kind: How it is cut if it does not fit a chunk: text by sentences, code by lines, a table by rows.
         header_end: Offset after a table's header rows.
     """
 
@@ -41,14 +44,7 @@ class Block(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """A heading and where it stands.
-
-    Attributes:
-        level: 1 for the highest.
-        text: Its words, without markup.
-        start: Offset of its first character.
-        end: Offset of what follows it.
-    """
+    """A heading: its level (1 is the highest), its words without markup, and its offsets."""
 
     level: int
     text: str
@@ -58,11 +54,11 @@ class Heading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileSection:
-    """What stands between two headings.
+    """The text from one heading to the next.
 
     Attributes:
         headings: Path of headings that leads here, the document's title first.
-        start: Offset of its heading; of its text where it has none.
+        start: Offset of its heading; of its text if it has none.
         body: Offset after its heading.
         end: Offset of the next heading, or of the end.
         blocks: Blocks of its body, in order; empty if only white space follows the heading.
@@ -79,22 +75,20 @@ class FileSection:
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """What a file says.
+    """The text of a file with its structure.
 
     Attributes:
         text: The text that spans refer to: of Markdown and plain text the file's own characters, line ends included;
-            of HTML and DOCX the Markdown that they are turned into; of PDF the text of all pages.
+            of HTML and DOCX their Markdown; of PDF the text of all pages.
         sections: Its sections, in order.
-        pages: Offset at which each page begins; empty for what has no pages.
+        pages: Offset at which each page begins; empty without pages.
         lines: True if a line of `text` is a line of the file.
-        guessed_encoding: Encoding of a text that is not in Unicode.
     """
 
     text: str
     sections: tuple[FileSection, ...]
     pages: tuple[int, ...] = ()
     lines: bool = False
-    guessed_encoding: str = ""
 
     def page(self, offset: int) -> int:
         """Return the page of a character, from 1."""
@@ -120,21 +114,21 @@ def sections_of(
     titled = levels[:1] == [1] and levels.count(1) == 1
     path: list[tuple[int, str]] = [] if titled else [(0, title)]
     ends = [heading.start for heading in headings] + [len(text)]
-    listed = list(blocks)
-    begun = [block.start for block in listed]
-    used = 0
-    found = []
-    for place, heading in enumerate([Heading(0, "", start, start), *headings]):
+    remaining = deque(blocks)
+    sections = []
+    for heading, end in zip([Heading(0, "", start, start), *headings], ends, strict=True):
         if heading.level:
             path = [(level, name) for level, name in path if level < heading.level] + [(heading.level, heading.text)]
-        first, used = used, bisect_left(begun, ends[place])
-        own = listed[first:used]
+        own = []
+        while remaining and remaining[0].start < end:
+            own.append(remaining.popleft())
         if heading.level or own:
-            named = [name for _, name in path if name] or [title]
+            names = [name for _, name in path if name] or [title]
             # The file's name often is the title again.
-            names = tuple(named[1:] if [one.casefold() for one in named[:2]] == [title.casefold()] * 2 else named)
-            found.append(FileSection(names, heading.start, heading.end, ends[place], tuple(own)))
-    return tuple(found)
+            if [name.casefold() for name in names[:2]] == [title.casefold()] * 2:
+                del names[0]
+            sections.append(FileSection(tuple(names), heading.start, heading.end, end, tuple(own)))
+    return tuple(sections)
 
 
 def letters(text: str) -> str:
@@ -147,7 +141,7 @@ def read_markdown(text: str, name: str, *, title: str = "", lines: bool = True) 
 
     Args:
         text: The text.
-        name: What stands for a title where the text gives none.
+        name: Title if the text gives none.
         title: The document's title, if it is known from elsewhere.
         lines: True if the text is a file's own.
     """
@@ -158,7 +152,7 @@ def read_markdown(text: str, name: str, *, title: str = "", lines: bool = True) 
     starts = [start, *(start + match.end() for match in _LINE_END.finditer(body)), len(text)]
     headings: list[Heading] = []
     blocks: list[Block] = []
-    tokens = _parser().parse(body)
+    tokens = _BLOCKS.parse(body)
     for token, following in pairwise([*tokens, Token("end", "", 0)]):
         if token.type not in _LEAVES or token.map is None:
             continue
@@ -176,19 +170,10 @@ def read_markdown(text: str, name: str, *, title: str = "", lines: bool = True) 
     return FileText(text, sections_of(text, headings, blocks, known, start=start), lines=lines)
 
 
-@lru_cache(maxsize=1)
-def _parser() -> MarkdownIt:
-    # What is inside a line matters for headings alone.
-    return MarkdownIt("commonmark").enable("table").disable("inline")
-
-
-@lru_cache(maxsize=1)
-def _inline() -> MarkdownIt:
-    return MarkdownIt("commonmark")
-
-
 def plain(content: str) -> str:
     """Return the words of a heading, without markup."""
-    [whole] = _inline().parseInline(_ANCHOR.sub("", content)) or [Token("inline", "", 0)]
-    kept = [" " if "break" in one.type else one.content for one in whole.children or () if one.type != "html_inline"]
-    return " ".join(_ANCHOR.sub("", "".join(kept)).split())
+    [whole] = _INLINE.parseInline(_ANCHOR.sub("", content)) or [Token("inline", "", 0)]
+    words = [
+        " " if "break" in part.type else part.content for part in whole.children or () if part.type != "html_inline"
+    ]
+    return " ".join(_ANCHOR.sub("", "".join(words)).split())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 from corag.files.markdown import Block, FileText, Heading, letters, sections_of
@@ -81,22 +81,16 @@ def _without_running_heads(pages: list[str]) -> list[str]:
     """Return the pages without first and last lines that stand, page numbers aside, at the same place of many pages."""
     lines = [[line.strip() for line in page.split("\n") if line.strip()] for page in pages]
     edges = [*range(_EDGE_LINES), *range(-_EDGE_LINES, 0)]
-    counts = Counter((edge, _shape(page[edge])) for page in lines for edge in edges if len(page) > 2 * _EDGE_LINES)
+    long = [page for page in lines if len(page) > 2 * _EDGE_LINES]
+    counts = Counter((edge, _shape(page[edge])) for page in long for edge in edges)
     # Left and right pages may have heads of their own, and a chapter's name may stand in them.
     often = max(_MIN_REPEATS, len(pages) // 4)
-    repeated = {line for line, count in counts.items() if count >= often}
-    kept = []
-    for page in lines:
-        first, last = 0, len(page)
-        while len(page) > 2 * _EDGE_LINES and first < _EDGE_LINES and (first, _shape(page[first])) in repeated:
-            first += 1
-        while len(page) > 2 * _EDGE_LINES and len(page) - last < _EDGE_LINES:
-            edge = last - len(page) - 1
-            if (edge, _shape(page[edge])) not in repeated:
-                break
-            last -= 1
-        kept.append("\n".join(page[first:last]))
-    return kept
+    for page in long:
+        repeated = [counts[edge, _shape(page[edge])] >= often for edge in edges]
+        num_last = len(list(takewhile(bool, reversed(repeated[_EDGE_LINES:]))))
+        num_first = len(list(takewhile(bool, repeated[:_EDGE_LINES])))
+        page[:] = page[num_first : len(page) - num_last]
+    return ["\n".join(page) for page in lines]
 
 
 def _shape(line: str) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from corag.errors import CoragError, MissingExtraError
@@ -36,11 +33,11 @@ READER_VERSION = 1
 """Raised by every change that makes other text or sections of the same file."""
 
 _READERS = {
-    "html": ("corag.files.web:read_html", ("beautifulsoup4", "lxml", "markdownify")),
-    "pdf": ("corag.files.pdf:read_pdf", ("pypdfium2",)),
-    "docx": ("corag.files.web:read_docx", ("mammoth", "beautifulsoup4", "lxml", "markdownify")),
+    "html": "corag.files.web:read_html",
+    "pdf": "corag.files.pdf:read_pdf",
+    "docx": "corag.files.web:read_docx",
 }
-"""Type -> function of (bytes, name), and the packages that it needs."""
+"""Type -> function of (bytes, name)."""
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = {
@@ -59,7 +56,7 @@ _GUESSES = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1255", "koi8_r", "cp932",
 
 
 class UnreadableFileError(CoragError):
-    """A file holds no text that can be read; the message is the reason alone, without the path."""
+    """A file without readable text; the message is the reason alone, without the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +89,20 @@ def find_files(root: str | Path) -> FoundFiles:
     others: Counter[str] = Counter()
 
     def refused(error: OSError) -> None:
-        unreadable[_shown(Path(error.filename).relative_to(folder))] = f"cannot be listed: {error.strerror}"
+        unreadable[_printable(Path(error.filename).relative_to(folder))] = f"cannot be listed: {error.strerror}"
 
-    for place, folders, names in os.walk(folder, onerror=refused):
+    for parent, folders, names in os.walk(folder, onerror=refused):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            relative = (Path(place) / name).relative_to(folder)
+            relative = (Path(parent) / name).relative_to(folder)
             if name.startswith("."):
                 continue
             if relative.suffix.lower() not in TYPES:
                 others[relative.suffix.lower() or "no ending"] += 1
-            elif reason := _refusal(folder / relative):
-                unreadable[_shown(relative)] = reason
+            elif _printable(relative) != relative.as_posix():
+                unreadable[_printable(relative)] = "its name is not valid UTF-8; rename it"
+            elif not (folder / relative).is_file():
+                unreadable[relative.as_posix()] = "a broken link, or not a regular file"
             else:
                 paths.append(relative.as_posix())
     # Folder by folder, whatever the file system's own order.
@@ -111,40 +110,19 @@ def find_files(root: str | Path) -> FoundFiles:
     return FoundFiles(folder, tuple(paths), dict(sorted(unreadable.items())), dict(sorted(others.items())))
 
 
-def _refusal(path: Path) -> str:
-    """Return why a file cannot be read, or nothing."""
-    try:
-        path.as_posix().encode()
-        # A pipe would be waited for without end.
-        return "" if stat.S_ISREG(path.stat().st_mode) else "no regular file"
-    except UnicodeEncodeError:
-        return "its name is no valid UTF-8; rename it"
-    except OSError as error:
-        return f"cannot be opened: {error.strerror}"
-
-
-def _shown(path: Path) -> str:
+def _printable(path: Path) -> str:
     return path.as_posix().encode("utf-8", "replace").decode()
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's bytes as they were at one moment.
+    """Return a file's bytes.
 
     Raises:
-        UnreadableFileError: It cannot be opened, is empty or too large, or changes all the time.
+        UnreadableFileError: It cannot be opened, is empty or too large.
     """
-    limit = MAX_FILE_BYTES if _kind(path.name) in ("pdf", "docx") else MAX_TEXT_BYTES
     try:
-        for _ in range(3):
-            with path.open("rb") as file:
-                before = os.fstat(file.fileno())
-                _check_size(before.st_size, limit)
-                data = file.read(limit + 1)
-                after = os.fstat(file.fileno())
-            if (before.st_size, before.st_mtime_ns) == (len(data), after.st_mtime_ns):
-                break
-        else:
-            raise UnreadableFileError("it changes while it is read; run again when it is whole")
+        _check_size(path.stat().st_size, MAX_FILE_BYTES if _kind(path.name) in ("pdf", "docx") else MAX_TEXT_BYTES)
+        data = path.read_bytes()
     except OSError as error:
         raise UnreadableFileError(f"cannot be opened: {error.strerror or error}") from error
     if not data.strip():
@@ -176,12 +154,11 @@ def read_file(data: bytes, path: str) -> FileText:
     name = re.sub(r"[_\s]+", " ", file.stem).strip() or file.stem
     try:
         if kind in _READERS:
-            read: Callable[[bytes, str], FileText] = load(_READERS[kind][0])
+            read: Callable[[bytes, str], FileText] = load(_READERS[kind])
             found = read(data, name)
         else:
-            text, guessed = decode(data)
+            text = decode(data)
             found = read_markdown(text, name) if kind == "markdown" else _read_plain(text, name)
-            found = replace(found, guessed_encoding=guessed)
     except MissingExtraError as error:
         raise UnreadableFileError("needs a package that is missing: pip install 'corag[documents]'") from error
     except RecursionError as error:
@@ -203,8 +180,8 @@ def _read_plain(text: str, name: str) -> FileText:
     return FileText(text, sections_of(text, (), blocks, name), lines=True)
 
 
-def decode(data: bytes) -> tuple[str, str]:
-    """Return the text of bytes, and the name of the encoding if it had to be guessed.
+def decode(data: bytes) -> str:
+    """Return the text of bytes.
 
     Text is in UTF-8, or in UTF-16 or UTF-32 with a byte order mark, or in an older encoding. A byte order mark is no
     part of the text; line ends stay as they are. What is mostly UTF-8 keeps its good characters, each bad byte becomes
@@ -213,24 +190,16 @@ def decode(data: bytes) -> tuple[str, str]:
     Raises:
         UnreadableFileError: The bytes are no text.
     """
-    if encoding := next((name for mark, name in _MARKS.items() if data.startswith(mark)), ""):
-        return data.decode(encoding, "replace"), ""
-    try:
-        text, encoding = data.decode("utf-8-sig"), ""
-    except UnicodeDecodeError:
-        text, encoding = _decode_leniently(data)
+    encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8-sig")
+    text = data.decode(encoding, "replace")
+    if encoding == "utf-8-sig":
+        num_bad = text.count("\ufffd") - data.count("\ufffd".encode())
+        if num_bad and sum(character > "\x7f" for character in text) <= 3 * num_bad:
+            text = data.decode(_guess(data[:_GUESS_BYTES]), "replace")
     sample = text[:_GUESS_BYTES]
     if len(_NO_TEXT.findall(sample)) > max(_FEW, _NO_TEXT_SHARE * len(sample)):
         raise UnreadableFileError("it is no text, whatever its name says")
-    return text, encoding
-
-
-def _decode_leniently(data: bytes) -> tuple[str, str]:
-    text = data.decode("utf-8-sig", "replace")
-    if sum(character > "\x7f" for character in text) > 3 * text.count("\ufffd"):
-        return text, ""
-    encoding = _guess(data[:_GUESS_BYTES])
-    return data.decode(encoding, "replace"), encoding
+    return text
 
 
 def _guess(data: bytes) -> str:
@@ -243,18 +212,5 @@ def _guess(data: bytes) -> str:
 
 
 def reading_key(data_digest: str, path: str) -> str:
-    """Return what the text of a file depends on: the hash of its bytes, its name, and what reads it."""
-    kind = _kind(path)
-    whole = f"{READER_VERSION} {data_digest} {path} {_versions(kind)}"
-    return hashlib.sha256(whole.encode()).hexdigest()[:32]
-
-
-@lru_cache
-def _versions(kind: str) -> str:
-    found = []
-    for package in _READERS.get(kind, ("", ()))[1]:
-        try:
-            found.append(f"{package}=={importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            found.append(f"{package} missing")
-    return " ".join(found)
+    """Return a hash of what the text of a file depends on: its bytes, its name, and the readers' version."""
+    return hashlib.sha256(f"{READER_VERSION} {data_digest} {path}".encode()).hexdigest()[:32]

@@ -135,7 +135,7 @@ def read_docx(data: bytes, name: str) -> FileText:
 
 
 def _check_size(data: bytes) -> None:
-    """Refuse what is no zip archive, and one that would fill the memory when it is unpacked."""
+    """Refuse data that is no zip archive, or would fill the memory when it is unpacked."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = sum(part.file_size for part in archive.infolist() if part.filename.endswith((".xml", ".rels")))

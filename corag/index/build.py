@@ -36,7 +36,6 @@ class IndexUpdate:
         num_copied: Chunks that were kept, or whose vector was; both are 0 if nothing had changed.
         files: Number of files that are `new`, `unchanged`, `changed`, `deleted` and `unreadable`.
         unreadable: Path -> why it is left out.
-        guessed: Path -> encoding that was assumed, of the files that were read now.
         others: Ending -> number of files of types that are not read.
     """
 
@@ -45,7 +44,6 @@ class IndexUpdate:
     num_copied: int
     files: Mapping[str, int] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    guessed: Mapping[str, str] = field(default_factory=dict)
     others: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -90,13 +88,12 @@ def update_index(
         "tokenizer": tokens.name,
         "source": str(path.resolve()),
     }
-    guessed: dict[str, str] = {}
     if any((path / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz")):
         found = None
         source = _corpus_source(path, tokens, chunking, settings, report)
     else:
         found = find_files(path)
-        source = _folder_source(path, found, guessed, tokens, chunking, settings, report)
+        source = _folder_source(path, found, tokens, chunking, settings, report)
     written = write_index(uri, source, embedder, states=states, batch_size=batch_size, overwrite=overwrite)
     index = ChunkIndex.open(uri, embedder)
     if found is None:
@@ -111,7 +108,7 @@ def update_index(
         "deleted": len(before.keys() - after.keys() - unreadable.keys()),
         "unreadable": len(unreadable),
     }
-    return IndexUpdate(index, written.num_embedded, written.num_copied, files, unreadable, guessed, found.others)
+    return IndexUpdate(index, written.num_embedded, written.num_copied, files, unreadable, found.others)
 
 
 def _corpus_source(
@@ -134,13 +131,12 @@ def _corpus_source(
 def _folder_source(
     path: Path,
     found: FoundFiles,
-    guessed: dict[str, str],
     tokens: TokenCounter,
     chunking: ChunkConfig,
     settings: dict[str, Any],
     report: Report,
 ) -> ChunkSource:
-    """Return the documents of a folder as a source; reading them fills `guessed` and `settings["unreadable"]`.
+    """Return the documents of a folder as a source; reading them adds to `settings["unreadable"]`.
 
     Raises:
         DataError: There is no document; so does reading, if all of them are unreadable.
@@ -170,16 +166,13 @@ def _folder_source(
             data = read_bytes(found.root / name)
             # The file may have changed since it was hashed: what counts is what was read.
             key = reading_key(hashlib.sha256(data).hexdigest(), name)
-            file = read_file(data, name)
-            chunks = chunk_file(name, file, tokens, chunking)
+            chunks = chunk_file(name, read_file(data, name), tokens, chunking)
             if not chunks:
                 raise UnreadableFileError("it holds no text")
         except UnreadableFileError as error:
             unreadable[name] = str(error)
             require_documents()
             return None
-        if file.guessed_encoding:
-            guessed[name] = file.guessed_encoding
         return key, chunks
 
     require_documents()

@@ -98,6 +98,7 @@ class ChunkMeter:
     Attributes:
         document: Id of the document, for errors.
         text: Its text.
+        max_tokens: Maximum tokens of a chunk.
         capacity: Maximum tokens that the pieces of a chunk may add.
     """
 
@@ -105,6 +106,7 @@ class ChunkMeter:
         self.document = document
         self.text = text
         self._title = title
+        self.max_tokens = max_tokens
         self._tokens = tokens
         self._title_tokens = int(tokens.count([with_title(title, "")])[0]) if title else 0
         self.capacity = max_tokens - self._title_tokens

@@ -115,13 +115,11 @@ def test_overlap_repeats_sentences_of_the_section():
 @pytest.mark.parametrize(
     ("headings", "limit", "title"),
     [
-        (["A"], 4, "A"),
         (["A", "B"], 3, "A > B"),
         (["A", "B", "C"], 5, "A > B > C"),
         (["A", "B b", "C"], 5, "A > … > C"),
         (["A a a a a", "B", "C"], 5, "C"),
         (["A", "one two three"], 2, "one two"),
-        (["A", "one"], 0, ""),
     ],
 )
 def test_a_long_title_loses_its_middle_first(headings: list[str], limit: int, title: str):
@@ -151,7 +149,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(PIECES, max_size=25).map("".join),
     st.sampled_from([12, 20, 48]),
