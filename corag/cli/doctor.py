@@ -156,11 +156,11 @@ def _hub_models() -> dict[str, int]:
 
 
 def _data() -> Iterator[Finding]:
-    from corag.text.data import shelves
+    from corag.text.data import data_folders
 
-    for shelf in shelves():
-        names = sorted(path.name for path in shelf.iterdir() if path.is_dir()) if shelf.is_dir() else []
-        yield Finding("data folders", str(shelf), ", ".join(names) or "none")
+    for folder in data_folders():
+        names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+        yield Finding("data folders", str(folder), ", ".join(names) or "none")
 
 
 def _caches() -> Iterator[Finding]:

@@ -7,6 +7,7 @@ order, so joining them (without overlap) restores the document.
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -41,9 +42,9 @@ def sentence_spans(text: str) -> list[Span]:
     if not text:
         return []
     boundaries = sentencex.get_sentence_boundaries("en", well_formed(text))
-    begins = [one["start_index"] for one in boundaries if text[one["start_index"] : one["end_index"]].strip()]
-    starts = [0, *begins[1:]]
-    return list(pairwise([*starts, len(text)]))
+    spans = [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
+    starts = [start for start, end in spans if text[start:end].strip()]
+    return list(pairwise([0, *starts[1:], len(text)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +120,19 @@ class ChunkMeter:
     def sizes(self, spans: Sequence[Span]) -> list[int]:
         """Return the tokens of each span, counted together with the title as the budget will count them."""
         counts: list[int] = []
-        # Some at a time: tokens take far more memory than text.
+        # In batches: tokens take far more memory than text.
         for first in range(0, len(spans), _COUNTED_AT_ONCE):
-            some = spans[first : first + _COUNTED_AT_ONCE]
-            counts.extend(self._tokens.count([with_title(self._title, self.text[start:end]) for start, end in some]))
+            batch = spans[first : first + _COUNTED_AT_ONCE]
+            counts.extend(self._tokens.count([with_title(self._title, self.text[start:end]) for start, end in batch]))
         return [int(count) - self._title_tokens for count in counts]
 
     def fits(self, start: int, end: int) -> bool:
         """Tell whether the text between two offsets fits a chunk."""
         return self.sizes([(start, end)])[0] <= self.capacity
+
+    def last_that_fits(self, start: int, ends: Sequence[int]) -> int:
+        """Return the last of ascending `ends` up to which the text fits; the first one must."""
+        return ends[bisect(ends, self.capacity, lo=1, key=lambda end: self.sizes([(start, end)])[0]) - 1]
 
 
 def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) -> Iterator[Span]:
@@ -180,23 +185,22 @@ def fitting_pieces(
 
 
 def _cut_word(span: Span, meter: ChunkMeter) -> Iterator[Span]:
-    """Cut a run without white space into the longest parts that fit, by doubling and halving."""
+    """Cut a run without white space into the longest parts that fit."""
     start, end = span
     while start < end:
-        step = 1
         if not meter.fits(start, start + 1):
             raise InputError(
                 f"document {meter.document!r}: the single character {meter.text[start]!r} at {start} needs "
                 f"more than the {meter.capacity} tokens that a chunk has for text; raise max_tokens"
             )
+        # By doubling, then by bisection: a word may be as long as a document.
+        step = 1
         while start + step < end and meter.fits(start, min(end, start + 2 * step)):
             step *= 2
-        low, high = min(step, end - start), min(2 * step, end - start)
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if meter.fits(start, start + middle) else (low, middle - 1)
-        yield start, start + low
-        start += low
+        ends = range(start + min(step, end - start), min(end, start + 2 * step) + 1)
+        last = meter.last_that_fits(start, ends)
+        yield start, last
+        start = last
 
 
 def cut_to_tokens(text: str, tokens: TokenCounter, limit: int) -> str:
@@ -205,22 +209,13 @@ def cut_to_tokens(text: str, tokens: TokenCounter, limit: int) -> str:
     It ends with a sentence if at least one fits, else with a word, without trailing white space.
     """
     whole = text.rstrip()
-    if _fits(whole, tokens, limit):
+
+    def count(end: int) -> int:
+        return int(tokens.count([whole[:end].rstrip()])[0])
+
+    if count(len(whole)) <= limit:
         return whole
-    sentences = _longest(whole, [end for _, end in sentence_spans(whole)], tokens, limit)
-    return sentences or _longest(whole, [match.end() for match in _WORD_END.finditer(whole)], tokens, limit)
-
-
-def _longest(text: str, ends: Sequence[int], tokens: TokenCounter, limit: int) -> str:
-    low, high = 0, len(ends)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _fits(text[: ends[middle - 1]].rstrip(), tokens, limit):
-            low = middle
-        else:
-            high = middle - 1
-    return text[: ends[low - 1]].rstrip() if low else ""
-
-
-def _fits(text: str, tokens: TokenCounter, limit: int) -> bool:
-    return int(tokens.count([text])[0]) <= limit
+    for ends in ([end for _, end in sentence_spans(whole)], [match.end() for match in _WORD_END.finditer(whole)]):
+        if num_fitting := bisect(ends, limit, key=count):
+            return whole[: ends[num_fitting - 1]].rstrip()
+    return ""

@@ -21,12 +21,12 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from corag.errors import DataError
 from corag.text.documents import Document, passage, with_title
+from corag.text.visible import well_formed
 from corag.types import Chunk
 from corag.writing import cache_folder
 
@@ -57,8 +57,8 @@ class Query:
         split: `train`, `dev`, `test`, ...; `NO_SPLIT` where the line names none.
         candidates: The question's own pool of passages, or None.
         extra: Every other field of the line.
-        grades: Relevance of passages, by id: above 0 for gold, 0 and less for passages judged to be of no use. Empty
-            where only gold is known; each piece of gold then has the grade 1.
+        grades: Relevance of passages, by id: above 0 for gold, at most 0 for irrelevant passages. Empty if only gold is
+            known; each gold entry then has the grade 1.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Query:
 
     @property
     def relevance(self) -> Grades:
-        """The grade of every gold entry, and of the passages that were judged beside."""
+        """The grade of every gold entry, and of the other passages with a grade."""
         return {**dict.fromkeys(self.gold, 1), **self.grades}
 
 
@@ -109,7 +109,7 @@ class DataFolder:
                         "passage to the corpus or remove it from the question"
                     )
         # Corpora are often subsets. Such evidence cannot be found, which lowers recall.
-        lost = [query.id for query in queries if not all(_exists(gold, documents) for gold in query.gold)]
+        lost = [query.id for query in queries if not all(passage_at(gold, documents) for gold in query.gold)]
         if lost:
             logger.warning(
                 "%s: the evidence of %d questions is not in the corpus (first: %s)", file, len(lost), lost[0]
@@ -142,21 +142,28 @@ def read_corpus(path: str | Path) -> dict[str, Document]:
 def find_data(name: str | Path) -> Path:
     """Return the data folder of a name.
 
-    An existing path stands for itself. Any other name is looked up in the folder `$CORAG_DATA`, then in the cache,
-    where `corag data get` puts what it fetches.
+    An existing path is returned as it is. Any other name is looked up in the folder `$CORAG_DATA`, then in the cache,
+    where `corag data get` puts its downloads.
 
     Args:
         name: Path, or name such as `hotpotqa` or `beir:scifact`; see `folder_name`.
 
     Raises:
-        DataError: There is no such folder; the message lists those that are there.
+        DataError: There is no such folder; the message lists the existing ones.
     """
     if str(name) and Path(name).exists():
         return Path(name)
-    for shelf in shelves():
-        if str(name) and (found := shelf / folder_name(str(name))).is_dir():
-            return found
-    raise DataError(_missing(str(name)))
+    existing = []
+    for parent in data_folders():
+        if str(name) and (folder := parent / folder_name(str(name))).is_dir():
+            return folder
+        names = sorted(path.name for path in parent.glob("[!.]*/"))
+        existing.append(f"{parent}: {', '.join(names) or 'none'}")
+    raise DataError(
+        f"{str(name)!r} is not a folder; expected a folder with corpus.jsonl and queries.jsonl (or .jsonl.gz), or a "
+        f"name ({'; '.join(existing)}); download one with: corag data get NAME; {DATA_VARIABLE} names the folder of "
+        "yours"
+    )
 
 
 def folder_name(name: str) -> str:
@@ -169,34 +176,14 @@ def data_cache() -> Path:
     return cache_folder() / "data"
 
 
-def shelves() -> Iterator[Path]:
-    """Yield the folders in which names are looked up, first come first."""
-    if chosen := os.environ.get(DATA_VARIABLE):
-        yield Path(chosen).expanduser()
-    yield data_cache()
-
-
-def _missing(name: str) -> str:
-    listed = {shelf: _names(shelf) for shelf in shelves()}
-    similar = get_close_matches(folder_name(name), [one for names in listed.values() for one in names], 1)
-    at_hand = "; ".join(f"{shelf}: {', '.join(names) or 'none'}" for shelf, names in listed.items())
-    return (
-        f"{name or repr(name)} is not a folder; give a folder with corpus.jsonl and queries.jsonl (or .jsonl.gz), or "
-        f"the name of one at hand{f' such as {similar[0]!r}' if similar else ''} ({at_hand}), or fetch one with: "
-        f"corag data get NAME; the folder that holds yours is named by {DATA_VARIABLE}"
-    )
-
-
-def _names(shelf: Path) -> list[str]:
-    if not shelf.is_dir():
-        return []
-    return sorted(one.name for one in shelf.iterdir() if one.is_dir() and not one.name.startswith("."))
+def data_folders() -> list[Path]:
+    """Return the folders in which names are looked up, in this order."""
+    chosen = os.environ.get(DATA_VARIABLE)
+    return [*([Path(chosen).expanduser()] if chosen else []), data_cache()]
 
 
 def find_file(folder: Path, stem: str) -> Path:
     """Return `stem.jsonl` or `stem.jsonl.gz` of a data folder; a missing one is a `DataError`."""
-    if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder; give a folder with corpus.jsonl and queries.jsonl (or .jsonl.gz)")
     for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz"):
         if (folder / name).is_file():
             return folder / name
@@ -258,74 +245,51 @@ def is_evidence(chunk: Chunk, gold: str) -> bool:
 
 def passage_of(gold: str, documents: Mapping[str, Document]) -> str | None:
     """Return the id of the passage that a gold entry names, whole or as a span; None if it is not in the corpus."""
-    if gold in documents:
-        return gold
-    match = _SPAN.fullmatch(gold)
-    return match["document"] if match is not None and match["document"] in documents else None
-
-
-def _exists(gold: str, documents: Mapping[str, Document]) -> bool:
-    match = _SPAN.fullmatch(gold)
-    return gold in documents or (
-        match is not None
-        and match["document"] in documents
-        and 0 <= int(match["start"]) < int(match["end"]) <= len(documents[match["document"]].text)
-    )
+    match = None if gold in documents else _SPAN.fullmatch(gold)
+    name = gold if match is None else match["document"]
+    return name if name in documents else None
 
 
 def passage_at(name: str, documents: Mapping[str, Document]) -> Chunk | None:
-    """Return the passage, or the span of one, that a name such as a gold entry stands for; None if there is none."""
+    """Return the passage, or the span of one, that a gold entry names; None if it is not in the corpus."""
     if (document := documents.get(name)) is not None:
         return passage(document)
-    if (match := _SPAN.fullmatch(name)) is None or not _exists(name, documents):
+    if (match := _SPAN.fullmatch(name)) is None or (document := documents.get(match["document"])) is None:
         return None
-    document, start, end = documents[match["document"]], int(match["start"]), int(match["end"])
+    start, end = int(match["start"]), int(match["end"])
+    if not start < end <= len(document.text):
+        return None
     metadata = {"document": document.id, "title": document.title, "start": start, "end": end}
     return Chunk(name, with_title(document.title, document.text[start:end]), metadata)
 
 
 def _judged(folder: Path, file: Path, queries: Mapping[str, Query]) -> tuple[Query, ...]:
-    """Return the questions that the judgements of a folder speak of, once for each split; all where it has none."""
-    found = []
-    files = sorted(one for one in folder.glob("qrels/*") if one.name.endswith((".tsv", ".tsv.gz")))
+    """Return the questions with judgements in a BEIR folder, once for each split; all if it has no judgements."""
+    judged = []
+    files = sorted(path for path in folder.glob("qrels/*") if path.name.endswith((".tsv", ".tsv.gz")))
     for qrels in files:
-        for name, grades in read_qrels(qrels).items():
+        for name, grades in _read_qrels(qrels).items():
             if name not in queries:
-                raise DataError(
-                    f"{qrels}: question {name!r} is not in {file.name}; add it there, or remove its judgements"
-                )
+                raise DataError(f"{qrels}: question {name!r} is not in {file.name}; add it, or remove its judgements")
             gold = tuple(passage for passage, grade in grades.items() if grade > 0)
-            found.append(replace(queries[name], gold=gold, grades=grades, split=qrels.name.split(".")[0]))
-    return tuple(found) if files else tuple(queries.values())
+            judged.append(replace(queries[name], gold=gold, grades=grades, split=qrels.name.split(".")[0]))
+    return tuple(judged) if files else tuple(queries.values())
 
 
-def read_qrels(file: Path) -> dict[str, dict[str, int]]:
-    """Read judgements in BEIR's form: the grades of passages by question.
-
-    Raises:
-        DataError: A line is malformed, or gives a passage a second grade; the message names file and line.
-    """
+def _read_qrels(file: Path) -> dict[str, dict[str, int]]:
+    """Return the grades of passages by question; the first line may be a heading."""
     grades: dict[str, dict[str, int]] = {}
-    for number, (query, name, grade) in read_lines(file, _qrels_line):
+    for number, parts in read_lines(file, lambda line: [part.strip() for part in line.split("\t")]):
+        if len(parts) != 3 or not all(parts) or (number > 1 and not re.fullmatch(r"[+-]?\d+", parts[2])):
+            raise DataError(f"{file}, line {number}: expected question-id, passage-id and a whole number between tabs")
+        query, name, grade = parts
         if not re.fullmatch(r"[+-]?\d+", grade):
-            if number > 1:  # the first line may be a heading
-                raise DataError(f"{file}, line {number}: the grade is no whole number; a grade is 0, 1, 2, ...")
-        elif grades.setdefault(query, {}).setdefault(name, int(grade)) != int(grade):
-            raise DataError(
-                f"{file}, line {number}: passage {name!r} has the grades {grades[query][name]} and {grade} for "
-                f"question {query!r}; keep one"
-            )
+            continue
+        if grades.setdefault(query, {}).setdefault(name, int(grade)) != int(grade):
+            raise DataError(f"{file}, line {number}: a second grade of passage {name!r} for question {query!r}")
     if not grades:
-        raise DataError(f"{file} holds no judgement; it needs lines: question-id, passage-id, grade, between tabs")
+        raise DataError(f"{file} has no judgements; expected lines: question-id, passage-id, grade, between tabs")
     return grades
-
-
-def _qrels_line(line: str) -> tuple[str, str, str]:
-    """Return question, passage and grade."""
-    parts = [part.strip() for part in line.rstrip("\r\n").split("\t")]
-    if len(parts) != 3 or not all(parts):
-        raise ValueError(f"{line!r:.80} is not a line of question-id, passage-id and grade with tabs between them")
-    return parts[0], parts[1], parts[2]
 
 
 def _document(line: str) -> Document:
@@ -377,7 +341,7 @@ def _text(row: Mapping[str, Any], name: str, default: str | None = None, *, empt
 
 def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Return a field with a list of strings; empty if it is absent or null."""
-    values = [] if row.get(name) is None else row[name]
+    values = row.get(name) or []
     if not isinstance(values, list):
         raise ValueError(f"field {name!r} is {values!r:.80}; it must be a list of strings")
     return tuple(_string(name, value) for value in values)
@@ -389,8 +353,6 @@ def _string(name: str, value: object) -> str:
         value = str(value)
     if not isinstance(value, str):
         raise ValueError(f"field {name!r} holds {value!r:.80}; it must be a string")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(f"field {name!r} holds a lone surrogate; write valid Unicode") from error
+    if well_formed(value) != value:
+        raise ValueError(f"field {name!r} holds a lone surrogate; write valid Unicode")
     return value

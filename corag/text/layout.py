@@ -1,4 +1,4 @@
-"""How a prompt shows what was chosen, where that is not texts with empty lines between them."""
+"""How a prompt shows the chosen chunks, if not as texts with empty lines between them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from corag.types import Chunk
 
 
 class Piece(NamedTuple):
-    """What was chosen of one chunk: all of it, or some of its sentences.
+    """The chosen part of one chunk: all of it, or some of its sentences.
 
     Attributes:
         chunk: The chunk as it was offered.
         text: Its text without the title; of sentences, with a mark where others were left out between them.
-        places: Which of the chosen ones are in it.
-        spans: Where each of these stands in `text`.
-        cut: Where the chosen sentences stood in the text of the chunk without its title; empty for all of it.
+        indices: Which of the chosen chunks are in it.
+        spans: Span of each of these in `text`.
+        cut: Spans of the chosen sentences in the text of the chunk without its title; empty for all of it.
     """
 
     chunk: Chunk
     text: str
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     spans: tuple[Span, ...]
     cut: tuple[Span, ...] = ()
 
@@ -43,36 +43,36 @@ class Layout(Protocol):
 
 
 def pieces(chosen: Sequence[Chunk]) -> list[Piece]:
-    """Return what was chosen of each chunk, in the order of the first choice from each."""
+    """Return the chosen part of each chunk, in the order of the first choice from each."""
     by_source: dict[str | int, list[int]] = {}
-    for place, chunk in enumerate(chosen):
-        by_source.setdefault(chunk.source.id if isinstance(chunk, UnitChunk) else place, []).append(place)
-    found: list[Piece] = []
-    for places in by_source.values():
-        first = chosen[places[0]]
+    for index, chunk in enumerate(chosen):
+        by_source.setdefault(chunk.source.id if isinstance(chunk, UnitChunk) else index, []).append(index)
+    parts: list[Piece] = []
+    for indices in by_source.values():
+        first = chosen[indices[0]]
         if not isinstance(first, UnitChunk):
             text = body(first)
-            found.append(Piece(first, text, tuple(places), ((0, len(text)),)))
+            parts.append(Piece(first, text, tuple(indices), ((0, len(text)),)))
             continue
-        units = [unit for place in places if isinstance(unit := chosen[place], UnitChunk)]
+        units = [unit for index in indices if isinstance(unit := chosen[index], UnitChunk)]
         text, spans = assemble(units)
         shown = tuple((start - first.body, end - first.body) for start, end in spans)
         cut = tuple(sorted((unit.span[0] - first.body, unit.span[1] - first.body) for unit in units))
-        found.append(Piece(first.source, text[first.body :], tuple(places), shown, cut))
-    return found
+        parts.append(Piece(first.source, text[first.body :], tuple(indices), shown, cut))
+    return parts
 
 
 def laid_out(chosen: Sequence[Chunk], layout: Layout) -> tuple[str, list[Span]]:
-    """Return the text that a layout shows for chosen chunks, and where each of them stands in it.
+    """Return the text that a layout shows for chosen chunks, and the span of each of them in it.
 
-    A layout that changes a text, as by escaping it, leaves the span of what stands there empty.
+    If a layout changes a text, as by escaping it, the spans of its chunks are empty.
     """
     arranged = layout.arranged(pieces(chosen))
     text, begin = layout.text(arranged), 0
     spans: list[Span] = [(0, 0)] * len(chosen)
     for piece in arranged:
-        at = text.find(piece.text, begin)
-        for place, (start, end) in zip(piece.places, piece.spans, strict=True):
-            spans[place] = (begin, begin) if at < 0 else (at + start, at + end)
-        begin = begin if at < 0 else at + len(piece.text)
+        found = text.find(piece.text, begin)
+        for index, (start, end) in zip(piece.indices, piece.spans, strict=True):
+            spans[index] = (begin, begin) if found < 0 else (found + start, found + end)
+        begin = begin if found < 0 else found + len(piece.text)
     return text, spans

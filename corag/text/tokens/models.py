@@ -1,18 +1,14 @@
 """Token counters by the name of a model: a file, a folder, the Hugging Face hub, or OpenAI's models by tiktoken.
 
-tiktoken fetches a vocabulary when it is first used and keeps it in the folder TIKTOKEN_CACHE_DIR.
+tiktoken downloads a vocabulary on first use and keeps it in the folder TIKTOKEN_CACHE_DIR.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.optional import require, warn_once
@@ -23,7 +19,7 @@ _OPENAI_MODEL = re.compile(r"(ft:)?(gpt-|chatgpt-|o[1-9](-|$)|text-embedding-|da
 
 
 def is_model(name: str) -> bool:
-    """Return whether a name may be that of a model, a file or a folder; whether the model exists is not asked."""
+    """Return whether a name may be that of a model, a file or a folder; whether the model exists is not checked."""
     return (name != "" and Path(name).exists()) or "/" in name or _OPENAI_MODEL.match(name) is not None
 
 
@@ -55,7 +51,7 @@ def of_model(*, model: str | Path) -> TokenCounter:
             f"tokenizer {name!r:.200} is neither a file, a folder nor a name on the hub, such as Qwen/Qwen3-8B; "
             "give the answering model's tokenizer.json"
         )
-    # What is in the cache is taken without asking the hub, which would wait where there is no network.
+    # The cache comes first: without a network the hub would be waited for.
     file = _in_cache(name) or _download(name)
     return _by_transformers(name) if file is None else file_counter(file, name)
 
@@ -63,8 +59,8 @@ def of_model(*, model: str | Path) -> TokenCounter:
 def tokens_for_model(name: str) -> TokenCounter:
     """Return what counts the tokens of a model that a server runs.
 
-    It is the model's own tokenizer where that is known: tiktoken's for OpenAI's models, a file in the model's folder or
-    in the cache of the hub, from which nothing is downloaded. Otherwise it is an estimate, with a warning.
+    It is tiktoken for OpenAI's models, or a tokenizer file in the model's folder or in the hub's cache; without any, an
+    estimate, with a warning. Nothing is downloaded.
     """
     served = name.rpartition("/")[2].replace(":", "-")
     try:
@@ -77,13 +73,13 @@ def tokens_for_model(name: str) -> TokenCounter:
     except (InputError, MissingExtraError, ModelError):
         pass
     warn_once(
-        f"the tokenizer of model {name!r} is not on this machine, so tokens are estimated, on the high side; name it "
+        f"the tokenizer of model {name!r} is not on this machine, so tokens are estimated, usually too many; name it "
         "with --tokenizer, such as meta-llama/Llama-3.1-8B-Instruct, gpt-4o or a tokenizer.json, to count exactly"
     )
     return estimate()
 
 
-class Tiktoken:
+class Tiktoken(CallableCounter):
     """Counts as a model of OpenAI does, without special tokens; needs `pip install 'corag[tiktoken]'`.
 
     Args:
@@ -93,36 +89,18 @@ class Tiktoken:
     Raises:
         InputError: tiktoken knows no such model or encoding.
         MissingExtraError: The package tiktoken is not installed.
-        ModelError: The vocabulary is neither on this machine nor can be fetched.
+        ModelError: The vocabulary is neither on this machine nor can be downloaded.
     """
-
-    exact = True
 
     def __init__(self, *, model: str | None = None, encoding: str | None = None) -> None:
         if (model is None) == (encoding is None):
-            raise InputError("tiktoken takes a model or an encoding, such as tiktoken(model=gpt-4o); give one of them")
-        self._encoding = _encoding(None if model is None else model.lower(), encoding)
-        self.name = f"tiktoken(encoding={self._encoding.name})"
-
-    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return the number of tokens of each text, `[len(texts)]`.
-
-        Raises:
-            InputError: A text is not valid Unicode.
-        """
-        try:
-            # tiktoken would replace lone surrogates without a word.
-            for text in texts:
-                text.encode()
-        except (AttributeError, UnicodeEncodeError) as error:
-            raise InputError(
-                f"a text cannot be tokenised ({error}); texts must be strings of valid Unicode without lone surrogates"
-            ) from error
-        return np.array([len(tokens) for tokens in self._encoding.encode_ordinary_batch(list(texts))], dtype=np.int64)
+            raise InputError("expected a model or an encoding of tiktoken, such as tiktoken(model=gpt-4o)")
+        vocabulary = _encoding(None if model is None else model.lower(), encoding)
+        super().__init__(vocabulary.encode_ordinary, name=f"tiktoken(encoding={vocabulary.name})")
 
 
 def is_cached(name: str, file: str = "tokenizer_config.json") -> bool:
-    """Return whether the hub's cache on this machine holds a file of a model; the hub is not asked."""
+    """Return whether the hub's cache on this machine holds a file of a model."""
     return _in_cache(name, file) is not None
 
 
@@ -143,23 +121,17 @@ def _download(name: str) -> Path | None:
 
     try:
         return Path(hf_hub_download(name, FILE))
-    except errors.LocalEntryNotFoundError as error:
-        # Only what else of the model is here can tell whether it has one.
-        if is_cached(name):
+    except (OSError, ValueError, errors.HfHubHTTPError, errors.EntryNotFoundError) as error:
+        no_file = isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError)
+        # Without a network only what else of the model is here can tell whether it has a file.
+        if no_file or is_cached(name):
             return None
         raise ModelError(
-            f"the tokenizer of {name!r} is not on this machine, and the hub was not reached; where there is a network, "
-            f"run: hf download {name} {FILE} --local-dir FOLDER, and give the folder; or count with tokenizer estimate"
+            f"the tokenizer of {name!r} is not on this machine and cannot be downloaded ({error}); check the name, and "
+            f"for a gated model accept its licence on https://huggingface.co/{name} and log in with `hf auth login`; "
+            f"without a network, run elsewhere: hf download {name} {FILE} --local-dir FOLDER, and give the folder; or "
+            "count with tokenizer estimate"
         ) from error
-    except errors.EntryNotFoundError:
-        return None
-    except errors.RepositoryNotFoundError as error:
-        raise ModelError(
-            f"the hub has no model {name!r} that you may see; check the name, and, if the model is gated, accept its "
-            f"licence on https://huggingface.co/{name} and log in with `hf auth login`"
-        ) from error
-    except (OSError, ValueError, errors.HfHubHTTPError) as error:
-        raise ModelError(f"the tokenizer of {name!r} cannot be downloaded: {error}") from error
 
 
 def _by_transformers(name: str) -> TokenizerCounter | CallableCounter:
@@ -193,20 +165,19 @@ def _encoding(model: str | None, encoding: str | None) -> Any:
     tiktoken = require("tiktoken", "tiktoken")
     try:
         name = tiktoken.encoding_name_for_model(model) if model is not None else encoding
-        if name not in (names := tiktoken.list_encoding_names()):
-            raise InputError(f"tiktoken has no encoding {name!r}; its encodings are {', '.join(sorted(names))}")
-        return tiktoken.get_encoding(name)
-    except KeyError as error:
+    except KeyError:
+        name = None
+    if name not in tiktoken.list_encoding_names():
         raise InputError(
-            f"tiktoken {tiktoken.__version__} does not know the model {model!r}; update it (pip install -U tiktoken), "
-            "or name the model's encoding: tiktoken(encoding=o200k_base)"
-        ) from error
-    except InputError:
-        raise
+            f"tiktoken {tiktoken.__version__} does not know {model or encoding!r}; update it (pip install -U tiktoken) "
+            f"or name an encoding, as tiktoken(encoding=o200k_base): {', '.join(tiktoken.list_encoding_names())}"
+        )
+    try:
+        return tiktoken.get_encoding(name)
     except (OSError, ValueError) as error:  # those of requests are OSErrors
         raise ModelError(
-            f"the vocabulary of tiktoken's encoding {name!r} is not on this machine and cannot be fetched "
-            f"({type(error).__name__}); where there is a network, run: TIKTOKEN_CACHE_DIR=FOLDER python -c "
+            f"the vocabulary of tiktoken's encoding {name!r} is not on this machine and cannot be downloaded "
+            f"({type(error).__name__}); without a network, run elsewhere: TIKTOKEN_CACHE_DIR=FOLDER python -c "
             f"\"import tiktoken; tiktoken.get_encoding('{name}')\", bring FOLDER here and set TIKTOKEN_CACHE_DIR "
             "to it; or count with tokenizer estimate"
         ) from error
