@@ -9,7 +9,6 @@ pipeline.connect("selector.documents", "prompt_builder.documents")
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -118,13 +117,6 @@ class CoragSelector:
         adapter = _PromptDocuments(self._builder, self.meta_fields_to_embed, self.trace)
         chosen, selection = self._chooser.choose(query, documents, adapter, budget, self.order, self.score_kind)
         return {"documents": chosen, "selection": selection}
-
-    @component.output_types(documents=list[Document], selection=dict[str, Any])
-    async def run_async(
-        self, query: str, documents: list[Document], budget_tokens: int | None = None
-    ) -> dict[str, Any]:
-        """Choose documents without blocking the event loop; see `run`."""
-        return await asyncio.to_thread(self.run, query, documents, budget_tokens)
 
 
 class _PromptDocuments:

@@ -24,8 +24,7 @@ from corag.models.cached import CachedEmbedder
 from corag.naming import Part, Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
-from corag.selectors.problem import SelectionProblem, selection_problem
-from corag.selectors.units import DEFAULT_MAX_UNITS
+from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, selection_problem
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts
 from corag.text.units import Span, Unit, UnitChunk

@@ -15,9 +15,8 @@ from corag.registry import tokens as make_tokens
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, EmbeddingSelector, fill, unscored
 from corag.selectors.price import COST_WEIGHT, REFERENCE_TOKENS, Scaling, gives_probabilities
-from corag.selectors.problem import SelectionProblem, selection_problem
+from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, selection_problem
 from corag.selectors.reranking import RerankingSelector
-from corag.selectors.units import DEFAULT_MAX_UNITS
 from corag.selectors.wrapping import built
 from corag.text.units import Unit, UnitChunk, source_of
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, ScoreOrders, TokenCounter

@@ -10,7 +10,7 @@ A recipe names the parts of the vector, in order:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -118,9 +118,8 @@ def feature_vectors(
     return np.concatenate(columns, axis=1)
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionVectors:
-    """What feature vectors are made of.
+class QuestionVectors(NamedTuple):
+    """The parts of a feature vector.
 
     Attributes:
         query: Embedding of the question, `[d]`.
@@ -164,6 +163,5 @@ def question_vectors(
 
 def agent_features(problems: Sequence[SelectionProblem], embedder: Embedder, recipe: Sequence[str]) -> Float32:
     """Return the agent's feature vectors for questions, `[n, feature_dim]`; see `question_vectors`."""
-    found = question_vectors(problems, embedder, recipe)
-    similarities = [one.similarities for one in found]
-    return feature_vectors(recipe, [one.query for one in found], [one.candidates for one in found], similarities)
+    queries, candidates, similarities = zip(*question_vectors(problems, embedder, recipe), strict=True)
+    return feature_vectors(recipe, queries, candidates, similarities)

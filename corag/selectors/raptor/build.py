@@ -15,7 +15,7 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,12 +105,10 @@ def reduce_dimensions(points: FloatArray, dimensions: int, neighbours: int) -> F
         if len(points) <= MAX_FITTED:
             return np.asarray(umap.fit_transform(points), dtype=np.float64)
         return np.asarray(umap.fit(points[_sample(len(points))]).transform(points), dtype=np.float64)
-    if len(points) > MAX_FITTED:
-        # The same directions from D x D numbers, not N x D.
-        _, directions = np.linalg.eigh(np.cov(points, rowvar=False))
-        return np.asarray((points - points.mean(axis=0)) @ directions[:, ::-1][:, :number], dtype=np.float64)
-    left, sizes, _ = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
-    return cast(FloatArray, left[:, :number] * sizes[:number])
+    # Of many points the directions come from D x D numbers, not N x D.
+    solver = "covariance_eigh" if len(points) > MAX_FITTED else "full"
+    pca = require("sklearn.decomposition", "clustering").PCA(number, svd_solver=solver)
+    return np.asarray(pca.fit_transform(points), dtype=np.float64)
 
 
 def _sample(number: int) -> IntArray | slice:

@@ -114,9 +114,3 @@ def test_a_pipeline_is_the_same_when_it_is_written_to_yaml_and_read_again(tmp_pa
 def test_pipelines_run_in_event_loops_too():
     expected = context(pipeline(top()).run(asked(documents())))
     assert context(asyncio.run(pipeline(top()).run_async(asked(documents())))) == expected != ""
-
-    async def many():
-        selector = top()
-        return await asyncio.gather(*(selector.run_async(query=QUESTION, documents=documents()) for _ in range(8)))
-
-    assert all(contents(one) == contents(asyncio.run(many())[0]) for one in asyncio.run(many()))
