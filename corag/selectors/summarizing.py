@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -24,7 +23,7 @@ from corag.selectors.base import Choice, EmbeddingSelector, fill, keep_best, uns
 from corag.selectors.clustering import IntArray, mean_silhouette, pairwise_distances, renumbered
 from corag.selectors.edc2 import Variant, check_sizes, dynamic_clusters
 from corag.selectors.problem import SelectionProblem
-from corag.summarizers.runs import Summary, summarize_all, summary_store
+from corag.summarizers.runs import Summary, summarize_all
 from corag.text.documents import SEPARATOR
 from corag.types import FloatArray, Summarizer, SummaryRequest, TokenCounter
 
@@ -52,17 +51,14 @@ class WithSummarizer(EmbeddingSelector):
 
     Args:
         summarizer: Name or object.
-        store: SQLite file that keeps summaries between runs.
 
     Other settings: see `EmbeddingSelector`.
     """
 
     summarizer: Spelling | Summarizer = "extractive"
-    store: str | Path | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._store = summary_store(self.store)
         self.summarizer = self._summarizer = SUMMARIZERS.offer(self.summarizer, {"tokens": self.tokens})
 
 
@@ -109,7 +105,7 @@ class SummarizingSelector(WithSummarizer):
             for problem, plan in zip(problems, plans, strict=True)
             for group, share in plan
         ]
-        summaries = iter(summarize_all(self._summarizer, requests, store=self._store))
+        summaries = iter(summarize_all(self._summarizer, requests))
         return [
             self._summarized(problem, [(group, share, next(summaries)) for group, share in plan])
             for problem, plan in zip(problems, plans, strict=True)

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 
 NUM_CASES = 1_000_000 if CAMPAIGN else 10_000
 NUM_PARTS = 400 if CAMPAIGN else 20
-NOT_DRAWN = {"tokens", "store", "settings"}
-"""Settings that every case draws by itself, that name a file, or that belong to another selector."""
+NOT_DRAWN = {"tokens", "settings"}
+"""Settings that every case draws by itself, or that belong to another selector."""
 
 
 @pytest.fixture(autouse=True)

@@ -106,7 +106,7 @@ class Raptor(WithSummarizer):
         chunks = sorted(problem.chunks, key=lambda chunk: chunk.id)
 
         def build(_: object) -> list[RaptorTree]:
-            return [build_tree(chunks, self._embedder, self._summarizer, self.summary_tokens, store=self._store)]
+            return [build_tree(chunks, self._embedder, self._summarizer, self.summary_tokens)]
 
         return self._built.get_many([tuple((chunk.id, chunk.text) for chunk in chunks)], build)[0]
 

@@ -1,9 +1,7 @@
 """The compressor and the retriever in LangChain's own retrievers and chains, with a model that repeats its prompt."""
 
-import asyncio
 import copy
 import json
-import pickle
 
 import pytest
 from hypothesis import given, settings
@@ -12,14 +10,13 @@ from langchain_classic.chains import create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.documents import Document
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
+from langchain_core.prompts import PromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 
 from corag.integrations.choosing import KEY
 from corag.integrations.langchain import CoragCompressor
-from tests.corag.integrations.worlds import FACTS, QUESTION, Unregistered, tokens
+from tests.corag.integrations.worlds import FACTS, QUESTION, tokens
 from tests.corag.worlds import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
@@ -91,29 +88,3 @@ def test_the_chains_own_template_and_separator_are_counted(as_text):
     more = documents(source="a/b/c.txt")[: len(answer["context"]) + 1]
     assert tokens(between.join(shown.format(source="a/b/c.txt", page_content=one.page_content) for one in more)) > 90
     assert json.loads(compressor.model_dump_json())["document_prompt"] == shown
-
-
-def test_chains_answer_in_threads_in_batches_and_as_streams():
-    made = chain(compressing(top(40), documents()))
-    expected = made.invoke({"input": QUESTION})["answer"]
-    assert asyncio.run(made.ainvoke({"input": QUESTION}))["answer"] == expected
-    assert [one["answer"] for one in made.batch([{"input": QUESTION}] * 4)] == [expected] * 4
-    model = FakeListChatModel(responses=["The Cher has two."])
-    prompt = ChatPromptTemplate.from_messages([("system", "{context}"), ("human", "{input}")])
-    streamed = create_retrieval_chain(
-        compressing(top(40), documents()), create_stuff_documents_chain(model, prompt)
-    ).stream({"input": QUESTION})
-    assert [one["answer"] for one in streamed if "answer" in one] == list("The Cher has two.")
-
-
-def test_settings_are_kept_in_json_pickles_and_copies():
-    made = top(40, tokenizer="estimate", order="given", title_key="name")
-    expected = [one.page_content for one in made.compress_documents(documents(), QUESTION)]
-    for again in (
-        CoragCompressor(**made.model_dump()), CoragCompressor.model_validate_json(made.model_dump_json()),
-        pickle.loads(pickle.dumps(made)), copy.deepcopy(made),  # noqa: S301 - its own
-    ):  # fmt: skip
-        assert again.model_dump() == made.model_dump()
-        assert [one.page_content for one in again.compress_documents(documents(), QUESTION)] == expected
-    with pytest.raises(ValueError):
-        CoragCompressor(reranker=Unregistered()).model_dump()

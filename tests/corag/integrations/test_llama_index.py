@@ -1,6 +1,5 @@
 """The postprocessor in LlamaIndex's query engines and synthesizers; the language model repeats its prompt."""
 
-import asyncio
 import copy
 import json
 import pickle
@@ -156,17 +155,3 @@ def test_the_context_of_a_query_engine_keeps_the_budget(texts, file, budget, sep
     answer = engine(nodes(texts, file=file), processor).query(QUESTION)
     assert tokens(context(answer)) <= budget
     assert [one.node.metadata[KEY]["place"] for one in answer.source_nodes] == list(range(len(answer.source_nodes)))
-
-
-def test_engines_answer_in_threads_too_and_streams_are_untouched():
-    waited = asyncio.run(engine(nodes(), top(40)).aquery(QUESTION))
-    assert str(waited) == str(engine(nodes(), top(40)).query(QUESTION)) and 0 < tokens(context(waited)) <= 40
-    stream = engine(nodes(), top(40), streaming=True).query(QUESTION)
-    letters = list(stream.response_gen)
-    assert len(letters) > 20 and "".join(letters) == str(waited)
-
-    async def many():
-        processor = top(40)
-        return await asyncio.gather(*(processor.apostprocess_nodes(nodes(), query_str=QUESTION) for _ in range(8)))
-
-    assert {tuple(one.node.text for one in found) for found in asyncio.run(many())} == {tuple(FACTS[:2])}

@@ -165,20 +165,6 @@ def test_cutoff_as_in_algorithm_1(method, seed):
     assert found.cutoff == cutoff
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
-@settings(max_examples=8)
-@given(distances=DISTANCES)
-def test_a_cutoff_is_a_number_of_documents(method, distances):
-    pytest.importorskip("sklearn")
-    found = cluster_cutoff(distances, method=method)
-    assert min(1, len(distances)) <= found.cutoff <= len(distances)
-    assert found.labels.shape == (len(distances),)
-    assert bool(found.params) == (not math.isnan(found.silhouette))
-    if found.cutoff < len(distances):
-        assert found.labels[found.cutoff] != found.labels[found.cutoff - 1]
-
-
 @pytest.mark.parametrize(
     ("distances", "cutoff"), [([], 0), ([0.3], 1), ([0.1, 0.9], 2), ([0.4] * 5, 5), ([1e9, 1e9, 1e9 + 1e-7], 3)]
 )
@@ -332,13 +318,6 @@ def test_clusters_as_in_algorithm_1(seed, sizes):
     assert sorted(index for cluster in found for index in cluster) == list(range(len(vectors)))
     in_code = dynamic_clusters(query, vectors, tau=tau, max_size=limit, variant="code")
     assert in_code == naive_clusters(query, vectors, tau, limit, extra=1)
-
-
-def test_sizes_double_up_to_the_limit():
-    query, vectors = np.ones(4), np.random.default_rng(0).normal(size=(100, 4))
-    assert [len(c) for c in dynamic_clusters(query, vectors)] == [3, 6, 12, 20, 20, 20, 19]
-    assert [len(c) for c in dynamic_clusters(query, vectors, variant="code")] == [4, 7, 13, 21, 21, 21, 13]
-    assert [len(c) for c in dynamic_clusters(query, vectors[:10], tau=1)] == [1, 2, 4, 3]
 
 
 def test_by_hand():

@@ -93,13 +93,6 @@ def test_mmr_with_loops(seed, weight):
     assert marginal_relevance(similarities, vectors, costs, budget, relevance_weight=weight) == tuple(taken)
 
 
-def test_best_at_both_ends():
-    assert best_at_both_ends([]) == []
-    assert best_at_both_ends([1]) == [1]
-    assert best_at_both_ends([1, 2]) == [1, 2]
-    assert best_at_both_ends([1, 2, 3, 4, 5]) == [1, 3, 5, 4, 2]
-
-
 def test_reorder_combines_with_any_selector():
     assert ids("reorder") == ("c1", "c0", "c2", "c3")
     assert ids("reorder", selector="full") == ("c0", "c2", "c3", "c1")

@@ -62,19 +62,6 @@ def test_what_the_value_does_not_miss_is_dropped():
     assert eliminate((), score, lambda _: True) == ((), 0.0)
 
 
-@given(st.integers(1, 60))
-def test_long_orders_take_few_values(count):
-    asked = []
-
-    def score(orders):
-        asked.extend(orders)
-        return np.array([-abs(len(order) - count / 2) for order in orders])
-
-    kept, _ = eliminate(tuple(range(count)), score, lambda _: True)
-    assert len(kept) <= count and list(kept) == sorted(kept)
-    assert len(asked) <= 5 * count + 20
-
-
 # --- prune ---
 
 
@@ -117,12 +104,6 @@ def test_freed_tokens_buy_more_passages():
     assert (more.trace.details["passages"], more.ids) == (["lake", "sea"], ("lake#12-39", "sea#18-44"))
 
 
-def test_an_empty_choice_stays_empty():
-    selection = select("prune", selector="none")
-    assert selection.text == "" and "never takes anything" in selection.trace.reason
-    assert select("prune", offered=[]).trace.reason == "there are no candidates"
-
-
 class Written(BudgetedSelector):
     """Writes a text of its own."""
 
@@ -144,16 +125,6 @@ def test_prune_is_spelled_like_other_parts_and_can_be_wrapped():
     assert corag.selector("prune", reranker="bm25", k=2).inner.k == 2
     reordered = corag.selector("reorder(selector=prune(reranker=bm25, selector=top-k(k=2)))", tokens=WORDS)
     assert reordered.select(QUESTION, OFFERED, 60).text == select("prune", selector="top-k(k=2)").text
-
-
-def test_many_questions_are_pruned_like_one():
-    pruner = corag.selector("prune(reranker=bm25, selector=naive(reranker=bm25))", tokens=WORDS)
-    queries = [QUESTION, "When did the mill burn down?"]
-    together = pruner.select_many(queries, [OFFERED, OFFERED[::-1]], 30)
-    alone = [
-        pruner.select(query, offered, 30) for query, offered in zip(queries, (OFFERED, OFFERED[::-1]), strict=True)
-    ]
-    assert [one.text for one in together] == [one.text for one in alone]
 
 
 def test_units_that_passages_share_belong_to_each():

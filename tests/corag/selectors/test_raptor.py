@@ -157,21 +157,13 @@ class East:
         return np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (len(texts), 1))
 
 
-@pytest.mark.parametrize(
-    ("retrieval", "budget", "text", "ids"),
-    [
-        ("collapsed", 100, "text b\n\nsum ab\n\ntext a\n\ntext c\n\nsum cd\n\ntext d", ("b", "a", "c", "d")),
-        ("collapsed", 14, "text b\n\nsum ab", ("b", "a")),
-        ("collapsed", 6, "text b", ("b",)),
-        ("traversal", 14, "sum ab\n\ntext b", ("a", "b")),
-    ],
-)
-def test_the_selector_takes_nodes_that_fit(retrieval, budget, text, ids):
+def test_nodes_above_the_candidates():
     pool = [corag.Candidate(Chunk(name, f"text {name}"), 0.5) for name in "abcd"]
-    given_ = {"retrieval": retrieval, "top_k": 1, "embedder": East(), "tokens": CHARACTERS}
-    made = corag.selector("raptor", tree=hand_made(), scope="candidates", **given_)
-    selection = made.select("?", pool, budget)
-    assert (selection.text, selection.ids) == (text, ids)
+    made = corag.selector("raptor", tree=hand_made(), scope="candidates", embedder=East(), tokens=CHARACTERS)
+    everything = "text b\n\nsum ab\n\ntext a\n\ntext c\n\nsum cd\n\ntext d"
+    for budget, text, ids in ((100, everything, ("b", "a", "c", "d")), (14, "text b\n\nsum ab", ("b", "a"))):
+        selection = made.select("?", pool, budget)
+        assert (selection.text, selection.ids) == (text, ids)
     assert (selection.trace.details["layers"], selection.trace.details["nodes"]) == (2, 6)
 
 
@@ -184,7 +176,6 @@ def test_the_selector_takes_nodes_that_fit(retrieval, budget, text, ids):
             "text b\n\nsum ab\n\ntext a\n\ntext c\n\nsum cd\n\ntext d",
             ("b", "1/0", "a", "c", "1/1", "d"),
         ),
-        ("collapsed", 14, "text b\n\nsum ab", ("b", "1/0")),
         ("collapsed", 6, "text b", ("b",)),
         ("collapsed", 5, "", ()),
         ("traversal", 14, "sum ab\n\ntext b", ("1/0", "b")),

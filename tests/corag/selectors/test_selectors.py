@@ -119,14 +119,6 @@ def test_fills_to_the_last_token(checkpoint, name):
     assert selector.select("a?", offer("aaaa", "bbbb"), 9).cost_tokens == 4
 
 
-@pytest.mark.parametrize(
-    "name", ["top-k", "full", "top-tokens", "similarity-cutoff", "adaptive-k", "car"], indirect=True
-)
-def test_equally_similar_candidates_stay_in_their_order(selector):
-    candidates = offer("one", "two", "three", "four", similarities=[0.5] * 4)
-    assert selector.select("a?", candidates, 100).ids == ("c0", "c1", "c2", "c3")
-
-
 @pytest.mark.parametrize("name", TAKING, indirect=True)
 def test_joining_that_costs_more_than_the_parts_leaves_what_fits_alone(checkpoint, name):
     # 9 + 9 for the chunks and 4 for the separator seem to fit 30; joined they cost 8 ** 2 = 64.
@@ -267,17 +259,9 @@ def test_a_budget_for_fewer_than_three_candidates_is_a_warning_once(caplog):
     words = CallableCounter(lambda text: len(text.split()))
     selector = corag.selector("top-k", tokens=words)
 
-    def select(num_candidates, budget_tokens):
-        texts = [f"{number} of ten words w w w w w w" for number in range(num_candidates)]
-        candidates = [Candidate(Chunk(str(number), text), 0.5) for number, text in enumerate(texts)]
-        selector.select("what?", candidates, budget_tokens)
-
-    select(9, 30)
-    select(2, 29)
-    assert caplog.messages == []
-    select(3, 29)
-    select(9, 29)
-    selector.select_many(["what?"], [[]], 29)
+    candidates = offer(*(f"{number} of ten words w w w w w w" for number in range(9)))
+    for count, budget_tokens in ((9, 30), (2, 29), (3, 29), (9, 29), (0, 29)):
+        selector.select("what?", candidates[:count], budget_tokens)
     assert len(caplog.messages) == 1
     assert "budget of 29 tokens" in caplog.messages[0]
 
@@ -295,17 +279,6 @@ def pool(number, size=6):
 def asked(count):
     for number in range(count):
         yield f"Which wheel turned {number} times?", pool(number)
-
-
-@pytest.mark.parametrize(
-    "method", ["top-tokens", "corag(reranker=bm25,agent=none)", "corag(unit=sentence,reranker=bm25)"]
-)
-def test_as_one_by_one(method):
-    selector = corag.selector(method)
-    selector.queries_at_once = 4
-    found = list(selector.select_each(asked(10), 40))
-    assert list(map(essence, found)) == [essence(selector.select(*pair, 40)) for pair in asked(10)]
-    assert list(selector.select_each([], 40)) == []
 
 
 def test_questions_are_read_as_selections_are_needed():

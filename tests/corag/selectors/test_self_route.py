@@ -42,20 +42,10 @@ def test_no_answer_goes_to_the_full_context(text, confidence):
     assert "answer" not in selection.trace.details
 
 
-def test_the_least_confidence():
-    assert len(route(Reader("Because.", 0.4), min_confidence=0.4)) == 2
-
-
 def test_the_reader_is_not_asked_where_there_is_no_more_to_read():
     reader = Reader("")
     assert route(reader, k=4).trace.details["asked"] is False
     assert route(reader, budget=10).ids == ("c0", "c1")
-    assert reader.asked == []
-
-
-def test_an_empty_part_goes_to_the_full_context():
-    reader = Reader("Because.")
-    assert corag.selector("self-route", part="none", reader=reader, tokens=CHARACTERS).select("Why?", POOL, 100).ids
     assert reader.asked == []
 
 

@@ -66,13 +66,6 @@ def test_each_question_gets_the_selector_that_the_agent_names(parts):
     assert sorted(parts) == ["first", "second"]
 
 
-def test_what_it_names_is_what_that_selector_does(parts):
-    selector = named(sign_agent(rerankers=("first", "second")))
-    spelled = str(selector.predict("a cat?"))
-    alone = corag.selector(spelled, tokens=CHARACTERS)
-    assert selector.select("a cat?", POOL, 30).text == alone.select("a cat?", POOL, 30).text
-
-
 @pytest.mark.parametrize("configuration", ["top-k(k=2)", "naive(reranker=bm25)"])
 def test_one_configuration_for_all_questions_asks_no_embedder(configuration):
     selector = Corag(agent=single(configuration), tokens="minilm")
@@ -201,10 +194,3 @@ def test_an_agent_computes_the_cosines_that_it_is_not_given(kind):
         return agent_features([problem], HashEmbedder(), ("query", "candidates", "curve"))
 
     np.testing.assert_allclose(made(kind), made("cosines"), atol=1e-6)
-
-
-def test_an_agent_that_looks_at_no_similarities_embeds_no_candidate():
-    embedder = SignEmbedder()
-    problem = SelectionProblem("a?", candidates_of("order", ["b", "c"], [0.1, 0.2]), corag.tokens(), 9)
-    agent_features([problem], embedder, ("query",))
-    assert embedder.embedded == ["a?"]

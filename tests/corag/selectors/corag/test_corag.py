@@ -15,7 +15,6 @@ from corag.progress import showing
 from corag.registry import RERANKERS
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.corag.selector import Corag
-from corag.selectors.price import PREFERENCES, cost_weight_of
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import REMEMBERED, Naive, Upper, default_reranker
 from corag.text.units import Unit
@@ -72,13 +71,6 @@ def test_settings_that_cannot_be(wrong, named):
         Corag(**wrong)
 
 
-def test_preferences_are_names_of_prices():
-    assert cost_weight_of("0.3") == 0.3
-    assert cost_weight_of("quality") < cost_weight_of("balanced") < cost_weight_of("tokens") == PREFERENCES["tokens"]
-    with pytest.raises(InputError, match="prefer"):
-        cost_weight_of("cheap")
-
-
 # --- Defaults ---
 
 
@@ -88,12 +80,6 @@ def test_by_default_sentences_and_passages_where_a_reranker_or_preset_is_given()
     assert default.select("Who?", offer("Ann did."), 9).trace.reranker == "minilm-sentence"
     assert Corag(reranker="bm25").unit == Corag(preset="paper").unit == "passage"
     assert Corag(reranker="bm25", unit="sentence").unit == "sentence"
-
-
-def test_passages_that_are_single_sentences_keep_their_names():
-    texts = ["Everest is 8,849 metres high.", "Everest lies in Nepal.", "Bananas are yellow."]
-    found = corag.select("How high is Everest?", [{"id": str(n), "text": text} for n, text in enumerate(texts)], 12)
-    assert found.ids == ("0",) and found.text == texts[0]
 
 
 def test_default_rerankers(monkeypatch, tmp_path):
@@ -192,15 +178,6 @@ def test_ample_iterations_reach_the_upper_bound(pool, query, budget, seed, token
     bound = Upper(reranker=HashReranker(seed), tokens=tokens)
     # Nothing is cut off: four candidates have 64 orders, and each iteration expands one of them.
     assert searched.select(query, pool, budget).value == bound.select(query, pool, budget).value
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_chooses_within_the_budget_and_never_above_the_bound(policy):
-    search = {"policy": policy, "max_scored": 40, "iterations": 20}
-    found = Corag(reranker=HashReranker(3), search=search, tokens=CHARACTERS).select("who?", POOL, 30)
-    assert 0 < found.cost_tokens <= 30
-    assert found.value <= Upper(reranker=HashReranker(3), tokens=CHARACTERS).select("who?", POOL, 30).value
-    assert found.trace.policy == policy and found.trace.orders_scored <= 40
 
 
 def test_the_trace_tells_how_it_came_about():
