@@ -32,7 +32,7 @@ class CoragSelector:
     """Chooses which documents go into the prompt, how many, and in which order, under a token budget.
 
     The budget is that of the part of the prompt that shows the documents: what `template`, the loop over `documents`
-    in the template of your `PromptBuilder`, renders. Give that loop as it stands there.
+    in the template of your `PromptBuilder`, renders. Give that loop as it is there.
 
     If the selector chooses sentences, as `corag` does for questions about facts, a document comes back with these
     alone; `unit="passage"` keeps documents whole. Documents given are never changed; those without text are left out.

@@ -40,7 +40,7 @@ class CoragPostprocessor(ChoosingModel, BaseNodePostprocessor):
 
     Args:
         metadata_mode: How the prompt shows a node; synthesizers use `MetadataMode.LLM`. With `MetadataMode.ALL`, which
-            shows every field, nodes do not tell how they were chosen.
+            shows every field, nodes do not say how they were chosen.
 
     See `ChoosingModel` for the other settings.
     """

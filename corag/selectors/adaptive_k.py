@@ -1,4 +1,4 @@
-"""`adaptive-k`: as many candidates as stand before the largest drop of similarity.
+"""`adaptive-k`: the candidates before the largest drop of similarity.
 
 Taguchi, Maekawa and Bhutani, "Efficient Context Selection for Long-Context QA: No Tuning, No Iteration, Just
 Adaptive-k" (arXiv:2506.08479), section 3.3 and algorithm 1, and their public code
@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from corag.checks import check_choice, check_count, check_range
-from corag.errors import InputError
-from corag.selectors.base import Choice, ComparingSelector, keep_best, unscored
+from corag.selectors.base import Choice, ComparingSelector, finite_numbers, keep_best, unscored
 from corag.selectors.problem import SelectionProblem
 
 Variant = Literal["code", "paper"]
@@ -32,32 +31,22 @@ def largest_gap_cutoff(
 
     Args:
         similarities: Similarity of each document to the query, `[N]`, in any order; sorted here, as in algorithm 1.
-        head: Share of the gaps at the top that are not looked at, in [0, 1].
-        tail: Share of the gaps at the bottom that are not looked at, in [0, 1]; 0.1 is the paper's "top 90%".
+        head: Share of the gaps at the top that are ignored, in [0, 1].
+        tail: Share of the gaps at the bottom that are ignored, in [0, 1]; 0.1 is the paper's "top 90%".
         buffer: Documents kept beyond the gap; the paper's B.
         variant: `code` keeps min(N, i + 1 + buffer) documents, where i (from 0) is the last before the gap, and
-            leaves out `int((N - 1) * tail)` gaps. `paper` keeps min(N, i + buffer) and looks at the gaps among the
+            leaves out `int((N - 1) * tail)` gaps. `paper` keeps min(N, i + buffer) and considers the gaps among the
             first `N - int(N * tail)` documents.
 
     Returns:
-        A number from 0 (of no documents) to N. Of equal gaps the first wins, so equal similarities keep
-        min(N, 1 + buffer). Where head and tail leave no gap to look at, all N are kept.
+        A number from 0 (of no documents) to N. Ties go to the first gap, so equal similarities keep min(N, 1 + buffer).
+        If head and tail leave no gap, all N are kept.
 
     Raises:
         InputError: A similarity is not finite, the shape is not `[N]`, or a setting is out of its range.
     """
     _check_settings(head, tail, buffer, variant)
-    given = np.asarray(similarities, dtype=np.float64)
-    if given.ndim != 1:
-        raise InputError(f"similarities have the shape {given.shape}; give those of one query, [documents]")
-    if not np.isfinite(given).all():
-        row = int(np.flatnonzero(~np.isfinite(given))[0])
-        raise InputError(
-            f"similarity {given[row]} of document {row} is not a finite number; check the embeddings for empty "
-            "texts and division by zero"
-        )
-    ranked = -np.sort(-given)
-    # The paper looks at the gaps among the first N - int(N * tail) documents.
+    ranked = -np.sort(-finite_numbers("similarities", similarities))
     num_gaps = max(len(ranked) - 1, 0)
     dropped = int(len(ranked) * tail) if variant == "paper" else int(num_gaps * tail)
     first, last = int(num_gaps * head), num_gaps - dropped

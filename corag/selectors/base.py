@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from corag.checks import check_budget, check_count, check_query
 from corag.errors import BudgetError, InputError
@@ -68,7 +68,7 @@ class BudgetedSelector(Part, ABC):
     Args:
         tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
         unit: What is chosen: candidates as they are (`passage`), their sentences (`sentence`), or windows of n of
-            these (`window(n)`). Sentences stand below the title of their document, in its order.
+            these (`window(n)`). Sentences are below the title of their document, in its order.
         max_units: The most sentences or windows to choose from.
     """
 
@@ -78,7 +78,7 @@ class BudgetedSelector(Part, ABC):
 
     name: ClassVar[str]
     queries_at_once: ClassVar[int] = 64
-    """Queries that `select_many` holds in memory and advances together."""
+    """Queries that `select_many` has in memory and advances together."""
     max_respends: ClassVar[int] = 3
     """How often it chooses again with the tokens that chosen units save below one shared title."""
 
@@ -140,11 +140,11 @@ class BudgetedSelector(Part, ABC):
             raise InputError(f"expected a list of candidates for each of {len(queries)} queries, got {len(candidates)}")
         return list(self.select_each(zip(queries, candidates, strict=True), budget_tokens))
 
-    def select_each(self, asked: Iterable[tuple[str, Sequence[Candidate]]], budget_tokens: int) -> Iterator[Selection]:
+    def select_each(self, pairs: Iterable[tuple[str, Sequence[Candidate]]], budget_tokens: int) -> Iterator[Selection]:
         """Choose chunks for as many questions as come, in memory that does not grow with their number.
 
         Args:
-            asked: Pairs of question and candidates, such as a generator; `queries_at_once` of them are read ahead.
+            pairs: Question and candidates, such as a generator; `queries_at_once` of them are read ahead.
             budget_tokens: The most tokens that each selection's text may cost.
 
         Returns:
@@ -154,13 +154,13 @@ class BudgetedSelector(Part, ABC):
             InputError: See `select`; the questions read together with a wrong one have no selections then.
         """
         check_budget(budget_tokens)
-        pairs = iter(asked)
-        blocks = iter(lambda: list(islice(pairs, self.queries_at_once)), [])
+        read = iter(pairs)
+        blocks = iter(lambda: list(islice(read, self.queries_at_once)), [])
         return chain.from_iterable(self._of_block(block, budget_tokens) for block in blocks)
 
-    def _of_block(self, asked: Sequence[tuple[str, Sequence[Candidate]]], budget_tokens: int) -> Iterator[Selection]:
+    def _of_block(self, pairs: Sequence[tuple[str, Sequence[Candidate]]], budget_tokens: int) -> Iterator[Selection]:
         problems: deque[SelectionProblem] = deque()
-        for query, candidates in asked:
+        for query, candidates in pairs:
             check_query(query)
             problems.append(self.problem(query, candidates, budget_tokens))
         choices = iter(self._choose_many([problem for problem in problems if problem.chunks]))
@@ -323,6 +323,18 @@ def warn_if_few_fit(problem: SelectionProblem) -> None:
             f"fewer than three candidates fit together in the budget of {problem.budget_tokens} tokens, so there is "
             "little to choose; raise the budget, or cut smaller chunks (corag index --max_tokens)"
         )
+
+
+def finite_numbers(name: str, values: ArrayLike) -> FloatArray:
+    """Return a number for each document, `[N]`; `InputError` for another shape or a number that is not finite."""
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.ndim != 1:
+        raise InputError(f"{name}: expected a number for each document, got the shape {numbers.shape}")
+    if not np.isfinite(numbers).all():
+        raise InputError(
+            f"{name}: expected finite numbers, got {numbers[~np.isfinite(numbers)][0]}; check the embeddings"
+        )
+    return numbers
 
 
 def fill(ranking: Sequence[int], costs: NDArray[np.int64], budget: int, limit: int | None = None) -> Order:

@@ -1,4 +1,4 @@
-"""`car`: as many candidates as stand before the clearest boundary between clusters of similarity.
+"""`car`: the candidates before the clearest boundary between clusters of similarity.
 
 Xu, Gupta, Aggarwal, Mahadevan and Krishnamachari, "Cluster-based Adaptive Retrieval: Dynamic Context Selection for RAG
 Applications", algorithm 1 and section 5.4. Letters: N candidates.
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from corag.checks import check_choice, check_count, check_seed
 from corag.errors import InputError
-from corag.selectors.base import Choice, ComparingSelector, keep_best, unscored
+from corag.selectors.base import Choice, ComparingSelector, finite_numbers, keep_best, unscored
 from corag.selectors.clustering import (
     CLUSTERERS,
     IntArray,
@@ -38,10 +38,10 @@ class Cutoff:
 
     Attributes:
         cutoff: Documents to keep, 0 (of no documents) to N.
-        labels: Cluster of each document under the best setting, `[N]`; -1 is noise. All 0 where no setting gave at
-            least two clusters.
-        params: The best setting of the clusterer; empty where there was none.
-        silhouette: Mean silhouette of that clustering, in [-1, 1]; NaN where there was none.
+        labels: Cluster of each document under the best setting, `[N]`; -1 is noise. All 0 if no setting gave at least
+            two clusters.
+        params: The best setting of the clusterer; empty if there was none.
+        silhouette: Mean silhouette of that clustering, in [-1, 1]; NaN if there was none.
     """
 
     cutoff: int
@@ -70,15 +70,17 @@ def cluster_cutoff(
         seed: Of `spectral`; no other clusterer draws random numbers.
 
     Returns:
-        The cut. All N documents are kept where nothing tells where to cut: fewer than 3 documents, equal distances,
-        no setting with at least two clusters and fewer than N, or no step at any boundary.
+        The cut. All N documents are kept if there is nothing to cut by: fewer than 3 documents, equal distances, no
+        setting with at least two clusters and fewer than N, or no step at any boundary.
 
     Raises:
         InputError: Distances are not finite, not `[N]` or not in ascending order, or a name is unknown.
         MissingExtraError: The method needs scikit-learn, which is not installed.
     """
-    given = _checked(distances)
     check_choice("method", method, CLUSTERERS)
+    given = finite_numbers("distances", distances)
+    if (np.diff(given) < 0).any():
+        raise InputError("distances: expected the nearest first, got some that fall; sort them and their documents")
     num_documents = len(given)
     nothing = Cutoff(num_documents, np.zeros(num_documents, dtype=np.int64))
     if num_documents < 3 or given[-1] - given[0] <= FLAT * max(1.0, float(np.abs(given).max())):
@@ -110,23 +112,6 @@ def boundary_cutoff(normalised: FloatArray, labels: IntArray) -> int:
     return int(begins[scores.argmax()])
 
 
-def _checked(distances: ArrayLike) -> FloatArray:
-    given = np.asarray(distances, dtype=np.float64)
-    if given.ndim != 1:
-        raise InputError(f"distances have the shape {given.shape}; give those of one query, [documents]")
-    if not np.isfinite(given).all():
-        place = int(np.flatnonzero(~np.isfinite(given))[0])
-        raise InputError(f"distance {given[place]} at rank {place} is not a finite number; check the embeddings")
-    falls = np.flatnonzero(np.diff(given) < 0)
-    if len(falls):
-        place = int(falls[0])
-        raise InputError(
-            f"distance {given[place + 1]:g} at rank {place + 1} follows {given[place]:g}; distances have to stand "
-            "nearest first: sort them, and the documents with them"
-        )
-    return given
-
-
 @dataclass(kw_only=True, eq=False)
 class Car(ComparingSelector):
     """The candidates before the clearest boundary between clusters of similarity, as far as they fit.
@@ -151,7 +136,7 @@ class Car(ComparingSelector):
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = problem.comparable(self._embed)
         distances = 1.0 - problem.relevance[problem.by_relevance[: self.max_candidates]]
-        found = cluster_cutoff(distances, method=self.method, seed=self.seed)
-        silhouette = None if np.isnan(found.silhouette) else found.silhouette
-        trace = {"cutoff": found.cutoff, "clusterer": dict(found.params), "silhouette": silhouette}
-        return unscored(problem, keep_best(problem, found.cutoff), trace)
+        cut = cluster_cutoff(distances, method=self.method, seed=self.seed)
+        silhouette = None if np.isnan(cut.silhouette) else cut.silhouette
+        trace = {"cutoff": cut.cutoff, "clusterer": dict(cut.params), "silhouette": silhouette}
+        return unscored(problem, keep_best(problem, cut.cutoff), trace)

@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from corag.checks import check_choice, check_count, check_range
 from corag.errors import InputError
 from corag.rerankers.evidence.passages import STOP_WORDS
-from corag.selectors.base import Choice, EmbeddingSelector, fill, unscored
+from corag.selectors.base import Choice, EmbeddingSelector, fill, finite_numbers, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.text.units import source_of
 from corag.types import FloatArray, Order
@@ -66,12 +66,9 @@ def relevance_and_directions(similarities: ArrayLike, vectors: ArrayLike) -> tup
     Raises:
         InputError: Shapes that do not fit, a number that is not finite, a vector of length 0.
     """
-    relevance = np.asarray(similarities, dtype=np.float64)
-    unit = unit_vectors(vectors)
-    if relevance.shape != unit.shape[:1]:
-        raise InputError(f"expected one similarity for each of {len(unit)} vectors, got the shape {relevance.shape}")
-    if not np.isfinite(relevance).all():
-        raise InputError("a similarity is not a finite number; check the embeddings")
+    relevance, unit = finite_numbers("similarities", similarities), unit_vectors(vectors)
+    if len(relevance) != len(unit):
+        raise InputError(f"similarities: expected one for each of {len(unit)} vectors, got {len(relevance)}")
     return relevance, unit
 
 

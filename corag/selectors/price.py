@@ -43,13 +43,13 @@ def cost_weight_of(prefer: str | float) -> float:
 
 
 def gives_probabilities(reranker: Reranker) -> bool:
-    """Return whether a reranker says that its values are probabilities, which are taken as they are."""
+    """Return whether a reranker says that its values are probabilities, which are used as they are."""
     return bool(getattr(reranker, "gives_probabilities", False))
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Shifts and stretches values: `low` becomes 0, and what lies `spread` above it 1."""
+    """Shifts and stretches values: `low` becomes 0, and what is `spread` above it 1."""
 
     low: float = 0.0
     spread: float = 1.0

@@ -114,7 +114,7 @@ class SelectionProblem:
     @cached_property
     def costs(self) -> Int64:
         """Tokens of each chunk by itself plus one separator, `[n]`."""
-        # Counted when they are asked for: passages that are cut into sentences are not.
+        # Counted on demand: those of passages that are cut into sentences are not needed.
         return self._counts()[1:] + self.separator_tokens
 
     def _counts(self) -> Int64:
@@ -133,7 +133,7 @@ class SelectionProblem:
     def capacity(self) -> int:
         """The most that the summed `costs` of a combination may be.
 
-        It is the budget plus one separator, since each cost holds a separator and k chunks are joined by k - 1, plus
+        It is the budget plus one separator, since each cost includes a separator and k chunks are joined by k - 1, plus
         the slack.
         """
         return self.budget_tokens + self.separator_tokens + self.slack
@@ -253,7 +253,7 @@ class SelectionProblem:
         return self.assembled(order)[0]
 
     def assembled(self, order: Order) -> tuple[str, list[Span]]:
-        """Return the text of an order, and where each of its chunks stands in it; see `corag.text.units.assemble`."""
+        """Return the text of an order, and the span of each of its chunks in it; see `corag.text.units.assemble`."""
         chosen = [self.chunks[index] for index in order]
         return assemble(chosen) if self.layout is None else laid_out(chosen, self.layout)
 
@@ -292,8 +292,8 @@ def unit_candidates(
 ) -> list[Candidate]:
     """Return the units of passages that are most promising, best first, with their scores.
 
-    The score of a unit is the share of the question's words that it holds, by rarity among the units, plus the rank of
-    its passage, from 1 down to 0. The `max_units` of the highest scores stay, and their neighbours.
+    The score of a unit is the share of the question's words that it contains, by rarity among the units, plus the rank
+    of its passage, from 1 down to 0. The `max_units` of the highest scores stay, and their neighbours.
 
     Args:
         query: The question.
@@ -318,12 +318,12 @@ def unit_candidates(
 
 
 def _shared_words(query: str, texts: Sequence[str]) -> FloatArray:
-    """Return the share of the question's words that each text holds, words of few texts counting more, `[n]`."""
+    """Return the share of the question's words that each text contains, words of few texts counting more, `[n]`."""
     words = [frozenset(_WORD.findall(text.lower())) for text in texts]
-    held = Counter(word for of_text in words for word in of_text)
-    asked = {word: math.log(1 + len(texts) / (1 + held[word])) for word in set(_WORD.findall(query.lower()))}
-    total = sum(asked.values()) or 1.0
-    return np.array([sum(weight for word, weight in asked.items() if word in of_text) / total for of_text in words])
+    counts = Counter(word for of_text in words for word in of_text)
+    weights = {word: math.log(1 + len(texts) / (1 + counts[word])) for word in set(_WORD.findall(query.lower()))}
+    total = sum(weights.values()) or 1.0
+    return np.array([sum(weight for word, weight in weights.items() if word in of_text) / total for of_text in words])
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ class Limits:
     Attributes:
         costs: Cost of each candidate, `[n]`.
         budget: The most that an order may cost, in the unit of `costs`.
-        window_binds: Whether costs and budget stand for the reranker's window too, and so are not plain tokens.
+        window_binds: Whether costs and budget include the reranker's window, and so are not plain tokens.
     """
 
     costs: Int64
@@ -347,7 +347,7 @@ class Limits:
 
 
 def combined_limits(costs: Int64, budget: int, lengths: Int64, window: int) -> Limits:
-    """Return one limit for a search, which knows one knapsack, that holds only where those of budget and window do.
+    """Return one limit for a search, which knows one knapsack, that admits only what budget and window both admit.
 
     If the budget alone keeps every order within the window, it is returned as it is; if the window alone keeps every
     order within the budget, the window replaces it. Otherwise a candidate costs its share of the budget or of the

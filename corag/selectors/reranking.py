@@ -39,7 +39,7 @@ def default_reranker(unit: Unit = PASSAGE) -> str:
     """Return the name of the reranker that is used where none is given.
 
     `minilm-multihop` for passages, `minilm-sentence` for what is smaller; `minilm-softsim` where the project's
-    checkpoints are missing, of which a warning tells once per process. A selection's trace tells which.
+    checkpoints are missing, with a warning once per process. A selection's trace names it.
     """
     trained = TRAINED if unit.size is None else TRAINED_ON_SENTENCES
     if shipped_checkpoint(trained) is not None:

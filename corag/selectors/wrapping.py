@@ -37,7 +37,7 @@ class Reorder(BudgetedSelector):
 
     Args:
         selector: Name or object; an object must be a `BudgetedSelector`.
-        by: What is best: what stands first in the selector's own `order`, or the chunk of highest `similarity`.
+        by: What is best: the first in the selector's own `order`, or the chunk of highest `similarity`.
         tokens: Counts tokens as the answering model does: name or object; passed on to a selector given by name.
         settings: Settings of a selector given by name.
     """
@@ -75,7 +75,7 @@ class Reorder(BudgetedSelector):
         ranking = list(choice.order)
         if self.by == "similarity":
             ranking.sort(key=lambda index: (-problem.relevance[index], index))
-        # The value is that of the order before; the reranker is not asked for the new one.
+        # The value is that of the order before; the reranker does not value the new one.
         return replace(choice, order=tuple(best_at_both_ends(ranking)), trace=trace)
 
 
