@@ -1,6 +1,6 @@
 """What the adapters share: a framework's documents become candidates, and the selection becomes documents again.
 
-The budget is that of the text that the framework puts into its prompt: an adapter renders documents as the framework
+The budget is that of the text that the framework puts into its prompt: a layout renders documents as the framework
 does, and the rendered text is what is counted.
 """
 
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from corag.checks import check_budget, check_choice, check_query
 from corag.errors import InputError
@@ -51,26 +52,6 @@ class Given(NamedTuple):
     score: float | None = None
 
 
-class DocumentAdapter(Protocol[T]):
-    """How a framework keeps its documents, and shows them to a language model."""
-
-    @property
-    def separator(self) -> str:
-        """The text between two documents in the prompt."""
-
-    def read(self, document: T) -> Given:
-        """Return the content of a document."""
-
-    def write(self, document: T | None, text: str | None, note: Mapping[str, Any] | None) -> T:
-        """Return a copy of a document with another text, or the same for None, and a note under `KEY` in its metadata.
-
-        Without a document, a new one.
-        """
-
-    def render(self, documents: Sequence[T]) -> str:
-        """Return the text that the prompt has for documents."""
-
-
 class _Offered(NamedTuple, Generic[T]):
     """A document with its position among those given, and the title with which its text begins."""
 
@@ -80,17 +61,37 @@ class _Offered(NamedTuple, Generic[T]):
     before: str
 
 
-class _DocumentLayout(Generic[T]):
-    """The layout of an adapter's documents, by the ids of their chunks."""
+class DocumentLayout(ABC, Generic[T]):
+    """How a framework keeps its documents and shows them to a language model; a `Layout` of those of one question.
 
-    def __init__(self, adapter: DocumentAdapter[T], order: DocumentOrder) -> None:
-        self.separator, self._adapter, self._order = adapter.separator, adapter, order
-        self._offered: dict[str, _Offered[T]] = {}
+    Attributes:
+        separator: The text between two documents in the prompt.
+        order: The order of the documents in the prompt.
+    """
+
+    separator = "\n\n"
+    order: DocumentOrder = "selected"
+
+    @abstractmethod
+    def read(self, document: T) -> Given:
+        """Return the content of a document."""
+
+    @abstractmethod
+    def write(self, document: T | None, text: str | None, note: Mapping[str, Any] | None) -> T:
+        """Return a copy of a document with another text, or the same for None, and a note under `KEY` in its metadata.
+
+        Without a document, a new one.
+        """
+
+    @abstractmethod
+    def render(self, documents: Sequence[T]) -> str:
+        """Return the text that the prompt has for documents."""
 
     def candidates(self, documents: Sequence[T], kind: SimilarityKind) -> list[Candidate]:
         """Return the documents that have a text as candidates."""
+        self._offered: dict[str, _Offered[T]] = {}
         for position, document in enumerate(documents):
-            given = self._adapter.read(document)
+            given = self.read(document)
             if given.text.strip():
                 before = with_title(given.title, "")
                 before = before if before and given.text.startswith(before) else ""
@@ -111,23 +112,23 @@ class _DocumentLayout(Generic[T]):
 
     def arranged(self, pieces: Sequence[Piece]) -> list[Piece]:
         """Return the pieces in the order of the prompt."""
-        if self._order == "selected":
+        if self.order == "selected":
             return list(pieces)
         positions = {name: offered.position for name, offered in self._offered.items()}
         return sorted(pieces, key=lambda piece: positions.get(piece.chunk.id, 0))
 
     def text(self, pieces: Sequence[Piece]) -> str:
         """Return what the prompt has for the pieces."""
-        return self._adapter.render([self.document(piece) for piece in pieces])
+        return self.render([self.document(piece) for piece in pieces])
 
     def document(self, piece: Piece, note: Mapping[str, Any] | None = None) -> T:
         """Return the document of a piece, with what was chosen of it."""
         if piece.chunk.id not in self._offered:
             # A tree that a selector was given has texts of its own.
-            return self._adapter.write(None, piece.text, note)
+            return self.write(None, piece.text, note)
         _, document, given, before = self._offered[piece.chunk.id]
         text = before + piece.text
-        return self._adapter.write(document, None if text == given.text else text, note)
+        return self.write(document, None if text == given.text else text, note)
 
 
 class Chooser:
@@ -178,9 +179,8 @@ class Chooser:
         self,
         query: str,
         documents: Sequence[T],
-        adapter: DocumentAdapter[T],
+        layout: DocumentLayout[T],
         budget_tokens: int,
-        order: DocumentOrder = "selected",
         score_kind: SimilarityKind = "score",
     ) -> tuple[list[T], dict[str, Any]]:
         """Return documents for a prompt, in its order, and what their notes say of the selection.
@@ -188,9 +188,8 @@ class Chooser:
         Args:
             query: The question.
             documents: Best first. Those without text are left out.
-            adapter: Reads, writes and renders them.
+            layout: Reads, writes and renders them; a new one for each question.
             budget_tokens: The most tokens of the rendered documents.
-            order: Their order in the prompt.
             score_kind: What the documents' scores are; see `Candidate`. If one has none, or one that is no finite
                 number, their order alone counts.
 
@@ -200,8 +199,7 @@ class Chooser:
         Raises:
             InputError: As for `BudgetedSelector.select`.
         """
-        check_options(budget_tokens, order, score_kind)
-        layout = _DocumentLayout(adapter, order)
+        check_options(budget_tokens, layout.order, score_kind)
         candidates = layout.candidates(documents, score_kind)
         if not candidates:
             return _nothing("there are no documents with text", budget_tokens)
@@ -213,8 +211,8 @@ class Chooser:
                 selection = selector.select(query, candidates, left, layout=layout)
             else:
                 selection = selector.select(query, candidates, left)
-            chosen, described = _written(selection, layout, adapter, tokens, budget_tokens)
-            excess = _tokens(tokens, adapter.render(chosen)) - budget_tokens if chosen else 0
+            chosen, described = _written(selection, layout, tokens, budget_tokens)
+            excess = _tokens(tokens, layout.render(chosen)) - budget_tokens if chosen else 0
             if excess <= 0:
                 if not chosen:
                     logger.warning("nothing was chosen for the prompt: %s", selection.trace.reason)
@@ -232,11 +230,7 @@ def check_options(budget_tokens: object, order: object, score_kind: object) -> N
 
 
 def _written(
-    selection: Selection,
-    layout: _DocumentLayout[T],
-    adapter: DocumentAdapter[T],
-    tokens: TokenCounter,
-    budget_tokens: int,
+    selection: Selection, layout: DocumentLayout[T], tokens: TokenCounter, budget_tokens: int
 ) -> tuple[list[T], dict[str, Any]]:
     """Return the documents of a selection, with notes."""
     shown = layout.arranged(pieces(selection.chunks))
@@ -249,9 +243,9 @@ def _written(
         "trace": selection.trace.to_dict(),
     }
     if own:
-        described["cost_tokens"] = _tokens(tokens, adapter.render([adapter.write(None, selection.text, None)]))
+        described["cost_tokens"] = _tokens(tokens, layout.render([layout.write(None, selection.text, None)]))
         note = {"place": 0, "tokens": described["cost_tokens"], "sources": list(selection.ids), "selection": described}
-        return [adapter.write(None, selection.text, note)], described
+        return [layout.write(None, selection.text, note)], described
     if shown:
         described["cost_tokens"] = _tokens(tokens, layout.text(shown))
     documents = []

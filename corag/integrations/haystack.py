@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from corag.errors import InputError
-from corag.integrations.choosing import KEY, Chooser, DocumentOrder, Given, Tokenizer, check_options
+from corag.integrations.choosing import KEY, Chooser, DocumentLayout, DocumentOrder, Given, Tokenizer, check_options
 from corag.naming import Spelling
 from corag.optional import needed
 from corag.types import Selector, SimilarityKind
@@ -114,29 +114,30 @@ class CoragSelector:
             `documents` in the order of the prompt, and `selection`: how they were chosen, also if there are none.
         """
         budget = self.budget_tokens if budget_tokens is None else budget_tokens
-        adapter = _PromptDocuments(self._builder, self.meta_fields_to_embed, self.trace)
-        chosen, selection = self._chooser.choose(query, documents, adapter, budget, self.order, self.score_kind)
+        chosen, selection = self._chooser.choose(query, documents, _PromptDocuments(self), budget, self.score_kind)
         return {"documents": chosen, "selection": selection}
 
 
-class _PromptDocuments:
+class _PromptDocuments(DocumentLayout[Document]):
     """Documents as a prompt builder shows them."""
 
     separator = ""
 
-    def __init__(self, builder: PromptBuilder, meta_fields: Sequence[str], noted: bool) -> None:
-        self._builder, self._meta_fields, self._noted = builder, meta_fields, noted
+    def __init__(self, settings: CoragSelector) -> None:
+        self.order, self._settings = settings.order, settings
 
     def read(self, document: Document) -> Given:
-        title = "\n".join(str(document.meta[name]) for name in self._meta_fields if document.meta.get(name))
+        title = "\n".join(
+            str(document.meta[name]) for name in self._settings.meta_fields_to_embed if document.meta.get(name)
+        )
         return Given(document.id, document.content or "", title.strip(), document.score)
 
     def write(self, document: Document | None, text: str | None, note: Mapping[str, Any] | None) -> Document:
-        noted = {KEY: note} if note is not None and self._noted else {}
+        noted = {KEY: note} if note is not None and self._settings.trace else {}
         if document is None:
             return Document(content=text or "", meta=noted)
         content = document.content if text is None else text
         return replace(document, content=content, meta={**document.meta, **noted})
 
     def render(self, documents: Sequence[Document]) -> str:
-        return str(self._builder.run(documents=list(documents))["prompt"])
+        return str(self._settings._builder.run(documents=list(documents))["prompt"])

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corag.errors import InputError
-from corag.integrations.choosing import KEY, Given
+from corag.integrations.choosing import KEY, DocumentLayout, Given
 from corag.optional import needed
 
 with needed("langchain_core", "langchain"):
@@ -65,11 +65,11 @@ class CoragCompressor(ChoosingModel, BaseDocumentCompressor):
         return self._choose(query, list(documents), _Documents(self))
 
 
-class _Documents:
+class _Documents(DocumentLayout[Document]):
     """Documents as chains show them."""
 
     def __init__(self, settings: CoragCompressor) -> None:
-        self.separator, self._settings, prompt = settings.separator, settings, settings.document_prompt
+        self._settings, prompt = settings, settings.document_prompt
         self._prompt = PromptTemplate.from_template(prompt) if isinstance(prompt, str) else prompt
 
     def read(self, document: Document) -> Given:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corag.errors import InputError
-from corag.integrations.choosing import KEY, Given
+from corag.integrations.choosing import KEY, DocumentLayout, Given
 from corag.optional import needed
 
 with needed("llama_index.core", "llama-index"):
@@ -62,17 +62,17 @@ class CoragPostprocessor(ChoosingModel, BaseNodePostprocessor):
         payload = {EventPayload.NODES: nodes, EventPayload.MODEL_NAME: KEY, EventPayload.QUERY_STR: query}
         with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
             noted = self.trace and self.metadata_mode != MetadataMode.ALL
-            chosen = self._choose(query, nodes, _Nodes(self.separator, self.metadata_mode, noted))
+            chosen = self._choose(query, nodes, _Nodes(self.metadata_mode, noted))
             event.on_end(payload={EventPayload.NODES: chosen})
         dispatcher.event(ReRankEndEvent(nodes=chosen))
         return chosen
 
 
-class _Nodes:
+class _Nodes(DocumentLayout[NodeWithScore]):
     """Nodes as response synthesizers show them."""
 
-    def __init__(self, separator: str, mode: MetadataMode, noted: bool) -> None:
-        self.separator, self._mode, self._noted = separator, mode, noted
+    def __init__(self, mode: MetadataMode, noted: bool) -> None:
+        self._mode, self._noted = mode, noted
 
     def read(self, document: NodeWithScore) -> Given:
         node = document.node

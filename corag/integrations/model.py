@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, PrivateAttr, field_serializer
 
-from corag.integrations.choosing import Chooser, DocumentAdapter, DocumentOrder, T, check_options
+from corag.integrations.choosing import Chooser, DocumentLayout, DocumentOrder, T, check_options
 from corag.types import SimilarityKind
 
 _BUILDS = ("selector", "tokenizer", "settings")
@@ -65,6 +65,6 @@ class ChoosingModel(BaseModel):
         _ = self._chooser.built
         return self
 
-    def _choose(self, query: str, documents: list[T], adapter: DocumentAdapter[T]) -> list[T]:
-        chooser, budget = self._chooser, self.budget_tokens
-        return chooser.choose(query, documents, adapter, budget, self.order, self.score_kind)[0]
+    def _choose(self, query: str, documents: list[T], layout: DocumentLayout[T]) -> list[T]:
+        layout.separator, layout.order = self.separator, self.order
+        return self._chooser.choose(query, documents, layout, self.budget_tokens, self.score_kind)[0]

@@ -26,7 +26,8 @@ PLAIN = Notes()
 NAMED = [Note(text, f"n{place}") for place, text in enumerate(FACTS)]
 
 
-def choose(documents, budget_tokens=100, chooser=TOP, adapter=PLAIN, **options):
+def choose(documents, budget_tokens=100, chooser=TOP, adapter=PLAIN, order="selected", **options):
+    adapter.order = order
     return chooser.choose(QUESTION, documents, adapter, budget_tokens, **options)
 
 

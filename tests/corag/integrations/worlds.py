@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import corag
-from corag.integrations.choosing import KEY, Given
+from corag.integrations.choosing import KEY, DocumentLayout, Given
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.text.tokens import CallableCounter
 
@@ -35,7 +35,7 @@ class Note:
     meta: dict[str, Any] = field(default_factory=dict)
 
 
-class Notes:
+class Notes(DocumentLayout):
     """Shows notes with what a template puts around them."""
 
     def __init__(self, separator: str = "\n\n", template: str = "{title}{text}", noted: bool = True) -> None:
