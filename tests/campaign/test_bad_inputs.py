@@ -25,18 +25,13 @@ ROWS = Path(__file__).with_name("bad_inputs.txt").read_text(encoding="utf-8").sp
 ROWS = [row for row in ROWS if row and not row.startswith("#")]
 YAML = {
     "bad": "data: [\n",
-    "list": "- a\n- b\n",
     "unknown": "dta: x\n",
-    "number": "3\n",
-    "nothing": "\n",
     "no-key": "? [a]: b\n",
-    "numbered": "{1: 2}\n",
     "endless": "a: &a [*a]\n",
     "bomb": "a: &a [x, x]\nb: &b [*a, *a, *a]\n",
     "deep": f"data: {'[' * 3000}{']' * 3000}\n",
     "own-config": "data: data\nconfig: other.yaml\n",
     "code": 'data: !!python/object/apply:os.system ["touch pwned"]\n',
-    "tabs": "data:\n\t- x\n",
 }  # fmt: skip
 
 
@@ -125,21 +120,17 @@ LABELS = ("labels.parquet", "train --labels labels.parquet --out new --training.
 RESULT = ("r.json", "report --results r.json", "r.json")
 FILES = {
     CORPUS: [
-        *(line("3"), line("[" * 10**5), line('{"id": "a", "text": ' + "9" * 5000 + "}"), having(id=None)),
-        *(having(title=["Varn"]), line('{"id": "a", "text": "x"}{"id": "b", "text": "x"}'), having(id=""), nothing),
-        *(lambda content: b'{"id": "a", "text": "\xc3"}\n', lambda content: content.decode().encode("utf-16")),
-        *(lambda content: bytes(1000), lambda content: 2 * content, line('{"id": "a", "text": "\\ud800"}')),
+        *(line("3"), line("[" * 10**5), having(id=None), having(title=["Varn"]), nothing),
+        *(lambda content: content.decode().encode("utf-16"), lambda content: 2 * content),
     ],
     QUERIES: [
-        *(nothing, line("[]"), having(id=None), having(question=None), having(question=["x"]), having(question=" ")),
-        *(having(answers=310), having(answers=[310]), having(gold="varn"), having(candidates="varn"), having(split=3)),
-        *(lambda content: content[:-20], having(question="\ud800?"), having(id="q2")),
+        *(nothing, line("[]"), having(question=["x"]), having(answers=310), having(gold="varn"), having(id="q2")),
+        *(lambda content: content[:-20], having(question="\ud800?")),
     ],
     CONFIG: [
-        *(lambda content: b"[]", lambda content: b"{}", lambda content: b"[" * 10**5, lambda content: b"\xff\xfe"),
-        *(having(format_version=99), having(color="red"), having(feature_dim="many")),
-        *(having(features=["color"]), having(hidden=[0]), having(hidden=[10**9]), having(embedder=3)),
-        *(having(feature_dim=1024), nothing),
+        *(lambda content: b"{}", lambda content: b"[" * 10**5, lambda content: b"\xff\xfe", nothing),
+        *(having(format_version=99), having(color="red"), having(features=["color"]), having(hidden=[10**9])),
+        *(having(embedder=3), having(feature_dim=1024)),
     ],
     WEIGHTS: [
         *(nothing, half, lambda content: b"\xff" * 8 + content[8:], lambda content: content[:8] + b"x" * 40),
@@ -147,9 +138,7 @@ FILES = {
     ],
     LABELS: [nothing, half, lambda content: content[:-9] + b"x" * 9],
     RESULT: [
-        *(nothing, half, lambda content: b"[]", having(methods=[]), lambda content: b"\xff" + content),
-        *(having(queries=0), having(budget_tokens=None), having(versions=[1]), having(methods={"a": 1})),
-        lambda content: b"[" * 10**5,
+        *(nothing, half, lambda content: b"[]", having(methods=[]), having(queries=0), having(methods={"a": 1})),
     ],
 }
 
@@ -195,17 +184,14 @@ CALLS = [
     *(lambda: corag.SELECTORS.register("top-k", object), lambda: corag.reader(corag.selector("full"))),
     *(lambda: corag.embedder(["minilm"]), lambda: corag.tokens(3), lambda: Chunk("a", 3)),
     *(lambda: Candidate(Chunk("a", "x"), 1.0, "bm25"), lambda: Candidate(Chunk("a", "x"), rank=-1)),
-    *(lambda budget=budget: select(budget=budget) for budget in ("100", float("inf"), 0, 10**30, True)),
+    *(lambda budget=budget: select(budget=budget) for budget in ("100", 0, 10**30)),
     *(lambda texts=texts: corag.select("q?", texts) for texts in ("a text", {"a": "b"}, [1, 2], [{"id": "a"}])),
     *(
         lambda extra=extra: corag.select("q?", [{"text": "x", **extra}])
         for extra in ({"similarity": "high"}, {"metadata": [1]}, {"kind": "best"})
     ),
-    *(lambda count=count: select(tokens=lambda text: count) for count in (-1, "many", 1.5)),
-    *(
-        lambda counts=counts: select(tokens=Counts(counts))
-        for counts in (None, np.array([1]), np.ones((3, 2), dtype=np.int64), np.full(3, np.nan), np.array([1, -5, 1]))
-    ),
+    *(lambda count=count: select(tokens=lambda text: count) for count in (-1, "many")),
+    *(lambda counts=counts: select(tokens=Counts(counts)) for counts in (None, np.array([1]), np.full(3, np.nan))),
     *(lambda: corag.ChunkConfig(0), lambda: corag.ChunkConfig(8, 8), lambda: corag.ask("q?", "nowhere")),
 ]
 
