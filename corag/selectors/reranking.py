@@ -11,9 +11,7 @@ import numpy as np
 
 import search
 from corag.errors import search_errors
-from corag.models.trained import FOLDER, shipped_checkpoint
 from corag.naming import Spelling
-from corag.optional import warn_once
 from corag.progress import step
 from corag.registry import reranker as make_reranker
 from corag.rerankers.scorers import CachedScorer
@@ -23,29 +21,19 @@ from corag.selectors.problem import Limits, SelectionProblem
 from corag.text.units import PASSAGE, Unit
 from corag.types import FloatArray, Order, Reranker
 
-TRAINED = "minilm-multihop"
-"""Best of six on the mean of eight data sets, and better answers than with `UNTRAINED` on two of three; see
+PASSAGE_RERANKER = "minilm-multihop"
+"""Best of six on the mean of eight data sets, and better answers than with `minilm-softsim` on two of three; see
 experiments/LOG.md."""
-TRAINED_ON_SENTENCES = "minilm-sentence"
-"""Finds sentences that support an answer more often than `TRAINED`, which learned from passages; see
+SENTENCE_RERANKER = "minilm-sentence"
+"""Finds sentences that support an answer more often than `PASSAGE_RERANKER`, which learned from passages; see
 experiments/LOG.md."""
-UNTRAINED = "minilm-softsim"
-"""Needs no checkpoint, and finds more evidence than `minilm-maxsim`, of which it is a variant."""
-REMEMBERED = 25_000
-"""Values of a question that `upper` keeps for others who ask for them; more would fill the memory."""
+MAX_CACHED = 25_000
+"""Values of a question that `upper` keeps for others that need them; more would fill the memory."""
 
 
 def default_reranker(unit: Unit = PASSAGE) -> str:
-    """Return the name of the reranker that is used where none is given.
-
-    `minilm-multihop` for passages, `minilm-sentence` for what is smaller; `minilm-softsim` where the project's
-    checkpoints are missing, with a warning once per process. A selection's trace names it.
-    """
-    trained = TRAINED if unit.size is None else TRAINED_ON_SENTENCES
-    if shipped_checkpoint(trained) is not None:
-        return trained
-    warn_once(f"reranker {UNTRAINED!r} is used in place of {trained!r}, which is not in {FOLDER}; install corag again")
-    return UNTRAINED
+    """Return the name of the reranker that is used if none is given."""
+    return PASSAGE_RERANKER if unit.size is None else SENTENCE_RERANKER
 
 
 @dataclass(kw_only=True, eq=False)
@@ -103,7 +91,7 @@ class Naive(RerankingSelector):
 class Upper(RerankingSelector):
     """Scores every ordered combination of a few chunks: the best value there is, at the price of scoring everything.
 
-    The paper's CORAG Upper: fewer than six chunks. Orders are made and scored batch by batch; beyond `REMEMBERED` no
+    The paper's CORAG Upper: fewer than six chunks. Orders are made and scored batch by batch; beyond `MAX_CACHED` no
     value is kept. Long runs report to `corag.progress`, which commands show.
 
     Args:
@@ -133,4 +121,4 @@ class Upper(RerankingSelector):
 
 def _values(scorer: CachedScorer, orders: Sequence[Order]) -> FloatArray:
     """Return the values of orders, `[len(orders)]`, kept as long as they are few."""
-    return scorer(orders) if scorer.num_computed < REMEMBERED else scorer.passing(orders)
+    return scorer(orders) if scorer.num_computed < MAX_CACHED else scorer.passing(orders)

@@ -16,7 +16,7 @@ from corag.registry import RERANKERS
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
-from corag.selectors.reranking import REMEMBERED, Naive, Upper, default_reranker
+from corag.selectors.reranking import MAX_CACHED, Naive, Upper, default_reranker
 from corag.text.units import Unit
 from corag.types import Candidate, Chunk
 from search import PRESETS, SearchConfig
@@ -82,12 +82,10 @@ def test_by_default_sentences_and_passages_where_a_reranker_or_preset_is_given()
     assert Corag(reranker="bm25", unit="sentence").unit == "sentence"
 
 
-def test_default_rerankers(monkeypatch, tmp_path):
+def test_default_rerankers():
     assert Naive().reranker.name == Upper().reranker.name == default_reranker() == "minilm-multihop"
     for unit in ("sentence", "window(2)"):
         assert Naive(unit=unit).reranker.name == default_reranker(Unit.parse(unit)) == "minilm-sentence"
-    monkeypatch.setattr("corag.models.trained.FOLDER", tmp_path)
-    assert Naive().reranker.name == Upper().reranker.name == "minilm-softsim"
 
 
 # --- The price of tokens ---
@@ -300,7 +298,7 @@ def test_upper_takes_twenty_chunks_and_keeps_no_more_values_than_it_should(monke
     assert selection.trace.orders_scored == sum(batches) == 123_520
     assert max(batches) <= 4096
     assert reports[0] == (0, 123_520) and reports[-1] == (123_520, 123_520)
-    assert selector._scorer(problem).num_computed < REMEMBERED + 4096
+    assert selector._scorer(problem).num_computed < MAX_CACHED + 4096
 
 
 class Sums:
