@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from corag.errors import InputError
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order
 
@@ -18,9 +17,6 @@ class TableReranker:
     """
 
     def __init__(self, values: Mapping[tuple[str, ...], float], *, default: float = 0.0) -> None:
-        for ids in values:
-            if not isinstance(ids, tuple):
-                raise InputError(f"values has the key {ids!r}; keys are tuples of chunk ids, such as ('a',)")
         self.name = "table"
         self._values, self._default = dict(values), default
 

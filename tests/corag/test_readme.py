@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -36,18 +37,19 @@ def shell_lines():
     ]
 
 
-def run(code):
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=ROOT)
-
-
 # The page on frameworks is run by tests/corag/integrations/test_page.py.
 PAGES_WITH_CODE = [page for page in PAGES if blocks(page, "python") and page.stem != "frameworks"]
+RUN = """
+import json, sys
+for name, code in json.load(sys.stdin):
+    exec(compile(code, name, "exec"), {"__name__": name})
+"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=[page.stem for page in PAGES_WITH_CODE])
-def test_the_python_blocks_of_a_page_run_one_after_the_other(page):
-    run("\n".join(blocks(page, "python")))
+def test_the_python_blocks_of_each_page_run_one_after_the_other():
+    code = [(page.name, "\n".join(blocks(page, "python"))) for page in PAGES_WITH_CODE]
+    subprocess.run([sys.executable, "-c", RUN], input=json.dumps(code), text=True, check=True, timeout=300, cwd=ROOT)
 
 
 def test_the_first_example_fits_ten_lines():

@@ -41,7 +41,7 @@ def test_the_default_selector_decides_by_its_reranker():
     assert corag.select(QUERY, TEXTS).budget_tokens == 1024
 
 
-@pytest.mark.parametrize("method", ["top-k", "similarity-cutoff", "mmr", "adaptive-k", "top-tokens"])
+@pytest.mark.parametrize("method", ["top-k", "mmr"])
 def test_selectors_that_compare_similarities_get_cosines(method):
     selection = corag.select(QUERY, TEXTS, 8, method=method)
     assert selection.text == TEXTS[2]
@@ -60,7 +60,7 @@ def test_without_the_embedder_the_given_order_counts(monkeypatch):
 
     monkeypatch.setattr("corag.candidates.make_embedder", missing)
     assert corag.select(QUERY, TEXTS, 20, method="top-k", tokens=CHARACTERS).text == TEXTS[0]
-    with pytest.raises(InputError, match="the selector compares"):
+    with pytest.raises(InputError, match="similarit"):
         corag.select(QUERY, TEXTS, 20, method="similarity-cutoff", tokens=CHARACTERS)
 
 
@@ -74,9 +74,9 @@ def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
 
     assert corag.select(QUERY, TEXTS, 8, method="naive", reranker="bm25").trace.reranker == "bm25"
     assert corag.select(QUERY, TEXTS, 8, method=First()).text == TEXTS[0]
-    with pytest.raises(InputError, match="selector 'first' is built already; build it with reranker"):
+    with pytest.raises(InputError, match="reranker"):
         corag.select(QUERY, TEXTS, 8, method=First(), reranker="bm25")
-    with pytest.raises(InputError, match=r"'naive'.*its settings are"):
+    with pytest.raises(InputError, match="rerankr"):
         corag.select(QUERY, TEXTS, 8, method="naive", rerankr="bm25")
 
 
@@ -106,5 +106,5 @@ def test_ask_takes_a_path_and_parts_by_name(small_index):
     )  # fmt: skip
     assert (asked.selection.ids, asked.answer) == (same.selection.ids, same.answer)
     assert np.isfinite(asked.selection.value)
-    with pytest.raises(corag.errors.IndexMismatchError, match="there is no index at nowhere"):
+    with pytest.raises(corag.errors.IndexMismatchError, match="nowhere"):
         corag.ask("How deep?", "nowhere")

@@ -43,17 +43,15 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["for people", "json"])
-def test_a_question_loads_only_what_it_needs(index: Path, flags: list[str]):
-    asked = ["ask", "What is the capital of Germany?", "--index", str(index), *flags]
+def test_a_question_loads_only_what_it_needs(index: Path):
+    asked = ["ask", "What is the capital of Germany?", "--index", str(index)]
     done = subprocess.run([sys.executable, "-c", CODE, *asked], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Berlin" in done.stdout
     assert not NOT_ASKED & set(json.loads(done.stderr.splitlines()[-1]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("variables", "threads"), [({}, {1}), ({"OPENBLAS_NUM_THREADS": "2"}, {2})])
-def test_products_take_one_thread_unless_a_number_is_set(variables: dict[str, str], threads: set[int]):
+def test_products_take_one_thread():
     code = """
 import sys
 from threadpoolctl import threadpool_info
@@ -62,11 +60,11 @@ assert main(["list", "rerankers"]) == 0
 print({one["num_threads"] for one in threadpool_info() if one["internal_api"] == "openblas"} or "none", file=sys.stderr)
 """
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-    environment = {name: value for name, value in os.environ.items() if name not in names} | variables
+    environment = {name: value for name, value in os.environ.items() if name not in names}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     found = done.stderr.splitlines()[-1]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if found == "none" or cores == 1:
         pytest.skip("NumPy is built on another library than OpenBLAS, or there is one core")
-    assert found == str(threads)
+    assert found == "{1}"

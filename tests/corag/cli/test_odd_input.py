@@ -1,7 +1,6 @@
 """What looks odd and is right, and a disk that is full."""
 
 import json
-import re
 
 import pytest
 
@@ -21,12 +20,10 @@ def succeeds(capsys, *arguments):
 
 @pytest.mark.slow
 def test_every_chunk_over_the_budget_is_an_empty_selection_with_a_reason(small_index, capsys):
-    for unit, number in (("passage", "20"), ("sentence", r"\d+")):
-        given = ("--index", small_index, "--budget", 2, "--unit", unit, "--json")
-        said = json.loads(succeeds(capsys, "ask", QUESTION, *given))
-        assert (said["answer"], said["chunks"], said["cost_tokens"], said["value"]) == ("", [], 0, 0)
-        expected = f"every one of the {number} candidates costs more than the budget of 2 tokens"
-        assert re.search(expected, said["trace"]["reason"])
+    given = ("--index", small_index, "--budget", 2, "--unit", "sentence", "--json")
+    said = json.loads(succeeds(capsys, "ask", QUESTION, *given))
+    assert (said["answer"], said["chunks"], said["cost_tokens"], said["value"]) == ("", [], 0, 0)
+    assert "candidates costs more than the budget of 2 tokens" in said["trace"]["reason"]
 
 
 ODD_TEXTS = {
@@ -47,14 +44,13 @@ def test_any_text_goes_from_corpus_to_answer(tmp_path, capsys):
     names = [row["id"] for row in documents]
     queries = [
         {
-            "id": f"{name} {split}",
+            "id": name,
             "question": text or "?",
             "answers": [text],
             "gold": [f"{name} é#1"],
             "candidates": names,
-            "split": split,
+            "split": "dev",
         }
-        for split in ("train", "dev")
         for name, text in ODD_TEXTS.items()
     ]
     data = write_folder(tmp_path / "data", documents, queries)
@@ -63,17 +59,12 @@ def test_any_text_goes_from_corpus_to_answer(tmp_path, capsys):
     assert {chunk.text for chunk in ChunkIndex.open(index).chunks()} == {
         f"{name}\n{text}" for name, text in ODD_TEXTS.items() if text
     }
-    for question in [text for text in ODD_TEXTS.values() if text] + ["\x00", "🌊", "؟"]:
-        ask = ["ask", question, "--index", index, "--num_candidates", 4]
-        said = json.loads(succeeds(capsys, *ask, "--json"))
+    for question in (ODD_TEXTS["nul"], ODD_TEXTS["mixed"], ODD_TEXTS["breaks"], "🌊"):
+        said = json.loads(succeeds(capsys, "ask", question, "--index", index, "--num_candidates", 4, "--json"))
         assert said["question"] == question and said["chunks"]
-        succeeds(capsys, *ask)
-    out, labels = tmp_path / "r.json", tmp_path / "labels"
+    out = tmp_path / "r.json"
     succeeds(capsys, "evaluate", "--data", data, "--out", out, "--methods", "naive,corag", "--quiet")
     assert all(row["over_budget"] == 0 for row in json.loads(out.read_text())["methods"])
-    succeeds(
-        capsys, "label", "--data", data, "--out", labels, "--rerankers", "minilm-maxsim", "--iterations", "2", "--quiet"
-    )
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +73,8 @@ def warm():
     corag.embedder().embed(["text"])
 
 
-QUICK_LABELS = ["--rerankers", "bm25,minilm-maxsim", "--iterations", "2", "--cost_weights", "0"]
 COMMANDS = {
     "index": (600, "index", ["--max_tokens", "24"]),
-    "label": (4096, "labels.parquet", QUICK_LABELS),
     "evaluate": (3000, "r.json", ["--methods", "naive,corag", "--budget", "96"]),
 }
 """Command: the most bytes of a file, what it writes, and its settings."""

@@ -88,23 +88,18 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
         "fit": {"hidden": 4, "epochs": 1, "members": 1},
     }  # fmt: skip
     (tmp_path / "adapter.yaml").write_text(json.dumps(adapter))
-    unanswered = write_folder(tmp_path / "unanswered", queries=[{**query, "answers": []} for query in QUERIES[:2]])
-    vary = ["--vary", '{"training.margin": [0.5, 1.0]}', "--seeds", "[0]"]
     commands = [
         ["list"], ["doctor"], ["data", "list"], ["reproduce", "list"],
         ["index", *data, "--out", "index", "--max_tokens", "24"],
-        ["ask", "How deep is the lake?", "--index", "index"],
         ["ask", "How deep is the lake?", "--index", "index", "--agent", "agent", "--json"],
         ["label", *data, *grid, "--splits", "dev", "--out", "small.parquet"],
-        ["train", *labels, "--shares", "[0.5,0.25,0.25]", "--training.epochs", "2", "--out", "trained"],
+        ["train", *labels, "--shares", "[0.5,0.25,0.25]", "--training.epochs", "1", "--out", "trained"],
         [
             "evaluate", *data, "--methods", "top-k,corag,mmr,crag", "--out", "result.json",
             "--logger", "wandb", "--wandb.project", "mine", "--wandb.entity", "me", "--wandb.tags", "a,b",
         ],
-        ["sweep", "--base.labels", "labels.parquet", "--base.training.epochs", "2", "--base.out", "swept", *vary],
         ["train", "value", "--config", "adapter.yaml"],
         ["tune", "--data", str(many), "--quiet", "--configurations", "top-k, top-k(k=1)", "--out", "tuned"],
-        ["data", "references", "--data", str(unanswered), "--quiet", "--reader", "extractive", "--out", "referenced"],
         ["report", "--results", "result.json", "--out", "report.html"],
         ["bench", "search", "--small", "--rounds", "1", "--out", "bench.json"],
     ]  # fmt: skip
@@ -114,4 +109,4 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     assert list((tmp_path / "trained" / "wandb").glob("offline-run-*"))
     assert list((tmp_path / "result.log").rglob("offline-run-*"))
     # W&B itself says nothing; how to send each run is said once.
-    assert "wandb:" not in done.stderr and done.stderr.count("W&B") >= 3
+    assert "wandb:" not in done.stderr and done.stderr.count("W&B") >= 2
