@@ -9,11 +9,11 @@
     print(reply.answer.text)
 
 `selector`, `reranker`, `reader`, `embedder`, `summarizer` and `tokens` build parts by name. The classes behind the
-names, whose keyword arguments are the settings, stand in `corag.selectors`, `corag.rerankers`, `corag.readers` and
-`corag.summarizers`. A part of your own has the methods of its protocol, such as `Reranker`. Models run on the GPU where
-there is one; `with corag.runtime(device="cpu"):` and its like say otherwise.
+names, whose keyword arguments are the settings, are in `corag.selectors`, `corag.rerankers`, `corag.readers` and
+`corag.summarizers`. A part of your own has the methods of its protocol, such as `Reranker`. Models run on a GPU if
+there is one, unless `with corag.runtime(device="cpu"):` sets another device.
 
-Importing this package loads neither torch nor any model; what is heavy loads when it is first used.
+Importing this package loads neither torch nor any model.
 """
 
 import typing
@@ -67,7 +67,7 @@ if typing.TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__ = optional.lazily(
+__getattr__, __dir__ = optional.lazy_exports(
     __name__,
     dict.fromkeys(("errors", "readers", "rerankers", "selectors", "summarizers"), __name__)
     | {"ChunkIndex": "corag.index", "Reply": "corag.reply", "aask": "corag.reply", "ask": "corag.reply"},

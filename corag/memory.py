@@ -1,10 +1,4 @@
-"""Values that are computed once: a byte-bounded LRU in memory, shared or private, and a store in a SQLite file.
-
-Knows neither models nor texts.
-
-    for usage in corag.memory.usages():
-        print(usage)          # passages: 5,120 of 6,400 hits (80%), 1,310 entries, 262.4 of 400 MB
-"""
+"""Values that are computed once: a byte-bounded LRU in memory, shared or private, and a store in a SQLite file."""
 
 from __future__ import annotations
 
@@ -13,10 +7,10 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -76,8 +70,6 @@ class Capacity:
         self.used_bytes = 0
         # (kind, owner, key) -> (value, bytes), the least recently used first.
         self.entries: OrderedDict[tuple[str, Any, Hashable], tuple[Any, int]] = OrderedDict()
-        self.hits: Counter[str] = Counter()
-        self.misses: Counter[str] = Counter()
         self.lock = threading.Lock()
         with _REGISTERING:
             _CAPACITIES.add(self)
@@ -88,7 +80,7 @@ class LRU(Cache[Key, Value]):
 
     Args:
         capacity: Maximum bytes of keys and values, 0 for no cache; or a `Capacity` that this cache shares with others.
-        kind: What the values are, for `usages`.
+        kind: What the values are.
         owner: Caches of one capacity, kind and owner share their entries. By default each has its own.
         nbytes: Returns the size of an entry, given key and value; by default arrays and texts in both are added up.
     """
@@ -110,15 +102,13 @@ class LRU(Cache[Key, Value]):
 
     def get(self, keys: Iterable[Key]) -> dict[Key, Value]:
         """Return those of the keys that are present, with their values, and mark them as used."""
-        pool, present, wanted = self.capacity, {}, dict.fromkeys(keys)
+        pool, present = self.capacity, {}
         with pool.lock:
-            for key in wanted:
+            for key in dict.fromkeys(keys):
                 entry = pool.entries.get(address := (self._kind, self._owner, key))
                 if entry is not None:
                     present[key] = entry[0]
                     pool.entries.move_to_end(address)
-            pool.hits[self._kind] += len(present)
-            pool.misses[self._kind] += len(wanted) - len(present)
         return present
 
     def put(self, entries: Mapping[Key, Value]) -> None:
@@ -150,47 +140,16 @@ def shared_capacity(max_bytes: int) -> Capacity:
         return capacity
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """How the cache of one kind of values was used; other kinds may share its capacity `max_bytes`."""
-
-    kind: str
-    hits: int
-    misses: int
-    entries: int
-    nbytes: int
-    max_bytes: int
-
-    def __str__(self) -> str:
-        asked = self.hits + self.misses
-        return (
-            f"{self.kind}: {self.hits:,} of {asked:,} hits ({self.hits / max(1, asked):.0%}), "
-            f"{self.entries:,} entries, {self.nbytes / 1e6:,.1f} of {self.max_bytes / 1e6:,.0f} MB"
-        )
-
-
-def usages() -> list[Usage]:
-    """Return how the caches of this process were used, those with the most bytes first; unused ones are left out."""
-    listed: list[Usage] = []
-    for capacity in _capacities():
-        with capacity.lock:
-            sizes: dict[str, list[int]] = {kind: [] for kind in {*capacity.hits, *capacity.misses}}
-            for (kind, _, _), (_, nbytes) in capacity.entries.items():
-                sizes.setdefault(kind, []).append(nbytes)
-            listed += [
-                Usage(kind, capacity.hits[kind], capacity.misses[kind], len(kept), sum(kept), capacity.max_bytes)
-                for kind, kept in sizes.items()
-            ]
-    return sorted(listed, key=lambda usage: (-usage.nbytes, usage.kind))
+def used_bytes() -> int:
+    """Return the bytes that the caches of this process hold, with their keys."""
+    return sum(capacity.used_bytes for capacity in _capacities())
 
 
 def forget() -> None:
-    """Empty all caches of this process and count from zero, so that a benchmark can measure a first question."""
+    """Empty all caches of this process, so that a benchmark can measure a first question."""
     for capacity in _capacities():
         with capacity.lock:
             capacity.entries.clear()
-            capacity.hits.clear()
-            capacity.misses.clear()
             capacity.used_bytes = 0
 
 

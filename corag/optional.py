@@ -1,4 +1,4 @@
-"""What is imported only where it is used; optional dependencies with a clear error where they are missing."""
+"""Imports on first use; optional dependencies with a clear error if they are missing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def needed(module: str, extra: str) -> Iterator[None]:
 
 @lru_cache(maxsize=256)
 def warn_once(message: str) -> None:
-    """Log a warning, such as that something stands in for what is missing, once per process."""
+    """Log a warning once per process."""
     logger.warning("%s", message)
 
 
@@ -45,24 +45,24 @@ def load(path: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def lazily(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package that imports some public names when they are first used.
 
-    It also sets the package's `__all__`, which holds what the package has imported before, modules aside.
+    The package's `__all__` is set to these names and to those that it has imported before, except modules.
 
     Args:
         package: Name of the package.
-        places: Public name -> the module that has it; the package itself for a module in it.
+        modules: Public name -> the module that has it; the package itself for a module in it.
     """
-    module = vars(sys.modules[package])
-    imported = {name for name, one in module.items() if not (name.startswith("_") or isinstance(one, ModuleType))}
-    module["__all__"] = sorted(imported.union(places))
+    namespace = vars(sys.modules[package])
+    imported = {name for name, value in namespace.items() if name[0] != "_" and not isinstance(value, ModuleType)}
+    namespace["__all__"] = sorted(imported.union(modules))
 
     def getattr_(name: str) -> Any:
-        if name not in places:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if places[name] == package:
+        if modules[name] == package:
             return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(places[name]), name)
+        return getattr(importlib.import_module(modules[name]), name)
 
-    return getattr_, lambda: module["__all__"]
+    return getattr_, lambda: namespace["__all__"]

@@ -12,6 +12,6 @@ if typing.TYPE_CHECKING:
     from corag.index.build import update_index as update_index
 
 # Readers of documents take longer to import than an index takes to open.
-__getattr__, __dir__ = optional.lazily(
+__getattr__, __dir__ = optional.lazy_exports(
     __name__, {"IndexUpdate": "corag.index.build", "update_index": "corag.index.build"}
 )

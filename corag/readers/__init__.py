@@ -16,4 +16,6 @@ if typing.TYPE_CHECKING:
     from corag.readers.wrappers import CachedReader as CachedReader
     from corag.readers.wrappers import SelfConsistentReader as SelfConsistentReader
 
-__getattr__, __dir__ = optional.lazily(__name__, registry.READERS.places | {"CachedReader": "corag.readers.wrappers"})
+__getattr__, __dir__ = optional.lazy_exports(
+    __name__, registry.READERS.places | {"CachedReader": "corag.readers.wrappers"}
+)

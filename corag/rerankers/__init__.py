@@ -24,7 +24,7 @@ if typing.TYPE_CHECKING:
     from corag.rerankers.window import WindowedScorer as WindowedScorer
     from corag.rerankers.window import WindowPolicy as WindowPolicy
 
-__getattr__, __dir__ = optional.lazily(
+__getattr__, __dir__ = optional.lazy_exports(
     __name__,
     {"CachedReranker": "corag.rerankers.cached", "EvidenceReranker": "corag.rerankers.evidence.reranker"}
     | dict.fromkeys(("JoinedTextScorer", "JointScorer"), "corag.rerankers.scorers")

@@ -36,7 +36,7 @@ if typing.TYPE_CHECKING:
     from corag.selectors.wrapping import Reorder as Reorder
     from corag.selectors.wrapping import SelfRoute as SelfRoute
 
-__getattr__, __dir__ = optional.lazily(
+__getattr__, __dir__ = optional.lazy_exports(
     __name__,
     dict.fromkeys(("BudgetedSelector", "Choice", "fill"), "corag.selectors.base")
     | {"SelectionProblem": "corag.selectors.problem"}

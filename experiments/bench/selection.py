@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corag.memory import forget, usages
+from corag.memory import forget, used_bytes
 from corag.models.minilm import minilm_encoder
 from corag.naming import split_parts
 from corag.progress import counted
@@ -67,7 +67,7 @@ def measure(config: BenchConfig, timing: Timing) -> list[dict[str, Any]]:
                 "of_encoder": float(np.median(seconds[f"{name} cold"])) / alone,
                 **_percentiles("warm", seconds[f"{name} warm"]),
                 "per_s": len(asked) / (now() - started),
-                "cache_mb": sum(usage.nbytes for usage in usages()) / 1e6,
+                "cache_mb": used_bytes() / 1e6,
             }
         )
     return rows

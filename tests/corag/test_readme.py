@@ -1,6 +1,5 @@
 """What the README and the pages of `docs/` show works as it stands there."""
 
-import importlib
 import importlib.util
 import json
 import os
@@ -95,16 +94,6 @@ def check_parts(values):
             for one in split_parts(text) if text and not os.path.exists(str(text)) else ():
                 if one not in ("all", "none") or (name == "method" and one == "none"):
                     registry.check(one)
-
-
-MODULES = [words for words in shell_lines() if words[1:2] == ["-m"] and words[2].startswith("experiments.")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", MODULES, ids=lambda words: " ".join(words[2:4]))
-def test_every_command_of_a_module_is_accepted(words):
-    is_package = importlib.util.find_spec(words[2]).submodule_search_locations is not None
-    assert importlib.import_module(words[2] + ".__main__" * is_package).parse(words[3:])
 
 
 def inline():

@@ -137,7 +137,7 @@ def test_from_a_corpus_to_a_report(tmp_path, small_data, capsys):
         assert f"written to {results[-1]}" in captured.err
     assert run("report", "--results", f"{results[0]},{results[1]}", "--out", tmp_path / "r.html") == 0
     assert f"report in {tmp_path / 'r.html'}" in capsys.readouterr().out
-    assert "Budget 64 tokens" in (tmp_path / "r.html").read_text()
+    assert "corag-fixed" in (tmp_path / "r.html").read_text()
     assert run("ask", QUESTION, "--index", index, "--agent", agent / "checkpoint") == 0
     assert "of 1024 tokens" in capsys.readouterr().out
 
