@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from corag.budget import AUTO, BudgetFor
-from corag.checks import check_budget
+from corag.checks import check_budget, check_count
 from corag.errors import InputError
 from corag.index.search import Retrieval
 
@@ -52,12 +52,10 @@ class CandidateSettings:
     run: str | None = None
 
     def __post_init__(self) -> None:
-        if self.sample is not None and self.sample < 1:
-            raise InputError(f"sample must be at least 1, got {self.sample}; leave it out for all questions")
-        if self.limit is not None and self.limit < 1:
-            raise InputError(f"limit must be at least 1, got {self.limit}; leave it out for all questions")
-        if self.num_candidates < 1:
-            raise InputError(f"num_candidates must be at least 1, got {self.num_candidates}; 10 to 50 are usual")
+        for name in ("sample", "limit"):
+            if (number := getattr(self, name)) is not None:
+                check_count(name, number, "leave it out for all questions")
+        check_count("num_candidates", self.num_candidates, "10 to 50 are usual")
         if self.run is not None and (self.pool in ("candidates", "document") or self.retrieval is not None):
             asked = f"retrieval {self.retrieval}" if self.retrieval is not None else f"pool {self.pool}"
             raise InputError(f"run {self.run!r} gives the candidates, so {asked} has no effect; leave one of them out")

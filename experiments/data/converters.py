@@ -10,13 +10,13 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from corag.text.documents import Document
 from experiments.data.fetch import Files, Row
-from experiments.data.folder import Question
+from experiments.data.folder import Question, distinct
 
 Converter = Callable[[Files, str], Iterator[Question]]
 
@@ -36,34 +36,26 @@ def passage_id(prefix: str, *texts: str) -> str:
     return f"{prefix}-{hashlib.sha256(chr(0).join(texts).encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def distinct(*answers: str | None) -> tuple[str, ...]:
-    """Return answers in their order, each once, without empty ones."""
-    return tuple(dict.fromkeys(answer.strip() for answer in answers if answer and answer.strip()))
-
-
 def _passage(prefix: str, title: str, text: str) -> Document:
     return Document(passage_id(prefix, title, text), text, title)
 
 
-def _unique(passages: Iterable[Document]) -> tuple[Document, ...]:
-    return tuple({passage.id: passage for passage in passages}.values())
-
-
 def _about(passage: Document, name: object, question: str, *answers: str, **extra: Any) -> Question:
     """Return a question whose evidence is one passage."""
-    return Question(str(name), question, distinct(*answers), (passage.id,), (passage,), extra=extra)
+    return Question(str(name), question, answers, [passage.id], [passage], extra=extra)
 
 
 # --- Evidence in several paragraphs, each question with its own ---
 
 
-def paragraphs(prefix: str) -> Converter:
-    """Return the converter of HotpotQA (distractor setting) and 2WikiMultihopQA, which has the same fields."""
+def hotpotqa(files: Files, split: str) -> Iterator[Question]:
+    """Convert HotpotQA (distractor setting)."""
+    return (_from_paragraphs("hotpotqa", row) for row in files.rows(split))
 
-    def convert(files: Files, split: str) -> Iterator[Question]:
-        return (_from_paragraphs(prefix, row) for row in files.rows(split))
 
-    return convert
+def two_wiki(files: Files, split: str) -> Iterator[Question]:
+    """Convert 2WikiMultihopQA, which has the fields of HotpotQA."""
+    return (_from_paragraphs("2wikimultihopqa", row) for row in files.rows(split))
 
 
 def _from_paragraphs(prefix: str, row: Row) -> Question:
@@ -88,9 +80,9 @@ def _from_paragraphs(prefix: str, row: Row) -> Question:
     return Question(
         row.get("_id") or row["id"],
         row["question"],
-        distinct(row["answer"]),
-        tuple(facts),
-        _unique(passages),
+        [row["answer"]],
+        list(facts),
+        passages,
         pool=True,
         extra={**known, "supporting_facts": [list(fact) for fact in facts.items()], "supporting_spans": spans_of_facts},
     )
@@ -126,9 +118,9 @@ def musique(files: Files, split: str) -> Iterator[Question]:
         yield Question(
             row["id"],
             row["question"],
-            distinct(row["answer"], *row["answer_aliases"]),
-            tuple(dict.fromkeys(gold)),
-            _unique(passages),
+            [row["answer"], *row["answer_aliases"]],
+            gold,
+            passages,
             pool=True,
             extra={"hops": row["id"].partition("hop")[0], "decomposition": steps},
         )
@@ -159,7 +151,7 @@ def policyqa(files: Files, split: str) -> Iterator[Question]:
             for asked in segment["qas"]:
                 starts = {answer["text"]: answer["answer_start"] for answer in asked["answers"]}
                 # Offsets go with answers as they are written there.
-                exact = distinct(*starts) == tuple(starts)
+                exact = all(answer and answer == answer.strip() for answer in starts)
                 extra = {"site": site} | ({"answer_starts": list(starts.values())} if exact else {})
                 yield _about(passage, asked["id"], asked["question"], *starts, **extra)
 
@@ -184,9 +176,9 @@ def tatqa(files: Files, split: str) -> Iterator[Question]:
             yield Question(
                 asked["uid"],
                 asked["question"],
-                distinct(", ".join(map(str, spans))),
-                tuple(gold),
-                (table, *passages.values()),
+                [", ".join(map(str, spans))],
+                gold,
+                [table, *passages.values()],
                 pool=True,
                 extra={"from": asked["answer_from"]},
             )
@@ -215,13 +207,13 @@ def clapnq(files: Files, split: str) -> Iterator[Question]:
     gold = {row["id"]: row["doc-id-list"].split(",") for row in files.rows(f"{split}-retrieval")}
     for row in files.rows(split):
         name, outputs = str(row["id"]), row["output"]
-        answers = distinct(*(output["answer"] for output in outputs))
+        answers = [output["answer"] for output in outputs if output["answer"]]
         sentences = [sentence for output in outputs for sentence in output.get("selected_sentences") or ()]
-        passages = tuple(passage.strip() for passage in gold.get(name, ()) if passage.strip())
+        passages = [passage.strip() for passage in gold.get(name, ()) if passage.strip()]
         # The source marks the end of a selected sentence with an ampersand.
-        selected = list(distinct(*(sentence.removesuffix("&") for sentence in sentences)))
+        selected = list(distinct(sentence.removesuffix("&") for sentence in sentences))
         extra = {"long_form": True, "answerable": bool(answers), "supporting_sentences": selected}
-        yield Question(name, row["input"], answers, passages if answers else (), extra=extra)
+        yield Question(name, row["input"], answers, passages if answers else [], extra=extra)
 
 
 def clapnq_passages(files: Files) -> Iterator[Document]:
@@ -259,9 +251,9 @@ def dpr(files: Files, split: str) -> Iterator[Question]:
         yield Question(
             f"{split}-{number}",
             row["question"],
-            distinct(*row["answers"]),
-            tuple(dict.fromkeys(marked or positives[:1])),
-            _unique([*positive, *map(passage, row["hard_negative_ctxs"])]),
+            row["answers"],
+            marked or positives[:1],
+            [*positive, *map(passage, row["hard_negative_ctxs"])],
             pool=True,
             extra={"positives": positives},
         )
@@ -288,9 +280,9 @@ def edc2(files: Files, split: str) -> Iterator[Question]:
         yield Question(
             f"{split}-{number}",
             row["question"],
-            distinct(*row["answers"]),
-            tuple(kinds["positives"][:1]),
-            tuple(passages[name] for name in sorted(passages, key=lambda name: -scores[name])),
+            row["answers"],
+            kinds["positives"][:1],
+            [passages[name] for name in sorted(passages, key=lambda name: -scores[name])],
             pool=True,
             extra=kinds,
         )
@@ -305,9 +297,9 @@ def msmarco_qa(files: Files, split: str) -> Iterator[Question]:
         yield Question(
             str(row["query_id"]),
             row["query"],
-            distinct(*(row["wellFormedAnswers"] or ()), *answers),
-            tuple(dict.fromkeys(passage.id for passage, selected in marks if selected)),
-            _unique(passages),
+            [*(row["wellFormedAnswers"] or ()), *answers],
+            [passage.id for passage, selected in marks if selected],
+            passages,
             pool=True,
             extra={"type": row["query_type"], "answerable": bool(answers)},
         )
@@ -317,9 +309,9 @@ def wikipassageqa(files: Files, split: str) -> Iterator[Question]:
     """Convert WikiPassageQA: passages of a Wikipedia page that answer, without a written answer."""
     for row in files.rows(split):
         relevant = (number.strip() for number in row["RelevantPassages"].split(","))
-        gold = tuple(f"{row['DocumentID']}-{number}" for number in relevant if number)
+        gold = [f"{row['DocumentID']}-{number}" for number in relevant if number]
         extra = {"article": row.get("DocumentName", "")}
-        yield Question(f"{split}-{row['QID']}", row["Question"], (), gold, extra=extra)
+        yield Question(f"{split}-{row['QID']}", row["Question"], gold=gold, extra=extra)
 
 
 def wikipassageqa_passages(files: Files) -> Iterator[Document]:
@@ -334,37 +326,29 @@ def wikipassageqa_passages(files: Files) -> Iterator[Document]:
 
 def multihop_rag(files: Files, split: str) -> Iterator[Question]:
     """Convert MultiHop-RAG: facts of several news articles, which are named as spans; null queries have no evidence."""
-    articles = {article.url: article for article in map(_Article, files.rows("corpus"))}
+    bodies = {article["url"]: article["body"] for article in files.rows("corpus")}
     for number, row in enumerate(files.rows(split)):
         gold = []
         for fact in row["evidence_list"]:
-            article = articles.get(fact["url"]) or _Article({"url": fact["url"], "body": "", "title": ""})
-            start = article.body.find(fact["fact"])
-            # An article that tells the fact in other words counts as a whole.
-            gold.append(article.id if start < 0 else f"{article.id}#{start}-{start + len(fact['fact'])}")
-        extra = {"type": row["question_type"]}
-        yield Question(f"mhr-{number}", row["query"], distinct(row["answer"]), tuple(dict.fromkeys(gold)), extra=extra)
+            name = passage_id("multihoprag", fact["url"])
+            start = bodies.get(fact["url"], "").find(fact["fact"])
+            # An article that words the fact otherwise counts as a whole.
+            gold.append(name if start < 0 else f"{name}#{start}-{start + len(fact['fact'])}")
+        yield Question(f"mhr-{number}", row["query"], [row["answer"]], gold, extra={"type": row["question_type"]})
 
 
 def multihop_rag_articles(files: Files) -> Iterator[Document]:
     """Convert the news articles of MultiHop-RAG."""
-    return (Document(article.id, article.body, article.title) for article in map(_Article, files.rows("corpus")))
-
-
-class _Article:
-    """A news article of MultiHop-RAG."""
-
-    def __init__(self, row: Row) -> None:
-        self.url, self.body, self.title = row["url"], row["body"], row["title"]
-        self.id = passage_id("multihoprag", self.url)
+    for row in files.rows("corpus"):
+        yield Document(passage_id("multihoprag", row["url"]), row["body"], row["title"])
 
 
 def multihop_rag_facts(files: Files, split: str) -> Iterator[Question]:
     """Convert MultiHop-RAG with the facts themselves as passages."""
     for number, row in enumerate(files.rows(split)):
-        facts = _unique(_passage("fact", fact["title"], fact["fact"]) for fact in row["evidence_list"])
-        gold, extra = tuple(fact.id for fact in facts), {"type": row["question_type"]}
-        yield Question(f"mhr-{number}", row["query"], distinct(row["answer"]), gold, facts, extra=extra)
+        facts = [_passage("fact", fact["title"], fact["fact"]) for fact in row["evidence_list"]]
+        gold, extra = [fact.id for fact in facts], {"type": row["question_type"]}
+        yield Question(f"mhr-{number}", row["query"], [row["answer"]], gold, facts, extra=extra)
 
 
 def amazon_phones(files: Files, split: str) -> Iterator[Question]:
@@ -381,10 +365,10 @@ def amazon_phones(files: Files, split: str) -> Iterator[Question]:
     for product, reviews in by_product.items():
         if len(reviews) == AMAZON_PHONES[split]:
             name = passage_id("phone", product)
-            passages = tuple(Document(f"{name}-{number}", review) for number, review in enumerate(reviews))
+            passages = [Document(f"{name}-{number}", review) for number, review in enumerate(reviews)]
             asked = f"What do customers like about {product}, and what do they complain about?"
-            gold = tuple(passage.id for passage in passages)
-            yield Question(name, asked, (), gold, passages, pool=True, extra={"product": product})
+            gold = [passage.id for passage in passages]
+            yield Question(name, asked, gold=gold, passages=passages, pool=True, extra={"product": product})
 
 
 # --- Statements to be verified: the question is a statement, the answer `true` or `false` ---
@@ -406,7 +390,7 @@ def felm(files: Files, split: str) -> Iterator[Question]:
             # The source writes some line breaks as a backslash and an n.
             if statement := segment.replace("\\n", "\n").strip():
                 name = f"felm-{split}-{row['index']}-{number}"
-                yield Question(name, statement, ("true" if label else "false",), extra=extra)
+                yield Question(name, statement, ["true" if label else "false"], extra=extra)
 
 
 def wikibio(files: Files, split: str) -> Iterator[Question]:
@@ -439,10 +423,10 @@ def helmet(files: Files, split: str) -> Iterator[Question]:
         if row["question"] in seen:
             continue
         seen.add(row["question"])
-        passages = _unique(map(passage, row["ctxs"]))
-        gold = [part.id for part in _unique(map(passage, row["positive_ctxs"])) if part in passages]
-        answers = distinct(*row["answers"])
-        yield Question(f"{split}-{len(seen) - 1}", row["question"], answers, tuple(gold), passages, pool=True)
+        passages = {part.id: part for part in map(passage, row["ctxs"])}
+        gold = [part.id for part in map(passage, row["positive_ctxs"]) if part.id in passages]
+        name = f"{split}-{len(seen) - 1}"
+        yield Question(name, row["question"], row["answers"], gold, list(passages.values()), pool=True)
 
 
 def holobench(files: Files, split: str) -> Iterator[Question]:
@@ -470,9 +454,9 @@ def holobench(files: Files, split: str) -> Iterator[Question]:
             yield Question(
                 f"{database}-{number}-{split}",
                 row["question"],
-                distinct(run_query(row["query"], rows)),
-                tuple(passage.id for passage in passages if passage.title in main),
-                tuple(passages),
+                [run_query(row["query"], rows)],
+                [passage.id for passage in passages if passage.title in main],
+                passages,
                 pool=True,
                 extra={"sql": row["query"], "database": database, "difficulty": row.get("difficulty")},
             )

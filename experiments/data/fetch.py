@@ -10,11 +10,10 @@ import json
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -32,7 +31,7 @@ _LONGEST_CELL = 2**27
 
 
 class UnfetchedError(DataError):
-    """A file can neither be fetched nor is it in the folder of files brought by hand."""
+    """A file cannot be fetched, and is not in the folder of files brought by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,11 @@ class Hub:
     def fetch(self, *, quiet: bool) -> tuple[list[Path], str]:
         """Return the files in the cache of the hub's client, which fetches what it lacks, and their commit."""
         hub, errors = require("huggingface_hub", EXTRA), require("huggingface_hub.errors", EXTRA)
-        get = partial(hub.snapshot_download, self.repo, repo_type="dataset", revision=self.revision)
+        what = {"repo_type": "dataset", "revision": self.revision, "allow_patterns": self.pattern}
+        if quiet:
+            require("huggingface_hub.utils", EXTRA).disable_progress_bars()
         try:
-            snapshot = Path(get(allow_patterns=self.pattern, tqdm_class=_bar(quiet=quiet)))
+            snapshot = Path(hub.snapshot_download(self.repo, **what))
         except errors.GatedRepoError as error:
             raise DataError(
                 f"{self.repo} is only for users who accept its terms: accept them at {self.address}, log in with "
@@ -142,16 +143,15 @@ class Files:
         self._paths: dict[Remote, list[Path]] = {}
         self.used: list[dict[str, str]] = []
 
-    def fetch(self, parts: Collection[str]) -> None:
-        """Get the files of some parts.
+    def fetch(self, remotes: Iterable[Remote]) -> None:
+        """Get some files.
 
         Raises:
             UnfetchedError: There is no network, or a file is missing.
             DataError: The hub asks for consent, or a checksum differs.
         """
-        for part in parts:
-            for remote in self._parts[part]:
-                self._get(remote)
+        for remote in remotes:
+            self._get(remote)
 
     def rows(self, part: str) -> Iterator[Row]:
         """Yield the rows of a part; rows of CSV have the name of their file, without its ending, as `file`."""
@@ -208,16 +208,6 @@ def digest(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
-def _bar(*, quiet: bool) -> type:
-    """Return the progress bar that the hub's client builds."""
-    tqdm: type = require("tqdm.auto", EXTRA).tqdm
-    return type("Bar", (tqdm,), {"__init__": _silenced(tqdm)}) if quiet else tqdm
-
-
-def _silenced(bar: Any) -> Callable[..., None]:
-    return lambda self, *args, **settings: bar.__init__(self, *args, **{**settings, "disable": True})
-
-
 def _first_line(error: BaseException) -> str:
     return one_line((str(error).strip() or type(error).__name__).splitlines()[0])[:500]
 
@@ -229,19 +219,20 @@ def read_rows(path: Path, member: str = "") -> Iterator[Row]:
             for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE):
                 yield from batch.to_pylist()
         return
-    if not member:
-        with cast(IO[bytes], gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as whole:
-            yield from _parsed(path.name.removesuffix(".gz"), whole)
-        return
     empty = True
     for name, file in _members(path, member):
         empty = False
         yield from _parsed(name, file)
     if empty:
-        raise DataError(f"{path} holds no file {member}; the source has changed, or it is another archive")
+        raise DataError(f"{path} has no file {member}; the source has changed, or it is another archive")
 
 
 def _members(path: Path, member: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield name and content of the file itself, or of the files in an archive whose names match `member`."""
+    if not member:
+        with cast(IO[bytes], gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as whole:
+            yield path.name.removesuffix(".gz"), whole
+        return
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for name in sorted(archive.namelist()):

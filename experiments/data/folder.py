@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 
 from agent.files import replace_file
 from corag.errors import DataError
+from corag.text.data import find_data
 from corag.text.documents import Document
 
 CORPUS_FILE, QUERIES_FILE, SOURCE_FILE = "corpus.jsonl.gz", "queries.jsonl.gz", "source.json"
@@ -23,14 +24,19 @@ _LEVEL = 5
 """Of gzip; higher levels take twice the time for a few percent."""
 
 
+def distinct(texts: Iterable[str | None]) -> tuple[str, ...]:
+    """Return texts in their order, each once, without white space around them and without empty ones."""
+    return tuple(dict.fromkeys(text.strip() for text in texts if text and text.strip()))
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question of a data set, and the passages that come with it.
+    """A question of a data set, and the passages that come with it; answers, gold and passages are kept once each.
 
     Attributes:
         id: Unique name within the set.
         question: The question.
-        answers: Reference answers, each once.
+        answers: Reference answers.
         gold: Ids of the passages that hold the evidence, or spans `id#start-end`.
         passages: Passages that this question brings to the corpus; those of other questions may be the same.
         pool: Whether these passages are the question's candidates.
@@ -39,11 +45,16 @@ class Question:
 
     id: str
     question: str
-    answers: tuple[str, ...] = ()
-    gold: tuple[str, ...] = ()
-    passages: tuple[Document, ...] = ()
+    answers: Sequence[str | None] = ()
+    gold: Sequence[str] = ()
+    passages: Sequence[Document] = ()
     pool: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "answers", distinct(self.answers))
+        object.__setattr__(self, "gold", tuple(dict.fromkeys(self.gold)))
+        object.__setattr__(self, "passages", tuple({passage.id: passage for passage in self.passages}.values()))
 
 
 @contextmanager
@@ -163,13 +174,43 @@ def write_source(folder: Path, record: Mapping[str, Any]) -> None:
     replace_file(folder / "README.md", text)
 
 
-def read_source(folder: Path) -> Mapping[str, Any] | None:
-    """Return what `write_source` wrote; None if there is nothing of the kind."""
+def read_source(folder: Path) -> Mapping[str, Any]:
+    """Return what `write_source` wrote; empty if there is nothing of the kind."""
     try:
         record = json.loads((folder / SOURCE_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    return record if isinstance(record, dict) else None
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def is_written(out: Path, entries: Mapping[str, Any], *, overwrite: bool) -> bool:
+    """Return whether a folder was written with these entries in its record.
+
+    Raises:
+        DataError: It holds other files, or other data and `overwrite` is false.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return False
+    record = read_source(out)
+    if record and all(record.get(name) == value for name, value in entries.items()):
+        return True
+    if not record:
+        raise DataError(f"{out} holds something else; choose another folder with --out")
+    if not overwrite:
+        raise DataError(
+            f"{out} holds {record.get('name')} with {record.get('settings')}; choose another folder with --out, or "
+            "replace it with --overwrite"
+        )
+    return False
+
+
+def is_at_hand(name: str) -> bool:
+    """Return whether a data folder can be found by its name."""
+    try:
+        find_data(name)
+    except DataError:
+        return False
+    return True
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from corag.cli.console import Report, print_table, progress, say, stderr
+from corag.checks import check_count
+from corag.cli.console import print_table, progress, say, stderr
 from corag.errors import DataError, InputError
 from corag.optional import require
 from corag.text.data import data_cache, find_data, folder_name
@@ -21,7 +22,7 @@ from corag.writing import cache_folder
 from experiments.data.catalogue import DATA_SETS, DataSet, find_data_set
 from experiments.data.config import comma_separated
 from experiments.data.fetch import EXTRA, Files, UnfetchedError
-from experiments.data.folder import FolderWriter, Question, new_folder, read_source, share_corpus, write_source
+from experiments.data.folder import FolderWriter, is_at_hand, is_written, new_folder, share_corpus, write_source
 
 _STEP = 1_000
 """Passages or questions between two reports of progress."""
@@ -68,16 +69,15 @@ class GetConfig:
 
     def __post_init__(self) -> None:
         for name in ("limit", "passages"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}; leave it out for all")
+            if (value := getattr(self, name)) is not None:
+                check_count(name, value, "leave it out for all")
 
 
 def list_data(config: DataListConfig) -> None:
     """Print the data sets as a table."""
     rows = []
     for entry in DATA_SETS.values():
-        at_hand = _is_at_hand(entry.name)
+        at_hand = is_at_hand(entry.name)
         if at_hand or not config.at_hand:
             home = entry.home.removeprefix("https://").removeprefix("huggingface.co/datasets/")
             rows.append(
@@ -94,14 +94,6 @@ def list_data(config: DataListConfig) -> None:
     say("Get one with: corag data get NAME")
 
 
-def _is_at_hand(name: str) -> bool:
-    try:
-        find_data(name)
-    except DataError:
-        return False
-    return True
-
-
 def get_data(config: GetConfig) -> Path:
     """Write a data set as a data folder, and return the folder.
 
@@ -112,11 +104,10 @@ def get_data(config: GetConfig) -> Path:
     data_set = find_data_set(config.name)
     splits = tuple(comma_separated(config.splits)) or data_set.default_splits
     _check(data_set, splits, config)
-    corpus = find_data(config.corpus) if config.corpus else None
     out = Path(config.out) if config.out is not None else data_cache() / folder_name(data_set.name)
-    work = {"splits": list(splits), "limit": config.limit, "passages": config.passages, "corpus": config.corpus}
+    settings = {"splits": list(splits), "limit": config.limit, "passages": config.passages, "corpus": config.corpus}
     with _locked(out):
-        if _holds(out, data_set, work, overwrite=config.overwrite):
+        if is_written(out, {"name": data_set.name, "settings": settings}, overwrite=config.overwrite):
             return out
         fetching = data_set.megabytes and config.from_ is None
         size = f", {data_set.megabytes:,} MB to fetch for all splits" if fetching else ""
@@ -124,8 +115,9 @@ def get_data(config: GetConfig) -> Path:
         say(f"source: {data_set.home}{size}", stderr())
         files = Files(data_set.files, None if config.from_ is None else Path(config.from_), quiet=config.quiet)
         try:
-            files.fetch(data_set.parts(splits))
-            _write(data_set, splits, files, corpus, out, work, config)
+            files.fetch(data_set.remotes(splits))
+            with new_folder(out, replace=config.overwrite) as draft:
+                _write(draft, data_set, splits, files, settings, config)
         except UnfetchedError as error:
             raise DataError(f"{error}; {_how_to_bring(data_set, splits, config)}") from error
         except (KeyError, TypeError) as error:
@@ -146,7 +138,7 @@ def _check(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> Non
     if unknown := [split for split in splits if split not in data_set.splits]:
         raise InputError(f"{data_set.name} has no split {unknown[0]!r}; its splits are {', '.join(data_set.splits)}")
     if config.corpus and data_set.own_passages:
-        raise InputError(f"{data_set.name} brings its own passages; leave out --corpus")
+        raise InputError(f"{data_set.name} has its own passages; leave out --corpus")
     if not config.corpus and not data_set.own_passages:
         raise InputError(
             f"{data_set.name} has no passages; name a data folder whose corpus holds the evidence with --corpus, such "
@@ -163,69 +155,42 @@ def _locked(out: Path) -> AbstractContextManager[Any]:
     return lock
 
 
-def _holds(out: Path, data_set: DataSet, work: dict[str, Any], *, overwrite: bool) -> bool:
-    """Return whether a folder holds this already; raise `DataError` if it holds anything else."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return False
-    record = read_source(out)
-    if record is None:
-        raise DataError(f"{out} holds something else; choose another folder with --out")
-    if (record.get("name"), record.get("settings")) == (data_set.name, work):
-        return True
-    if overwrite:
-        return False
-    raise DataError(
-        f"{out} holds {record['name']} with {record['settings']}; choose another folder with --out, or replace it with "
-        "--overwrite"
-    )
-
-
 def _write(
-    data_set: DataSet,
-    splits: tuple[str, ...],
-    files: Files,
-    corpus: Path | None,
-    out: Path,
-    work: dict[str, Any],
-    config: GetConfig,
+    draft: Path, data_set: DataSet, splits: tuple[str, ...], files: Files, settings: dict[str, Any], config: GetConfig
 ) -> None:
-    with new_folder(out, replace=config.overwrite) as draft:
-        with FolderWriter(draft) as writer:
-            gold: set[str] = set()
-            for split in splits:
-                with progress(f"questions, {split}", quiet=config.quiet) as report:
-                    for question in _reported(_questions(data_set, files, split, config.limit), report):
-                        writer.question(question, split)
-                        if config.passages is not None:
-                            gold.update(name.partition("#")[0] for name in question.gold)
-            if data_set.passages is not None:
-                with progress("passages", quiet=config.quiet) as report:
-                    for passage in _reported(_passages(data_set.passages(files), gold, config.passages), report):
-                        writer.passage(passage)
-        if not writer.num_questions:
-            raise DataError(f"{data_set.name} gave no question; its files hold something else")
-        if corpus is not None:
-            share_corpus(draft, corpus)
-        if writer.num_repeated:
-            say(f"{writer.num_repeated} questions whose id had come before were left out", stderr())
-        write_source(
-            draft,
-            {
-                **{name: getattr(data_set, name) for name in ("name", "what", "licence", "home")},
-                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-                "files": files.used,
-                "settings": work,
-                "questions": writer.num_questions,
-                "passages": writer.num_passages,
-                "corag": importlib.metadata.version("corag"),
-            },
-        )
-
-
-def _questions(data_set: DataSet, files: Files, split: str, limit: int | None) -> Iterator[Question]:
-    # Closed at once, so that no file stays open behind a limit.
-    with closing(data_set.questions(files, split)) as questions:  # type: ignore[type-var]
-        yield from islice((question for question in questions if question.question.strip()), limit)
+    corpus = find_data(config.corpus) if config.corpus else None
+    gold: set[str] = set()
+    with FolderWriter(draft) as writer:
+        for split in splits:
+            # Closed at once, so that no file stays open behind a limit.
+            with closing(data_set.questions(files, split)) as converted:  # type: ignore[type-var]
+                questions = islice((one for one in converted if one.question.strip()), config.limit)
+                for question in _reported(questions, f"questions, {split}", quiet=config.quiet):
+                    writer.question(question, split)
+                    if config.passages is not None:
+                        gold.update(name.partition("#")[0] for name in question.gold)
+        if data_set.passages is not None:
+            passages = _passages(data_set.passages(files), gold, config.passages)
+            for passage in _reported(passages, "passages", quiet=config.quiet):
+                writer.passage(passage)
+    if not writer.num_questions:
+        raise DataError(f"{data_set.name} gave no question; its files hold something else")
+    if corpus is not None:
+        share_corpus(draft, corpus)
+    if writer.num_repeated:
+        say(f"{writer.num_repeated} questions whose id had come before were left out", stderr())
+    write_source(
+        draft,
+        {
+            **{name: getattr(data_set, name) for name in ("name", "what", "licence", "home")},
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "files": files.used,
+            "settings": settings,
+            "questions": writer.num_questions,
+            "passages": writer.num_passages,
+            "corag": importlib.metadata.version("corag"),
+        },
+    )
 
 
 def _passages(passages: Iterator[Document], gold: set[str], limit: int | None) -> Iterator[Document]:
@@ -244,19 +209,20 @@ def _passages(passages: Iterator[Document], gold: set[str], limit: int | None) -
             yield passage
 
 
-def _reported(items: Iterator[Item], report: Report) -> Iterator[Item]:
+def _reported(items: Iterator[Item], what: str, *, quiet: bool) -> Iterator[Item]:
+    """Yield items, and report their number."""
     number = 0
-    for number, item in enumerate(items, start=1):
-        yield item
-        if not number % _STEP:
-            report(number, 0)
-    report(number, number)
+    with progress(what, quiet=quiet) as report:
+        for number, item in enumerate(items, start=1):
+            yield item
+            if not number % _STEP:
+                report(number, 0)
+        report(number, number)
 
 
 def _how_to_bring(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> str:
     """Return the remedy for files that are missing, which names all of the set."""
-    remotes = dict.fromkeys(remote for part in data_set.parts(splits) for remote in data_set.files[part])
-    listed = "; ".join(dict.fromkeys(f"{remote.pattern} from {remote.address}" for remote in remotes))
+    listed = "; ".join(f"{remote.pattern} from {remote.address}" for remote in data_set.remotes(splits))
     if config.from_ is not None:
         return f"leave out --from if there is a network, or bring these files into that folder: {listed}"
     return (

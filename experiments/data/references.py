@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import corag
+from corag.checks import check_count
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.models.ran import recording
@@ -25,9 +25,9 @@ from corag.registry import tokens as make_tokens
 from corag.text.chunking import cut_to_tokens
 from corag.text.data import DataFolder, Query, find_data, passage_at
 from corag.text.documents import SEPARATOR
-from corag.types import PromptedReader, Reader, TokenCounter
+from corag.types import PromptedReader, Reader
 from experiments.data.config import comma_separated
-from experiments.data.folder import new_folder, read_source, share_corpus, write_queries, write_source
+from experiments.data.folder import is_written, new_folder, read_source, share_corpus, write_queries, write_source
 from experiments.run.journal import Journal, fingerprint
 
 READER_FIELD = "reference_reader"
@@ -64,9 +64,8 @@ class ReferencesConfig(Runtime):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("limit", "budget", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
+            if (value := getattr(self, name)) is not None:
+                check_count(name, value, "3072 tokens and batches of 16 are usual")
 
 
 def write_references(config: ReferencesConfig, reader: Reader | None = None) -> tuple[Path, int]:
@@ -89,29 +88,40 @@ def _write(config: ReferencesConfig, reader: Reader) -> tuple[Path, int]:
     if out.absolute() == source.absolute():
         raise InputError(f"out is the data folder itself, {out}; give another one")
     folder = DataFolder.open(source)
-    asked = _unanswered(folder, config)
+    queries = _unanswered(folder, config)
     settings: dict[str, Any] = {
         "reader": spelling(reader), "budget": config.budget, "splits": config.splits, "limit": config.limit,
     }  # fmt: skip
-    work = fingerprint([settings, [fingerprint(asdict(query)) for query in asked]])
-    record = read_source(out) or {}
-    if record.get("references", {}).get("work") == work:
-        return out, record["references"]["answers"]
-    if out.exists() and any(out.iterdir()) and not (record and config.overwrite):
-        raise DataError(f"{out} holds something else; choose another folder with --out, or add --overwrite")
+    work = fingerprint([settings, [fingerprint(asdict(query)) for query in queries]])
+    if is_written(out, {"work": work}, overwrite=config.overwrite):
+        return out, read_source(out)["references"]["answers"]
     journal_file = out.absolute().with_name(f".{out.absolute().name}.references.jsonl")
-    keys = {query.id: fingerprint([query.id, query.question, query.gold, str(source.resolve())]) for query in asked}
-    with ExitStack() as stack:
-        # Other questions may be asked with the answers that are there.
-        journal = stack.enter_context(Journal(journal_file, fingerprint([settings["reader"], config.budget])))
-        models = stack.enter_context(recording())
-        _answer(journal, {keys[query.id]: query for query in asked}, folder, reader, config)
+    keys = {query.id: fingerprint([query.id, query.question, query.gold, str(source.resolve())]) for query in queries}
+    # Of the reader and the budget alone: other questions may be asked with the answers that are there.
+    with Journal(journal_file, fingerprint([settings["reader"], config.budget])) as journal, recording() as models:
+        _answer(journal, {keys[query.id]: query for query in queries}, folder, reader, config)
         answers = {name: answer for name, key in keys.items() if (answer := journal.units[key]["answer"])}
+        known = read_source(source)
         with new_folder(out, replace=config.overwrite) as draft:
             share_corpus(draft, source)
-            write_queries(draft, _lines(folder.queries, answers, settings["reader"]))
-            made = {**settings, "models": models(), "work": work, "answers": len(answers)}
-            write_source(draft, _record(source, folder, made))
+            write_queries(draft, _lines(folder, answers, settings["reader"]))
+            write_source(
+                draft,
+                {
+                    "name": known.get("name", source.name),
+                    "what": f"{known.get('what', source.name)}; {len(answers)} reference answers by "
+                    f"{settings['reader']}",
+                    "licence": known.get("licence", "that of the data"),
+                    "home": known.get("home", str(source)),
+                    "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                    "files": known.get("files", []),
+                    "settings": known.get("settings", {}),
+                    "questions": dict(Counter(query.split for query in folder.queries)),
+                    "passages": len(folder.documents),
+                    "references": {**settings, "models": models(), "answers": len(answers)},
+                    "work": work,
+                },
+            )
         journal.remove()
     return out, len(answers)
 
@@ -126,39 +136,36 @@ def _unanswered(folder: DataFolder, config: ReferencesConfig) -> list[Query]:
         if any(passage_at(name, folder.documents) is not None for name in query.gold)
     ]
     if not queries:
-        raise DataError(
-            f"{folder.path}: no question of {', '.join(splits)} is without an answer and has its evidence in the corpus"
-        )
+        raise DataError(f"{folder.path} has no question of {', '.join(splits)} with evidence and without an answer")
     return queries
 
 
 def _answer(
-    journal: Journal, asked: Mapping[str, Query], folder: DataFolder, reader: Reader, config: ReferencesConfig
+    journal: Journal, queries: Mapping[str, Query], folder: DataFolder, reader: Reader, config: ReferencesConfig
 ) -> None:
     """Add the answers that a journal lacks, by the questions' keys."""
     tokens = reader.tokens if isinstance(reader, PromptedReader) else make_tokens()
+
+    def context(query: Query) -> str:
+        passages = [passage for name in query.gold if (passage := passage_at(name, folder.documents)) is not None]
+        return cut_to_tokens(SEPARATOR.join(passage.text for passage in passages), tokens, config.budget)
+
     # Asks readers for many answers at once if they can.
     many = CachedReader(reader, cache_mb=0)
-    missing = [key for key in asked if key not in journal.units]
+    missing = [key for key in queries if key not in journal.units]
     with progress("references", quiet=config.quiet) as report:
         for start in range(0, len(missing), config.batch_size):
-            report(len(asked) - len(missing) + start, len(asked))
+            report(len(queries) - len(missing) + start, len(queries))
             batch = missing[start : start + config.batch_size]
-            contexts = [_context(asked[key], folder, tokens, config.budget) for key in batch]
-            answers = many.answer_many([asked[key].question for key in batch], contexts)
+            contexts = [context(queries[key]) for key in batch]
+            answers = many.answer_many([queries[key].question for key in batch], contexts)
             for key, answer in zip(batch, answers, strict=True):
                 journal.add(key, {"answer": answer.text.strip()})
-        report(len(asked), len(asked))
+        report(len(queries), len(queries))
 
 
-def _context(query: Query, folder: DataFolder, tokens: TokenCounter, budget: int) -> str:
-    """Return the gold passages in their order, cut to the budget."""
-    passages = [passage for name in query.gold if (passage := passage_at(name, folder.documents)) is not None]
-    return cut_to_tokens(SEPARATOR.join(passage.text for passage in passages), tokens, budget)
-
-
-def _lines(queries: Sequence[Query], answers: Mapping[str, str], reader: str) -> Iterator[dict[str, Any]]:
-    for query in queries:
+def _lines(folder: DataFolder, answers: Mapping[str, str], reader: str) -> Iterator[dict[str, Any]]:
+    for query in folder.queries:
         row = {**query.extra, **{name: value for name, value in asdict(query).items() if name != "extra"}}
         for name in ("candidates", "grades"):
             if not row[name]:
@@ -166,20 +173,3 @@ def _lines(queries: Sequence[Query], answers: Mapping[str, str], reader: str) ->
         if query.id in answers:
             row |= {"answers": [answers[query.id]], READER_FIELD: reader}
         yield row
-
-
-def _record(source: Path, folder: DataFolder, references: Mapping[str, Any]) -> dict[str, Any]:
-    known = read_source(source) or {}
-    return {
-        "name": known.get("name", source.name),
-        "what": f"{known.get('what', source.name)}; {references['answers']} reference answers by "
-        f"{references['reader']}",
-        "licence": known.get("licence", "that of the data"),
-        "home": known.get("home", str(source)),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "files": known.get("files", []),
-        "settings": known.get("settings", {}),
-        "questions": dict(Counter(query.split for query in folder.queries)),
-        "passages": len(folder.documents),
-        "references": dict(references),
-    }

@@ -1,7 +1,8 @@
 """Data folders whose candidates hold a given share of noise, or of passages repeated in other words.
 
 After EDC2-RAG (section 5.3 and appendix A.2): a noise rate is the share of retrieved passages that do not help, a
-redundancy rate r = (n - k) / n the share of n candidates that are rewritings of the k others.
+redundancy rate r = (n - k) / n the share of n candidates that are rewritings of the k others. The studies of that paper
+make them; see `experiments.papers.prepare`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import corag
-from corag.checks import check_choice
+from corag.checks import check_count, check_range
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.memory import DiskStore
@@ -23,10 +22,8 @@ from corag.models.chat.prompts import prompt
 from corag.text.chunking import sentence_spans
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document
-from experiments.data.config import CandidateSettings, PoolName
 from experiments.data.folder import FolderWriter, Question, new_folder
-from experiments.data.pools import drawn, open_pool
-from experiments.evaluation.judge import chat_of
+from experiments.data.pools import Pool
 from experiments.evaluation.metrics import substring_match
 
 Kind = Literal["noise", "redundancy"]
@@ -35,87 +32,81 @@ Rewrite = Callable[[str, int], str]
 """Puts a text in other words: the text, and the number of this rewriting, from 1."""
 
 
-@dataclass(frozen=True)
-class StressConfig(CandidateSettings):
-    """How data folders whose candidates hold given shares of noise, or of rewritings, are made.
+def rotated(text: str, number: int) -> str:
+    """Return the text beginning with another sentence: the same in another order, without a model.
 
-    Attributes:
-        data: Data folder.
-        out: Folder of the new data folders, which are called by kind and rate, such as `noise-0.4`.
-        split: Which questions.
-        kind: `noise`, passages that are of no help, or `redundancy`, passages repeated in other words.
-        rates: Shares of candidates; the same questions are in all folders: those with enough passages for each.
-        size: Candidates of each question; the paper has 20 and 100.
-        embedder: Embedder that ranks the passages.
-        seed: Seed of the sample.
-        rewriter: Reader whose language model rewrites, such as `ollama(model=llama3.1:8b)`; without one, sentences
-            change their order.
-        store: SQLite file that keeps its rewritings.
-        quiet: Show no progress.
+    A text of one sentence comes back as it is, with "Again:" before it for each time.
     """
-
-    data: str
-    out: str
-    split: str = "dev"
-    kind: Kind = "noise"
-    rates: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8)
-    size: int = 20
-    embedder: str = "minilm"
-    seed: int = 0
-    rewriter: str | None = None
-    store: str = "runs/rewritings.sqlite"
-    quiet: bool = False
-    pool: PoolName = field(default="corpus", kw_only=True)
-    num_candidates: int = field(default=100, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("kind", self.kind, Kind)
-        if not self.rates or len(set(self.rates)) < len(self.rates) or not all(0 <= rate <= 1 for rate in self.rates):
-            raise InputError(f"rates are {self.rates}; give at least one, each once and from 0 to 1")
-        if self.size < 1:
-            raise InputError(f"size must be at least 1, got {self.size!r}; the paper has 20 and 100")
-        if self.kind == "redundancy" and max(self.rates) * self.size > self.size - 0.5:
-            raise InputError(f"rates {self.rates} leave no original among {self.size} candidates; lower them")
+    sentences = [text[start:end].strip() for start, end in sentence_spans(text)]
+    if len(sentences) < 2:
+        return "Again: " * number + text
+    turn = number % len(sentences)
+    again = "Again: " * (number // len(sentences))
+    return again + " ".join([*sentences[turn:], *sentences[:turn]])
 
 
-def stress_sets(config: StressConfig) -> dict[str, int]:
-    """Write the data folders that a config describes; return how many questions are in each."""
-    folder = DataFolder.open(config.data)
-    queries = drawn(folder.split(config.split, config.limit), config.sample, config.seed)
-    pool = open_pool(folder, queries, corag.embedder(config.embedder), config, quiet=config.quiet)
-    rewrite: Rewrite = rotated
-    if config.rewriter is not None:
-        rewrite = ChatRewriter(chat_of("rewriter", config.rewriter), config.store)
-    made: dict[float, dict[str, list[Document]]] = {}
-    for rate in config.rates:
-        made[rate] = {}
-        with progress(f"{config.kind} {rate:g}", quiet=config.quiet) as report:
+def stress_sets(
+    folder: DataFolder,
+    pool: Pool,
+    out: Path,
+    *,
+    kind: Kind,
+    rates: Sequence[float],
+    size: int = 20,
+    rewrite: Rewrite = rotated,
+    quiet: bool = False,
+) -> dict[float, Path]:
+    """Write a data folder for each rate, and return them by rate; each is called by kind and rate: `noise-0.4`.
+
+    Args:
+        folder: Where the questions of the pool come from.
+        pool: Candidates of each question, best first. All folders have the same questions: those with enough passages
+            for each rate.
+        out: Folder of the new data folders.
+        kind: `noise`, passages that are of no help, or `redundancy`, passages repeated in other words.
+        rates: Shares of candidates, in [0, 1].
+        size: Candidates of each question; the paper has 20 and 100.
+        rewrite: What puts passages in other words.
+        quiet: Show no progress.
+
+    Raises:
+        InputError: A rate or the size cannot be, or no question has enough passages.
+    """
+    for rate in rates:
+        check_range(kind, rate, 0, 1, "it is a share of the candidates")
+    check_count("size", size, "the paper has 20 and 100")
+    if kind == "redundancy" and max(rates) * size > size - 0.5:
+        raise InputError(f"redundancy {max(rates):g} leaves no original among {size} candidates; lower it")
+    queries = [query for query in folder.queries if query.id in pool.by_query]
+    drafts: dict[float, dict[str, list[Document]]] = {}
+    for rate in rates:
+        drafts[rate] = {}
+        with progress(f"{kind} {rate:g}", quiet=quiet) as report:
             for number, query in enumerate(queries, start=1):
                 # A passage that was cut into chunks counts once.
                 chunks = [candidate.chunk for candidate in pool.candidates(query)]
                 names = dict.fromkeys(str(chunk.metadata.get("document", chunk.id)) for chunk in chunks)
                 ranking = [folder.documents[name] for name in names]
-                if config.kind == "noise":
-                    passages = noisy_pool(ranking, [is_noise(one, query) for one in ranking], config.size, rate)
+                if kind == "noise":
+                    passages = noisy_pool(ranking, [is_noise(one, query) for one in ranking], size, rate)
                 else:
-                    passages = redundant_pool(ranking, config.size, rate, rewrite)
+                    passages = redundant_pool(ranking, size, rate, rewrite)
                 if passages is not None:
-                    made[rate][query.id] = passages
+                    drafts[rate][query.id] = passages
                 report(number, len(queries))
-        queries = [query for query in queries if query.id in made[rate]]
+        queries = [query for query in queries if query.id in drafts[rate]]
     if not queries:
         raise InputError("no question has enough passages of both kinds; retrieve more for each, or ask for fewer")
     written = {}
-    for rate, passages_of in made.items():
-        out = Path(config.out) / f"{config.kind}-{rate:g}"
-        with new_folder(out, replace=True) as draft, FolderWriter(draft) as writer:
+    for rate, passages_of in drafts.items():
+        written[rate] = out / f"{kind}-{rate:g}"
+        with new_folder(written[rate], replace=True) as draft, FolderWriter(draft) as writer:
             for query in queries:
-                known = {**query.extra, **({"grades": query.grades} if query.grades else {})}
-                pool_of = tuple(passages_of[query.id])
-                question = Question(query.id, query.question, query.answers, query.gold, pool_of, True, known)
+                extra = {**query.extra, **({"grades": query.grades} if query.grades else {})}
+                question = Question(
+                    query.id, query.question, query.answers, query.gold, passages_of[query.id], True, extra
+                )
                 writer.question(question, query.split)
-        written[str(out)] = len(queries)
     return written
 
 
@@ -161,33 +152,16 @@ def redundant_pool(ranking: Sequence[Document], size: int, rate: float, rewrite:
     return pool
 
 
-def rotated(text: str, number: int) -> str:
-    """Return the text beginning with another sentence: the same in another order, without a model.
+def chat_rewriter(chat: Chat, store: str | Path) -> Rewrite:
+    """Return what has a language model put a text in other words, and keeps its replies in a SQLite file."""
+    replies, template = DiskStore(store, "text"), prompt("rewrite", "experiments/prompts", needs=["passage"])
 
-    A text of one sentence comes back as it is, with "Again:" before it for each time.
-    """
-    sentences = [text[start:end].strip() for start, end in sentence_spans(text)]
-    if len(sentences) < 2:
-        return "Again: " * number + text
-    turn = number % len(sentences)
-    again = "Again: " * (number // len(sentences))
-    return again + " ".join([*sentences[turn:], *sentences[:turn]])
-
-
-class ChatRewriter:
-    """Has a language model put a text in other words, and keeps what it said in a SQLite file."""
-
-    def __init__(self, chat: Chat, store: str | Path) -> None:
-        self._chat = chat
-        self._store = DiskStore(store, "text")
-        self._prompt = prompt("rewrite", "experiments/prompts", needs=["passage"])
-
-    def __call__(self, text: str, number: int) -> str:
-        """Return a rewriting."""
-        parts = [self._chat.identity, self._prompt.text, text, number]
-        key = hashlib.sha256(json.dumps(parts).encode()).digest()
+    def rewrite(text: str, number: int) -> str:
+        key = hashlib.sha256(json.dumps([chat.identity, template.text, text, number]).encode()).digest()
         # The number keeps a greedy model from giving the same rewriting twice.
-        [asked] = self._prompt.messages(passage=text)
-        asked["content"] += f"\n\nThis is rewriting number {number}."
-        kept = self._store.get_many([key], lambda _: [self._chat.ask([asked]).text.strip().encode()])
-        return kept[0].decode()
+        [message] = template.messages(passage=text)
+        message["content"] += f"\n\nThis is rewriting number {number}."
+        [kept] = replies.get_many([key], lambda _: [chat.ask([message]).text.strip().encode()])
+        return kept.decode()
+
+    return rewrite

@@ -6,69 +6,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from corag.cli.console import print_table, say
-from corag.errors import DataError, InputError
+from corag.errors import InputError
 from corag.models.known import BGE_M3, KNOWN_RERANKERS
 from corag.naming import parse, split_parts
 from corag.registry import READERS, SUMMARIZERS
 from corag.text.data import find_data
 from experiments.data.catalogue import find_data_set
-from experiments.data.folder import read_source
+from experiments.data.folder import is_at_hand, read_source
 from experiments.papers.cells import Cell, cells_of
 from experiments.papers.standins import DEMO, LANGUAGE_MODELS, ROLES, TRAINED
-from experiments.papers.study import Study, find_study, study_files
+from experiments.papers.study import Study, find_study, read_mapping, study_files
 
-MODELS: Mapping[str, tuple[float, str]] = {
-    "jinaai/jina-reranker-v1-turbo-en": (0.08, ""),
-    "jinaai/jina-reranker-v2-base-multilingual": (0.56, ""),
-    "BAAI/bge-reranker-v2-m3": (2.3, ""),
-    "BAAI/bge-reranker-large": (2.2, ""),
-    "BAAI/bge-reranker-base": (1.1, ""),
-    "Alibaba-NLP/gte-multilingual-reranker-base": (0.6, ""),
-    "BAAI/bge-m3": (2.3, ""),
-    "BAAI/bge-large-en-v1.5": (1.3, "MIT"),
-    "BAAI/bge-small-en-v1.5": (0.13, "MIT"),
-    "intfloat/e5-base-v2": (0.44, "MIT"),
-    "thenlper/gte-large": (0.67, "MIT"),
-    "Alibaba-NLP/gte-Qwen2-1.5B-instruct": (7.1, "Apache-2.0"),
-    "Alibaba-NLP/gte-Qwen2-7B-instruct": (30.5, "Apache-2.0"),
-    "sentence-transformers/all-MiniLM-L6-v2": (0.09, "Apache-2.0"),
-    "sentence-transformers/all-mpnet-base-v2": (0.44, "Apache-2.0"),
-    "sentence-transformers/paraphrase-multilingual-mpnet-base-v2": (1.1, "Apache-2.0"),
-    "facebook/contriever-msmarco": (0.44, "CC BY-NC 4.0"),
-    "BAAI/llm-embedder": (0.44, "MIT"),
-    "llama3:8b": (4.7, "Llama 3 Community"),
-    "llama3.1:8b": (4.9, "Llama 3.1 Community"),
-    "llama3.1:70b": (43.0, "Llama 3.1 Community"),
-    "llama2:7b": (3.8, "Llama 2 Community"),
-    "llama2:70b": (39.0, "Llama 2 Community"),
-    "llama4:scout": (67.0, "Llama 4 Community"),
-    "llama4:maverick": (245.0, "Llama 4 Community"),
-    "mixtral:8x7b": (26.0, "Apache-2.0"),
-    "mistral:7b": (4.1, "Apache-2.0"),
-    "phi:2.7b": (1.6, "MIT"),
-    "qwen2.5:7b": (4.7, "Apache-2.0"),
-    "qwen2.5:14b": (9.0, "Apache-2.0"),
-    "gemma2:9b": (5.4, "Gemma terms"),
-}
-"""Gigabytes to fetch, about, and the licence of models whose card is not in `corag.models.known`."""
+MODELS: Mapping[str, list[Any]] = read_mapping(Path(__file__).with_name("models.yaml"))
+"""Gigabytes to fetch, about, and the licence, of models whose card is not in `corag.models.known`."""
 COLUMNS = {
     "name": "name", "what": "what", "downloads": "downloads (size, licence)", "gpu": "GPU", "hours": "hours",
     "at_hand": "at hand",
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Need:
-    """One thing that a study needs and that does not ship.
+class Need(NamedTuple):
+    """A data set or a model that a study needs and that does not ship.
 
     Attributes:
-        name: Of a data set or a model.
+        name: Its name.
         about: Size and licence, as far as they are known.
         command: What gets it.
         at_hand: Whether it is there; None if only a server knows.
@@ -84,7 +51,7 @@ class Need:
 
 
 def needs_of(study: Study, cells: Sequence[Cell] | None = None) -> list[Need]:
-    """Return what a study, or some of its cells, needs; with its own parts, not with those that stand in."""
+    """Return what a study, or some of its cells, needs without substitutions."""
     if study.includes:
         return list(dict.fromkeys(need for name in study.includes for need in needs_of(find_study(name))))
     cells = cells_of(study) if cells is None else cells
@@ -105,8 +72,7 @@ def needs_of(study: Study, cells: Sequence[Cell] | None = None) -> list[Need]:
 def check_needs(study: Study, cells: Sequence[Cell]) -> None:
     """Raise `InputError`, one line with the commands that get it, if something that some cells need is missing."""
     needs = needs_of(study, cells)
-    missing = [need for need in needs if need.at_hand is False]
-    if missing:
+    if missing := [need for need in needs if need.at_hand is False]:
         # Whether a server has its model is asked when it is used; whoever fetches the rest may as well fetch it, too.
         commands = " && ".join(dict.fromkeys(need.command for need in needs if not need.at_hand))
         raise InputError(
@@ -125,19 +91,16 @@ def _named(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _data(name: str, splits: set[str]) -> Need:
-    try:
+    about, command = "", f"corag data get {name}"
+    with suppress(InputError):
         known = find_data_set(name)
         about = _about(known.megabytes / 1000, known.licence)
-        extra = f" --splits {','.join(sorted(splits))}" if splits - set(known.default_splits) else ""
-    except InputError:
-        about = extra = ""
-    try:
-        record = read_source(find_data(name)) or {}
-        lacking = splits - set(record.get("questions", splits))
-        about += f"; it lacks split {', '.join(sorted(lacking))}" if lacking else ""
-        return Need(name, about, f"corag data get {name}{extra}{' --overwrite' if lacking else ''}", not lacking)
-    except DataError:
-        return Need(name, about, f"corag data get {name}{extra}", name == DEMO)
+        command += f" --splits {','.join(sorted(splits))}" if splits - set(known.default_splits) else ""
+    if not is_at_hand(name):
+        return Need(name, about, command, name == DEMO)
+    if lacking := splits - set(read_source(find_data(name)).get("questions", splits)):
+        return Need(name, f"{about}; it lacks split {', '.join(sorted(lacking))}", f"{command} --overwrite", False)
+    return Need(name, about, command, True)
 
 
 def _model(role: str, spelling: str) -> Need | None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from experiments.papers.results import Measured, Where
+from experiments.papers.results import Point, StudyResult
 from experiments.papers.study import METHOD, as_list
 from experiments.report.difference import RESAMPLES, Difference
 from experiments.report.measures import MEASURES, measure
@@ -18,201 +18,172 @@ AXES = {
     "chunk": "tokens of a chunk", "parallel": "nodes a round", "backup": "back-up",
 }  # fmt: skip
 """What tables and figures call axes; others by their names."""
-SHORT = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL"}
-"""Headings of columns that a value of an axis shares with others."""
-OWN = "in the paper"
 MARK = "†"
 """Of a value that differs from the baseline's."""
 
 
-def section_of(measured: Measured, svg: str, path: str) -> Section:
-    """Return the section of a study.
-
-    Args:
-        measured: What it measured.
-        svg: Its figure; empty for none.
-        path: Path of that figure from the page.
-    """
-    study = measured.study
+def section_record(result: StudyResult) -> dict[str, Any]:
+    """Return the section of a study as JSON values: texts and tables; its figure is a file beside it."""
+    study = result.study
     claim = f"The paper: {study.claim}" if study.claim and study.paper else study.claim
-    blocks: list[Block] = [claim, *tables(measured), *notes(measured)]
-    if svg:
-        blocks.insert(1, Figure(svg, study.name, path=path))
-    title = f"{study.name}: {measured.title}"
-    return Section(title, [block for block in blocks if block != ""], anchor=study.name)
-
-
-def section_record(section: Section) -> dict[str, Any]:
-    """Return a section as JSON holds it: texts and tables; its figure is a file beside it."""
-    blocks = [asdict(one) if isinstance(one, Table) else one for one in section.blocks if isinstance(one, str | Table)]
-    return {"title": section.title, "anchor": section.anchor, "blocks": blocks}
+    blocks = [block for block in (claim, *_tables(result), *_notes(result)) if block]
+    return {
+        "title": f"{study.name}: {result.title}",
+        "anchor": study.name,
+        "blocks": [asdict(one) if isinstance(one, Table) else one for one in blocks],
+    }
 
 
 def read_section(record: Mapping[str, Any], svg: str, path: str) -> Section:
-    """Return the section that `section_record` gave, with its figure."""
+    """Return the section that `section_record` gave, with its figure, if there is one, and that file's path."""
     blocks: list[Block] = [Table(**one) if isinstance(one, Mapping) else one for one in record["blocks"]]
     if svg:
         blocks.insert(1, Figure(svg, record["anchor"], path=path))
     return Section(record["title"], blocks, anchor=record["anchor"])
 
 
-def heading(name: str, *, short: bool = False) -> str:
+def heading(name: str) -> str:
     """Return the heading of a measure or an axis."""
-    if short and name in SHORT:
-        return SHORT[name]
     return MEASURES[name].title if name in MEASURES else AXES.get(name, name)
 
 
-def text(name: str, value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     """Return a value as tables show it: shares without the digit before the point, which says nothing."""
     if value is None or isinstance(value, str):
         return value or "-"
-    if isinstance(value, int):
-        return f"{value:,}"
-    shown = measure(name).format
-    return (
-        format(value, shown).replace("0.", ".", 1) if shown == ".3f" and abs(value) < 1 else format(value, f",{shown}")
-    )
+    shown = measure(name).format if isinstance(value, float) else ""
+    return format(value, shown).replace("0.", ".", 1) if shown == ".3f" and abs(value) < 1 else f"{value:,{shown}}"
 
 
-def tables(measured: Measured) -> list[Table]:
+def _tables(result: StudyResult) -> list[Table]:
     """Return the tables of a study."""
-    if measured.lines:
-        headings = list(dict.fromkeys(name for line in measured.lines for name in line))
-        lines = [[text("", line.get(name)) for name in headings] for line in measured.lines]
-        return [Table(headings, lines), *_published(measured)]
-    return [*(_main(measured) if measured.found else ()), *_gains(measured), *_published(measured)]
+    if result.lines:
+        headings = list(dict.fromkeys(name for line in result.lines for name in line))
+        lines = [[_text("", line.get(name)) for name in headings] for line in result.lines]
+        return [Table(headings, lines), *_published(result)]
+    return [*([_main(result)] if result.methods else ()), *_gains(result), *_published(result)]
 
 
-def notes(measured: Measured) -> list[str]:
+def _notes(result: StudyResult) -> list[str]:
     """Return what is below the tables."""
-    study, found = measured.study, list(measured.remarks)
-    if study.baseline is not None and measured.found:
-        found.insert(
+    study, notes = result.study, list(result.remarks)
+    if study.baseline is not None and result.methods:
+        notes.insert(
             0,
-            f"{MARK} differs from {_baseline(measured)}: the 95% interval of the difference, by paired bootstrap over "
-            f"questions ({RESAMPLES:,} samples), leaves out 0.",
+            f"{MARK} differs from {_baseline(result)}: the 95% interval of the difference, by paired bootstrap over "
+            f"questions ({RESAMPLES:,} samples), excludes 0.",
         )
-    return [*found, *filter(None, [study.published.note]), *study.remarks]
+    return [*notes, study.published.note, *study.remarks]
 
 
-def _main(measured: Measured) -> Iterator[Table]:
-    """Yield the table: our values, and below each line the paper's, where it gives any."""
-    layout, names = measured.study.table, measured.study.table_figures
-    columns, rows = list(_combinations(measured, layout.columns)), list(_combinations(measured, layout.rows))
-    # A column for each measure, or one for each combination with all measures in a cell.
-    apart = not layout.columns or len(names) == 1
-    parts = [(one, (name,)) for one in columns for name in names] if apart else [(one, names) for one in columns]
-    best = _best(measured, rows, parts) if len(rows) > 1 and METHOD in layout.rows else {}
+def _main(result: StudyResult) -> Table:
+    """Return the table: our values, and below each line the paper's, where it gives any."""
+    layout, figures = result.study.table, result.study.table_figures
+    columns, rows = list(_points(result, layout.columns)), list(_points(result, layout.rows))
+    # A column for each figure, or one for each point with all figures in a cell.
+    apart = not layout.columns or len(figures) == 1
+    groups = [(name,) for name in figures] if apart else [figures]
+    parts = [(point, names) for point in columns for names in groups]
     headings = [*map(heading, layout.rows)]
-    for one, of in parts:
-        values = " ".join(measured.shown(one))
-        headings.append(
-            heading(of[0])
-            if not layout.columns
-            else values
-            if len(names) == 1 or not apart
-            else f"{values} {heading(of[0], short=True)}"
-        )
+    headings += [" ".join(result.labels(point)) if layout.columns else heading(names[0]) for point, names in parts]
+    best_values = [_best(result, names[0], point, rows) if len(names) == 1 else None for point, names in parts]
     lines = []
     for row in rows:
-        ours = [
-            " / ".join(_ours(measured, name, {**row, **one}, best.get((index, name))) for name in of)
-            for index, (one, of) in enumerate(parts)
-        ]
-        theirs = [" / ".join(text(name, measured.published(name, {**row, **one})) for name in of) for one, of in parts]
+        ours, papers = [], []
+        for (point, names), best in zip(parts, best_values, strict=True):
+            there = {**row, **point}
+            ours.append(" / ".join(_ours(result, name, there, best) for name in names))
+            papers.append(" / ".join(_text(name, result.published(name, there)) for name in names))
         if any(set(cell) - set("-/ ") for cell in ours):
-            lines.append([*measured.shown(row), *ours])
-        if any(set(cell) - set("-/ ") for cell in theirs):
+            lines.append([*result.labels(row), *ours])
+        if any(set(cell) - set("-/ ") for cell in papers):
             *others, last = row.values()
-            lines.append([*others, f"{last}, {OWN}", *theirs])
-    yield Table(headings, lines, "" if apart else f"In each cell: {' / '.join(heading(name) for name in names)}.")
+            lines.append([*others, f"{last}, in the paper", *papers])
+    return Table(headings, lines, "" if apart else f"In each cell: {' / '.join(map(heading, figures))}.")
 
 
-def _ours(measured: Measured, name: str, where: Where, best: float | None) -> str:
-    found, gained = measured.figure(name, where), measured.lead(name, where)
-    if found is None:
+def _ours(result: StudyResult, name: str, point: Point, best: float | None) -> str:
+    figure, gain = result.figure(name, point), result.gain(name, point)
+    if figure is None:
         return "-"
-    shown = text(name, found.mean)
-    mark = MARK if gained is not None and gained.is_certain else ""
-    return f"**{shown}**{mark}" if best is not None and found.mean == best else f"{shown}{mark}"
+    shown = _text(name, figure.mean)
+    mark = MARK if gain is not None and gain.is_certain else ""
+    return f"**{shown}**{mark}" if figure.mean == best else f"{shown}{mark}"
 
 
-def _best(measured: Measured, rows: Sequence[Where], parts: Sequence[tuple[Where, Sequence[str]]]) -> dict[Any, float]:
-    """Return the best value of each column that has one measure."""
-    best = {}
-    for index, (column, names) in enumerate(parts):
-        direction = measure(names[0]).direction
-        found = [measured.figure(names[0], {**row, **column}) for row in rows]
-        values = {one.mean for one in found if one is not None}
-        if len(names) == 1 and direction and len(values) > 1:
-            best[index, names[0]] = max(values, key=lambda value: direction * value)
-    return best
+def _best(result: StudyResult, name: str, column: Point, rows: Sequence[Point]) -> float | None:
+    """Return the best value of a column; None where there is no better or worse."""
+    direction = measure(name).direction
+    if METHOD not in result.study.table.rows or not direction:
+        return None
+    figures = [result.figure(name, {**row, **column}) for row in rows]
+    values = {figure.mean for figure in figures if figure is not None}
+    return max(values, key=lambda value: direction * value) if len(values) > 1 else None
 
 
-def _gains(measured: Measured) -> list[Table]:
+def _gains(result: StudyResult) -> list[Table]:
     """Return the table of what each method gains over the baseline."""
-    study = measured.study
+    study = result.study
     axes = [name for name in (*study.table.columns, *study.table.rows) if name != METHOD]
-    if len(measured.values(METHOD)) > 1:
+    if len(result.values(METHOD)) > 1:
         axes.append(METHOD)
     lines = []
-    for where in _combinations(measured, axes):
-        gains = {name: measured.lead(name, where) for name in study.table_figures}
+    for point in _points(result, axes):
+        gains = {name: result.gain(name, point) for name in study.table_figures}
         if any(gains.values()):
-            lines.append([*measured.shown(where), *(_gain(name, one) for name, one in gains.items())])
+            lines.append([*result.labels(point), *(_gain(name, one) for name, one in gains.items())])
     headings = [*map(heading, axes), *map(heading, study.table_figures)]
-    return [Table(headings, lines, f"Gain over {_baseline(measured)}, with 95% intervals:")] if lines else []
+    return [Table(headings, lines, f"Gain over {_baseline(result)}, with 95% intervals:")] if lines else []
 
 
-def _gain(name: str, one: Difference | None) -> str:
-    if one is None:
+def _gain(name: str, gain: Difference | None) -> str:
+    if gain is None:
         return "-"
     mean, low, high = (
-        f"{'-' if value < 0 else '+'}{text(name, abs(value))}" for value in (one.mean, one.low, one.high)
+        f"{'-' if value < 0 else '+'}{_text(name, abs(value))}" for value in (gain.mean, gain.low, gain.high)
     )
     return f"{mean} ({low} to {high})"
 
 
-def _baseline(measured: Measured) -> str:
+def _baseline(result: StudyResult) -> str:
     """Return what others are compared with, as a table calls it."""
-    if measured.study.against is None:
+    if result.study.against is None:
         return ""
-    axis, value = measured.study.against
-    return value if axis == METHOD else f"{heading(axis)} {measured.shown({axis: value})[0]}"
+    axis, value = result.study.against
+    return value if axis == METHOD else f"{heading(axis)} {result.labels({axis: value})[0]}"
 
 
-def _published(measured: Measured) -> list[Table]:
+def _published(result: StudyResult) -> list[Table]:
     """Return the paper's values that have no line beside ours, as a table of their own."""
-    study = measured.study
+    study = result.study
     axes = list(dict.fromkeys(name for row in study.published.rows for name in row if name != "values"))
-    left = [row for row in study.published.rows if measured.lines or not _is_shown(measured, row)]
     lines = [
         [
             *(", ".join(as_list(row.get(name, "all"))) for name in axes),
-            *(text(name, value) for name, value in zip(study.published_figures, row["values"], strict=True)),
+            *(_text(name, value) for name, value in zip(study.published_figures, row["values"], strict=True)),
         ]
-        for row in left
+        for row in study.published.rows
+        if result.lines or not _is_in_table(result, row)
     ]
     source = f", {study.published.source}" if study.published.source else ""
     headings = [*map(heading, axes), *map(heading, study.published_figures)]
     return [Table(headings, lines, f"The paper's own figures{source}:")] if lines else []
 
 
-def _is_shown(measured: Measured, row: Mapping[str, Any]) -> bool:
+def _is_in_table(result: StudyResult, row: Mapping[str, Any]) -> bool:
     """Return whether a published row is in the table: all its values were measured."""
-    study = measured.study
+    study = result.study
     divided = {*study.table.rows, *study.table.columns}
     return all(
-        name in divided and set(as_list(wanted)) <= set(measured.values(name))
+        name in divided and set(as_list(wanted)) <= set(result.values(name))
         for name, wanted in row.items()
         if name != "values" and (name in divided or len(study.axes.get(name, study.methods)) > 1)
     )
 
 
-def _combinations(measured: Measured, axes: Sequence[str]) -> Iterator[dict[str, str]]:
+def _points(result: StudyResult, axes: Sequence[str]) -> Iterator[dict[str, str]]:
     """Yield the combinations of the values of some axes that were measured."""
-    for values in product(*(measured.values(axis) for axis in axes)):
-        where = dict(zip(axes, values, strict=True))
-        if measured.at(where):
-            yield where
+    for values in product(*(result.values(axis) for axis in axes)):
+        point = dict(zip(axes, values, strict=True))
+        if result.at(point):
+            yield point

@@ -1,36 +1,35 @@
 """Stand-ins: the same study with what ships, and at reduced size: `corag reproduce --standin`.
 
-`experiments/configs/papers/standins.yaml` says what stands in for what; what a study's own `standin` says comes first.
+`experiments/configs/papers/standins.yaml` has the substitutions; the `standin` of a study comes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from corag.errors import DataError, InputError
+from corag.errors import InputError
 from corag.models.trained import shipped_checkpoint
 from corag.naming import PartName, hidden, parse
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS, tokens
 from corag.selectors.corag.agents import SHIPPED_AGENT
 from corag.text.chunking import ChunkConfig, chunk_document
-from corag.text.data import find_data
 from corag.text.documents import Document, body
+from experiments.data.folder import is_at_hand
 from experiments.demo import load
 from experiments.papers.cells import Cell
-from experiments.papers.study import STANDINS, Study, made_axis, read_mapping
+from experiments.papers.study import STANDINS, Study, make_axis, read_mapping
 from experiments.run.journal import write_data
 
-SHIPPED = "shipped"
 DEMO = "demo"
 """The data set that is always at hand."""
 PASSAGE_TOKENS = 96
 """Of its passages, where candidates hold given shares of noise or of rewritings."""
 STANDIN_SETTINGS = ("base", "axes", "methods", "limit", "remarks")
-"""What a study may say under `standin`."""
+"""Settings of a study's `standin`."""
 LANGUAGE_MODELS = ("openai", "ollama", "transformers")
 ROLES = {
     "reader": READERS, "judge": READERS, "rewriter": READERS, "references_reader": READERS,
@@ -42,93 +41,74 @@ TRAINED = "trained"
 """Setting `agent`: the agent of the study itself."""
 NEEDS_MODEL = ("judge", "rewriter", "references_reader")
 """Parts that only a language model can be: they are left out."""
-OF_JUDGE = ("judge_figures",)
-"""Settings that say nothing without a judge."""
-
-
-@dataclass(frozen=True)
-class Standins:
-    """What stands in for what; see the YAML file."""
-
-    limit: int
-    settings: Mapping[str, Any]
-    readers: str
-    summarizers: str
-    embedders: str
-    agent: str
-    rerankers: Mapping[str, str]
-    data: Mapping[str, Any]
-    demo: Mapping[str, Any]
-
-    def part(self, role: str, spelling: Any) -> Any:
-        """Return what stands in for a part with some role; None where it is left out."""
-        if not isinstance(spelling, str | Mapping):
-            return spelling
-        written = parse(spelling)
-        registry = ROLES[role]
-        if registry is SELECTORS:
-            return self.method(spelling)
-        if registry is READERS and written.name in LANGUAGE_MODELS:
-            return None if role in NEEDS_MODEL else self.readers
-        if registry is SUMMARIZERS and written.name in LANGUAGE_MODELS:
-            return self.summarizers
-        if registry is EMBEDDERS and written.name != self.embedders:
-            return self.embedders
-        if registry is RERANKERS and (written.name == "cross-encoder" or written.name not in RERANKERS.names):
-            name = str(written.settings.get("model", written.name))
-            return self.rerankers.get(name, self.rerankers["default"])
-        return str(written)
-
-    def method(self, spelling: str | Mapping[str, Any]) -> str:
-        """Return a selector with what stands in for its parts."""
-        written = parse(spelling)
-        settings = {name: self._setting(name, value) for name, value in written.settings.items()}
-        return PartName(written.name, {name: value for name, value in settings.items() if value is not None})
-
-    def _setting(self, name: str, value: Any) -> Any:
-        if name == "agent":
-            return self.agent if value == TRAINED else value
-        return self.part(name, value) if name in ROLES else value
-
-    def cell(self, cell: Cell, limit: int) -> Cell:
-        """Return a cell with what stands in for its parts, data and number of questions."""
-        settings = {**cell.settings, **self.settings}
-        if cell.settings.get("latency_questions") is None:
-            # Times of an efficiency study are of methods that share nothing.
-            settings["latency_questions"] = None
-        for name in list(settings):
-            settings[name] = self._setting(name, settings[name])
-        chosen = self.set_of(str(settings.get("data", DEMO)))
-        settings |= chosen | {"limit": limit, "sample": None}
-        data = {name: self._setting(name, value) for name, value in cell.data.items()}
-        if "stress" in data:
-            data["stress"] = {name: self._setting(name, value) for name, value in data["stress"].items()}
-        # What stands in has answers.
-        data.pop("references", None)
-        data = {name: value for name, value in data.items() if value is not None}
-        settings = {name: value for name, value in settings.items() if value is not None}
-        if "judge" not in settings:
-            settings = {name: value for name, value in settings.items() if name not in OF_JUDGE}
-        methods = {label: self.method(text) for label, text in cell.methods.items()}
-        return replace(cell, settings=settings, data=data, methods=methods)
-
-    def set_of(self, name: str) -> dict[str, Any]:
-        """Return the settings of the data set that stands in for one: the first at hand."""
-        offered = self.data.get(name, [{"data": name}, self.data["default"]])
-        for one in offered if isinstance(offered, list) else [offered]:
-            settings = dict(self.demo) if one == DEMO else dict(one)
-            if settings["data"] == DEMO or _at_hand(settings["data"]):
-                return settings
-        raise InputError(f"nothing stands in for the data set {name!r}; add demo to its list in {STANDINS}")
 
 
 @lru_cache(maxsize=1)
-def standins() -> Standins:
-    """Return what stands in for what."""
-    given = read_mapping(STANDINS)
-    if given["agent"] == SHIPPED:
-        given["agent"] = str(shipped_checkpoint(SHIPPED_AGENT) or "none")
-    return Standins(**given)
+def standins() -> Mapping[str, Any]:
+    """Return the substitutions: what the YAML file holds, with the path of the shipped agent."""
+    table = read_mapping(STANDINS)
+    return {**table, "agent": str(shipped_checkpoint(SHIPPED_AGENT) or "none")}
+
+
+def substitute(role: str, value: Any) -> Any:
+    """Return what replaces the value of a setting; None where it is left out."""
+    if role == "agent":
+        return standins()["agent"] if value == TRAINED else value
+    if role not in ROLES or not isinstance(value, str | Mapping):
+        return value
+    registry, part = ROLES[role], parse(value)
+    if registry is SELECTORS:
+        return substitute_method(part)
+    if registry is READERS and part.name in LANGUAGE_MODELS:
+        return None if role in NEEDS_MODEL else standins()["readers"]
+    if registry is SUMMARIZERS and part.name in LANGUAGE_MODELS:
+        return standins()["summarizers"]
+    if registry is EMBEDDERS and part.name != standins()["embedders"]:
+        return standins()["embedders"]
+    if registry is RERANKERS and (part.name == "cross-encoder" or part.name not in RERANKERS.names):
+        rerankers = standins()["rerankers"]
+        return rerankers.get(str(part.settings.get("model", part.name)), rerankers["default"])
+    return str(part)
+
+
+def substitute_method(spelling: str | Mapping[str, Any]) -> str:
+    """Return a selector with substitutions for its parts."""
+    written = parse(spelling)
+    return PartName(written.name, _substituted(written.settings))
+
+
+def _substituted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: substitute(name, value) for name, value in settings.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def substitute_cell(cell: Cell, limit: int) -> Cell:
+    """Return a cell with substitutions for its parts, data and number of questions."""
+    settings = {**cell.settings, **standins()["settings"]}
+    if cell.settings.get("latency_questions") is None:
+        # Times of an efficiency study are of methods that share nothing.
+        del settings["latency_questions"]
+    settings = _substituted(settings) | data_set(str(settings.get("data", DEMO))) | {"limit": limit}
+    settings.pop("sample", None)
+    if "judge" not in settings:
+        settings.pop("judge_figures", None)
+    # What replaces the data has answers.
+    data = _substituted({name: value for name, value in cell.data.items() if name != "references"})
+    if "stress" in data:
+        data["stress"] = _substituted(data["stress"])
+    methods = {label: substitute_method(text) for label, text in cell.methods.items()}
+    return replace(cell, settings=settings, data=data, methods=methods)
+
+
+def data_set(name: str) -> dict[str, Any]:
+    """Return the settings of the data set that replaces one: the first at hand."""
+    table = standins()["data"]
+    offered = table.get(name, [{"data": name}, table["default"]])
+    for one in offered if isinstance(offered, list) else [offered]:
+        settings = dict(standins()["demo"] if one == DEMO else one)
+        if settings["data"] == DEMO or is_at_hand(settings["data"]):
+            return settings
+    raise InputError(f"no data set replaces {name!r}; add demo to its list in {STANDINS}")
 
 
 def reduced(study: Study) -> Study:
@@ -144,7 +124,7 @@ def reduced(study: Study) -> Study:
         if isinstance(values, list) and all(str(value) in known for value in values):
             axes[name] = {str(value): known[str(value)] for value in values}
         else:
-            axes[name] = made_axis(name, values)
+            axes[name] = make_axis(name, values)
     methods = {**study.methods, **given.get("methods", {})}
     return replace(
         study,
@@ -155,80 +135,63 @@ def reduced(study: Study) -> Study:
     )
 
 
-def stood_in(study: Study) -> dict[str, dict[str, str]]:
-    """Return what stands in for the parts that values of axes name, by axis and value; a part once for each value."""
-    found: dict[str, dict[str, str]] = {}
+def substitutions(study: Study) -> dict[str, dict[str, str]]:
+    """Return what replaces the parts that values of axes name, by axis and value; a part once for each value."""
+    replaced: dict[str, dict[str, str]] = {}
     for axis, values in study.axes.items():
         for value, settings in values.items():
             for role in ("reader", "reranker", "embedder"):
                 before = settings.get(role)
-                if before is not None and (after := standins().part(role, before)) != parse(before):
-                    found.setdefault(axis, {}).setdefault(value, str(after))
-    return found
+                if before is not None and (after := substitute(role, before)) != parse(before):
+                    replaced.setdefault(axis, {}).setdefault(value, str(after))
+    return replaced
+
+
+def described(cells: Sequence[Cell], replaced: Sequence[Cell]) -> list[str]:
+    """Return the substitutions in these cells, a line for each kind of part."""
+    pairs: dict[str, dict[str, str]] = {}
+    for cell, other in zip(cells, replaced, strict=True):
+        for role in ("data", "reader", "reranker", "embedder"):
+            before, after = str(cell.settings.get(role, "")), str(other.settings.get(role, ""))
+            if before and before != after:
+                pairs.setdefault(role, {})[before] = after
+        for label, text in cell.methods.items():
+            if other.methods[label] != text:
+                pairs.setdefault("methods", {}).setdefault(label, other.methods[label])
+    return [
+        f"{role}: " + ", ".join(f"{after} for {before}" for before, after in of_role.items())
+        for role, of_role in pairs.items()
+    ]
 
 
 def write_demo(folder: Path, *, passages: bool = False) -> Path:
-    """Write the demo's data folder where it is not there yet, and return it; each question also has a wrong answer.
+    """Write the demo's data folder if it is missing, and return it; each question also has a wrong answer.
 
     Args:
         folder: Folder of data folders.
         passages: Cut its topics into passages, of which all of the topics that hold the evidence are of help; else each
             topic is one.
     """
-    place = folder / (f"{DEMO}-passages" if passages else DEMO)
-    if (place / "queries.jsonl").exists():
-        return place
-    content = load()
-    documents, queries = content.documents, content.queries
+    path = folder / (f"{DEMO}-passages" if passages else DEMO)
+    if (path / "queries.jsonl").exists():
+        return path
+    demo = load()
+    documents = demo.documents
+    # The answer to the question before, so that there is something to verify.
+    wrong = [row["answers"][0] for row in (demo.queries[-1], *demo.queries[:-1])]
+    queries = [{**row, "hallucinated_answer": other} for row, other in zip(demo.queries, wrong, strict=True)]
     if passages:
-        cut = {
-            row["id"]: chunk_document(
-                Document(row["id"], row["text"], row["title"]), tokens(), ChunkConfig(PASSAGE_TOKENS)
-            )
+        counter, config = tokens(), ChunkConfig(PASSAGE_TOKENS)
+        by_topic = {
+            row["id"]: [
+                {"id": f"{row['id']}-{number}", "title": row["title"], "text": body(chunk)}
+                for number, chunk in enumerate(chunk_document(Document(**row), counter, config))
+            ]
             for row in documents
         }
-        titles = {row["id"]: row["title"] for row in documents}
-        documents = [
-            {"id": f"{name}-{place}", "title": titles[name], "text": body(chunk)}
-            for name, chunks in cut.items()
-            for place, chunk in enumerate(chunks)
-        ]
+        documents = [row for of_topic in by_topic.values() for row in of_topic]
         queries = [
-            {**row, "gold": [f"{name}-{place}" for name in row["topics"] for place in range(len(cut.get(name, ())))]}
-            for row in queries
+            {**row, "gold": [one["id"] for name in row["topics"] for one in by_topic.get(name, ())]} for row in queries
         ]
-    write_data(place, documents, _with_claims(queries))
-    return place
-
-
-def _with_claims(queries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return questions with a wrong answer each, that of the question before, so that there is something to verify."""
-    return [
-        {**row, "hallucinated_answer": other["answers"][0]}
-        for row, other in zip(queries, [queries[-1], *queries[:-1]], strict=True)
-    ]
-
-
-def _at_hand(name: str) -> bool:
-    try:
-        find_data(name)
-    except DataError:
-        return False
-    return True
-
-
-def described(cells: list[Cell], stood_in: list[Cell]) -> list[str]:
-    """Return what stands in for what in these cells, a line for each kind of part."""
-    pairs: dict[str, dict[str, str]] = {}
-    for cell, other in zip(cells, stood_in, strict=True):
-        for role in ("data", "reader", "reranker", "embedder"):
-            before, after = str(cell.settings.get(role, "")), str(other.settings.get(role, ""))
-            if before and before != after:
-                pairs.setdefault(role, {})[before] = after
-        changed = {label: other.methods[label] for label, text in cell.methods.items() if other.methods[label] != text}
-        for label, after in changed.items():
-            pairs.setdefault("methods", {}).setdefault(label, after)
-    return [
-        f"{role}: " + ", ".join(f"{after} for {before}" for before, after in found.items())
-        for role, found in pairs.items()
-    ]
+    write_data(path, documents, queries)
+    return path

@@ -1,4 +1,4 @@
-"""A study: one table or figure of a paper, or an ablation, as a YAML file says it.
+"""A study: one table or figure of a paper, or an ablation, as a YAML file describes it.
 
     name: corag-table3
     paper: corag
@@ -35,11 +35,9 @@ CONFIGS = Path(experiments.__file__).parent / "configs"
 PAPERS, ABLATIONS = CONFIGS / "papers", CONFIGS / "ablations" / "search.yaml"
 """Folders whose studies can be called by name."""
 STANDINS = CONFIGS / "papers" / "standins.yaml"
-METHOD, FIGURE = "method", "figure"
+METHOD = "method"
 """What tables and plots may be divided by beside the axes."""
 
-Paper = Literal["corag", "adaptive-k", "car", "crag", "edc2"]
-Work = Literal["comparison", "statistics"]
 Kind = Literal["lines", "bars", "histogram", "cases"]
 
 
@@ -85,8 +83,6 @@ class Plot:
         along: Axis whose values are the points of a line, where x is a figure.
         series: Axis or `method` whose values are lines or bars of one colour.
         panels: Axis or `method` whose values are panels side by side.
-        questions: Ids of the questions of `cases`; by default those on which the methods' answers differ most.
-        methods: Methods that are drawn; by default all.
         log: Whether y is logarithmic.
     """
 
@@ -96,8 +92,6 @@ class Plot:
     along: str | None = None
     series: str | None = None
     panels: str | None = None
-    questions: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
     log: bool = False
 
 
@@ -106,9 +100,9 @@ class Published:
     """The paper's own figures.
 
     Attributes:
-        source: Where they stand, such as `table 2`.
+        source: Where they are, such as `table 2`.
         figures: What the values of a row are; by default the figures of the table.
-        rows: For each method and values of axes, by name, the `values`; a dash stands for an unknown one.
+        rows: For each method and values of axes, by name, the `values`; a dash for an unknown one.
         note: What a reader should know of them.
     """
 
@@ -127,17 +121,16 @@ class Study:
         title: What it measures.
         paper: Where it is from; None for an ablation of our own.
         claim: What the paper says that it shows.
-        work: `comparison`: cells are measured by the one comparison of `corag evaluate`; `statistics`: the data sets
-            are counted.
         needs: What a full run takes.
         base: Settings of `corag evaluate` that all cells share. A name that is no such setting is one of the methods,
-            and is set in each that takes it; so in axes. Beside these, `references`, `references_reader`, `noise`,
-            `redundancy`, `size` and `stress`; see `experiments.papers.cells`.
+            and is set in each that takes it; so in axes. Beside these, those of `experiments.papers.cells`, such as
+            `references` and `noise`.
         axes: For each axis the settings of each of its values by name. A list gives values of the setting that the axis
             is called after.
         skip: Combinations of values that are left out, each as values or lists of values by axis; with `method`, only
             these methods.
-        methods: Selectors by the names that the table shows.
+        methods: Selectors by the names that the table shows. Without any, the questions and passages of the data sets
+            are counted.
         baseline: Method that all others are compared with, question by question; or a value of an axis, such as
             `{cost_weight: 0}`, that its other values are compared with.
         figures: Figures of the table and of the comparison with the baseline.
@@ -145,7 +138,7 @@ class Study:
         plot: Layout of the figure; None for none.
         published: The paper's own figures.
         agent: Settings of `corag label` and `corag train`, under `label` and `train`, for the agent that `agent:
-            trained` stands for; or the name of the study that has them.
+            trained` names; or the name of the study that has them.
         standin: What a run with `--standin` changes: `base`, `axes`, `methods`, `limit`.
         includes: Studies that this one consists of.
         remarks: Lines below the table.
@@ -153,9 +146,8 @@ class Study:
 
     name: str
     title: str
-    paper: Paper | None = None
+    paper: str | None = None
     claim: str = ""
-    work: Work = "comparison"
     needs: Needs = field(default_factory=Needs)
     base: Mapping[str, Any] = field(default_factory=dict)
     axes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
@@ -171,50 +163,33 @@ class Study:
     includes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        check_choice("work", self.work, Work)
-        if self.paper is not None:
-            check_choice("paper", self.paper, Paper)
+    def check(self) -> None:
+        """Raise `InputError` for methods without figures, and for an axis or a value that the study does not have."""
+        axes: Mapping[str, Any] = {**self.axes, METHOD: self.methods}
+        if bool(self.methods) != bool(self.figures):
+            raise InputError("a study that compares has methods and figures; give both, or includes")
+        names = [*self.table.rows, *self.table.columns]
         if self.plot is not None:
             check_choice("plot.kind", self.plot.kind, Kind)
-        if self.includes:
-            return
-        if self.work == "comparison" and not (self.methods and self.figures):
-            raise InputError("a comparison has methods and figures; give both, or includes")
+            names += [name for name in (self.plot.along, self.plot.series, self.plot.panels) if name is not None]
         if isinstance(self.baseline, Mapping) and len(self.baseline) != 1:
             raise InputError(f"baseline is {dict(self.baseline)}; give a method, or one value of one axis")
-        if self.against is not None:
-            axis, value = self.against
-            if axis != METHOD and axis not in self.axes:
-                raise InputError(f"baseline {axis!r} is no axis{nearest(axis, self.axes)}")
-            known: Mapping[str, Any] = self.methods if axis == METHOD else self.axes[axis]
-            if value not in known:
-                what = "method" if axis == METHOD else f"value of {axis}"
-                raise InputError(f"baseline {value!r} is no {what}{nearest(value, known)}")
-
-    def check_names(self) -> None:
-        """Raise `InputError` for an axis, or a value of one, that the study does not have."""
-        axes: Mapping[str, Any] = {**self.axes, METHOD: self.methods}
-        divided = [*self.table.rows, *self.table.columns]
-        if self.plot is not None:
-            divided += [name for name in (self.plot.along, self.plot.series, self.plot.panels) if name is not None]
-        for name in divided:
-            if name not in axes and name != FIGURE:
+        baseline = [] if self.against is None else [dict([self.against])]
+        rules = [*self.skip, *self.published.rows, *baseline]
+        for name in [*names, *(name for rule in rules for name in rule if name != "values")]:
+            if name not in axes:
                 raise InputError(f"{name!r} is no axis{nearest(name, axes)}; the axes are {', '.join(axes)}")
-        for rule in (*self.skip, *self.published.rows):
-            for name, wanted in rule.items():
-                if name == "values":
-                    continue
-                if name not in axes:
-                    raise InputError(f"{name!r} is no axis{nearest(name, axes)}; the axes are {', '.join(axes)}")
-                for value in as_list(wanted):
-                    if value not in axes[name]:
-                        raise InputError(f"{name} has no value {value!r}; it has {', '.join(axes[name])}")
+        for rule in rules:
+            for name in rule.keys() - {"values"}:
+                if unknown := [value for value in as_list(rule[name]) if value not in axes[name]]:
+                    raise InputError(
+                        f"{name} has no value {unknown[0]!r}{nearest(unknown[0], axes[name])}; it has "
+                        f"{', '.join(axes[name])}"
+                    )
         for row in self.published.rows:
             if len(row.get("values", ())) != len(self.published_figures):
-                raise InputError(
-                    f"published row {dict(row)} has not a value for each of {', '.join(self.published_figures)}"
-                )
+                listed = ", ".join(self.published_figures)
+                raise InputError(f"published row {dict(row)}: expected a value for each of {listed}")
 
     @property
     def against(self) -> tuple[str, str] | None:
@@ -252,7 +227,7 @@ def find_study(name: str) -> Study:
     """Return the study of a name, or of a YAML file.
 
     Raises:
-        InputError: There is none of that name, or its file says something wrong.
+        InputError: There is none of that name, or its file has a mistake.
         DataError: The file cannot be read.
     """
     files = study_files()
@@ -274,15 +249,15 @@ def read_study(file: Path, name: str | None = None) -> Study:
         content = {**content, **own, **merged, "name": name}
     content.setdefault("name", file.stem)
     if content["name"] != (name or file.stem):
-        raise InputError(f"{file} calls itself {content['name']!r}; its name must be that of the file")
+        raise InputError(f"{file}: name is {content['name']!r}; it must be that of the file")
     try:
-        return made_study(content)
+        return make_study(content)
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
 
 
 def read_mapping(file: Path) -> dict[str, Any]:
-    """Return what a YAML file says; `DataError` where it cannot be read or is no mapping."""
+    """Return the mapping in a YAML file; `DataError` if it cannot be read or is none."""
     import yaml  # type: ignore[import-untyped]
 
     try:
@@ -290,28 +265,28 @@ def read_mapping(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DataError(f"{file} cannot be read: {' '.join(str(error).split())}; give a YAML file") from error
     if not isinstance(content, dict):
-        raise DataError(f"{file} is no mapping; see `experiments.papers.study` for what a study says")
+        raise DataError(f"{file} is no mapping; see `experiments.papers.study`")
     return content
 
 
-def made_study(content: Mapping[str, Any]) -> Study:
+def make_study(content: Mapping[str, Any]) -> Study:
     """Return the study that a mapping describes."""
     given = dict(content)
     for name, kind in (("needs", Needs), ("table", TableLayout), ("plot", Plot), ("published", Published)):
         if given.get(name) is not None:
-            given[name] = _made(kind, given[name], name)
-    given["axes"] = {str(name): made_axis(str(name), values) for name, values in given.get("axes", {}).items()}
+            given[name] = _make(kind, given[name], name)
+    given["axes"] = {str(name): make_axis(str(name), values) for name, values in given.get("axes", {}).items()}
     if isinstance(given.get("agent"), str):
         given["agent"] = find_study(given["agent"]).agent
     if isinstance(base := given.get("base"), Mapping):
         given["base"] = {str(name): hidden(value) for name, value in base.items()}
     given["methods"] = {str(hidden(label)): parse(text) for label, text in given.get("methods", {}).items()}
-    made: Study = _made(Study, given, "a study")
-    made.check_names()
-    return made
+    study: Study = _make(Study, given, "a study")
+    study.check()
+    return study
 
 
-def _made(kind: type[Any], values: Any, what: str) -> Any:
+def _make(kind: type[Any], values: Any, what: str) -> Any:
     if not isinstance(values, Mapping):
         raise InputError(f"{what} is {values!r:.100}; give a mapping")
     known = {one.name: one for one in fields(kind)}
@@ -331,7 +306,7 @@ def _made(kind: type[Any], values: Any, what: str) -> Any:
         raise InputError(f"{what}: {error}") from error
 
 
-def made_axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
+def make_axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Return the settings of each value of an axis, by name."""
     if isinstance(values, list):
         return {str(hidden(value)): {name: hidden(value)} for value in values}

@@ -18,7 +18,7 @@ from corag.registry import READERS
 from experiments.agents.sweep import SweepConfig, _folder_name
 from experiments.agents.train import TrainAgentConfig
 from experiments.labels.table import read_metadata, write_labels
-from experiments.papers.study import made_study
+from experiments.papers.study import make_study
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import QUERIES, write_folder
 
@@ -130,7 +130,7 @@ def test_a_study_and_a_label_table_show_no_key(tmp_path):
     part = f"openai(model=x, api_key={KEY}, base_url={URL})"
     axes = {"reader": [part, {"openai": {"api_key": KEY}}], "kind": {part: {"reader": part}}}
     more = {"methods": {"top-k": "top-k"}, "figures": ["f1"]}
-    study = made_study({"name": "own", "title": "t", "base": {"summarizer": part}, "axes": axes} | more)
+    study = make_study({"name": "own", "title": "t", "base": {"summarizer": part}, "axes": axes} | more)
     assert KEY not in f"{study}" and KEY not in json.dumps([study.base, study.axes], default=str)
     write_labels(tmp_path / "l.parquet", [], {"settings": {"reader": part}, "embedder": "minilm"})
     assert KEY not in json.dumps(read_metadata(tmp_path / "l.parquet"))

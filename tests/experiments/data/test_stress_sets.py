@@ -6,20 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import corag
 from corag.errors import InputError
 from corag.models.chat.base import ChatError
 from corag.models.chat.servers import OllamaChat, OllamaSettings
 from corag.text.data import DataFolder
 from corag.text.documents import Document
-from experiments.data.stress_sets import (
-    ChatRewriter,
-    StressConfig,
-    is_noise,
-    noisy_pool,
-    redundant_pool,
-    rotated,
-    stress_sets,
-)
+from experiments.data.config import CandidateSettings
+from experiments.data.pools import open_pool
+from experiments.data.stress_sets import chat_rewriter, is_noise, noisy_pool, redundant_pool, rotated, stress_sets
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import QUERIES
 
@@ -73,9 +68,11 @@ def test_noise_is_neither_evidence_nor_answer(tmp_path):
 
 
 def test_sets_are_data_folders(small_data, tmp_path):
-    settings = {"split": "train", "pool": "candidates", "quiet": True}
-    written = stress_sets(StressConfig(str(small_data), str(tmp_path), size=4, rates=(0.5, 0.75), **settings))
-    folders = [DataFolder.open(path) for path in written]
+    data = DataFolder.open(small_data)
+    settings = CandidateSettings(pool="candidates")
+    pool = open_pool(data, data.split("train"), corag.embedder(), settings, quiet=True)
+    written = stress_sets(data, pool, tmp_path, kind="noise", size=4, rates=(0.5, 0.75), quiet=True)
+    folders = [DataFolder.open(path) for path in written.values()]
     known = {query["id"]: query for query in QUERIES}
     for folder, number in zip(folders, (2, 3), strict=True):
         # Two passages of each of these questions hold its evidence or its answer; of the fourth only one does.
@@ -84,29 +81,21 @@ def test_sets_are_data_folders(small_data, tmp_path):
             assert set(query.candidates) <= set(known[query.id]["candidates"])
             assert [is_noise(folder.documents[name], query) for name in query.candidates].count(True) == number
     assert [query.id for query in folders[0].queries] == [query.id for query in folders[1].queries] != []
-    redundancy = {"kind": "redundancy", "size": 6, "rates": (0.5,)}
-    [path] = stress_sets(StressConfig(str(small_data), str(tmp_path), **redundancy, **settings))
+    [path] = stress_sets(data, pool, tmp_path, kind="redundancy", size=6, rates=(0.5,), quiet=True).values()
     [query] = DataFolder.open(path).split("train", 1)
     assert [name.split("~")[0] for name in query.candidates[3:]] == list(query.candidates[:3])
-    with pytest.raises(InputError):
-        stress_sets(StressConfig(str(small_data), str(tmp_path), size=9, **settings))
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"kind": "noisy"}, "kind"), ({"rates": ()}, "rates"), ({"rates": (1.5,)}, "rates"), ({"size": 0}, "size"),
-        ({"kind": "redundancy", "size": 4, "rates": (1.0,)}, "rates"),
-    ],
-)  # fmt: skip
-def test_settings_that_cannot_be(settings, name):
-    with pytest.raises(InputError, match=name):
-        StressConfig("data", "out", **settings)
+    for wrong in (
+        {"size": 9, "rates": (0.5,)},  # more than the questions have
+        {"kind": "redundancy", "size": 4, "rates": (1.0,)},
+        {"rates": (1.5,)},
+    ):
+        with pytest.raises(InputError):
+            stress_sets(data, pool, tmp_path, **{"kind": "noise", **wrong}, quiet=True)
 
 
 def test_rewritings_by_a_model_are_paid_once(tmp_path):
     with ChatServer(Reply("In other words."), Reply("And again."), Reply(status=400)) as server:
-        rewrite = ChatRewriter(OllamaChat(OllamaSettings(host=server.host)), tmp_path / "store")
+        rewrite = chat_rewriter(OllamaChat(OllamaSettings(host=server.host)), tmp_path / "store")
         assert [rewrite("A text.", 1), rewrite("A text.", 2), rewrite("A text.", 1)] == [
             "In other words.", "And again.", "In other words.",
         ]  # fmt: skip

@@ -23,7 +23,7 @@ STUDIES = (
 
 def write_sets(root):
     """Write a small data folder under every name that stand-ins ask for, with the same questions in each split."""
-    offered = [one for entry in standins().data.values() for one in (entry if isinstance(entry, list) else [entry])]
+    offered = [one for entry in standins()["data"].values() for one in (entry if isinstance(entry, list) else [entry])]
     splits = {}
     for one in offered:
         if isinstance(one, dict):

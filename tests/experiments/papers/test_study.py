@@ -8,14 +8,13 @@ import yaml
 from corag.cli.main import main
 from corag.errors import InputError
 from corag.naming import parse
-from experiments.papers import run as driver
-from experiments.papers.cells import cells_of, runs_of
+from experiments.papers.cells import cells_of, comparisons_of, methods_of
 from experiments.papers.needs import needs_of
-from experiments.papers.page import read_section, section_of, section_record
+from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
-from experiments.papers.results import Measured, MethodInCell
-from experiments.papers.standins import reduced, standins
-from experiments.papers.study import METHOD, find_study, made_study, study_files
+from experiments.papers.results import MethodInCell, StudyResult
+from experiments.papers.standins import reduced, substitute, substitute_method
+from experiments.papers.study import METHOD, find_study, make_study, study_files
 from experiments.report.page import Page
 from tests.experiments.worlds import write_folder
 
@@ -36,14 +35,12 @@ SMALL = {
 }
 
 
-def markdown(measured):
-    section = section_of(measured, "", "")
-    assert read_section(section_record(section), "", "") == section
-    return Page("T", "", [section]).markdown()
+def markdown(result):
+    return Page("T", "", [read_section(section_record(result), "", "")]).markdown()
 
 
 def small(**changes):
-    return made_study({**SMALL, **changes})
+    return make_study({**SMALL, **changes})
 
 
 @pytest.mark.parametrize(
@@ -70,10 +67,10 @@ def test_settings_go_to_the_comparison_and_into_the_methods_that_take_them():
     assert cells[1].settings == {"data": "sets", "reader": "none", "agent": "none", "budget": 64}
     assert parse(cells[1].methods["CORAG"]).settings["cost_weight"] == 0.3
     assert cells[1].methods["Naive"] == "naive"
-    runs = runs_of(cells)
-    assert [[cell.name for cell in run.cells] for run in runs] == [["64-0", "64-0.3"], ["96-0", "96-0.3"]]
+    comparisons = comparisons_of(cells)
+    assert [[cell.name for cell in group] for group in comparisons] == [["64-0", "64-0.3"], ["96-0", "96-0.3"]]
     # What does not depend on lambda runs once.
-    assert [len(run.methods) for run in runs] == [4, 4]
+    assert [len(methods_of(group)) for group in comparisons] == [4, 4]
 
 
 def test_skip_leaves_out_cells_or_methods():
@@ -86,7 +83,7 @@ def test_skip_leaves_out_cells_or_methods():
 
 
 def found(method, cost_weight, values, **others):
-    rows = [{"query": str(place), "evidence_recall": value} for place, value in enumerate(values)]
+    rows = [{"query": str(number), "evidence_recall": value} for number, value in enumerate(values)]
     where = {"budget": "64", "cost_weight": cost_weight, "method": method}
     return MethodInCell(where, rows, {"cost_tokens": others.get("tokens", 10.0)})
 
@@ -97,32 +94,32 @@ def test_figures_leads_and_the_papers_own_by_hand():
         {"budget": 96, "cost_weight": 0, "method": "CORAG", "values": [0.8]},
     ]}  # fmt: skip
     better = [found("CORAG", "0", [1.0] * 10), found("Naive", "0", [0.0, 0.5] * 5), found("Top", "0", [0.5, 0.0] * 5)]
-    measured = Measured(small(published=published), True, found=better)
+    measured = StudyResult(small(published=published), True, methods=better)
     where = {"budget": "64", "cost_weight": "0"}
     assert measured.figure("evidence_recall", {**where, "method": "Naive"}).mean == 0.25
     assert measured.figure("cost_tokens", {**where, "method": "Naive"}).mean == 10.0
-    lead = measured.lead("evidence_recall", {**where, "method": "CORAG"})
-    assert lead.mean == 0.75 and 0.5 < lead.low < lead.high < 1 and lead.is_certain
-    assert measured.lead("evidence_recall", {**where, "method": "Naive"}) is None
-    assert not measured.lead("evidence_recall", {**where, "method": "Top"}).is_certain
+    gain = measured.gain("evidence_recall", {**where, "method": "CORAG"})
+    assert gain.mean == 0.75 and 0.5 < gain.low < gain.high < 1 and gain.is_certain
+    assert measured.gain("evidence_recall", {**where, "method": "Naive"}) is None
+    assert not measured.gain("evidence_recall", {**where, "method": "Top"}).is_certain
     text = markdown(measured)
     assert "## small: A small study (stand-in)" in text
     assert "| 0 | CORAG | **1.000**† |" in text
     assert "| 0 | CORAG, in the paper | .700 |" in text
     assert "| 0 | Naive | .250 |" in text
-    # What has no place beside ours stands below.
+    # What was not measured here is below.
     assert "The paper's own figures, table 9:" in text and "| 96 | 0 | CORAG | .800 |" in text
 
 
-def test_parts_that_ship_stand_in_for_all_others():
+def test_parts_that_ship_replace_all_others():
     text = 'reorder(selector="corag(preset=paper, reranker=BAAI/bge-reranker-large, agent=trained)")'
-    stood_in = standins().method(text)
-    assert "minilm-multihop" in stood_in and "trained" not in stood_in and "BAAI" not in stood_in
-    assert standins().part("reader", "ollama(model=llama3:8b)") == "minilm-reader"
-    assert standins().part("judge", "openai(model=gpt-4o)") is None
-    assert standins().part("reranker", "cross-encoder(model=BAAI/bge-reranker-base, output=logit)") == "minilm-factoid"
-    assert standins().part("embedder", "bge-m3") == "minilm"
-    assert standins().part("reranker", "bm25") == "bm25"
+    method = substitute_method(text)
+    assert "minilm-multihop" in method and "trained" not in method and "BAAI" not in method
+    assert substitute("reader", "ollama(model=llama3:8b)") == "minilm-reader"
+    assert substitute("judge", "openai(model=gpt-4o)") is None
+    assert substitute("reranker", "cross-encoder(model=BAAI/bge-reranker-base, output=logit)") == "minilm-factoid"
+    assert substitute("embedder", "bge-m3") == "minilm"
+    assert substitute("reranker", "bm25") == "bm25"
 
 
 @pytest.mark.parametrize("name", study_files())
@@ -188,7 +185,6 @@ def test_only_some_cells(place, capsys):
     assert {cell["values"]["cost_weight"] for cell in record["cells"]} == {"0.3"}
     assert main(["reproduce", "small.yaml", "--only", "65", "--out", "out"]) == 2
     assert "'65'" in capsys.readouterr().err
-    assert driver.folder_of(place, "a", standin=True).name == "a-standin"
 
 
 def test_a_figure_that_nobody_measured_has_no_panel():
@@ -196,7 +192,6 @@ def test_a_figure_that_nobody_measured_has_no_panel():
     assert "judge" in study.plot.y and "cost_tokens" in study.plot.y
     values = {**{axis: next(iter(of_axis)) for axis, of_axis in study.axes.items()}, METHOD: next(iter(study.methods))}
     rows = [{"query": "q", "cost_tokens": 10, "context_recall": 1.0}]
-    measured = Measured(study, found=[MethodInCell(values, rows, {"cost_tokens": 10, "context_recall": 1.0})])
-    drawn = draw(measured)
+    drawn = draw(StudyResult(study, methods=[MethodInCell(values, rows, {"cost_tokens": 10, "context_recall": 1.0})]))
     assert "<!-- judged grade -->" not in drawn and "<!-- tokens -->" in drawn
-    assert draw(Measured(study, found=[MethodInCell(values, [{"query": "q"}], {})])) == ""
+    assert draw(StudyResult(study, methods=[MethodInCell(values, [{"query": "q"}], {})])) == ""
