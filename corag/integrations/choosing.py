@@ -233,7 +233,7 @@ def _written(
     selection: Selection, layout: DocumentLayout[T], tokens: TokenCounter, budget_tokens: int
 ) -> tuple[list[T], dict[str, Any]]:
     """Return the documents of a selection, with notes."""
-    shown = layout.arranged(pieces(selection.chunks))
+    chosen = layout.arranged(pieces(selection.chunks))
     own = not selection.spans and selection.text != SEPARATOR.join(chunk.text for chunk in selection.chunks)
     described: dict[str, Any] = {
         "selector": selection.method,
@@ -246,11 +246,11 @@ def _written(
         described["cost_tokens"] = _tokens(tokens, layout.render([layout.write(None, selection.text, None)]))
         note = {"place": 0, "tokens": described["cost_tokens"], "sources": list(selection.ids), "selection": described}
         return [layout.write(None, selection.text, note)], described
-    if shown:
-        described["cost_tokens"] = _tokens(tokens, layout.text(shown))
+    if chosen:
+        described["cost_tokens"] = _tokens(tokens, layout.text(chosen))
     documents = []
-    for place, piece in enumerate(shown):
-        note = {"place": place, "tokens": _tokens(tokens, layout.text([piece])), "selection": described}
+    for position, piece in enumerate(chosen):
+        note = {"place": position, "tokens": _tokens(tokens, layout.text([piece])), "selection": described}
         if piece.cut:
             note["spans"] = [list(span) for span in piece.cut]
         documents.append(layout.document(piece, note))

@@ -45,7 +45,7 @@ class CoragSelector:
         order: The order that the selector chose (`selected`), or that in which the documents came (`given`).
         score_kind: What the documents' scores are: `cosine`, `score` on another scale, or `rank`, which looks at
             their order alone.
-        meta_fields_to_embed: The metadata that the reranker reads before the text, where a document has it.
+        meta_fields_to_embed: The metadata that the reranker reads before the text, if a document has it.
         trace: Whether the metadata of each document says, under `corag`, how it was chosen.
         settings: Settings of the selector, which may also be given beside these, by keyword.
 

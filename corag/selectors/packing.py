@@ -317,7 +317,12 @@ class PackingValue:
 
     def of(self, chosen: Sequence[int]) -> float:
         """Return the value of a set."""
-        return sum(float(self.gains(chosen[:number])[item]) for number, item in enumerate(chosen))
+        chosen = list(chosen)
+        words = self._words[chosen].any(axis=0).sum() / max(1, self._words.shape[1])
+        represented = np.minimum(self._cosines[chosen].sum(axis=0), self._caps).sum()
+        roots = np.sqrt(np.bincount(self._sources[chosen], self._relevance[chosen])).sum()
+        terms = (self._relevance[chosen].sum(), words, represented, roots)
+        return float(sum(weight * term for weight, term in zip(self._weights, terms, strict=True)))
 
     def best(self, costs: Int64, budget: int) -> Order:
         """Return the better of the set with the largest gains per token and the best single candidate.

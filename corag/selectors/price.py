@@ -28,7 +28,7 @@ rounding of float32 models: stretched to [0, 1] they would drown what combinatio
 
 
 def default_cost_weight(unit: Unit) -> float:
-    """Return lambda where none is given."""
+    """Return the default lambda of a unit."""
     return PASSAGE_COST_WEIGHT if unit.size is None else COST_WEIGHT
 
 

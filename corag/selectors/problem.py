@@ -50,9 +50,9 @@ class SelectionProblem:
         tokens: Counts as the answering model does.
         budget_tokens: The most tokens that the prompt's text may cost.
         layout: What the prompt shows; None for texts with empty lines between them.
-        whole: The problem before its passages were cut into units; None where these are passages.
+        whole: The problem before its passages were cut into units; None if these are passages.
         slack: Tokens by which summed costs may exceed the budget, because the set costs less.
-        extra_separator_tokens: What each place where chunks are joined costs beyond a separator.
+        extra_separator_tokens: What each join of two chunks costs beyond a separator.
         num_duplicates: Candidates left out because their id or text had occurred before.
         memory: Token counts and scorers, shared by copies with the same candidates.
 
@@ -91,7 +91,7 @@ class SelectionProblem:
 
     @cached_property
     def kind(self) -> SimilarityKind:
-        """What all similarities are; `rank` where there are none."""
+        """What all similarities are; `rank` if there are none."""
         return _kind(self.candidates)
 
     @cached_property

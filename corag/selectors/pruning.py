@@ -71,12 +71,12 @@ def eliminate(
     Args:
         order: What may be kept, in the order in which it is valued.
         score_orders: Values orders, higher is better.
-        fits: Tells whether an order may be chosen. What a fitting order loses members to is taken to fit.
+        fits: Tells whether an order may be chosen. An order with fewer members than a fitting one is assumed to fit.
         tolerance: By how much the value may lie below the best one for fewer members.
 
     Returns:
         Of the fitting orders whose value is at least the best one less `tolerance`, the one with the fewest members;
-        an empty order of value 0 where none fits.
+        an empty order of value 0 if none fits.
     """
     seen: list[tuple[Order, float]] = []
     kept, value = order, float(score_orders([order])[0]) if order else 0.0
@@ -137,7 +137,7 @@ class Prune(RerankingSelector):
     ) -> None:
         counter = make_tokens(tokens or "minilm")
         super().__init__(unit="sentence", max_units=max_units, tokens=counter, reranker=reranker, window=window)
-        self.inner = built(selector, self.tokens, settings)
+        self.inner = built(selector, self.tokens, **settings)
         if Unit.parse(self.inner.unit).size is not None:
             raise InputError(
                 f"selector: expected unit passage, got {str(self.inner)!r} with {self.inner.unit!r}; prune cuts its "

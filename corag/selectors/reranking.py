@@ -97,7 +97,7 @@ class Upper(RerankingSelector):
     Args:
         max_length: The most chunks of a combination.
         max_orders: The most orders to score; with more, an error instead of a run that takes hours. By default enough
-            for the paper's 123,520: 20 chunks of 256 tokens at 1,024 tokens. Where the order of chunks does not matter
+            for the paper's 123,520: 20 chunks of 256 tokens at 1,024 tokens. If the order of chunks does not matter
             to the reranker, each set counts once.
 
     Other settings: see `RerankingSelector`.

@@ -31,7 +31,7 @@ class Full(BudgetedSelector):
 class TopK(BudgetedSelector):
     """Takes the k best-ranked candidates that fit the budget, best first.
 
-    The ranking is the retriever's: `Candidate.rank` where it is given, else the order of the similarities.
+    The ranking is the retriever's: `Candidate.rank` if it is given, else the order of the similarities.
 
     Args:
         k: The most chunks to take.
@@ -82,7 +82,7 @@ class SimilarityCutoff(ComparingSelector):
         minimum: The least cosine, in [-1, 1]; with `relative`, in [0, 1].
         relative: Whether `minimum` is a share of the best similarity, on any scale. If that is below 0, only candidates
             as similar as the best pass.
-        at_least: Candidates to keep even where fewer pass; 0 allows an empty selection.
+        at_least: Candidates to keep even if fewer pass; 0 allows an empty selection.
     """
 
     minimum: float = 0.3

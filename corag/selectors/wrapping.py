@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from corag.checks import check_choice, check_range
@@ -18,8 +17,6 @@ from corag.selectors.problem import SelectionProblem
 from corag.types import Candidate, Reader, TokenCounter
 
 Item = TypeVar("Item")
-
-NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
 By = Literal["order", "similarity"]
 
@@ -54,7 +51,7 @@ class Reorder(BudgetedSelector):
     ) -> None:
         super().__init__(tokens=make_tokens(tokens or "minilm"))
         check_choice("by", by, By)
-        self.inner, self.by = built(selector, self.tokens, settings), by
+        self.inner, self.by = built(selector, self.tokens, **settings), by
         self.unit, self.max_units, self._unit = self.inner.unit, self.inner.max_units, self.inner._unit
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
@@ -126,9 +123,7 @@ def _routed(choice: Choice, selector: BudgetedSelector, **trace: Any) -> Choice:
     return replace(choice, trace={**choice.trace, "routed": selector.name, **trace})
 
 
-def built(
-    selector: Spelling | BudgetedSelector, tokens: TokenCounter, settings: Mapping[str, Any] = NO_SETTINGS
-) -> BudgetedSelector:
+def built(selector: Spelling | BudgetedSelector, tokens: TokenCounter, **settings: Any) -> BudgetedSelector:
     """Return a selector given by name or as an object, which takes no more settings."""
     made = SELECTORS.offer(selector, {"tokens": tokens}, **settings)
     if not isinstance(made, BudgetedSelector):

@@ -38,7 +38,7 @@ DEFAULT_AGENT, NO_AGENT = "default", "none"
 SHIPPED_AGENT = "agent-minilm"
 """The folder of the agent that ships with the project."""
 SELECTORS_KEPT = 64
-"""Built selectors in memory: where an agent predicts search settings, nearly every question has its own."""
+"""Built selectors in memory: if an agent predicts search settings, nearly every question has its own."""
 
 SHARED: Ambient[Mapping[str, Any]] = Ambient(MappingProxyType({}))
 """Settings offered to the rerankers of all selectors that are built in a block, such as one `encoder`."""
@@ -121,7 +121,7 @@ class AgentSelectors:
             return []
         features: Any = np.zeros((len(problems), 0))
         if self._embedder is not None:
-            features = agent_features([one.passages for one in problems], self._embedder, config.features)
+            features = agent_features([problem.passages for problem in problems], self._embedder, config.features)
         while True:
             available = [name for name in config.all_configurations if name not in self.passed_over]
             if not available:
@@ -130,7 +130,7 @@ class AgentSelectors:
             predictions = self.agent.predict(features, available)
             assert isinstance(predictions, list)
             broken = len(self.passed_over)
-            for prediction in {str(one): one for one in predictions}.values():
+            for prediction in {str(prediction): prediction for prediction in predictions}.values():
                 try:
                     self._selector(str(prediction))
                 except (InputError, MissingExtraError, ModelError) as error:
@@ -197,7 +197,7 @@ class AgentSelectors:
                 if reranker not in self._rerankers:
                     self._rerankers[reranker] = RERANKERS.offer(reranker, self._shared)
                 settings["reranker"] = self._rerankers[reranker]
-            return built(written.name, self._tokens, settings)
+            return built(written.name, self._tokens, **settings)
 
     def _embedder_for(self, given: Embedder | None) -> Embedder:
         wanted = self.agent.config.embedder

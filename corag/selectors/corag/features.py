@@ -3,7 +3,7 @@
 A recipe names the parts of the vector, in order:
 
 - `query`: the question's embedding, `d` numbers.
-- `candidates`: the mean embedding of the ten most similar candidates, `d` numbers; zeros where there is none.
+- `candidates`: the mean embedding of the ten most similar candidates, `d` numbers; zeros if there is none.
 - `curve`: what the candidates' similarities to the question look like, `len(CURVE)` numbers; see `curve_statistics`.
 """
 
@@ -38,11 +38,11 @@ Float32 = NDArray[np.float32]
 
 
 def check_recipe(recipe: Sequence[str]) -> tuple[str, ...]:
-    """Return a recipe as a tuple; `InputError` where it is empty, names a part twice or one that is unknown."""
+    """Return a recipe as a tuple; `InputError` if it is empty, or names a part twice or one that is unknown."""
     parts = tuple(recipe)
     if not parts or len(set(parts)) < len(parts) or not set(parts) <= set(FEATURES):
         raise InputError(
-            f"the features are {', '.join(parts) or 'none'}; name at least one of {', '.join(FEATURES)}, each once"
+            f"features: expected at least one of {', '.join(FEATURES)}, each once, got {', '.join(parts) or 'none'}"
         )
     return parts
 
@@ -57,8 +57,8 @@ def curve_statistics(similarities: ArrayLike) -> Float32:
     """Return the statistics of a similarity curve that `CURVE` names, `[12]`.
 
     They are the similarities at a few ranks, their mean and standard deviation, the largest gap between neighbours and
-    its place (0 for behind the best, towards 1 for the end), the share of candidates near the best, and the logarithm
-    of one plus their number, divided by 10. All are 0 without candidates.
+    its position (0 for behind the best, towards 1 for the end), the share of candidates near the best, and the
+    logarithm of one plus their number, divided by 10. All are 0 without candidates.
 
     Args:
         similarities: Cosine of each candidate to the question, in any order, `[n]`.
@@ -68,13 +68,13 @@ def curve_statistics(similarities: ArrayLike) -> Float32:
     if not count:
         return np.zeros(len(CURVE), dtype=np.float32)
     gaps = falling[:-1] - falling[1:]
-    place = int(gaps.argmax()) if count > 1 else 0
+    position = int(gaps.argmax()) if count > 1 else 0
     numbers = [
         *(falling[min(rank, count) - 1] for rank in RANKS),
         falling.mean(),
         falling.std(),
-        gaps[place] if count > 1 else 0.0,
-        place / count,
+        gaps[position] if count > 1 else 0.0,
+        position / count,
         np.mean(falling > falling[0] - NEAR),
         np.log1p(count) / 10,
     ]
@@ -82,40 +82,28 @@ def curve_statistics(similarities: ArrayLike) -> Float32:
 
 
 def mean_vector(vectors: ArrayLike, embedding_dim: int) -> Float32:
-    """Return the mean of the first ten vectors `[n, d]`, best first; zeros `[d]` where there is none."""
+    """Return the mean of the first ten vectors `[n, d]`, best first; zeros `[d]` if there is none."""
     first = np.asarray(vectors, dtype=np.float32)[:MEAN_OF]
     return first.mean(axis=0) if len(first) else np.zeros(embedding_dim, dtype=np.float32)
 
 
 def feature_vectors(
-    recipe: Sequence[str],
-    queries: ArrayLike,
-    candidates: ArrayLike | None = None,
-    similarities: Sequence[ArrayLike] | None = None,
+    recipe: Sequence[str], queries: ArrayLike, candidates: ArrayLike, similarities: Sequence[ArrayLike]
 ) -> Float32:
     """Return one feature vector per question, `[n, feature_dim]`.
 
     Args:
         recipe: The parts, in order.
         queries: Embedding of each question, `[n, d]`.
-        candidates: Mean embedding of each question's best candidates, `[n, d]`; see `mean_vector`. Needed for
-            `candidates`.
-        similarities: Each question's similarities, `n` lists; needed for `curve`.
+        candidates: Mean embedding of each question's best candidates, `[n, d]`; see `mean_vector`.
+        similarities: Each question's similarities, `n` lists.
 
     Raises:
-        InputError: The recipe is no recipe, or wants something that is not given.
+        InputError: The recipe is no recipe.
     """
-    columns = []
-    for part in check_recipe(recipe):
-        given = {"query": queries, "candidates": candidates, "curve": similarities}[part]
-        if given is None:
-            raise InputError(f"the features name {part!r}, but there is nothing to make it from; give its vectors")
-        if part == "curve":
-            rows = [curve_statistics(row) for row in given]  # type: ignore[union-attr]
-            columns.append(np.array(rows, dtype=np.float32).reshape(len(rows), len(CURVE)))
-        else:
-            columns.append(np.asarray(given, dtype=np.float32))
-    return np.concatenate(columns, axis=1)
+    curves = np.array([curve_statistics(row) for row in similarities]).reshape(-1, len(CURVE))
+    columns = {"query": queries, "candidates": candidates, "curve": curves}
+    return np.concatenate([np.asarray(columns[part], dtype=np.float32) for part in check_recipe(recipe)], axis=1)
 
 
 class QuestionVectors(NamedTuple):
@@ -137,7 +125,7 @@ def question_vectors(
 ) -> list[QuestionVectors]:
     """Return the vectors of questions and of their best candidates, by one embedder.
 
-    The candidates' similarities are used where they are cosines in [-1, 1] that name no other embedder. Otherwise all
+    The candidates' similarities are used if they are cosines in [-1, 1] that name no other embedder. Otherwise all
     candidates are embedded and their cosines computed: a BM25 score or a rank would mislead an agent trained on
     cosines. Candidates are embedded only as far as the recipe needs it; what it does not name stays zeros
     (`candidates`) or as given (`curve`).

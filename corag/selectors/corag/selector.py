@@ -45,7 +45,7 @@ class Corag(BudgetedSelector):
     """Searches for the ordered combination that is worth most, its tokens paid for.
 
     Args:
-        unit: What is chosen; see `BudgetedSelector`. By default sentences; where a reranker or a preset is given,
+        unit: What is chosen; see `BudgetedSelector`. By default sentences; if a reranker or a preset is given,
             passages, of which the rerankers of others have learnt.
         max_units: Likewise.
         reranker: Values combinations: name or object; by default that of `corag.selectors.reranking`.
@@ -55,13 +55,13 @@ class Corag(BudgetedSelector):
             the price of the whole budget, 0.1 unless given.
         search: Settings of the search, laid over the preset or the defaults: a mapping of fields of
             `search.SearchConfig`, or one whose fields that differ from its defaults count. By default the policy is
-            what the reranker names as its `search_policy`, such as `beam` where values cost next to nothing, else
+            what the reranker names as its `search_policy`, such as `beam` if values cost next to nothing, else
             `bayesian`, which needs the fewest scored orders for the same value.
         cost_weight: lambda: what 256 tokens cost, whatever the budget is; by default 0.1, for passages 0.03. The answer
-            is the order of the highest value - lambda * tokens / 256. Values are probabilities where the reranker gives
+            is the order of the highest value - lambda * tokens / 256. Values are probabilities if the reranker gives
             these, else the single candidates of a question span 0 to 1.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
-            Under `forbid`, where the window binds, a cost in the search is the larger share of budget or window.
+            Under `forbid`, if the window binds, a cost in the search is the larger share of budget or window.
         agent: The folder of a checkpoint, the name of one that ships, or a loaded agent: it names the configuration for
             each question, so that nothing above from `unit` to `cost_weight` may be given. None or `none`: no agent.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.

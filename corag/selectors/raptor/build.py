@@ -178,11 +178,11 @@ def build_tree(
         summaries = _summarize(groups, summarizer, summary_tokens, store, report, written, strict=strict)
         num_failed += sum(not summary.text for summary in summaries)
         layer = []
-        for place, (group, summary) in enumerate(zip(groups, summaries, strict=True)):
+        for position, (group, summary) in enumerate(zip(groups, summaries, strict=True)):
             beginning = cut_to_tokens("\n\n".join(node.text for node in group), summarizer.tokens, summary_tokens)
             sources = tuple(dict.fromkeys(source for node in group for source in node.sources))
             children = tuple(node.id for node in group)
-            layer.append(Node(f"{SUMMARY}{number}/{place}", summary.text or beginning, number, children, sources))
+            layer.append(Node(f"{SUMMARY}{number}/{position}", summary.text or beginning, number, children, sources))
         nodes += layer
         of_layers.append(embedder.vectors([node.text for node in layer]).astype(vectors.dtype))
     return RaptorTree(tuple(nodes), np.concatenate(of_layers), embedder.name, num_failed)

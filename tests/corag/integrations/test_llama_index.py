@@ -7,7 +7,7 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llama_index.core import PromptTemplate, QueryBundle, get_response_synthesizer
+from llama_index.core import PromptTemplate, QueryBundle
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -130,18 +130,6 @@ def test_settings_are_kept_in_json_pickles_and_copies():
     assert named.to_dict()["settings"] == {"reranker": "bm25(b=0.2)"}
     with pytest.raises(ValueError, match="reranker"):
         CoragPostprocessor(9, reranker=Unregistered()).to_dict()
-
-
-@pytest.mark.parametrize("mode", ["compact", "refine", "tree_summarize"])
-def test_the_context_of_a_synthesizer_keeps_the_budget(mode):
-    template = {"summary_template": QA} if mode == "tree_summarize" else {"text_qa_template": QA}
-    synthesizer = get_response_synthesizer(llm=Repeats(), response_mode=mode, **template)
-    before = nodes([f" \n{text}\n\n" for text in FACTS], file="a.txt")
-    after = top(70).postprocess_nodes(before, query_str=QUESTION)
-    answer = synthesizer.synthesize(QUESTION, nodes=after)
-    assert 0 < tokens(context(answer)) <= 70
-    if mode != "refine":  # it shows one node after the other
-        assert tokens(context(answer)) == after[0].node.metadata[KEY]["selection"]["cost_tokens"]
 
 
 @settings(max_examples=10)

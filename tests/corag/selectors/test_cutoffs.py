@@ -135,36 +135,6 @@ def test_boundary_as_in_algorithm_1(distances, random):
     assert boundary_cutoff(np.array(distances), np.array(labels)) == naive_boundary(distances, labels)
 
 
-def naive_cutoff(distances, method):
-    """Algorithm 1 with scikit-learn's silhouette; the clusterings are tested elsewhere."""
-    silhouette_score = pytest.importorskip("sklearn.metrics").silhouette_score
-    n = len(distances)
-    if n < 3 or max(distances) == min(distances):
-        return n, float("nan")
-    normalised = [(d - min(distances)) / (max(distances) - min(distances)) for d in distances]
-    points = np.array([(i / (n - 1), d) for i, d in enumerate(normalised)])
-    best, best_labels = -math.inf, None
-    for _, labels in partitions(points, method):
-        if 2 <= len(set(labels.tolist())) < n:
-            score = silhouette_score(points, labels)
-            if score > best + 1e-12:
-                best, best_labels = score, labels.tolist()
-    return (n, float("nan")) if best_labels is None else (naive_boundary(normalised, best_labels), best)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["kmeans", "bisecting-kmeans", "birch"])
-@settings(max_examples=12)
-@given(seed=st.integers(0, 10_000))
-def test_cutoff_as_in_algorithm_1(method, seed):
-    rng = np.random.default_rng(seed)
-    distances = np.sort(rng.random(int(rng.integers(0, 14))))
-    found = cluster_cutoff(distances, method=method)
-    cutoff, silhouette = naive_cutoff(distances.tolist() or [0.0], method) if len(distances) else (0, math.nan)
-    assert found.silhouette == pytest.approx(silhouette, nan_ok=True, abs=1e-9)
-    assert found.cutoff == cutoff
-
-
 @pytest.mark.parametrize(
     ("distances", "cutoff"), [([], 0), ([0.3], 1), ([0.1, 0.9], 2), ([0.4] * 5, 5), ([1e9, 1e9, 1e9 + 1e-7], 3)]
 )

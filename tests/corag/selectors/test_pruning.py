@@ -1,7 +1,6 @@
 """Selectors that choose sentences after passages, or one by one: what they keep, in which order, and at which cost."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,12 +161,6 @@ def test_the_most_similar_sentences_stay_in_the_order_of_their_passages():
     two = select("extractive-compression", k=2, offered=[first, *OFFERED[:2]])
     assert two.ids == ("sea#18-44", "lake#12-39")  # the ranking of the passages
     assert len(select("extractive-compression", k=99).chunks) == 8
-
-
-@pytest.mark.parametrize("name", PRUNERS)
-def test_nothing_is_chosen_from_nothing_and_within_no_budget(name):
-    assert select(name, offered=[]).text == ""
-    assert select(name, budget=1).text == ""
 
 
 WORD = st.sampled_from(["deep", "lake", "cold.", "1931", "Mill", "é", "今天。", "- item", "\n", "!", "| a | b |"])

@@ -96,12 +96,6 @@ def test_select_many_equals_one_by_one(selector, problems, budget):
     assert list(map(essence, together)) == list(map(essence, alone))
 
 
-def test_no_candidates(selector):
-    selection = selector.select("a?", [], 10)
-    assert_sound(selection, [], 10, CHARACTERS, selector.name)
-    assert selection.trace.reason == "there are no candidates"
-
-
 @pytest.mark.parametrize("name", [name for name in TAKING if name not in SUMMARIZING], indirect=True)
 def test_every_chunk_over_budget(selector, name):
     selection = selector.select("a?", offer("a" * 12, "b" * 11, "c" * 13), 10)

@@ -1,8 +1,6 @@
 """`corag` and its bound `upper`: settings, the price of tokens, presets, defaults."""
 
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,12 +9,11 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError
-from corag.progress import showing
 from corag.registry import RERANKERS
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
-from corag.selectors.reranking import MAX_CACHED, Naive, Upper, default_reranker
+from corag.selectors.reranking import Naive, Upper, default_reranker
 from corag.text.units import Unit
 from corag.types import Candidate, Chunk
 from search import PRESETS, SearchConfig
@@ -273,44 +270,3 @@ def test_upper_finds_the_best_of_all_orders():
     assert sets.trace.orders_scored == 2**4 - 1
     with pytest.raises(InputError, match="max_orders"):
         Upper(reranker=RELATED, max_orders=63, tokens=CHARACTERS).select("who?", POOL, 1000)
-
-
-def test_upper_takes_twenty_chunks_and_keeps_no_more_values_than_it_should(monkeypatch):
-    # Four of twenty equal chunks fit, as 256 tokens do four times into 1,024: 123,520 orders.
-    class Cheap(TableReranker):
-        def scorer(self, query, chunks):
-            return Sums(len(chunks))
-
-    pool = offer(*(f"{letter}{'x' * 9}" for letter in "abcdefghijklmnopqrst"))
-    selector = Upper(reranker=Cheap({}), tokens=CHARACTERS)
-    problem = selector.problem("who?", pool, 46)
-    reports, batches = [], []
-
-    @contextmanager
-    def shown(description):
-        assert description == "upper, orders"
-        yield lambda *counts: reports.append(counts)
-
-    monkeypatch.setattr(Sums, "heard", batches)
-    with showing(shown):
-        selection = selector.select_from(problem)
-    assert selection.ids == ("c19", "c18", "c17", "c16")
-    assert selection.trace.orders_scored == sum(batches) == 123_520
-    assert max(batches) <= 4096
-    assert reports[0] == (0, 123_520) and reports[-1] == (123_520, 123_520)
-    assert selector._scorer(problem).num_computed < MAX_CACHED + 4096
-
-
-class Sums:
-    """Later chunks are worth more, and earlier positions count more."""
-
-    order_matters = True
-    num_truncated = 0
-    heard: ClassVar = []
-
-    def __init__(self, num_chunks):
-        self.num_chunks = num_chunks
-
-    def __call__(self, orders):
-        self.heard.append(len(orders))
-        return [sum(chunk / 2**rank for rank, chunk in enumerate(order)) for order in orders]
