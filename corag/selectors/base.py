@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -60,7 +59,7 @@ class _Assembled(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False)
-class BudgetedSelector(Part, ABC):
+class BudgetedSelector(Part):
     """A selector whose selections never cost more than their budget.
 
     Settings are the fields of the class, given by keyword.
@@ -87,15 +86,15 @@ class BudgetedSelector(Part, ABC):
         self._unit = Unit.parse(self.unit)
         check_count("max_units", self.max_units, "30 to 100 are usual")
 
-    @abstractmethod
     def _choose(self, problem: SelectionProblem) -> Choice:
         """Return an order whose summed `problem.costs` are at most `problem.capacity`, or a choice with its own text.
 
-        The problem has at least one candidate.
+        The problem has at least one candidate. A selector defines this, or `_choose_many`.
         """
+        raise NotImplementedError(f"{type(self).__name__} defines neither _choose nor _choose_many")
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> Sequence[Choice]:
-        """Return a choice for each problem; overridden by selectors that advance many problems together."""
+        """Return a choice for each problem; defined by selectors that advance many problems together."""
         return [self._choose(problem) for problem in problems]
 
     def select(
@@ -225,7 +224,7 @@ class BudgetedSelector(Part, ABC):
         """Return a choice whose text fits the budget, the given one if it does."""
         while True:
             if choice is None:
-                choice = self._choose(problem) if problem.chunks else Choice(())
+                choice = self._choose_many([problem])[0] if problem.chunks else Choice(())
             chosen = self._assembled(problem, choice)
             summed = problem.summed_tokens(choice.order)
             too_much = summed + problem.separator_tokens > problem.capacity
@@ -250,7 +249,7 @@ class BudgetedSelector(Part, ABC):
             for slack in (saved + -(-saved // (len(order) - 1)), saved):
                 if slack > problem.slack:
                     offered = replace(problem, slack=slack)
-                    other = self._assembled(offered, self._choose(offered))
+                    other = self._assembled(offered, self._choose_many([offered])[0])
                     if other.cost <= problem.budget_tokens and other.choice.order != order:
                         problem, chosen = offered, other
                         break

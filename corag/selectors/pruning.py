@@ -151,9 +151,6 @@ class Prune(RerankingSelector):
         """Return what `select` chooses from: the sentences of all candidates."""
         return selection_problem(query, candidates, self.tokens, budget_tokens, self._unit, MOST_UNITS)
 
-    def _choose(self, problem: SelectionProblem) -> Choice:
-        return self._choose_many([problem])[0]
-
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         choices = self.inner._choose_many([problem.passages for problem in problems])
         return [self._pruned(problem, choice) for problem, choice in zip(problems, choices, strict=True)]
@@ -219,7 +216,7 @@ class Prune(RerankingSelector):
         left = problem.budget_tokens - problem.cost(kept) - problem.separator_tokens
         if not rest or left < 1:
             return ()
-        choice = self.inner._choose(passages.subset(rest, budget_tokens=left))
+        [choice] = self.inner._choose_many([passages.subset(rest, budget_tokens=left)])
         return tuple(rest[row] for row in choice.order) if choice.text is None else ()
 
 

@@ -8,7 +8,6 @@ embeddings, a summary of each cluster, the summaries joined. `edc2`: see `corag.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
@@ -86,12 +85,9 @@ class SummarizingSelector(WithSummarizer):
         if self.max_summary_tokens is not None:
             check_count("max_summary_tokens", self.max_summary_tokens, "100 is usual; None sets no limit")
 
-    @abstractmethod
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         """Return groups of candidates, best group first; no candidate twice."""
-
-    def _choose(self, problem: SelectionProblem) -> Choice:
-        return self._choose_many([problem])[0]
+        raise NotImplementedError
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         plans = [self._plan(problem) for problem in problems]

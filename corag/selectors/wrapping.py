@@ -58,9 +58,6 @@ class Reorder(BudgetedSelector):
         """Return what the selector chooses from."""
         return self.inner.problem(query, candidates, budget_tokens)
 
-    def _choose(self, problem: SelectionProblem) -> Choice:
-        return self._choose_many([problem])[0]
-
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         choices = self.inner._choose_many(problems)
         return [self._reordered(problem, choice) for problem, choice in zip(problems, choices, strict=True)]
@@ -106,7 +103,7 @@ class SelfRoute(BudgetedSelector):
         self.reader = self._reader = make_reader(self.reader)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        part, full = self._part._choose(problem), self._full._choose(problem)
+        [part], [full] = self._part._choose_many([problem]), self._full._choose_many([problem])
         if part.text is None and full.text is None and set(full.order) <= set(part.order):
             # There is nothing more to read, whatever the reader says.
             return _routed(part, self._part, asked=False)

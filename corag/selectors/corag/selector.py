@@ -142,9 +142,6 @@ class Corag(BudgetedSelector):
         # The trace says which selector the agent named.
         return replace(self._agent.selection(problem, choice), method=self.name)
 
-    def _choose(self, problem: SelectionProblem) -> Choice:
-        return self._choose_many([problem])[0]
-
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         if self._agent is not None:
             return self._agent.choices(problems)
