@@ -238,7 +238,7 @@ class BudgetedSelector(Part):
 
     def _respend_savings(self, problem: SelectionProblem, chosen: _Assembled) -> _Assembled:
         """Return a choice that also spends the tokens that chosen units save below one shared title."""
-        for _ in range(self.max_respends if problem.has_units else 0):
+        for _ in range(self.max_respends if problem.whole is not None else 0):
             order = chosen.choice.order
             left = problem.capacity - int(problem.costs[list(order)].sum())
             budget_binds = bool((np.delete(problem.costs, list(order)) > left).any())

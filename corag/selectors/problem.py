@@ -95,11 +95,6 @@ class SelectionProblem:
         return _kind(self.candidates)
 
     @cached_property
-    def embedders(self) -> set[str | None]:
-        """Names of the embedders of the similarities; None for an unknown name."""
-        return {candidate.embedder for candidate in self.candidates}
-
-    @cached_property
     def relevance(self) -> FloatArray:
         """What compares the chunks, `[n]`, higher is better: their similarities, or, for `rank`, minus the index."""
         if self.kind == "rank":
@@ -142,11 +137,6 @@ class SelectionProblem:
     def passages(self) -> SelectionProblem:
         """The same problem before its candidates were cut into units."""
         return self.whole or self
-
-    @property
-    def has_units(self) -> bool:
-        """Whether the candidates are units of passages."""
-        return self.whole is not None
 
     @property
     def ranking(self) -> list[int]:

@@ -130,7 +130,8 @@ def question_vectors(
     cosines. Candidates are embedded only as far as the recipe needs it; what it does not name stays zeros
     (`candidates`) or as given (`curve`).
     """
-    own = [problem.has_cosines and problem.embedders <= {None, embedder.name} for problem in problems]
+    names = (None, embedder.name)
+    own = [problem.has_cosines and all(c.embedder in names for c in problem.candidates) for problem in problems]
     some = MEAN_OF if "candidates" in recipe else 0
     embedded = [
         [chunk.text for chunk in (problem.chunks[:some] if known or "curve" not in recipe else problem.chunks)]
