@@ -17,6 +17,7 @@ from agent.errors import AgentError as AgentError
 from agent.errors import CheckpointError as CheckpointError
 from agent.predict import AgentPrediction as AgentPrediction
 from agent.predict import ConfigurationAgent as ConfigurationAgent
+from agent.training.data import TrainingTable as TrainingTable
 
 if TYPE_CHECKING:
     from agent.checkpoint import load as load
@@ -26,21 +27,15 @@ if TYPE_CHECKING:
     from agent.export.onnx import export_onnx as export_onnx
     from agent.export.onnx import to_onnx as to_onnx
     from agent.model import AgentModel as AgentModel
-    from agent.training.data import TrainingTable as TrainingTable
     from agent.training.fit import TrainReport as TrainReport
     from agent.training.fit import fit as fit
 
 _LAZY = {
+    **dict.fromkeys(("load", "model_card", "save"), "agent.checkpoint"),
+    **dict.fromkeys(("export_onnx", "to_onnx"), "agent.export.onnx"),
+    **dict.fromkeys(("TrainReport", "fit"), "agent.training.fit"),
     "AgentModel": "agent.model",
     "HubAgent": "agent.export.hub",
-    "TrainReport": "agent.training.fit",
-    "TrainingTable": "agent.training.data",
-    "export_onnx": "agent.export.onnx",
-    "fit": "agent.training.fit",
-    "load": "agent.checkpoint",
-    "model_card": "agent.checkpoint",
-    "save": "agent.checkpoint",
-    "to_onnx": "agent.export.onnx",
 }
 
 

@@ -6,9 +6,8 @@ An agent without a network, which names one configuration for every question, ha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
@@ -48,24 +47,25 @@ def load(path: str | Path) -> ConfigurationAgent:
         CheckpointError: The folder or one of its files is missing, damaged, a pickle, or does not fit together.
     """
     path = Path(path)
-    if not path.is_dir():
-        if path.suffix in PICKLE_SUFFIXES and path.is_file():
-            raise CheckpointError(_pickle_refusal(path))
-        raise CheckpointError(f"{path} is not a checkpoint folder; give the folder that holds {CONFIG_FILE}")
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    if not (path / WEIGHTS_FILE).is_file() and (
+        pickles := [file for file in files if file.suffix in PICKLE_SUFFIXES and file.is_file()]
+    ):
+        raise CheckpointError(
+            f"{pickles[0]} may be a pickle, which can run code when read; give the weights as {WEIGHTS_FILE}"
+        )
     if not (path / CONFIG_FILE).is_file():
-        raise CheckpointError(f"{path} lacks {CONFIG_FILE}; copy the whole checkpoint folder or train again")
+        raise CheckpointError(f"{path} lacks {CONFIG_FILE}; give the whole checkpoint folder or train again")
     config = _read_config(path / CONFIG_FILE)
     weights = {}
     if config.feature_dim:
-        if not (path / WEIGHTS_FILE).is_file():
-            if pickles := sorted(file for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES):
-                raise CheckpointError(_pickle_refusal(pickles[0]))
-            raise CheckpointError(f"{path} lacks {WEIGHTS_FILE}; copy the whole checkpoint folder or train again")
         try:
             weights = load_tensors((path / WEIGHTS_FILE).read_bytes())
-        except (SafetensorError, KeyError) as error:
+        except (OSError, SafetensorError, KeyError) as error:
             # A KeyError is a number type that NumPy lacks, such as bfloat16.
-            raise CheckpointError(f"{path / WEIGHTS_FILE} is damaged ({error}); copy it or train again") from error
+            raise CheckpointError(
+                f"{path / WEIGHTS_FILE} is missing or damaged ({error}); copy it or train again"
+            ) from error
     try:
         return ConfigurationAgent(config, weights)
     except AgentError as error:
@@ -74,19 +74,11 @@ def load(path: str | Path) -> ConfigurationAgent:
         ) from error
 
 
-def _pickle_refusal(path: Path) -> str:
-    return f"{path} may be a pickle, which can run code when read; give the weights as {WEIGHTS_FILE}"
-
-
 def _read_config(path: Path) -> AgentConfig:
     try:
-        values: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not valid JSON ({error}); restore it or train again") from error
-    try:
-        return AgentConfig.from_dict(values)
-    except AgentError as error:
-        raise CheckpointError(f"{path} is not a valid configuration: {error}; correct it or train again") from error
+        return AgentConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as error:  # an AgentError is a ValueError
+        raise CheckpointError(f"{path} is not a valid configuration: {error}; restore it or train again") from error
 
 
 def model_card(config: AgentConfig, facts: Mapping[str, object], body: str = "") -> str:
@@ -97,36 +89,32 @@ def model_card(config: AgentConfig, facts: Mapping[str, object], body: str = "")
         facts: What helps to trust and rebuild the agent: data, metrics, seed, commit.
         body: Further Markdown, such as a comparison with baselines.
     """
-    lines = [
-        "# CORAG configuration agent",
-        "",
-        "Names, for a question, the configuration of CORAG that serves it best: a selector's spelling.",
-        "",
-        "```python",
-        "import agent",
-        "",
-        'configuration = agent.load("path/to/this/folder").predict(features)',
-        "```",
-        "",
-    ]
+    made_with = "It has no network: every question gets the same configuration, whatever the features are."
     if config.feature_dim:
-        lines += [
+        made_with = (
             f"`features`: float, {config.feature_dim} numbers, made with the embedder `{config.embedder}` and the "
-            f"recipe {_code(config.features)}.",
-        ]
-    else:
-        lines += ["It has no network: every question gets the same configuration, whatever the features are."]
-    lines += ["", f"Configurations, in label order: {_code(config.configurations)}."]
-    if config.unlabelled:
-        lines += ["", f"Known by their description alone: {_code(config.unlabelled)}."]
-    lines += ["", f"Best single configuration, the fallback: `{config.fallback}`.", ""]
+            f"recipe {_code(config.features)}."
+        )
+    paragraphs = [
+        "# CORAG configuration agent",
+        "Names, for a question, the configuration of CORAG that serves it best: a selector's spelling.",
+        '```python\nimport agent\n\nconfiguration = agent.load("path/to/this/folder").predict(features)\n```',
+        made_with,
+        f"Configurations, in label order: {_code(config.configurations)}.",
+        f"Known by their description alone: {_code(config.unlabelled)}." if config.unlabelled else "",
+        f"Best single configuration, the fallback: `{config.fallback}`.",
+    ]
     if config.ranges is not None:
-        lines += ["| Setting | Lowest | Highest |", "| --- | --- | --- |"]
-        lines += ["| {} | {} | {} |".format(name, *getattr(config.ranges, name)) for name in SETTINGS] + [""]
+        rows = [[name, *getattr(config.ranges, name)] for name in SETTINGS]
+        paragraphs.append(_table(["Setting", "Lowest", "Highest"], rows))
     if facts:
-        lines += ["## How it was made", "", "| Fact | Value |", "| --- | --- |"]
-        lines += [f"| {name} | {value} |" for name, value in facts.items()] + [""]
-    return "\n".join(lines) + (f"\n{body.rstrip()}\n" if body else "")
+        paragraphs += ["## How it was made", _table(["Fact", "Value"], facts.items())]
+    return "\n\n".join(filter(None, [*paragraphs, body.rstrip()])) + "\n"
+
+
+def _table(titles: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def _code(names: Iterable[str]) -> str:

@@ -15,9 +15,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agent.errors import AgentError, require_choice, require_int, require_names, require_number, require_text
+from agent.errors import AgentError, require_choice, require_int, require_names, require_number
 
-Optimizer = Literal["adam", "adamw"]
 Precision = Literal["32-true", "bf16-mixed"]
 Tracker = Literal["wandb", "csv", "none"]
 Keep = Literal["best", "last"]
@@ -50,9 +49,9 @@ class Ranges:
             if not isinstance(bounds, tuple) or len(bounds) != 2:
                 raise AgentError(f"ranges.{name} must be a pair (low, high), got {bounds!r}")
             for bound in bounds:
-                _check_setting(f"each end of ranges.{name}", name, bound)
+                _check_setting(f"ranges.{name}", name, bound)
             if bounds[0] > bounds[1]:
-                raise AgentError(f"ranges.{name} must have low <= high, got {bounds!r}; swap the two")
+                raise AgentError(f"ranges.{name} must have low <= high, got {bounds!r}")
 
     def to_unit(self, settings: ArrayLike) -> FloatArray:
         """Return settings `[n, 3]` in natural units on the scale [0, 1]; a range of one value maps to 0."""
@@ -71,7 +70,7 @@ class Ranges:
         return np.asarray(np.clip(settings, *self._bounds()))
 
     def contains(self, settings: ArrayLike) -> NDArray[np.bool_]:
-        """Return for each row of settings `[n, 3]` whether all three lie within the ranges, `[n]`."""
+        """Return for each row of settings `[n, 3]` whether all three are within the ranges, `[n]`."""
         low, high = self._bounds()
         # A float32 table may round a bound such as 0.3 to just outside.
         slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))
@@ -101,7 +100,7 @@ class Fallback:
 
     Attributes:
         configuration: One of the agent's configurations.
-        iterations: Search iterations; None, like the next two, where the configuration says all.
+        iterations: Search iterations; None, like the next two, if the configuration has all settings.
         exploration: c of eq. 5.
         cost_weight: lambda of eq. 5.
     """
@@ -112,11 +111,9 @@ class Fallback:
     cost_weight: float | None = None
 
     def __post_init__(self) -> None:
-        require_text("fallback.configuration", self.configuration)
-        values = self.settings
-        if any(value is None for value in values) and any(value is not None for value in values):
-            raise AgentError(f"fallback must give all of {', '.join(SETTINGS)} or none, got {values}")
-        for name, value in zip(SETTINGS, values, strict=True):
+        if self.settings.count(None) not in (0, len(SETTINGS)):
+            raise AgentError(f"fallback must give all of {', '.join(SETTINGS)} or none, got {self.settings}")
+        for name, value in zip(SETTINGS, self.settings, strict=True):
             if value is not None:
                 _check_setting(f"fallback.{name}", name, value)
 
@@ -146,7 +143,7 @@ def spelled(
 
 
 def setting_of(configuration: str, name: str) -> str | None:
-    """Return the text of one setting in a configuration's spelling, such as `unit`; None where it is not set."""
+    """Return the text of one setting in a configuration's spelling, such as `unit`; None if it is not set."""
     _, _, rest = configuration.partition("(")
     parts, depth = [""], 0
     for character in rest.removesuffix(")"):
@@ -195,32 +192,27 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         require_names("configurations", self.configurations)
-        if not isinstance(self.fallback, Fallback):
-            raise AgentError(f"fallback must be a Fallback, got {self.fallback!r}")
         require_choice("fallback.configuration", self.fallback.configuration, self.configurations)
-        if self.ranges is not None and not isinstance(self.ranges, Ranges):
-            raise AgentError(f"ranges must be a Ranges or None, got {self.ranges!r}")
+        if (self.fallback.iterations is None) != (self.ranges is None):
+            raise AgentError("fallback and ranges must both give the search settings, or neither")
         require_int("feature_dim", self.feature_dim, 0)
         if self.feature_dim:
-            require_text("embedder", self.embedder)
+            require_names("embedder", (self.embedder,))
             require_names("features", self.features)
         if not isinstance(self.hidden, tuple):
             raise AgentError(f"hidden must be a tuple of layer sizes, got {self.hidden!r}")
-        for size in self.hidden:
-            require_int("every size in hidden", size, 1)
-        require_int("map_dim", self.map_dim, 1)
+        for name, size in (*(("every size in hidden", size) for size in self.hidden), ("map_dim", self.map_dim)):
+            require_int(name, size, 1)
         require_number("min_lead", self.min_lead)
         if self.min_lead > 1:
             raise AgentError(f"min_lead must be between 0 and 1, got {self.min_lead}; it is a lead in probability")
-        if (self.fallback.iterations is None) != (self.ranges is None):
-            raise AgentError("fallback names search settings exactly where ranges do; give both or neither")
         if self.described != ():
             require_names("described", self.described)
-        if self.described and not set(self.described) & set(self.configurations):
-            raise AgentError(
-                f"none of the described configurations {', '.join(self.described)} is among those labelled, "
-                f"{', '.join(self.configurations)}; describe these, too"
-            )
+            if not set(self.described) & set(self.configurations):
+                raise AgentError(
+                    f"described must have one of the labelled configurations, {', '.join(self.configurations)}; got "
+                    f"{', '.join(self.described)}"
+                )
         for name, prior in self.priors.items():
             if not isinstance(prior, Mapping) or set(prior) != {"mean", "variance", "within"}:
                 raise AgentError(f"priors of {name!r} must be mean, variance and within, got {prior!r}")
@@ -248,14 +240,12 @@ class AgentConfig:
         if not self.feature_dim:
             return {}
         layers = {f"encoder.{i}": shape for i, shape in enumerate(self.encoder_shapes)}
-        heads = {"choice": (self.map_dim, len(self.configurations))}
+        layers["choice"] = (self.map_dim, len(self.configurations))
         if self.ranges is not None:
-            heads["settings"] = (self.map_dim, len(SETTINGS))
-        shapes: dict[str, tuple[int, ...]] = {
-            f"{name}.{kind}": shape
-            for name, (inputs, outputs) in (layers | heads).items()
-            for kind, shape in (("weight", (outputs, inputs)), ("bias", (outputs,)))
-        }
+            layers["settings"] = (self.map_dim, len(SETTINGS))
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name, (inputs, outputs) in layers.items():
+            shapes |= {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
         return shapes | ({DESCRIPTIONS: (len(self.described), self.feature_dim)} if self.described else {})
 
     def to_dict(self) -> dict[str, Any]:
@@ -291,9 +281,7 @@ def _fields(cls: type, where: str, values: object) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How an agent is trained; the defaults are those of the paper (6.1), which names no optimizer.
-
-    Training runs on one device unless told otherwise: the network is small enough for a CPU.
+    """How an agent is trained, by Adam; the defaults are those of the paper (6.1), which names no optimizer.
 
     Attributes:
         lr: Learning rate.
@@ -312,11 +300,9 @@ class TrainConfig:
             so that a vector has a length of about 1, as an embedding has, and no part dominates. The scaling is folded
             into the first layer of the trained agent, so its inputs stay as they are.
         seed: Seed of the initial weights and of the order of the questions.
-        optimizer: Adam or AdamW with PyTorch's defaults for all but the learning rate.
         patience: Stop after this many epochs without a better one; None trains all epochs.
         keep: Which epoch's weights are the result: those of the best or of the last; None is `best`.
-        accelerator: Lightning accelerator: "cpu", "gpu", ...; "auto" takes a GPU if there is one.
-        devices: Number of devices, or the numbers that they have; the batch is divided among them.
+        device: `cpu`, `cuda`, `cuda:1`, `mps`, ...; `auto` is a GPU if there is one.
         precision: Arithmetic of the training steps; weights are always float32.
         logger: Where the figures of each epoch are logged besides the report.
     """
@@ -333,11 +319,9 @@ class TrainConfig:
     temperature: float = 0.0
     standardize: bool = False
     seed: int = 0
-    optimizer: Optimizer = "adam"
     patience: int | None = None
     keep: Keep | None = None
-    accelerator: str = "auto"
-    devices: int | tuple[int, ...] = 1
+    device: str = "auto"
     precision: Precision = "32-true"
     logger: Tracker = "csv"
 
@@ -351,13 +335,8 @@ class TrainConfig:
             raise AgentError("all loss weights are 0, so there is nothing to learn; raise one")
         for name, least in {"batch_size": 2, "epochs": 1, "seed": 0}.items():
             require_int(name, getattr(self, name), least)
-        for number in self.devices if isinstance(self.devices, tuple) else ():
-            require_int("every number in devices", number, 0)
-        require_int("devices", len(self.devices) if isinstance(self.devices, tuple) else self.devices, 1)
         if self.patience is not None:
             require_int("patience", self.patience, 1)
-        require_text("accelerator", self.accelerator)
-        if self.keep is not None:
-            require_choice("keep", self.keep, get_args(Keep))
-        for name, choices in {"optimizer": Optimizer, "precision": Precision, "logger": Tracker}.items():
+        for name, choices in {"precision": Precision, "logger": Tracker}.items():
             require_choice(name, getattr(self, name), get_args(choices))
+        require_choice("keep", self.keep, (None, *get_args(Keep)))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Errors of the agent, and the checks of settings that raise them: each names the value, the rule and the remedy."""
+"""Errors of the agent, and the checks of settings that raise them."""
 
 from __future__ import annotations
 
@@ -28,20 +28,11 @@ def require_number(name: str, value: object, minimum: float = 0.0, *, above: boo
         raise AgentError(f"{name} must be a finite number {rule} {minimum}, got {value!r}")
 
 
-def require_text(name: str, value: object) -> None:
-    """Raise unless `value` is a string with something in it."""
-    if not isinstance(value, str) or not value.strip():
-        raise AgentError(f"{name} must be a non-empty string, got {value!r}")
-
-
 def require_names(name: str, value: object) -> None:
     """Raise unless `value` is a tuple of at least one non-empty string, none of them twice."""
-    if not isinstance(value, tuple) or not value:
-        raise AgentError(f"{name} must be a tuple of at least one name, got {value!r}")
-    for item in value:
-        require_text(f"every name in {name}", item)
-    if len(set(value)) != len(value):
-        raise AgentError(f"{name} must hold each name once, got {value!r}")
+    valid = isinstance(value, tuple) and value and all(isinstance(item, str) and item.strip() for item in value)
+    if not valid or len(set(value)) < len(value):  # type: ignore[call-overload, arg-type]
+        raise AgentError(f"{name} must be a tuple of at least one non-empty name, each once; got {value!r}")
 
 
 def require_choice(name: str, value: object, choices: Collection[str]) -> None:

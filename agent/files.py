@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import platform
 import shutil
@@ -12,20 +11,16 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Write a file in one step, text as UTF-8; its folder is made when missing.
+    """Write a file in one step, text as UTF-8; its folder is made if it is missing.
 
     A kill or a full disk leaves the old file or the new one. After an `OSError` the old file is unchanged.
     """
-    # Two processes may write the same file: each a draft of its own.
-    prefix = f".{path.name}.{platform.node()}-"
-    draft = path.with_name(f"{prefix}{os.getpid()}.part")
+    # Two processes may write the same file: each has a draft of its own.
+    draft = path.with_name(f".{path.name}.{platform.node()}-{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(draft, content)
         draft.replace(path)
-        for other in path.parent.glob(f"{glob.escape(prefix)}*.part"):
-            if not _is_running(other.name.removeprefix(prefix).removesuffix(".part")):
-                other.unlink(missing_ok=True)  # a killed process left it
     except OSError:
         with contextlib.suppress(OSError):
             draft.unlink()
@@ -38,8 +33,8 @@ def replace_folder(
     """Write a folder of files in one step.
 
     The folder is built as `.<name>.tmp` beside `path` and renamed, so an existing one is replaced only by a complete
-    one; between two renames the existing one waits as `.<name>.old`. `files` are written in their order; `what` says in
-    errors what the folder is, such as `a checkpoint`; `optional` are names that an earlier one of its kind may have.
+    one; between two renames the existing one is `.<name>.old`. `what` names the folder in errors, such as
+    `a checkpoint`; `optional` are names that an earlier one of its kind may have.
 
     Raises:
         FileExistsError: `path` holds other files, which would be lost.
@@ -62,19 +57,6 @@ def replace_folder(
         path.rename(old)
     draft.rename(path)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _is_running(pid: str) -> bool:
-    """Return whether a process of this machine runs, or may run where the system cannot be asked without harm."""
-    if os.name != "posix" or not pid.isdecimal():
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _write(path: Path, content: str | bytes) -> None:

@@ -58,12 +58,7 @@ def _pair_loss(first: Tensor, second: Tensor, same: Tensor, pair_weight: Tensor,
     return positive + negative
 
 
-def choice_loss(
-    logits: Tensor,
-    label: Tensor,
-    weight: Tensor,
-    target: Tensor | None = None,
-) -> Tensor:
+def choice_loss(logits: Tensor, label: Tensor, weight: Tensor, target: Tensor | None = None) -> Tensor:
     """Eq. 8: cross-entropy of the label, a weighted mean over the rows.
 
     `target` is a distribution in place of the label, `[b, R]`, as `soft_target` returns it.
@@ -102,6 +97,5 @@ def total_loss(losses: Losses, weights: tuple[float, float, float, float, float]
 def _weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
     weights = torch.ones_like(values) if weights is None else weights
     total = weights.sum()
-    # Dividing by 1 where nothing counts keeps the loss 0 and its gradient finite: one of several devices may get no row
-    # of a last, short batch.
+    # Dividing by 1 if nothing counts keeps the loss 0 and its gradient finite.
     return (values * weights).sum() / torch.where(total > 0, total, torch.ones_like(total))

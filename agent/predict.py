@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -22,14 +21,14 @@ class AgentPrediction:
     """The configuration for one question; `str` spells a selector.
 
     Attributes:
-        configuration: The most probable configuration, among those available; the fallback's where the agent keeps to
-            that, settings included (`AgentConfig.min_lead`).
-        iterations: Search iterations; None, like the next two, where the agent does not predict them.
+        configuration: The most probable configuration, among those available; the fallback's if `unsure`.
+        iterations: Search iterations; None, like the next two, if the agent does not predict them.
         exploration: c of the paper's eq. 5.
         cost_weight: lambda of the paper's eq. 5.
         probabilities: Probability of every configuration that the agent knows, in label order, then of those that it
             knows by their description alone; they sum to 1.
-        unsure: Whether the most probable configuration leads by too little, so that this is the fallback.
+        unsure: Whether the most probable configuration leads by less than `AgentConfig.min_lead`, so that this is the
+            fallback, settings included.
     """
 
     configuration: str
@@ -79,7 +78,7 @@ class ConfigurationAgent:
         self._encoder = [self._layer(f"encoder.{i}") for i in range(len(config.encoder_shapes))]
         self._choice = self._layer("choice") if weights else None
         self._settings = self._layer("settings") if weights and config.ranges is not None else None
-        self._nearness = self.nearness() if config.unlabelled else None
+        self._near = self._nearness() if config.unlabelled else None
 
     @property
     def has_network(self) -> bool:
@@ -126,11 +125,11 @@ class ConfigurationAgent:
             return np.tile(certain.astype(np.float64), (len(rows), 1)), np.zeros((len(rows), len(SETTINGS)))
         maps = self._maps(rows)
         probabilities = _softmax(maps @ self._choice[0] + self._choice[1])
-        if self._nearness is not None:
-            near = _softmax(maps @ self._nearness[0] + self._nearness[1])
-            labelled, others = self.described_rows
+        if self._near is not None:
+            near = _softmax(maps @ self._near[0] + self._near[1])
+            labelled = np.isin(self.config.described, self.config.configurations)
             share = near[:, labelled].sum(axis=1, keepdims=True)
-            probabilities = np.hstack([probabilities * share, near[:, others]])
+            probabilities = np.hstack([probabilities * share, near[:, ~labelled]])
         if self._settings is None:
             return probabilities, np.zeros((len(rows), len(SETTINGS)))
         # The logistic function through tanh, because exp(-x) overflows for large negative x.
@@ -162,12 +161,6 @@ class ConfigurationAgent:
             replace(config, described=(*config.described, name)), {**self.weights, DESCRIPTIONS: vectors}
         )
 
-    def feature_maps(self, features: ArrayLike) -> FloatArray:
-        """Return the feature map of each vector, as trained by the contrastive loss: `[M]`, or `[b, M]` for several."""
-        rows, single = self._rows(features)
-        maps = self._maps(rows)
-        return np.asarray(maps[0]) if single else maps
-
     def _maps(self, rows: FloatArray) -> FloatArray:
         for weight, bias in self._encoder:
             rows = np.maximum(rows @ weight + bias, 0.0)
@@ -190,13 +183,7 @@ class ConfigurationAgent:
             )
         return np.atleast_2d(rows), rows.ndim == 1
 
-    @cached_property
-    def described_rows(self) -> tuple[list[int], list[int]]:
-        """The rows of the descriptions that belong to labelled configurations, and those of the others."""
-        known, described = self.config.configurations, list(enumerate(self.config.described))
-        return [row for row, name in described if name in known], [row for row, name in described if name not in known]
-
-    def nearness(self) -> tuple[FloatArray, FloatArray]:
+    def _nearness(self) -> tuple[FloatArray, FloatArray]:
         """Return weight `[M, K]` and bias `[K]` of the linear layer whose softmax says which description is near.
 
         -|m - v|^2 / t is 2 m v / t - |v|^2 / t but for a term that all descriptions share.
@@ -216,20 +203,14 @@ def _softmax(logits: FloatArray) -> FloatArray:
 
 def _check_weights(config: AgentConfig, weights: Mapping[str, NDArray[np.float32]]) -> None:
     shapes = config.tensor_shapes
-    if set(weights) != set(shapes):
-        raise AgentError(
-            f"the weights do not fit the configuration: "
-            f"missing tensors {sorted(set(shapes) - set(weights))}, "
-            f"unknown tensors {sorted(set(weights) - set(shapes))}"
-        )
+    if different := sorted(set(weights) ^ set(shapes)):
+        raise AgentError(f"expected the tensors {', '.join(shapes)}; missing or unknown: {', '.join(different)}")
     for name, shape in shapes.items():
         tensor = weights[name]
-        if tensor.shape != shape or tensor.dtype != np.float32:
+        if tensor.shape != shape or tensor.dtype != np.float32 or not np.isfinite(tensor).all():
             raise AgentError(
-                f"tensor {name!r} must be float32 of shape {shape}, got {tensor.dtype} of shape {tensor.shape}"
+                f"tensor {name!r} must be finite float32 of shape {shape}, got {tensor.dtype} of shape {tensor.shape}"
             )
-        if not np.isfinite(tensor).all():
-            raise AgentError(f"tensor {name!r} holds values that are not finite")
 
 
 def decide(
@@ -237,13 +218,15 @@ def decide(
 ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_]]:
     """Return the label, `[b]`, the search settings in natural units, `[b, 3]`, and `unsure`, `[b]`.
 
-    Training and prediction share this rule. The most probable configuration, among equals the first in label order,
-    comes with the predicted settings. If it leads the fallback by less than `config.min_lead`, the row is unsure and
-    gets the fallback, provided that this is allowed.
+    Training and prediction share this rule. The most probable configuration, of equals the first in label order, comes
+    with the predicted settings. If it leads the fallback by less than `config.min_lead`, the row is unsure and gets the
+    fallback with its settings, if this is allowed.
 
-    `probabilities` are those of `config.all_configurations`, or of the labelled among them, the settings `unit`,
-    `[b, 3]`, on the scale [0, 1] of `config.ranges`, and `allowed`, one for each probability, has at least one
-    configuration. Without ranges the settings are as given.
+    Args:
+        config: Of the agent.
+        probabilities: Of `config.all_configurations`, or of the labelled ones only, `[b, R]`.
+        unit: Predicted settings on the scale [0, 1] of `config.ranges`, `[b, 3]`; without ranges returned as they are.
+        allowed: Which configurations may be chosen, at least one, `[R]`; None for all.
     """
     if allowed is not None:
         probabilities = np.where(allowed, probabilities, -1.0)

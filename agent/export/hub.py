@@ -1,14 +1,16 @@
-"""Agents on the Hugging Face hub: `push_to_hub` and `from_pretrained`. Needs huggingface_hub, and no torch.
+"""Agents on the Hugging Face hub. Needs huggingface_hub, and no torch.
 
-What lies on the hub is a checkpoint folder as `agent.save` writes it; its card carries the hub's metadata.
+A repository holds a checkpoint folder as `agent.save` writes it; its card carries the hub's metadata.
 """
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from huggingface_hub import ModelHubMixin, snapshot_download
+from huggingface_hub import HfApi, ModelCardData, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
 from agent.checkpoint import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, load, save
@@ -16,57 +18,45 @@ from agent.errors import CheckpointError
 from agent.predict import ConfigurationAgent
 
 
-class HubAgent(
-    ModelHubMixin,
-    library_name="corag",
-    license="apache-2.0",
-    tags=["retrieval-augmented-generation", "reranking"],
-):
+@dataclass(frozen=True)
+class HubAgent:
     """An agent with its model card (Markdown; see `agent.model_card`) on the Hugging Face hub.
 
     `HubAgent(agent, card).push_to_hub("name/agent")` uploads; `HubAgent.from_pretrained("name/agent").agent` predicts.
     A card without metadata for the hub gets them.
     """
 
-    def __init__(self, agent: ConfigurationAgent, card: str) -> None:
-        self.agent = agent
-        self.card = card
+    agent: ConfigurationAgent
+    card: str
 
-    # The mixin's own method deletes config.json before it writes, and with it the checkpoint if writing fails.
-    def save_pretrained(
-        self, save_directory: str | Path, *, repo_id: str | None = None, push_to_hub: bool = False, **settings: Any
-    ) -> str | None:
-        """Write the checkpoint folder (see `agent.save`).
-
-        With `push_to_hub`, upload it as `repo_id`, by default the folder's name, and return the address of the commit;
-        `settings` go to `push_to_hub`.
-        """
-        self._save_pretrained(Path(save_directory))
-        if not push_to_hub:
-            return None
-        commit: str = self.push_to_hub(repo_id=repo_id or Path(save_directory).name, **settings)
-        return commit
-
-    def _save_pretrained(self, save_directory: Path) -> None:
+    def push_to_hub(self, repo_id: str, *, token: str | None = None, private: bool | None = None) -> str:
+        """Upload the checkpoint folder, into a repository that is created if it is missing; return the commit's URL."""
         card = self.card
         if not card.startswith("---"):
-            card = f"---\n{self._hub_mixin_info.model_card_data.to_yaml()}\n---\n\n{card}"
-        save(save_directory, self.agent, card)
+            tags = ["retrieval-augmented-generation", "reranking"]
+            metadata = ModelCardData(library_name="corag", license="apache-2.0", tags=tags)
+            card = f"---\n{metadata.to_yaml()}\n---\n\n{card}"
+        hub = HfApi(token=token)
+        repo_id = hub.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / "agent"
+            save(folder, self.agent, card)
+            return str(hub.upload_folder(repo_id=repo_id, folder_path=folder))
 
-    # The mixin's own method reads config.json by itself, so that a damaged one would end in a JSON error.
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
+    def from_pretrained(cls, name: str | Path, **settings: Any) -> Self:
         """Return the agent of a local folder, or of a repository on the hub such as `name/agent`.
 
         `settings` go to `huggingface_hub.snapshot_download`: `revision`, `token`, `cache_dir`, `local_files_only` and
         others. What cannot be fetched, or is no readable checkpoint, is a `CheckpointError`.
         """
-        name, files = str(pretrained_model_name_or_path), [CONFIG_FILE, WEIGHTS_FILE, CARD_FILE]
+        files = [CONFIG_FILE, WEIGHTS_FILE, CARD_FILE]
         try:
-            folder = Path(name if Path(name).is_dir() else snapshot_download(name, allow_patterns=files, **settings))
+            known = Path(name).is_dir()
+            folder = Path(name if known else snapshot_download(str(name), allow_patterns=files, **settings))
         except (OSError, HfHubHTTPError, HFValidationError) as error:
             raise CheckpointError(
-                f"{name!r} is no folder here and cannot be fetched from the hub ({' '.join(str(error).split())}); "
+                f"{str(name)!r} is no folder here and cannot be fetched from the hub ({' '.join(str(error).split())}); "
                 f"give the folder that holds {CONFIG_FILE} and {WEIGHTS_FILE}, or a repository that can be reached"
             ) from error
         card = folder / CARD_FILE

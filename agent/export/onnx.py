@@ -22,17 +22,8 @@ HEADER = """\
 corag_agent (float[b, {dim}] features) => (int64[b] configuration, float[b, {number}] probabilities{outputs}) {{
 """
 """ONNX's text format. Its versions are of 2022: what runs the model need not be new. Type 7 is int64."""
-BY_LABELS = "probabilities = Softmax<axis = 1>(logits)"
-BY_LABELS_AND_DESCRIPTIONS = """\
-labelled = Softmax<axis = 1>(logits)
-near_logits = Gemm({maps}, nearness_weight, nearness_bias)
-near = Softmax<axis = 1>(near_logits)
-near_labelled = Gather<axis = 1>(near, labelled_rows)
-share = ReduceSum<keepdims = 1>(near_labelled, columns)
-divided = Mul(labelled, share)
-others = Gather<axis = 1>(near, other_rows)
-probabilities = Concat<axis = 1>(divided, others)"""
 CHOICE = """\
+probabilities = Softmax<axis = 1>(logits)
 most_probable = ArgMax<axis = 1, keepdims = 0>(probabilities)
 best = ReduceMax<axes = [1], keepdims = 1>(probabilities)
 best_of_fallback = Gather<axis = 1>(probabilities, fallback)
@@ -69,19 +60,27 @@ def export_onnx(agent: ConfigurationAgent, path: str | Path) -> Path:
 
 
 def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
-    """Return the agent as an ONNX model that computes in float32; without a network it is an `AgentError`.
+    """Return the agent as an ONNX model that computes in float32.
 
     Input: `features`, float32 `[b, d]`. Outputs: `configuration`, int64 `[b]`, the index of the chosen one in
-    `AgentConfig.all_configurations`; `probabilities`, float32 `[b, R]`, in that order; and, where the agent predicts
+    `AgentConfig.configurations`; `probabilities`, float32 `[b, R]`, in that order; and, if the agent predicts
     settings, `iterations`, int64 `[b]`, `exploration` and `cost_weight`, float32 `[b]`. The model's metadata hold the
     checkpoint's configuration under `corag`, as JSON.
 
-    `ConfigurationAgent.predict` computes in float64: iterations may differ by one where their value lies between two
-    whole numbers to within the rounding of float32, and what is chosen where a lead is at its bound to within that.
+    `ConfigurationAgent.predict` computes in float64: iterations may differ by one if their value is half-way between
+    two whole numbers to within the rounding of float32, and the choice if a lead is at its bound to within that.
+
+    Raises:
+        AgentError: The agent has no network, or knows configurations by their description alone.
     """
     config, ranges = agent.config, agent.config.ranges
     if not agent.has_network:
         raise AgentError(f"the agent has no network, it always names {config.fallback}; there is nothing to export")
+    if config.unlabelled:
+        raise AgentError(
+            f"configurations known by their description alone cannot be exported: {', '.join(config.unlabelled)}; "
+            "label them and train again"
+        )
     number = len(config.encoder_shapes)
     maps = f"maps_{number - 1}"
     lines = []
@@ -89,7 +88,7 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
         lines.append(f"layer_{i} = Gemm<transB = 1>({f'maps_{i - 1}' if i else 'features'}, encoder_{i}_weight, ")
         lines[-1] += f"encoder_{i}_bias)\nmaps_{i} = Relu(layer_{i})"
     lines.append(f"logits = Gemm<transB = 1>({maps}, choice_weight, choice_bias)")
-    lines += [BY_LABELS_AND_DESCRIPTIONS if config.unlabelled else BY_LABELS, CHOICE]
+    lines.append(CHOICE)
     constants = {
         **{name.replace(".", "_"): weights for name, weights in agent.weights.items() if name != DESCRIPTIONS},
         "columns": np.array([1], np.int64),
@@ -111,15 +110,7 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
             "widths": np.ones(len(SETTINGS), np.int64),
             "fallback_settings": np.array(config.fallback.settings, np.float32),
         }
-    if config.unlabelled:
-        weight, bias = agent.nearness()
-        constants |= {
-            "nearness_weight": weight.astype(np.float32),
-            "nearness_bias": bias.astype(np.float32),
-            "labelled_rows": np.array(agent.described_rows[0], np.int64),
-            "other_rows": np.array(agent.described_rows[1], np.int64),
-        }
-    header = HEADER.format(dim=config.feature_dim, number=len(config.all_configurations), outputs=outputs)
+    header = HEADER.format(dim=config.feature_dim, number=len(config.configurations), outputs=outputs)
     model = parser.parse_model(header + "\n".join(lines).format(maps=maps) + "\n}")
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     onnx.helper.set_model_props(model, {"corag": json.dumps(config.to_dict())})

@@ -1,4 +1,4 @@
-"""The training table: feature vectors and labels, checked at the door, and the scaling of features. NumPy only.
+"""The training table: feature vectors and labels, checked on construction, and the scaling of features. NumPy only.
 
 Letters: `n` questions, `b` rows, `d` features, `R` configurations of the agent, `C` measured ones, search settings
 included.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agent.config import DESCRIPTIONS, SETTINGS, AgentConfig, Ranges
+from agent.config import SETTINGS, AgentConfig, Ranges
 from agent.errors import AgentError
 
 Float32 = NDArray[np.float32]
@@ -22,35 +22,20 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class MeasuredGrid:
-    """What was measured where the agent predicts settings: labels, `[C]`, and settings in natural units, `[C, 3]`."""
+    """What was measured for an agent that predicts settings: labels, `[C]`, and settings in natural units, `[C, 3]`."""
 
     label: NDArray[np.int64]
     settings: Float32
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "label", np.ascontiguousarray(self.label, dtype=np.int64))
-        object.__setattr__(self, "settings", np.ascontiguousarray(self.settings, dtype=np.float32))
-        if self.label.ndim != 1 or self.settings.shape != (len(self.label), len(SETTINGS)):
-            raise AgentError(
-                f"a grid needs one label and {len(SETTINGS)} settings for each cell, got shapes {self.label.shape} and "
-                f"{self.settings.shape}"
-            )
-
-    def __len__(self) -> int:
-        return len(self.label)
-
     def nearest(self, label: ArrayLike, settings: ArrayLike, ranges: Ranges) -> NDArray[np.int64]:
-        """Return the measured cell that stands for each prediction, `[b]`.
+        """Return the index of the measured configuration that stands for each prediction, `[b]`.
 
-        It has the same label, `[b]`, and the settings, `[b, 3]`, nearest on the scale [0, 1] of `ranges`; among equals
-        the first counts. A label without measured cells is an `AgentError`.
+        It has the same label, `[b]`, and the settings, `[b, 3]`, nearest on the scale [0, 1] of `ranges`; ties go to
+        the first.
         """
-        labels = np.asarray(label)
-        missing = np.setdiff1d(labels, self.label)
-        if missing.size:
-            raise AgentError(f"label {missing[0]} has no measured settings; label with it, or leave it out")
         apart = ranges.to_unit(settings)[:, None] - ranges.to_unit(self.settings)[None]
-        distance = np.where(self.label == labels[:, None], np.square(apart).sum(axis=-1), np.inf)
+        same = self.label == np.asarray(label)[:, None]
+        distance = np.where(same, np.square(apart).sum(axis=-1), np.inf)
         return np.asarray(distance.argmin(axis=1), dtype=np.int64)
 
 
@@ -68,7 +53,7 @@ class TrainingTable:
         settings: Each question's best iterations, exploration and cost weight in natural units, float32 `[n, 3]`; None
             for an agent that does not predict them.
         grid: What was measured, or None.
-        utility: What each cell of the grid gave, higher is better, float32 `[n, C]`; given exactly where a grid is. It
+        utility: What each configuration of the grid gave, higher is better, float32 `[n, C]`; None without a grid. It
             then decides the regret of a prediction, settings included.
     """
 
@@ -82,24 +67,16 @@ class TrainingTable:
     utility: Float32 | None = None
 
     def __post_init__(self) -> None:
-        if not np.issubdtype(np.asarray(self.label).dtype, np.integer):
-            raise AgentError(f"label must hold indices, got dtype {np.asarray(self.label).dtype}")
-        object.__setattr__(self, "label", np.ascontiguousarray(self.label, dtype=np.int64))
-        if self.label.ndim != 1:
-            raise AgentError(f"label must have 1 axis, got shape {self.label.shape}")
+        label = np.asarray(self.label)
+        if not np.issubdtype(label.dtype, np.integer) or label.ndim != 1:
+            raise AgentError(f"label must hold indices, [n], got {label.dtype} of shape {label.shape}")
+        object.__setattr__(self, "label", np.ascontiguousarray(label, dtype=np.int64))
         for name, axes in (("features", 2), ("weight", 1), ("quality", 2), ("settings", 2), ("utility", 2)):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _float_array(name, getattr(self, name), axes))
-        for name in _ARRAYS:
-            array = getattr(self, name)
-            if array is not None and len(array) != len(self.ids):
+                object.__setattr__(self, name, float_array(name, getattr(self, name), axes))
+        for name, array in self.arrays.items():
+            if len(array) != len(self.ids):
                 raise AgentError(f"{name} has {len(array)} rows for {len(self.ids)} ids; give one per question")
-        if self.settings is not None and self.settings.shape[1] != len(SETTINGS):
-            raise AgentError(f"settings need the columns {SETTINGS}, got shape {self.settings.shape}")
-        if (self.grid is None) != (self.utility is None):
-            raise AgentError("grid and utility belong together; give both or neither")
-        if self.grid is not None and self.utility is not None and self.utility.shape[1] != len(self.grid):
-            raise AgentError(f"utility has {self.utility.shape[1]} columns for {len(self.grid)} measured cells")
         for name in ("label", "weight"):
             if (getattr(self, name) < 0).any():
                 raise AgentError(f"{name} must be at least 0, got {getattr(self, name).min()}")
@@ -107,35 +84,43 @@ class TrainingTable:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The columns that the table has, by name; each has a row for each question."""
+        names = ("features", "label", "weight", "quality", "settings", "utility")
+        return {name: array for name in names if (array := getattr(self, name)) is not None}
+
     def digest(self) -> str:
         """Return the SHA-256 of the whole content, hexadecimal."""
         sha = hashlib.sha256("\n".join(self.ids).encode())
-        grid = (None, None) if self.grid is None else (self.grid.label, self.grid.settings)
-        for array in (*(getattr(self, name) for name in _ARRAYS), *grid):
-            if array is not None:
-                sha.update(str(array.shape).encode())
-                sha.update(array.tobytes())
+        arrays = self.arrays
+        if self.grid is not None:
+            arrays |= {"grid label": self.grid.label, "grid settings": self.grid.settings}
+        for name, array in arrays.items():
+            sha.update(f"{name} {array.shape}".encode())
+            sha.update(np.ascontiguousarray(array).tobytes())
         return sha.hexdigest()
 
     def check_fits(self, config: AgentConfig) -> None:
         """Raise an `AgentError` unless an agent of this configuration can learn from the table."""
-        if self.features.shape[1] != config.feature_dim:
-            raise AgentError(
-                f"features have {self.features.shape[1]} columns but feature_dim is {config.feature_dim}; "
-                f"build them with the embedder {config.embedder!r} and the recipe {config.features}"
-            )
         number = len(config.configurations)
+        widths = {"features": config.feature_dim, "quality": number, "settings": len(SETTINGS)}
+        if self.grid is not None:
+            widths["utility"] = len(self.grid.label)
+        for name, width in widths.items():
+            array = self.arrays.get(name)
+            if array is not None and array.shape[1] != width:
+                raise AgentError(
+                    f"expected {name} of {width} columns for the agent's configuration, got {array.shape[1]}"
+                )
         if len(self) and self.label.max() >= number:
             raise AgentError(f"label {self.label.max()} must be below {number}, the number of configurations")
-        if self.quality is not None and self.quality.shape[1] != number:
-            raise AgentError(f"quality has {self.quality.shape[1]} columns for {number} configurations")
         if (self.settings is None) != (config.ranges is None):
-            raise AgentError("a table has settings exactly where the agent has ranges for them; give both or neither")
+            raise AgentError("the table's settings and the agent's ranges belong together; give both or neither")
+        if (self.grid is None) != (self.utility is None):
+            raise AgentError("the table's grid and utility belong together; give both or neither")
         if self.grid is not None and set(self.grid.label.tolist()) != set(range(number)):
-            raise AgentError(
-                f"the grid measured the labels {sorted(set(self.grid.label.tolist()))}, but the agent has {number} "
-                "configurations; measure each of them"
-            )
+            raise AgentError(f"the grid must measure each of the {number} configurations of the agent")
         if config.ranges is None or self.settings is None:
             return
         outside = np.flatnonzero(~config.ranges.contains(self.settings))
@@ -157,16 +142,12 @@ class TrainingTable:
     def of(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> TrainingTable:
         """Return some questions, given by a mask `[n]` or by their indices."""
         chosen = np.arange(len(self))[rows]
-        kept: dict[str, Any] = {
-            name: None if (array := getattr(self, name)) is None else array[chosen] for name in _ARRAYS
-        }
+        kept: dict[str, Any] = {name: array[chosen] for name, array in self.arrays.items()}
         return replace(self, ids=tuple(self.ids[row] for row in chosen), **kept)
 
 
-_ARRAYS = ("features", "label", "weight", "quality", "settings", "utility")
-
-
-def _float_array(name: str, values: object, axes: int) -> Float32:
+def float_array(name: str, values: object, axes: int) -> Float32:
+    """Return finite numbers as a contiguous float32 array; anything else is an `AgentError`."""
     try:
         array = np.ascontiguousarray(values, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -177,45 +158,6 @@ def _float_array(name: str, values: object, axes: int) -> Float32:
     if bad.size:
         raise AgentError(f"{name} must be finite; row {bad[0][0]} holds {array[tuple(bad[0])]}; drop or correct it")
     return array
-
-
-def check_disjoint(train: TrainingTable, val: TrainingTable) -> None:
-    """Raise an `AgentError` if a question is in both splits."""
-    shared = sorted(set(train.ids) & set(val.ids))
-    if shared:
-        raise AgentError(
-            f"{len(shared)} questions are in both training and validation, such as {shared[0]!r}; "
-            "split by question, and by document where questions share one"
-        )
-
-
-def checked_descriptions(config: AgentConfig, vectors: object) -> dict[str, Float32]:
-    """Return the tensor of the descriptions' vectors by name, nothing where `config` describes no reranker.
-
-    Raises:
-        AgentError: They do not fit `config.described`, or hold what is no finite number.
-    """
-    if not config.described:
-        if vectors is not None:
-            raise AgentError("descriptions are given, but the agent describes no configurations; name them")
-        return {}
-    if vectors is None:
-        raise AgentError(f"the agent describes {', '.join(config.described)}; give the vectors as descriptions")
-    array = _float_array(DESCRIPTIONS, vectors, 2)
-    shape = (len(config.described), config.feature_dim)
-    if array.shape != shape:
-        raise AgentError(
-            f"descriptions must have shape {shape}, one vector for each described configuration; got {array.shape}"
-        )
-    return {DESCRIPTIONS: array}
-
-
-def epoch_order(num_rows: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """Return the order of the rows in one epoch, a permutation `[num_rows]`.
-
-    It depends on (seed, epoch) alone, so that an interrupted training continues as if it had not been.
-    """
-    return np.random.default_rng((seed, epoch)).permutation(num_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +172,7 @@ class FeatureScaling:
 
     @classmethod
     def of(cls, features: Float32) -> FeatureScaling:
-        """Return the scaling that training features `[n, d]` ask for."""
+        """Return the scaling for training features `[n, d]`."""
         deviation = features.std(axis=0, dtype=np.float64)
         varies = deviation > 1e-6
         factor = np.divide(1 / np.sqrt(features.shape[1]), deviation, out=np.zeros_like(deviation), where=varies)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 import math
-import os
 import platform
 import shutil
 import signal
@@ -24,18 +23,19 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from numpy.typing import ArrayLike
 
 from agent.checkpoint import load, model_card, save
 from agent.config import DESCRIPTIONS, AgentConfig, Keep, TrainConfig
 from agent.errors import AgentError, CheckpointError
 from agent.files import replace_file
 from agent.predict import ConfigurationAgent
-from agent.training.data import Float32, TrainingTable, check_disjoint, checked_descriptions
+from agent.training.data import Float32, TrainingTable, float_array
 from agent.training.loggers import open_logger
 from agent.training.module import AgentModule
 
@@ -47,29 +47,26 @@ History = tuple[dict[str, float], ...]
 
 @dataclass(frozen=True)
 class TrainReport:
-    """The agent with the weights of the epoch kept, the folder it was saved to, and the figures of each epoch.
+    """The result of a training.
 
-    These are `train_*`, and `val_*` if there were validation questions. `epochs_resumed` counts the epochs that earlier
-    calls had done: all of them where the training was finished already. `keep` is that of the training's settings.
+    Attributes:
+        agent: With the weights of the epoch kept.
+        checkpoint: The folder that it was saved to.
+        history: Figures of each epoch: `train_*`, and `val_*` if there were validation questions.
+        epochs_resumed: Epochs that earlier calls had done: all of them if the training was finished already.
+        best_epoch: Index into `history` of the epoch kept.
     """
 
     agent: ConfigurationAgent
     checkpoint: Path
     history: History
     epochs_resumed: int
-    keep: Keep | None = None
+    best_epoch: int
 
     @property
     def monitor(self) -> str:
         """The figure that ranks the epochs; lower is better."""
         return _monitored(self.history[0])
-
-    @property
-    def best_epoch(self) -> int:
-        """Index into `history` of the epoch kept."""
-        if self.keep == "last":
-            return len(self.history) - 1
-        return min(range(len(self.history)), key=lambda epoch: _rank(self.history[epoch]))
 
 
 def _monitored(row: Mapping[str, float]) -> str:
@@ -81,6 +78,13 @@ def _rank(row: Mapping[str, float]) -> float:
     return row[_monitored(row)] + 1e-6 * row.get("val_loss", 0.0)
 
 
+def kept_epoch(history: History, keep: Keep | None) -> int:
+    """Return the index of the epoch to keep: the last, or the best, of equals the first."""
+    if keep == "last":
+        return len(history) - 1
+    return min(range(len(history)), key=lambda epoch: _rank(history[epoch]))
+
+
 def fit(
     train: TrainingTable,
     val: TrainingTable | None,
@@ -88,19 +92,18 @@ def fit(
     train_config: TrainConfig,
     out_dir: str | Path,
     *,
-    descriptions: Float32 | None = None,
+    descriptions: ArrayLike | None = None,
     facts: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TrainReport:
     """Train an agent, save it to `<out_dir>/checkpoint` and return it.
 
     The best epoch is the one with the least validation regret (ties by validation loss), else the least validation
-    loss, else the least training loss; among equals, the first. Regret is the utility that the predicted configuration
+    loss, else the least training loss; ties go to the first. Regret is the utility that the predicted configuration
     loses to the best measured one if `val.utility` is given, else the quality that it loses to the best one if
-    `val.quality` is. `train_config.keep` may want the last epoch instead.
+    `val.quality` is. With `train_config.keep="last"` the last epoch is kept instead.
 
-    Several devices train one agent; all processes have to see `out_dir`, and the first one writes it. A finished
-    training of the same tables and settings is not done again.
+    A finished training of the same tables and settings is not done again.
 
     No question of `val` may be in `train`. `descriptions` are the vectors of `config.described`, `[K, d]`; those of
     configurations that are not labelled take no part in the training. `facts`, such as data and commit, are added to
@@ -111,47 +114,46 @@ def fit(
         KeyboardInterrupt: It was interrupted; the next call goes on after the last whole epoch.
     """
     _check(train, val, config, train_config)
-    described = checked_descriptions(config, descriptions)
+    described = _described(config, descriptions)
     out_dir = Path(out_dir)
-    fingerprint = _fingerprint(train, val, config, train_config, described)
+    tables = [table.digest() for table in (train, val) if table is not None]
+    vectors = [hashlib.sha256(array.tobytes()).hexdigest() for array in described.values()]
+    settings = dataclasses.asdict(train_config)
+    parts = json.dumps([tables, vectors, config.to_dict(), settings], sort_keys=True)
+    fingerprint = hashlib.sha256(parts.encode()).hexdigest()
     if (done := _finished(out_dir, fingerprint, train_config.keep)) is not None:
         return done
     epochs_dir = out_dir / f"{EPOCHS_DIR}-{fingerprint[:12]}"
     epochs_dir.mkdir(parents=True, exist_ok=True)
     module = AgentModule(config, train_config, train, val, described.get(DESCRIPTIONS))
-    figures = _Figures(progress, train_config.epochs)
-    # Of several processes, the first alone logs and writes files.
-    first = rank_zero_only.rank == 0
-    settings = dataclasses.asdict(train_config)
-    with open_logger(train_config.logger if first else "none", out_dir, settings) as logger, calm(1):
-        figures.logger = logger
+    with open_logger(train_config.logger, out_dir, settings) as logger, calm(1):
+        figures = _Figures(progress, train_config.epochs, logger)
         trainer = _trainer(train_config, val, epochs_dir, figures)
         last = epochs_dir / "last.ckpt"
         trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
-        kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
-        module.load_state_dict(torch.load(kept, map_location="cpu", weights_only=True)["state_dict"])
-        agent = ConfigurationAgent(config, {**module.finished_weights(), **described})
-        history = tuple(figures.history)
-        report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, train_config.keep)
-        if first:
-            made = _facts(train, val, train_config, report) | {"trained on": _device(trainer)} | dict(facts or {})
-            save(report.checkpoint, agent, model_card(config, made))
-            record = json.dumps({"fingerprint": fingerprint, "history": history}, indent=1)
-            replace_file(out_dir / RECORD_FILE, record)
-            for state in out_dir.glob(f"{EPOCHS_DIR}-*"):
-                shutil.rmtree(state, ignore_errors=True)
-    trainer.strategy.barrier()  # nobody reads the checkpoint before it is there
+    kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
+    module.load_state_dict(torch.load(kept, map_location="cpu", weights_only=True)["state_dict"])
+    agent = ConfigurationAgent(config, {**module.finished_weights(), **described})
+    history = tuple(figures.history)
+    best_epoch = kept_epoch(history, train_config.keep)
+    report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, best_epoch)
+    device = trainer.strategy.root_device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {trainer.precision}"}
+    save(report.checkpoint, agent, model_card(config, made | dict(facts or {})))
+    replace_file(out_dir / RECORD_FILE, json.dumps({"fingerprint": fingerprint, "history": history}, indent=1))
+    for state in out_dir.glob(f"{EPOCHS_DIR}-*"):
+        shutil.rmtree(state, ignore_errors=True)
     return report
 
 
 class _Figures(pl.Callback):  # type: ignore[misc]
     """Collects the figures of each epoch, logs them and stops where one is not finite."""
 
-    def __init__(self, progress: Callable[[int, int], None] | None, epochs: int) -> None:
+    def __init__(self, progress: Callable[[int, int], None] | None, epochs: int, logger: Logger | None) -> None:
         self.history: list[dict[str, float]] = []
         self.resumed = 0
-        self.logger: Logger | None = None
-        self._progress, self._epochs = progress, epochs
+        self._progress, self._epochs, self._logger = progress, epochs, logger
 
     def state_dict(self) -> dict[str, Any]:
         return {"history": self.history}
@@ -176,29 +178,21 @@ class _Figures(pl.Callback):  # type: ignore[misc]
             self._progress(epoch + 1, self._epochs)
 
     def _log(self, row: Mapping[str, float], epoch: int) -> None:
-        if self.logger is not None:
-            self.logger.log_metrics({**row, "epoch": epoch}, step=epoch)
+        if self._logger is not None:
+            self._logger.log_metrics({**row, "epoch": epoch}, step=epoch)
 
 
 def _trainer(config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, figures: _Figures) -> pl.Trainer:
     kept: dict[str, Any] = {"dirpath": epochs_dir, "enable_version_counter": False, "save_on_train_epoch_end": True}
     callbacks: list[pl.Callback] = [figures]
     if config.patience is not None:
-        stopping = EarlyStopping(RANK, patience=config.patience, check_on_train_epoch_end=True)
-        callbacks.append(stopping)
+        callbacks.append(EarlyStopping(RANK, patience=config.patience, check_on_train_epoch_end=True))
     callbacks += [ModelCheckpoint(filename="best", monitor=RANK, **kept), ModelCheckpoint(filename="last", **kept)]
-    places: dict[str, Any] = {"accelerator": config.accelerator, "devices": config.devices}
-    if isinstance(config.devices, tuple):
-        places["devices"] = list(config.devices)
-    cores = os.cpu_count() or 1
-    if config.accelerator == "cpu" and isinstance(config.devices, int) and config.devices > 4 * cores:
-        raise AgentError(
-            f"devices is {config.devices}, but on a CPU each of them is a process, and this machine has {cores} cores; "
-            "lower devices"
-        )
+    kind, _, index = config.device.partition(":")
     try:
         return pl.Trainer(
-            **places,
+            accelerator=kind,
+            devices=[int(index)] if index else 1,
             precision=config.precision,
             max_epochs=config.epochs,
             callbacks=callbacks,
@@ -211,8 +205,7 @@ def _trainer(config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, f
             enable_progress_bar=False,
         )
     except (ValueError, RuntimeError, MisconfigurationException) as error:
-        refused = ", ".join(f"{name}={value!r}" for name, value in places.items())
-        raise AgentError(f"Lightning refuses {refused}: {error}") from error
+        raise AgentError(f"Lightning refuses device={config.device!r}: {error}") from error
 
 
 @contextmanager
@@ -247,32 +240,30 @@ def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig,
     train.check_fits(config)
     train.check_trainable()
     if train.quality is None and (train_config.regret_weight or train_config.temperature):
+        raise AgentError("regret_weight and temperature need the table's quality; give it, or set both to 0")
+    if val is None:
+        return
+    val.check_fits(config)
+    if not len(val):
+        raise AgentError("the validation table is empty; pass None to train without one")
+    if shared := sorted(set(train.ids) & set(val.ids)):
         raise AgentError(
-            "regret_weight and temperature need the quality with each configuration; give the table its quality, or "
-            "set both to 0"
+            f"{len(shared)} questions are in both training and validation, such as {shared[0]!r}; "
+            "split by question, and by document where questions share one"
         )
-    if val is not None:
-        if not len(val):
-            raise AgentError("the validation table is empty; pass None to train without one")
-        val.check_fits(config)
-        check_disjoint(train, val)
 
 
-def _fingerprint(
-    train: TrainingTable,
-    val: TrainingTable | None,
-    config: AgentConfig,
-    train_config: TrainConfig,
-    described: Mapping[str, Float32],
-) -> str:
-    parts = {
-        "train": train.digest(),
-        "val": None if val is None else val.digest(),
-        "config": config.to_dict(),
-        "train_config": dataclasses.asdict(train_config),
-        "descriptions": [hashlib.sha256(vectors.tobytes()).hexdigest() for vectors in described.values()],
-    }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+def _described(config: AgentConfig, descriptions: object) -> dict[str, Float32]:
+    """Return the tensor of the descriptions' vectors by name; nothing if `config` describes no configuration."""
+    if descriptions is None and not config.described:
+        return {}
+    vectors = float_array(DESCRIPTIONS, np.empty((0, 0)) if descriptions is None else descriptions, 2)
+    shape = (len(config.described), config.feature_dim)
+    if vectors.shape != shape:
+        raise AgentError(
+            f"expected {DESCRIPTIONS} of shape {shape}, one vector for each of `described`; got {vectors.shape}"
+        )
+    return {DESCRIPTIONS: vectors}
 
 
 def _finished(out_dir: Path, fingerprint: str, keep: Keep | None) -> TrainReport | None:
@@ -285,25 +276,19 @@ def _finished(out_dir: Path, fingerprint: str, keep: Keep | None) -> TrainReport
         agent = load(out_dir / CHECKPOINT_DIR)
     except (OSError, ValueError, KeyError, TypeError, CheckpointError):
         return None  # missing or damaged: train again
-    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, len(history), keep)
+    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, len(history), kept_epoch(history, keep))
 
 
 def _facts(
     train: TrainingTable, val: TrainingTable | None, train_config: TrainConfig, report: TrainReport
 ) -> dict[str, object]:
     figures = {name: f"{value:.4f}" for name, value in report.history[report.best_epoch].items()}
+    kept = "the last is kept" if train_config.keep == "last" else f"by {report.monitor}"
     return {
         "training questions": f"{len(train)} (sha256 {train.digest()[:16]})",
         "validation questions": "none" if val is None else f"{len(val)} (sha256 {val.digest()[:16]})",
         "training": ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(train_config).items()),
-        "best epoch": f"{report.best_epoch} of {len(report.history)}, "
-        + ("the last is kept" if report.keep == "last" else f"by {report.monitor}"),
+        "best epoch": f"{report.best_epoch} of {len(report.history)}, {kept}",
         **figures,
         "versions": f"Python {platform.python_version()}, torch {torch.__version__}, lightning {pl.__version__}",
     }
-
-
-def _device(trainer: pl.Trainer) -> str:
-    device = trainer.strategy.root_device
-    name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
-    return f"{trainer.num_devices} x {device.type}{name}, precision {trainer.precision}"

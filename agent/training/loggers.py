@@ -32,17 +32,15 @@ def open_logger(
 ) -> Iterator[Logger | None]:
     """Yield a logger that writes under `out_dir`, and close it at the end.
 
-    W&B runs online where this user is logged in, else offline, in which case no server is contacted; the environment
-    variable WANDB_MODE decides first. WANDB_PROJECT, WANDB_ENTITY, WANDB_RUN_GROUP, WANDB_TAGS and WANDB_NOTES say
-    where a run goes and what is noted of it. Nothing is reported about W&B itself unless WANDB_ERROR_REPORTING says so.
-    If it cannot start, a warning says so and the figures go to a CSV file.
+    W&B runs online or offline, see `wandb_mode`; WANDB_PROJECT, WANDB_ENTITY, WANDB_RUN_GROUP, WANDB_TAGS and
+    WANDB_NOTES override the arguments. If it cannot start, a warning says so and the figures go to a CSV file.
 
     Args:
         kind: What logs.
         out_dir: Folder, whose name is that of the run.
         settings: Of the run.
-        project: Project of W&B, unless WANDB_PROJECT names one.
-        group: Group of the run there, unless WANDB_RUN_GROUP names one.
+        project: Project of W&B.
+        group: Group of the run there.
         tags: Tags of the run there, besides those of WANDB_TAGS.
     """
     logger: Logger | None = None
@@ -60,7 +58,11 @@ def open_logger(
             logger.finalize("success")
         if isinstance(logger, WandbLogger):
             with tolerated("end"):
-                _finish(logger.experiment)
+                run = logger.experiment
+                offline, folder = bool(run.offline), Path(run.dir).parent
+                run.finish()
+                if offline:
+                    _log.info("the W&B run is on this machine alone; send it with: wandb sync %s", folder)
 
 
 @contextmanager
@@ -90,23 +92,14 @@ def wandb_mode() -> str:
     return "online" if host in hosts else "offline"
 
 
-def _finish(run: Any) -> None:
-    """End a run; say how one that was written offline comes to the server."""
-    offline = bool(run.offline)
-    folder = Path(run.dir).parent
-    run.finish()
-    if offline:
-        _log.info("the W&B run is on this machine alone; send it with: wandb sync %s", folder)
-
-
 def _wandb(out_dir: Path, project: str, group: str | None, tags: Sequence[str]) -> WandbLogger:
-    # W&B tells its makers how it is used and what fails, offline or not, unless this was set when it is imported.
+    # W&B reports how it is used and what fails, offline or not, unless this was set when it is imported.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
 
-    # Not through Lightning's `offline=True`, which would change the mode of the whole process.
     given = [tag.strip() for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag.strip()]
-    # W&B reads its variables once for a process, whose runs may differ in them.
+    # Not through Lightning's `offline=True`, which would change the mode of the whole process. The variables are read
+    # here, because W&B reads them once for a process, whose runs may differ in them.
     run = wandb.init(
         project=os.environ.get("WANDB_PROJECT") or project,
         entity=os.environ.get("WANDB_ENTITY") or None,

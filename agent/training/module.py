@@ -6,7 +6,6 @@ Letters: `b` rows, `d` features, `R` configurations, `C` measured ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import lightning.pytorch as pl
 import numpy as np
@@ -27,9 +26,10 @@ from agent.losses import (
 )
 from agent.model import AgentModel, AgentOutput
 from agent.predict import decide
-from agent.training.data import FeatureScaling, Float32, TrainingTable, epoch_order
+from agent.training.data import FeatureScaling, Float32, TrainingTable
 
-OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+Batch = dict[str, Tensor]
+"""The columns of a `TrainingTable` by name; settings are on the scale [0, 1] of `Ranges`."""
 
 
 class AgentModule(pl.LightningModule):  # type: ignore[misc]
@@ -72,23 +72,23 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return the optimizer."""
-        return OPTIMIZERS[self.train_config.optimizer](self.model.parameters(), lr=self.train_config.lr)
+        return torch.optim.Adam(self.model.parameters(), lr=self.train_config.lr)
 
-    def training_step(self, batch: TableRows, _: int) -> Tensor:
+    def training_step(self, batch: Batch, _: int) -> Tensor:
         """Return the total loss of a batch."""
-        return self._loss("train", self.model(batch.features), batch)
+        return self._loss("train", self.model(batch["features"]), batch)
 
-    def validation_step(self, batch: TableRows, number: int) -> None:
+    def validation_step(self, batch: Batch, number: int) -> None:
         """Log the losses of a batch, and what its predictions lose to the best ones."""
-        output = self.model(batch.features)
+        output = self.model(batch["features"])
         self._loss("val", output, batch)
         # To the CPU first: not every accelerator has float64.
         probabilities = output.logits.float().cpu().double().softmax(dim=1).numpy()
         unit = output.settings.float().cpu().double().numpy()
         chosen, settings, _unsure = decide(self._config, probabilities, unit)
-        values = batch.quality
+        values = batch.get("quality")
         if self._grid is not None and self._config.ranges is not None:
-            chosen, values = self._grid.nearest(chosen, settings, self._config.ranges), batch.utility
+            chosen, values = self._grid.nearest(chosen, settings, self._config.ranges), batch["utility"]
         if values is not None:
             index = torch.from_numpy(chosen).to(values.device)
             lost = values.max(dim=1).values - values.gather(1, index[:, None])[:, 0]
@@ -100,23 +100,25 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         return weights if self._scaling is None else self._scaling.fold(weights)
 
     def _batches(self, split: str, epoch: int) -> Batches:
-        rows = self._rows[split]
-        order = epoch_order(len(rows.features), self.train_config.seed, epoch)
-        return Batches(rows, order, self.train_config.batch_size, self.trainer.global_rank, self.trainer.world_size)
+        rows, config = self._rows[split], self.train_config
+        # The order depends on (seed, epoch) alone, so that an interrupted training continues as if it had not been.
+        order = np.random.default_rng((config.seed, epoch)).permutation(len(rows["features"]))
+        return Batches(rows, order, config.batch_size)
 
-    def _loss(self, split: str, output: AgentOutput, batch: TableRows) -> Tensor:
+    def _loss(self, split: str, output: AgentOutput, batch: Batch) -> Tensor:
         """Return the total loss; log it and its parts."""
-        config, quality = self.train_config, batch.quality
+        config, quality, settings = self.train_config, batch.get("quality"), batch.get("settings")
+        label, weight = batch["label"], batch["weight"]
         target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
         nothing = output.logits.sum() * 0
         aligned = nothing
         if self._described:
             maps, labels = self.model.maps(self._descriptions), self._described_labels
-            aligned = description_loss(output.maps, batch.label, batch.weight, maps, labels, config.margin)
+            aligned = description_loss(output.maps, label, weight, maps, labels, config.margin)
         losses = Losses(
-            contrastive_loss(output.maps, batch.label, batch.weight, config.margin),
-            choice_loss(output.logits, batch.label, batch.weight, target),
-            nothing if batch.settings is None else settings_loss(output.settings, batch.settings),
+            contrastive_loss(output.maps, label, weight, config.margin),
+            choice_loss(output.logits, label, weight, target),
+            nothing if settings is None else settings_loss(output.settings, settings),
             aligned,
             nothing if quality is None else regret_loss(output.logits, quality),
         )
@@ -133,51 +135,29 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         return total
 
     def _note(self, name: str, mean: Tensor, rows: int) -> None:
-        self.log(name, mean, on_step=False, on_epoch=True, batch_size=rows, sync_dist=True, logger=False)
-
-
-class TableRows(NamedTuple):
-    """Rows of a `TrainingTable`; settings are on the scale [0, 1] of `Ranges`."""
-
-    features: Tensor  # [b, d]
-    label: Tensor  # [b]
-    weight: Tensor  # [b]
-    settings: Tensor | None  # [b, 3]
-    quality: Tensor | None  # [b, R]
-    utility: Tensor | None  # [b, C]
+        self.log(name, mean, on_step=False, on_epoch=True, batch_size=rows, logger=False)
 
 
 class Batches:
-    """A table cut into batches along an order of its rows, `[n]`; the last one may be smaller.
+    """A table cut into batches along an order of its rows, `[n]`; the last one may be smaller."""
 
-    Of `num_processes` processes each takes its share, given by `rank`, of every batch, so that the batch size does not
-    depend on the number of devices.
-    """
-
-    def __init__(
-        self, rows: TableRows, order: NDArray[np.int64], batch_size: int, rank: int = 0, num_processes: int = 1
-    ) -> None:
+    def __init__(self, rows: Batch, order: NDArray[np.int64], batch_size: int) -> None:
         self._rows = rows
-        self._parts = [part[rank::num_processes] for part in torch.from_numpy(order).split(batch_size)]
+        self._parts = torch.from_numpy(order).split(batch_size)
 
     def __len__(self) -> int:
         return len(self._parts)
 
-    def __iter__(self) -> Iterator[TableRows]:
+    def __iter__(self) -> Iterator[Batch]:
         for part in self._parts:
-            yield TableRows(*(None if column is None else column[part] for column in self._rows))
+            yield {name: column[part] for name, column in self._rows.items()}
 
 
-def whole_table(table: TrainingTable, ranges: Ranges | None, scaling: FeatureScaling | None = None) -> TableRows:
-    """Return all rows of a table as one batch, their features scaled where a scaling is given."""
-    settings = None
+def whole_table(table: TrainingTable, ranges: Ranges | None, scaling: FeatureScaling | None = None) -> Batch:
+    """Return all rows of a table as one batch, their features scaled if a scaling is given."""
+    columns = table.arrays
+    if scaling is not None:
+        columns["features"] = scaling(table.features)
     if ranges is not None and table.settings is not None:
-        settings = torch.from_numpy(ranges.to_unit(table.settings).astype(np.float32))
-    return TableRows(
-        features=torch.from_numpy(table.features if scaling is None else scaling(table.features)),
-        label=torch.from_numpy(table.label),
-        weight=torch.from_numpy(table.weight),
-        settings=settings,
-        quality=None if table.quality is None else torch.from_numpy(table.quality),
-        utility=None if table.utility is None else torch.from_numpy(table.utility),
-    )
+        columns["settings"] = ranges.to_unit(table.settings).astype(np.float32)
+    return {name: torch.from_numpy(column) for name, column in columns.items()}

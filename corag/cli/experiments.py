@@ -36,8 +36,7 @@ def train(config: Any) -> None:
     report = train(config)
     best = report.history[report.best_epoch]
     figures = ", ".join(f"{name} {value:.4f}" for name, value in best.items())
-    which = "last" if report.keep == "last" else "best"
-    say(f"{which} epoch {report.best_epoch + 1} of {len(report.history)}: {figures}")
+    say(f"epoch {report.best_epoch + 1} of {len(report.history)} is kept: {figures}")
     say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {report.checkpoint}")
 
 

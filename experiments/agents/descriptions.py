@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from agent.config import setting_of
 from corag.errors import InputError
@@ -20,18 +19,12 @@ logger = logging.getLogger(__name__)
 REMEDY = "give one with descriptions: {NAME: text}, or put a model card (README.md) into the reranker's folder"
 
 
-@dataclass(frozen=True, eq=False)
-class Descriptions:
-    """Texts by configuration, and their vectors in the same order, `[K, d]`; None where there are none."""
-
-    texts: Mapping[str, str] = field(default_factory=dict)
-    vectors: Float32 | None = None
-
-
 def describe(
     labelled: Sequence[str], extra: Sequence[str], own: Mapping[str, str], features: Sequence[str], embedder: str
-) -> Descriptions:
-    """Return the descriptions of configurations by their rerankers; a warning names those labelled that have none.
+) -> tuple[dict[str, str], Float32 | None]:
+    """Return the descriptions of configurations by their rerankers, and their vectors in that order, `[K, d]`.
+
+    A warning names the labelled ones that have none; if no description is known, there are no vectors.
 
     Args:
         labelled: The configurations of the labels; each names a reranker.
@@ -50,39 +43,33 @@ def describe(
             f"features is {','.join(features)}, but a description has no candidates to be compared with; set "
             "features=query, or describe=false"
         )
-    rerankers = {name: setting_of(name, "reranker") or "" for name in (*labelled, *extra)}
+    rerankers = {name: setting_of(name, "reranker") for name in (*labelled, *extra)}
+    if lacking := [name for name, reranker in rerankers.items() if reranker is None]:
+        raise InputError(f"configuration {lacking[0]} names no reranker to be described; set describe=false")
     given = {str(parse(name)): text for name, text in own.items()}
-    _check_names([rerankers[name] for name in labelled], [rerankers[name] for name in extra], given)
+    for name in extra:
+        if name in labelled or not RERANKERS.knows(rerankers[name] or ""):
+            raise InputError(
+                f"extra_rerankers names {rerankers[name]!r}, which the labels have or which is unknown; the names are "
+                f"{', '.join(RERANKERS.names)}, or that of a cross-encoder on the hub or in a folder"
+            )
+    for described, own_text in given.items():
+        if described not in rerankers.values() or not own_text.strip():
+            raise InputError(
+                f"descriptions of {described!r}: expected a text, and a reranker of the labels or of extra_rerankers"
+            )
     texts: dict[str, str] = {}
     for name, reranker in rerankers.items():
-        text = given[reranker] if reranker in given else description_of(reranker)
+        text = given[str(reranker)] if reranker in given else description_of(str(reranker))
         if text is not None:
             texts[name] = " ".join(text.split())
         elif name in extra:
             raise InputError(f"reranker {reranker!r} has no description, so no agent could choose it; {REMEDY}")
-    if missing := [rerankers[name] for name in labelled if name not in texts]:
+    if missing := [str(rerankers[name]) for name in labelled if name not in texts]:
         logger.warning("no description of %s, so no question is aligned with it; %s", ", ".join(missing), REMEDY)
     if len(missing) == len(labelled):
         if extra:
             raise InputError(f"none of the labelled rerankers has a description to compare others with; {REMEDY}")
-        return Descriptions()
+        return {}, None
     named = trusted(EMBEDDERS, embedder, "the label table")
-    return Descriptions(texts, vectors_by(make_embedder(named), list(texts.values())))
-
-
-def _check_names(labelled: Sequence[str], extra: Sequence[str], given: Mapping[str, str]) -> None:
-    if twice := sorted(set(labelled) & set(extra)):
-        raise InputError(f"extra_rerankers names {twice[0]!r}, which the labels have; leave it out")
-    if strangers := sorted(set(given) - set(labelled) - set(extra)):
-        raise InputError(
-            f"descriptions name {strangers[0]!r}, which is neither in the labels ({', '.join(labelled)}) nor in "
-            "extra_rerankers; correct the name, or add it there"
-        )
-    if unknown := [name for name in extra if not RERANKERS.knows(name)]:
-        raise InputError(
-            f"extra_rerankers names {unknown[0]!r}, which is unknown; the names are {', '.join(RERANKERS.names)}, or "
-            "that of a cross-encoder on the hub or in a folder"
-        )
-    for name, text in given.items():
-        if not text.strip():
-            raise InputError(f"the description of {name!r} is empty; say what it is good for, or leave it out")
+    return texts, vectors_by(make_embedder(named), list(texts.values()))

@@ -3,68 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
-from types import MappingProxyType
-from typing import Any, Literal
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    C = TypeVar("C", bound=DataclassInstance)
 
 Recipe = Literal["default", "paper"]
+Group = Literal["agent", "target", "training"]
 
-RECIPES: Mapping[Recipe, Mapping[str, Any]] = MappingProxyType(
-    {
-        "default": {
-            "target.metric": "f1",
-            "target.noise": 0.02,
-            "target.weighting": "margin",
-            "describe": False,
-            "training.keep": "best",
-        },
-        # Sections 5 and 6.1 of the CORAG paper, which names no optimiser and no choice of an epoch.
-        "paper": {
-            "features": "query",
-            "hidden": (512, 256),
-            "map_dim": 128,
-            "min_lead": 0.0,
-            "target.metric": "rougeL",
-            "target.cost_weight": 0.0,
-            "target.noise": 0.0,
-            "target.weighting": "rule",
-            "target.margin": 0.1,
-            "target.class_value": "best",
-            "target.shrink": 0.0,
-            "describe": True,
-            "training.lr": 1e-3,
-            "training.batch_size": 32,
-            "training.epochs": 60,
-            "training.margin": 1.0,
-            "training.contrastive_weight": 1.0,
-            "training.choice_weight": 1.0,
-            "training.settings_weight": 1.0,
-            "training.description_weight": 1.0,
-            "training.regret_weight": 0.0,
-            "training.temperature": 0.0,
-            "training.standardize": False,
-            "training.optimizer": "adam",
-            "training.patience": None,
-            "training.keep": "last",
-        },
+RECIPES: Mapping[Recipe, Mapping[Group, Mapping[str, Any]]] = {
+    "default": {
+        "agent": {"describe": False},
+        "target": {"metric": "f1", "noise": 0.02, "weighting": "margin"},
+        "training": {"keep": "best"},
+    },
+    "paper": {
+        "agent": {"describe": True},
+        "target": {"metric": "rougeL", "noise": 0.0, "weighting": "rule"},
+        "training": {"keep": "last"},
+    },
+}
+"""Settings that differ between recipes, which are None unless the user sets them.
+
+All others are by default as in sections 5 and 6.1 of the CORAG paper, which names no optimizer and no choice of an
+epoch.
+"""
+WITHOUT_EFFECT = ("training.seed", "training.device", "training.precision", "training.logger")
+"""Settings of a training that are no part of a recipe."""
+
+
+def settled(config: C, recipe: Recipe, group: Group) -> C:
+    """Return settings with those that are None as the recipe has them."""
+    values = {name: value for name, value in RECIPES[recipe][group].items() if getattr(config, name) is None}
+    return replace(config, **values)
+
+
+def departures(config: DataclassInstance, usual: DataclassInstance) -> dict[str, Any]:
+    """Return what a training's settings have otherwise than its recipe's, `usual`, by dotted name."""
+    values, others = flattened(asdict(config)), flattened(asdict(usual))
+    of_recipe = ("features", "hidden", "map_dim", "min_lead", "describe")
+    return {
+        name: value
+        for name, value in values.items()
+        if (name in of_recipe or name.startswith(("target.", "training.")))
+        and name not in WITHOUT_EFFECT
+        and value != others[name]
     }
-)
-"""Settings by dotted name. Those on which recipes differ are None where the user leaves them to the recipe."""
 
 
-def values_of(recipe: Recipe, group: str = "") -> dict[str, Any]:
-    """Return the settings of a recipe in a group, such as `target`, or in none, by their names there."""
-    parts = {name: name.rpartition(".") for name in RECIPES[recipe]}
-    return {inner: RECIPES[recipe][name] for name, (of, _, inner) in parts.items() if of == group}
-
-
-def left_open(config: object, recipe: Recipe, group: str = "") -> dict[str, Any]:
-    """Return the values that a recipe has for the settings of a group that are None."""
-    values = values_of(recipe, group)
-    return {name: value for name, value in values.items() if getattr(config, name) is None and value is not None}
-
-
-def departures(config: object, recipe: Recipe) -> dict[str, Any]:
-    """Return what the settings of a training have otherwise than a recipe, by dotted name."""
-    found = {name: reduce(getattr, name.split("."), config) for name in RECIPES[recipe]}
-    return {name: value for name, value in found.items() if value != RECIPES[recipe][name]}
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by dotted name; `descriptions` are one setting, whatever the names in it."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        nested = isinstance(value, Mapping) and name != "descriptions"
+        flat |= flattened(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
+    return flat

@@ -25,20 +25,18 @@ from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import without_secrets
 from corag.text.visible import to_json
+from experiments.agents.recipes import flattened
 from experiments.agents.train import TrainAgentConfig, sha256, train
 from experiments.labels.table import label_paths
 from experiments.report.difference import Difference, paired_difference
-from experiments.report.drawing import interval_plot
-from experiments.report.page import Figure, Page, Section, Table
+from experiments.report.page import Page, Section, Table
 from experiments.run.journal import fingerprint, finished_record, write_atomically
 from experiments.run.track import grouped, wandb_variables
 
-RUN_FILE, SUMMARY_FILE, MARKDOWN_FILE, PAGE_FILE = "run.json", "summary.json", "summary.md", "report.html"
+RUN_FILE, SUMMARY_FILE, PAGE_FILE = "run.json", "summary.json", "report.html"
 METRIC = "val_regret"
 COLUMNS = {"val_regret": "regret", "val_loss": "loss", "best_epoch": "best epoch", "seconds": "s a run"}
 """Figures of the tables and their headings; `summary.json` has all."""
-MOST_DRAWN = 24
-"""Combinations in the figure, the best ones."""
 SEED = "training.seed"
 OWN = (SEED, "out", "quiet")
 """What a sweep sets itself, and no setting may vary."""
@@ -53,20 +51,16 @@ class SweepConfig(Runtime):
         vary: Settings by their dotted names, such as `training.lr`, each with the values to try; written in the file.
             A setting that changes the utility, such as `target.metric`, also changes the unit of the regret.
         seeds: Seeds of the training; each combination is trained with each of them.
-        out: Folder of the sweep, in place of that of `base`.
         quiet: Show no progress and no table.
     """
 
     base: TrainAgentConfig
     vary: dict[str, list[Any]]
     seeds: tuple[int, ...] = (0, 1, 2)
-    out: str | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.out is not None:
-            object.__setattr__(self, "base", replace(self.base, out=self.out))
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds are {list(self.seeds)}; give at least one, and each once")
         for name, values in self.vary.items():
@@ -86,7 +80,7 @@ class Trial(NamedTuple):
 
 @in_runtime
 def sweep(config: SweepConfig) -> dict[str, Any]:
-    """Train what is not trained yet; write `report.html`, `summary.json` and `summary.md` into the sweep's folder.
+    """Train what is not trained yet; write `report.html` and `summary.json` into the sweep's folder.
 
     A run that cannot be trained (a loss that is not finite, nothing to learn) is recorded with its error; the others go
     on.
@@ -118,7 +112,6 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     )
     write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
     page = sweep_page(summary, out.name)
-    write_atomically(out / MARKDOWN_FILE, page.markdown())
     write_atomically(out / PAGE_FILE, page.html())
     if not config.quiet:
         page.show()
@@ -157,7 +150,7 @@ def with_settings(config: TrainAgentConfig, changes: Mapping[str, Any]) -> Train
     try:
         parsed = _parser().parse_object({**flat, **changes})
     except ArgumentError as error:
-        raise InputError(f"{said(changes)} cannot be: {' '.join(str(error).split())}") from error
+        raise InputError(f"{_listed(changes)} cannot be: {' '.join(str(error).split())}") from error
     return TrainAgentConfig(**vars(_parser().instantiate(parsed)))
 
 
@@ -169,15 +162,6 @@ def _parser() -> Any:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(TrainAgentConfig)
     return parser
-
-
-def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted name; `descriptions` are one setting, whatever the names in it."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        nested = isinstance(value, Mapping) and name != "descriptions"
-        flat |= flattened(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
-    return flat
 
 
 def _measured(config: TrainAgentConfig) -> dict[str, Any]:
@@ -214,21 +198,11 @@ def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
     """Return the page of a sweep: how sure its best combination is, and a line for each."""
     rows = summary["rows"]
-    drawn = [row for row in rows if row["figures"]][:MOST_DRAWN]
-    blocks: list[Any] = [
-        Table(["settings", "runs", *COLUMNS.values(), "behind the best"], [_line(rows, row) for row in rows])
-    ]
-    if drawn:
-        plot = interval_plot(
-            [said(row["settings"], short=True) for row in drawn],
-            [row["figures"][METRIC]["mean"] for row in drawn],
-            [_interval(row) for row in drawn],
-            "validation regret",
-        )
-        blocks.append(Figure(plot, "Validation regret", "Means over seeds with 95% intervals; left is better."))
+    titles = ["settings", "runs", *COLUMNS.values(), "behind the best"]
+    blocks: list[Any] = [Table(titles, [_line(rows, row) for row in rows])]
     for row in rows:
         if row["errors"]:
-            failed = f"{len(row['errors'])} of {row['runs']} runs with {said(row['settings'])} could not be trained"
+            failed = f"{len(row['errors'])} of {row['runs']} runs with {_listed(row['settings'])} could not be trained"
             blocks.append(f"{failed}; the first: {row['errors'][0]}")
     if any(name.startswith("target.") for name in summary["vary"]):
         blocks.append("A setting of the target changes what regret is measured in; compare within one value of it.")
@@ -245,7 +219,7 @@ def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows[0]["figures"]:
         return "No run could be trained."
     regret, number = rows[0]["figures"][METRIC], len(rows[0]["by_seed"])
-    first = f"{said(rows[0]['settings'])} has the lowest validation regret, {regret['mean']:.4f}"
+    first = f"{_listed(rows[0]['settings'])} has the lowest validation regret, {regret['mean']:.4f}"
     if number < 2:
         return f"{first}, with one seed, which tells nothing about chance."
     worse = sum(gap is not None and gap.low > 0 for gap in (_behind(rows[0], row) for row in rows[1:]))
@@ -260,15 +234,6 @@ def _behind(best: Mapping[str, Any], row: Mapping[str, Any]) -> Difference | Non
     return paired_difference(*map(list, zip(*pairs, strict=True))) if len(pairs) > 1 else None
 
 
-def _interval(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the 95% interval of a mean over seeds; None for a single one."""
-    values = list(row["by_seed"].values())
-    if len(values) < 2:
-        return None
-    mean = paired_difference(values)
-    return mean.low, mean.high
-
-
 def _line(rows: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> list[str]:
     cells = []
     for name in COLUMNS:
@@ -276,13 +241,11 @@ def _line(rows: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> list[str
         cells.append("-" if spread is None else f"{spread['mean']:.{digits}f} ± {spread['sd']:.{digits}f}")
     runs = f"{row['runs']}, {len(row['errors'])} failed" if row["errors"] else str(row["runs"])
     gap = None if row is rows[0] or not row["figures"] else _behind(rows[0], row)
-    return [said(row["settings"]), runs, *cells, "-" if gap is None else str(gap)]
+    return [_listed(row["settings"]), runs, *cells, "-" if gap is None else str(gap)]
 
 
-def said(settings: Mapping[str, Any], *, short: bool = False) -> str:
-    """Return settings as a text; in `short` each by the last part of its name."""
-    names = {name: name.rpartition(".")[2] if short else name for name in settings}
-    return ", ".join(f"{names[name]}={value}" for name, value in settings.items()) or "these settings"
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items()) or "these settings"
 
 
 def _trained(run: Trial) -> dict[str, Any]:
@@ -316,10 +279,9 @@ def _digests(labels: str) -> list[str]:
 
 
 def _folder_name(settings: Mapping[str, Any], seed: int, work: str) -> str:
-    said = "_".join(
-        [*(f"{name.rpartition('.')[2]}={value}" for name, value in without_secrets(settings).items()), f"seed={seed}"]
-    )
-    return f"{re.sub(r'[^A-Za-z0-9._=-]+', '-', said)[:80]}_{work[:8]}"
+    values = {**without_secrets(settings), "seed": seed}
+    name = "_".join(f"{name.rpartition('.')[2]}={value}" for name, value in values.items())
+    return f"{re.sub(r'[^A-Za-z0-9._=-]+', '-', name)[:80]}_{work[:8]}"
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:

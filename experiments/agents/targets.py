@@ -6,7 +6,7 @@ Letters: `n` questions, `C` configurations, `R` classes of the agent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import agent
 from corag.errors import InputError
 from corag.types import FloatArray
-from experiments.agents.recipes import left_open, values_of
+from experiments.agents.recipes import RECIPES, settled
 from experiments.labels.table import PRICED_TOKENS, Labels
 
 Weighting = Literal["margin", "rule", "equal"]
@@ -57,7 +57,7 @@ class TargetConfig:
         for name in ("cost_weight", "noise"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < np.inf:
-                raise InputError(f"{name} must be a finite number of at least 0, got {value}")
+                raise InputError(f"expected {name} to be a finite number of at least 0, got {value}")
         if not 0 <= self.shrink <= 1:
             raise InputError(f"shrink must be between 0 and 1, got {self.shrink}")
         if not np.isfinite(self.margin):
@@ -69,15 +69,11 @@ class TargetConfig:
     @property
     def metrics(self) -> list[str]:
         """The measures that `metric` names."""
-        metric = values_of("default", "target")["metric"] if self.metric is None else self.metric
+        metric: str = self.metric or RECIPES["default"]["target"]["metric"]
         return [name.strip() for name in metric.split("+")]
 
-    def settled(self) -> TargetConfig:
-        """Return the target with what it leaves open as the default recipe has it."""
-        return replace(self, **left_open(self, "default", "target"))
 
-
-PAPER = TargetConfig(**values_of("paper", "target"))
+PAPER = settled(TargetConfig(), "paper", "target")
 """The paper's targets (5.2.2): best ROUGE-L; questions whose best reranker is better than the next by more than 10%.
 
 The paper does not say 10% of what; here it is of the next one's ROUGE-L.
@@ -100,7 +96,7 @@ def utility(labels: Labels, config: TargetConfig) -> FloatArray:
 
 def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) -> agent.TrainingTable:
     """Return the best configuration of each question as a training table; `recipe` names the parts of the features."""
-    config = config.settled()
+    config = settled(config, "default", "target")
     classes, measured = labels.classes(), utility(labels, config)
     values = shrunk(measured, labels.data, config.shrink)
     near = values >= values.max(axis=1, keepdims=True) - (config.noise or 0.0)
@@ -130,7 +126,7 @@ def learnt_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) 
     Under `rule`, those whose best class does not lead are left out: they teach no label, are nobody's partner, and
     teach no settings either. An `agent.AgentError` says that none is left.
     """
-    table, config = make_targets(labels, config, recipe), config.settled()
+    table, config = make_targets(labels, config, recipe), settled(config, "default", "target")
     if config.weighting != "rule":
         return table
     if not (table.weight > 0).any():
@@ -160,7 +156,7 @@ def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArr
 
 
 def best_single(labels: Labels, values: FloatArray) -> int:
-    """Return the configuration of the highest mean utility, `[n, C]`; among equals that with fewest orders scored."""
+    """Return the configuration of the highest mean utility, `[n, C]`; ties go to the fewest orders scored."""
     return int(np.lexsort((_orders(labels).mean(axis=0), -values.mean(axis=0)))[0])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -13,18 +14,17 @@ import numpy as np
 
 import agent
 from agent.checkpoint import CARD_FILE
-from agent.config import setting_of
 from corag.checks import check_choice, check_count
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
-from corag.models.devices import kind_of, parse_device
+from corag.models.devices import parse_device
 from corag.models.ran import ran_in_all
 from corag.models.runtime import Runtime, current, in_runtime
 from corag.naming import Spellings, split_parts
-from corag.selectors.corag.features import check_recipe, feature_dim
-from experiments.agents.compare import Division, comparison
-from experiments.agents.descriptions import Descriptions, describe
-from experiments.agents.recipes import Recipe, departures, left_open
+from corag.selectors.corag.features import Float32, check_recipe, feature_dim
+from experiments.agents.compare import comparison
+from experiments.agents.descriptions import describe
+from experiments.agents.recipes import RECIPES, Recipe, departures, settled
 from experiments.agents.targets import TargetConfig, best_single, learnt_targets, make_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
@@ -106,19 +106,18 @@ class TrainAgentConfig(Runtime, Tracking):
         _ = self.parts
         if self.val_split and not self.train_split:
             raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
-        described = left_open(self, self.recipe).get("describe", self.describe)
-        if not described and (self.descriptions or split_parts(self.extra_rerankers)):
+        describe = RECIPES[self.recipe]["agent"]["describe"] if self.describe is None else self.describe
+        if not describe and (self.descriptions or split_parts(self.extra_rerankers)):
             name = "descriptions" if self.descriptions else "extra_rerankers"
             raise InputError(f"{name} is set, but the agent learns no descriptions; set describe=true or recipe=paper")
 
     def settled(self) -> Self:
-        """Return the settings with what they leave open as the recipe has it."""
-        open_ = left_open(self, self.recipe)
-        for group in ("target", "training"):
-            settings = getattr(self, group)
-            if of_group := left_open(settings, self.recipe, group):
-                open_[group] = replace(settings, **of_group)
-        return replace(self, **open_) if open_ else self
+        """Return the settings with those that are None as the recipe has them."""
+        return replace(
+            settled(self, self.recipe, "agent"),
+            target=settled(self.target, self.recipe, "target"),
+            training=settled(self.training, self.recipe, "training"),
+        )
 
 
 @tracked
@@ -131,8 +130,8 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     """
     config = config.settled()
     labels = read_labels(config.labels).having(config.target.metrics)
+    budgets = ", ".join(map(str, labels.budgets))
     if len(labels.budgets) > 1:
-        budgets = ", ".join(map(str, labels.budgets))
         logger.warning("the labels mix the budgets %s, so what is learnt is best on their mean only", budgets)
     parts = divided(labels, config)
     training, validation = labels.of(parts == TRAIN), labels.of(parts == VAL) if (parts == VAL).any() else None
@@ -144,7 +143,7 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
             f"{config.target.margin:.0%} of {config.target.metric}"
         )
         logger.info("learnt from %s", number)
-    descriptions, agent_config = agent_config_of(labels.of(parts != TEST), config)
+    texts, vectors, agent_config = agent_config_of(labels.of(parts != TEST), config)
     with progress("train", quiet=config.quiet) as report:
         trained = agent.fit(
             learnt,
@@ -152,27 +151,21 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
             agent_config,
             placed(config.training),
             config.out,
-            descriptions=descriptions.vectors,
-            facts=_facts(labels, agent_config, config, descriptions) | {"questions learnt from": number},
+            descriptions=vectors,
+            facts=_facts(labels, config, texts) | {"questions learnt from": number},
             progress=report,
         )
     if (parts == TEST).any():
-        division = Division(training, validation, labels.of(parts == TEST))
-        _add_comparison(trained, division, config)
+        test = labels.of(parts == TEST)
+        page = comparison(trained.agent, training, validation, test, config.target, config.parts)
+        body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
+        card, heading = trained.checkpoint / CARD_FILE, "## On questions it has not seen"
+        before = card.read_text(encoding="utf-8").partition(heading)[0].rstrip()
+        write_atomically(card, f"{before}\n\n{heading}\n\n{body}\n")
+        write_atomically(Path(config.out) / PAGE_FILE, page.html())
+        if not config.quiet:
+            page.show()
     return trained
-
-
-def _add_comparison(trained: agent.TrainReport, division: Division, config: TrainAgentConfig) -> None:
-    """Write the page, and its figures into the card."""
-    page = comparison(trained.agent, division, config.target, config.parts)
-    card = trained.checkpoint / CARD_FILE
-    heading = "## On questions it has not seen"
-    before = card.read_text(encoding="utf-8").partition(heading)[0].rstrip()
-    body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
-    write_atomically(card, f"{before}\n\n{heading}\n\n{body}\n")
-    write_atomically(Path(config.out) / PAGE_FILE, page.html())
-    if not config.quiet:
-        page.show()
 
 
 def divided(labels: Labels, config: TrainAgentConfig) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -193,33 +186,35 @@ def divided(labels: Labels, config: TrainAgentConfig) -> np.ndarray[Any, np.dtyp
     return parts
 
 
-def agent_config_of(known: Labels, config: TrainAgentConfig) -> tuple[Descriptions, agent.AgentConfig]:
-    """Return the configuration of an agent that knows some questions, and the descriptions of its classes."""
-    classes = known.classes()
-    descriptions = Descriptions()
+def agent_config_of(
+    known: Labels, config: TrainAgentConfig
+) -> tuple[dict[str, str], Float32 | None, agent.AgentConfig]:
+    """Return the descriptions of an agent's classes, their vectors, and its configuration, from what is known."""
+    classes, texts, vectors = known.classes(), dict[str, str](), None
     if config.describe:
-        rerankers = {name: setting_of(name, "reranker") for name in classes.names}
-        if lacking := [name for name, reranker in rerankers.items() if reranker is None]:
-            raise InputError(f"configuration {lacking[0]} names no reranker to be described; set describe=false")
         extra = [f"corag(unit=passage, reranker={name})" for name in split_parts(config.extra_rerankers)]
-        descriptions = describe(classes.names, extra, config.descriptions, config.parts, known.embedder)
+        texts, vectors = describe(classes.names, extra, config.descriptions, config.parts, known.embedder)
     ranges = None
     if classes.grid is not None:
         # As spelled: float32 would round a bound such as 0.3.
         settings = [fallback_of(name).settings for name in known.configurations]
         ranges = agent.Ranges(*((min(column), max(column)) for column in zip(*settings, strict=True)))
     best = known.configurations[best_single(known, utility(known, config.target))]
-    return descriptions, agent.AgentConfig(
-        configurations=classes.names,
-        fallback=agent.Fallback(best) if ranges is None else fallback_of(best),
-        feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
-        embedder=known.embedder,
-        features=config.parts,
-        hidden=tuple(config.hidden),
-        map_dim=config.map_dim,
-        ranges=ranges,
-        min_lead=config.min_lead,
-        described=tuple(descriptions.texts),
+    return (
+        texts,
+        vectors,
+        agent.AgentConfig(
+            configurations=classes.names,
+            fallback=agent.Fallback(best) if ranges is None else fallback_of(best),
+            feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
+            embedder=known.embedder,
+            features=config.parts,
+            hidden=tuple(config.hidden),
+            map_dim=config.map_dim,
+            ranges=ranges,
+            min_lead=config.min_lead,
+            described=tuple(texts),
+        ),
     )
 
 
@@ -229,11 +224,8 @@ def placed(training: agent.TrainConfig) -> agent.TrainConfig:
     What the settings say themselves stays; see `corag.models.runtime`. An `InputError` says what is not possible.
     """
     asked, changes = current(), dict[str, Any]()
-    device = parse_device(asked.device)
-    if device is not None and training.accelerator == "auto":
-        changes["accelerator"] = kind_of(device)
-        if device.startswith("cuda"):
-            changes["devices"] = (int(device.partition(":")[2]),)
+    if training.device == "auto" and (device := parse_device(asked.device)) is not None:
+        changes["device"] = device
     if asked.precision == "fp16":
         raise InputError("precision is 'fp16', but agents are trained in fp32 or bf16; use one of these")
     if asked.precision == "bf16":
@@ -241,16 +233,15 @@ def placed(training: agent.TrainConfig) -> agent.TrainConfig:
     return replace(training, **changes)
 
 
-def _facts(
-    labels: Labels, agent_config: agent.AgentConfig, config: TrainAgentConfig, descriptions: Descriptions
-) -> dict[str, Any]:
-    changed = ", ".join(f"{name}={value}" for name, value in departures(config, config.recipe).items())
+def _facts(labels: Labels, config: TrainAgentConfig, descriptions: Mapping[str, str]) -> dict[str, Any]:
+    usual = TrainAgentConfig(config.labels, config.out, recipe=config.recipe).settled()
+    changed = ", ".join(f"{name}={value}" for name, value in departures(config, usual).items())
     counts = ", ".join(f"{name} {(labels.data == name).sum()}" for name in sorted(set(labels.data)))
     readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in labels.metadata))
     division = f"shares {config.shares} by document, seed {config.split_seed}"
     if config.train_split:
         division = f"split {config.train_split}" + (f", validation {config.val_split}" if config.val_split else "")
-    texts = "; ".join(f"`{name}`: {text.replace('|', '/')}" for name, text in descriptions.texts.items())
+    texts = "; ".join(f"`{name}`: {text.replace('|', '/')}" for name, text in descriptions.items())
     models = "; ".join(
         f"{row['model']} on {row['hardware']} ({row['device']}), {row['precision']}, {row['backend']}"
         for row in ran_in_all(metadata.get("models", ()) for metadata in labels.metadata)
@@ -263,7 +254,7 @@ def _facts(
         "label": f"{config.target.metric} of the answer by reader {readers} at "
         f"{', '.join(map(str, labels.budgets))} tokens",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
-        "min_lead": agent_config.min_lead,
+        "min_lead": config.min_lead,
         "descriptions": texts or "none",
         "models of the labels": models or "not recorded",
         "commit": commit(),

@@ -1,14 +1,13 @@
 """The label table: one long Parquet file, a row a question and configuration, and its reader as dense arrays.
 
-What belongs to the question alone (embeddings and similarities) stands in the first of its rows and is null in the
-others. Letters: `n` questions, `C` configurations, `d` numbers of an embedding.
+What belongs to the question alone (embeddings and similarities) is in the first of its rows and null in the others.
+Letters: `n` questions, `C` configurations, `d` numbers of an embedding.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,35 +33,39 @@ MEASURES = (
     "answer_in_context", "cost_tokens", "chunks", "orders_scored", "value", "seconds",
 )  # fmt: skip
 """What is measured; null where a question has no such figure, or failed."""
-TYPES = {
-    **dict.fromkeys(("data", "query", "split", "group", "question", "configuration"), "string"),
-    "budget_tokens": "int64",
-    **dict.fromkeys(MEASURES, "double"),
-    "error": "string",
-    **dict.fromkeys(("query_vector", "candidates_vector"), "list<halffloat>"),
-    "similarities": "list<float>",
-}
-"""Types of the columns."""
-REQUIRED = ("data", "query", "split", "group", "configuration", "budget_tokens", "cost_tokens", "query_vector")
+COMPLETE = ("data", "query", "split", "group", "configuration", "budget_tokens")
+"""Columns without nulls."""
+VECTORS = ("query_vector", "candidates_vector", "similarities")
+"""Columns with a value in the first row of each question."""
 PRICED_TOKENS = 256
 """Tokens that the price of tokens is for."""
 
 Row = Mapping[str, Any]
 
 
+def _schema() -> Any:
+    """Return the columns and their types."""
+    pyarrow = require("pyarrow", "experiments")
+    half = pyarrow.list_(pyarrow.float16())
+    return pyarrow.schema(
+        {
+            **dict.fromkeys(("data", "query", "split", "group", "question", "configuration"), pyarrow.string()),
+            "budget_tokens": pyarrow.int64(),
+            **dict.fromkeys(MEASURES, pyarrow.float64()),
+            "error": pyarrow.string(),
+            **dict.fromkeys(VECTORS[:2], half),
+            VECTORS[2]: pyarrow.list_(pyarrow.float32()),
+        }
+    )
+
+
 def write_labels(path: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -> None:
     """Write rows as Parquet, whole or not at all, with `metadata` in the schema; what a row lacks is null."""
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
-    columns = {}
-    for name, kind in TYPES.items():
-        item = pyarrow.type_for_alias(kind.removeprefix("list<").removesuffix(">"))
-        of_column = pyarrow.list_(item) if kind.startswith("list") else item
-        columns[name] = pyarrow.array([row.get(name) for row in rows], of_column)
     described = {b"corag": json.dumps(without_secrets(metadata), sort_keys=True, default=str).encode()}
+    table = pyarrow.Table.from_pylist(rows, _schema().with_metadata(described))
     sink = pyarrow.BufferOutputStream()
-    parquet.write_table(
-        pyarrow.table(columns).replace_schema_metadata(described), sink, compression="zstd", compression_level=19
-    )
+    parquet.write_table(table, sink, compression="zstd", compression_level=19)
     write_atomically(path, sink.getvalue().to_pybytes())
 
 
@@ -201,108 +204,95 @@ def read_labels(paths: str) -> Labels:
     configurations. Questions that failed under any configuration, or lack one, are left out with a warning. A damaged
     table, tables of two embedders or sets of configurations, or no complete question are a `DataError`.
     """
-    tables = [(str(path), *_read(path)) for path in label_paths(paths)]
-    first_name, first, first_metadata = tables[0]
-    configurations = list(dict.fromkeys(first["configuration"]))
-    for name, columns, metadata in tables[1:]:
-        if metadata["embedder"] != first_metadata["embedder"]:
-            raise DataError(f"{name} and {first_name} hold vectors by two embedders; label both with one")
-        if set(columns["configuration"]) != set(configurations):
-            raise DataError(f"{name} and {first_name} measure different configurations; label both with one set")
-    columns = {name: [value for _, of_table, _ in tables for value in of_table[name]] for name in TYPES}
-    keys = [f"{data}/{query}" for data, query in zip(columns["data"], columns["query"], strict=True)]
+    tables = {path: _read(path) for path in label_paths(paths)}
+    metadata = [read_metadata(path) for path in tables]
+    found = [list(dict.fromkeys(table["configuration"].to_pylist())) for table in tables.values()]
+    if len({of_table["embedder"] for of_table in metadata}) > 1:
+        raise DataError(f"{paths} hold vectors by several embedders; label all with one")
+    if any(set(names) != set(found[0]) for names in found):
+        raise DataError(f"{paths} measure different configurations; label all with one set")
+    table = require("pyarrow", "experiments").concat_tables(tables.values())
+
+    def text(name: str, at: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.str_]:
+        return np.array(table[name].fill_null("").to_pylist(), dtype=np.str_)[at]
+
+    keys = [f"{data}/{query}" for data, query in zip(text("data"), text("query"), strict=True)]
     ids = list(dict.fromkeys(keys))
-    index = {name: row for row, name in enumerate(ids)}
-    rows = np.array([index[key] for key in keys])
-    column = {name: place for place, name in enumerate(configurations)}
-    cells = rows * len(configurations) + np.array([column[name] for name in columns["configuration"]])
-    shape = (len(ids), len(configurations))
-    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
-    failed = np.zeros(len(ids), dtype=bool)
-    failed[[row for row, error in zip(rows.tolist(), columns["error"], strict=True) if error]] = True
-    firsts = {int(row): position for position, row in reversed(list(enumerate(rows.tolist())))}
-    vectors = {row: at for at, row in reversed(list(enumerate(rows.tolist()))) if columns["query_vector"][at]}
-    whole = np.all(counts > 0, axis=1) & ~failed & np.array([row in vectors for row in range(len(ids))])
-    reason = next((error for error in columns["error"] if error), "configurations or vectors are missing")
+    row_of, column_of = ({name: index for index, name in enumerate(names)} for names in (ids, found[0]))
+    rows = np.array([row_of[key] for key in keys])
+    cells = rows * len(found[0]) + np.array([column_of[name] for name in text("configuration")])
+    shape = (len(ids), len(found[0]))
+    counts = np.bincount(cells, minlength=shape[0] * shape[1])
+    has_vector = table["query_vector"].is_valid().to_numpy()
+    errors = text("error")
+    whole = (counts.reshape(shape) > 0).all(axis=1) & np.isin(np.arange(len(ids)), rows[has_vector])
+    whole &= ~np.isin(np.arange(len(ids)), rows[errors != ""])
+    reason = next(filter(None, errors.tolist()), "configurations or vectors are missing")
     if not whole.any():
         raise DataError(f"{paths}: no question is complete; the first error: {reason}")
     if not whole.all():
         logger.warning("%d of %d questions are left out: %s", int((~whole).sum()), len(whole), reason)
-    kept = np.flatnonzero(whole).tolist()
-    measures = {
-        name: _means(np.array(columns[name], dtype=np.float64), cells, shape)[whole]
-        for name in MEASURES
-        if any(value is not None for value in columns[name])
-    }
-
-    def of_questions(name: str, at: Mapping[int, int]) -> list[Any]:
-        return [columns[name][at[row]] for row in kept]
-
-    lengths = {len(columns[name][vectors[row]]) for row in kept for name in ("query_vector", "candidates_vector")}
+    measures = {}
+    for name in MEASURES:
+        if table[name].null_count < len(table):
+            sums = np.bincount(cells, table[name].to_numpy(), shape[0] * shape[1])
+            means = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+            measures[name] = means.reshape(shape)[whole]
+    first = np.unique(rows, return_index=True)[1][whole]
+    with_vector = np.flatnonzero(has_vector)
+    vector_rows, at = np.unique(rows[with_vector], return_index=True)
+    of_question = table.take(with_vector[at[np.isin(vector_rows, np.flatnonzero(whole))]])
+    vectors = {name: [np.array(row, dtype=np.float32) for row in of_question[name].to_pylist()] for name in VECTORS}
+    lengths = {len(vector) for name in VECTORS[:2] for vector in vectors[name]}
     if len(lengths) > 1:
         raise DataError(f"{paths}: vectors have {' and '.join(map(str, sorted(lengths)))} numbers; label again")
     return Labels(
-        ids=tuple(ids[row] for row in kept),
-        data=np.array(of_questions("data", firsts)),
-        split=np.array(of_questions("split", firsts)),
-        group=np.array(of_questions("group", firsts)),
-        questions=np.array([text or "" for text in of_questions("question", firsts)]),
-        configurations=tuple(configurations),
+        ids=tuple(np.array(ids)[whole].tolist()),
+        data=text("data", first),
+        split=text("split", first),
+        group=text("group", first),
+        questions=text("question", first),
+        configurations=tuple(found[0]),
         measures=measures,
-        query_vectors=np.array(of_questions("query_vector", vectors), dtype=np.float32),
-        candidates_vectors=np.array(of_questions("candidates_vector", vectors), dtype=np.float32),
-        similarities=tuple(np.array(row, dtype=np.float32) for row in of_questions("similarities", vectors)),
-        budgets=tuple(sorted(set(columns["budget_tokens"]))),
-        metadata=tuple(metadata for _, _, metadata in tables),
+        query_vectors=np.stack(vectors["query_vector"]),
+        candidates_vectors=np.stack(vectors["candidates_vector"]),
+        similarities=tuple(vectors["similarities"]),
+        budgets=tuple(sorted(set(table["budget_tokens"].to_pylist()))),
+        metadata=tuple(metadata),
     )
-
-
-def _means(values: FloatArray, cells: NDArray[np.int64], shape: tuple[int, int]) -> FloatArray:
-    """Return the mean of each cell's values, `[n, C]`; NaN for a cell with a missing one."""
-    sums, counts = (np.bincount(cells, weights, shape[0] * shape[1]) for weights in (values, np.ones(len(cells))))
-    return np.asarray(np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0).reshape(shape))
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return what a label table says of itself; a file that is missing, damaged or another is a `DataError`."""
-    return _opened(path)[1]
-
-
-def _opened(path: Path) -> tuple[Any, dict[str, Any]]:
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
     remedy = f"make one with: corag label --data DIR --out {path}"
     if not path.is_file():
         raise DataError(f"{path} does not exist; {remedy}")
     try:
-        table = parquet.read_table(path)
-        metadata: dict[str, Any] = json.loads(table.schema.metadata[b"corag"])
-        _ = metadata["embedder"], metadata["settings"].get
+        metadata: dict[str, Any] = json.loads(parquet.read_schema(path).metadata[b"corag"])
+        _ = metadata["embedder"].casefold, metadata["settings"].get
     except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is not a label table ({error}); {remedy}") from error
-    return table, metadata
+    return metadata
 
 
-def _read(path: Path) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """Return columns and metadata of a table; what is damaged or lacks what an agent learns from is a `DataError`."""
-    table, metadata = _opened(path)
-    embedder = metadata["embedder"]
-    if lacking := [name for name in (*REQUIRED, "similarities") if name not in table.column_names]:
-        raise DataError(f"{path} has no column {lacking[0]!r}; its columns are {', '.join(table.column_names)}")
-    if not table.num_rows or not isinstance(embedder, str):
-        raise DataError(f"{path} has {table.num_rows} rows, and vectors by {embedder!r}; label again")
-    columns: dict[str, list[Any]] = {}
-    for name, kind in TYPES.items():
-        if name not in table.column_names:
-            columns[name] = [None] * table.num_rows
-            continue
-        values = columns[name] = list(table[name].to_pylist())
-        if name in REQUIRED and kind == "string" and None in values:
-            raise DataError(f"{path} has no {name} in row {values.index(None) + 1}; label again")
-        wanted: Any = {"string": str, "list": list}.get(kind.partition("<")[0], int | float)
-        for row, value in enumerate(values, start=1):
-            is_wanted = isinstance(value, wanted) and (wanted in (str, list) or math.isfinite(value))
-            if value is not None and not is_wanted:
-                raise DataError(f"{path}, row {row}: {name} is {value!r:.80}, no {kind}; label again")
-    if any(budget is None or budget < 1 for budget in columns["budget_tokens"]):
-        raise DataError(f"{path} holds a budget_tokens below 1; label again")
-    return columns, metadata
+def _read(path: Path) -> Any:
+    """Return a table in the columns of `_schema`; a damaged or useless one is a `DataError`."""
+    pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
+    compute = require("pyarrow.compute", "experiments")
+    try:
+        table = parquet.read_table(path)
+        for field in _schema():
+            if field.name in MEASURES and field.name not in table.column_names:
+                table = table.append_column(field, pyarrow.nulls(len(table), field.type))
+        table = table.select(_schema().names).cast(_schema())
+        damaged = [name for name in COMPLETE if not len(table) or table[name].null_count]
+        damaged += [name for name in MEASURES if compute.all(compute.is_finite(table[name])).as_py() is False]
+        damaged += ["budget_tokens"] if (compute.min(table["budget_tokens"]).as_py() or 0) < 1 else []
+    except (OSError, KeyError, pyarrow.ArrowException) as error:
+        raise DataError(f"{path} is damaged ({error}); label again") from error
+    if damaged:
+        raise DataError(
+            f"{path}: no rows, or values of {damaged[0]} that are missing, not finite or below 1; label again"
+        )
+    return table

