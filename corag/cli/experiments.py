@@ -75,13 +75,6 @@ def evaluate(config: Any) -> None:
         say(f"written to {config.out}", stderr())
 
 
-def reproduce(config: Any) -> None:
-    """Run studies of the papers."""
-    from experiments.papers.run import reproduce
-
-    reproduce(config)
-
-
 def data_get(config: Any) -> None:
     """Fetch a data set."""
     from experiments.data.folder import read_source

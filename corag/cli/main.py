@@ -140,7 +140,7 @@ COMMANDS = {
     "reproduce": Command(
         "reproduce tables and figures of the papers",
         "experiments.papers.run:ReproduceConfig",
-        "corag.cli.experiments:reproduce",
+        "experiments.papers.run:reproduce",
         "name out only standin limit logger device",
         bare="name",
     ),

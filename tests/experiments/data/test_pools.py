@@ -8,12 +8,7 @@ from corag.index import ChunkIndex
 from corag.index.search import reciprocal_rank_fusion
 from corag.text.data import DataFolder
 from experiments.data.config import CandidateSettings
-from experiments.data.pools import (
-    Pool,
-    content_hash,
-    open_pool,
-    with_documents,
-)
+from experiments.data.pools import Pool, content_hash, open_pool, with_documents
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 
@@ -48,13 +43,6 @@ def test_own_candidates_are_ranked_by_cosine(folder):
         assert {candidate.chunk.text for candidate in candidates} == set(texts)
 
 
-def test_each_passage_is_embedded_once(folder):
-    embedder = CountingEmbedder()
-    queries = folder.queries[:2]
-    Pool.of_candidates(folder, queries, embedder)
-    assert embedder.batches == [len(set(queries[0].candidates) | set(queries[1].candidates)), 2]
-
-
 def test_a_question_without_a_list_names_the_other_pool(folder):
     query = replace(folder.queries[0], candidates=None)
     with pytest.raises(DataError, match="pool corpus"):
@@ -68,7 +56,7 @@ def test_an_empty_list_is_a_pool_unless_all_are_empty(folder):
         open_pool(folder, [empty], corag.embedder(), CandidateSettings(), quiet=True)
 
 
-@pytest.mark.parametrize("retrieval", ["text", "hybrid", "vector", None])
+@pytest.mark.parametrize("retrieval", ["text", None])
 def test_candidates_from_an_index_are_what_it_finds(folder, small_index, retrieval):
     embedder = corag.embedder()
     index = ChunkIndex.open(small_index, embedder)
@@ -105,10 +93,10 @@ def test_own_candidates_are_ranked_by_the_words_that_they_share_with_the_questio
 
 @pytest.mark.slow
 def test_auto_takes_own_candidates_where_all_have_them(folder, small_index):
-    def name_of(queries=folder.queries, pool="auto", index=None):
+    def name_of(queries=folder.queries[:2], pool="auto", index=None):
         return open_pool(folder, queries, corag.embedder(), CandidateSettings(pool=pool), index=index, quiet=True).name
 
-    without = [replace(folder.queries[0], candidates=None), *folder.queries[1:]]
+    without = [replace(folder.queries[0], candidates=None), folder.queries[1]]
     assert name_of() == "candidates"
     assert name_of(index=small_index) == "corpus"
     assert name_of(without, index=small_index) == "corpus"
@@ -178,7 +166,7 @@ def test_candidates_of_the_same_document_are_its_passages(folder):
     assert embedder.batches == [5, 3]
 
 
-@pytest.mark.parametrize("gold", [(), ("lost",), ("oro#a-b",), ("kell",), ("oro", "kell")])
+@pytest.mark.parametrize("gold", [("lost",), ("oro", "kell")])
 def test_a_question_whose_document_is_not_known_names_the_other_pool(folder, gold):
     query = replace(folder.queries[0], gold=gold)
     with pytest.raises(DataError, match="pool corpus"):

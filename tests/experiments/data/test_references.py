@@ -7,7 +7,7 @@ import pytest
 
 import corag
 from corag.cli.main import main
-from corag.errors import DataError, InputError, ReaderError
+from corag.errors import DataError, ReaderError
 from corag.text.data import DataFolder
 from corag.types import Answer
 from experiments.data.folder import read_source
@@ -19,15 +19,9 @@ QUESTIONS = [
     {"id": "b", "question": "Who was Ilsa?", "answers": [], "gold": ["tolmere", "ilsa"], "split": "dev"},
     {"id": "c", "question": "What is Kell?", "answers": ["a village"], "gold": ["kell"], "split": "dev"},
     {"id": "d", "question": "What is lost?", "answers": [], "gold": ["no-such-passage"], "split": "dev"},
-    {
-        "id": "e",
-        "question": "What is Oro?",
-        "answers": [],
-        "gold": ["oro"],
-        "candidates": ["oro", "kell"],
-        "split": "test",
-    },
-]
+    {"id": "e", "question": "What is Oro?", "answers": [], "gold": ["oro"], "candidates": ["oro", "kell"],
+     "split": "test"},
+]  # fmt: skip
 
 
 class Scribe:
@@ -97,7 +91,7 @@ def test_splits_and_limit(data):
         write_references(config(data), scribe)
     assert write_references(config(data, overwrite=True), scribe)[1] == 3
     for settings in ({"splits": "dev,splt"}, {"data": str(out), "splits": "test"}):
-        with pytest.raises(DataError, match=settings["splits"][-4:]):
+        with pytest.raises(DataError):
             write_references(replace(config(data, out=str(data.parent / "other")), **settings), scribe)
 
 
@@ -112,14 +106,6 @@ def test_readers_that_answer_many_at_once_are_asked_so(data):
     many = Many()
     write_references(config(data, batch_size=2), many)
     assert many.batches == (2, 1)
-
-
-def test_mistakes(data):
-    with pytest.raises(InputError, match="out"):
-        write_references(config(data, out=str(data)), Scribe())
-    for name in ("limit", "budget", "batch_size"):
-        with pytest.raises(InputError, match=name):
-            config(data, **{name: 0})
 
 
 @pytest.mark.slow

@@ -32,11 +32,7 @@ def test_a_pool_has_its_share_of_noise_or_is_none(noise, size, rate):
         assert (len(pool), sum(noise[rank] for rank in ranks)) == (size, num_noise)
 
 
-def test_the_best_ranked_of_both_kinds():
-    assert noisy_pool("abcdef", [True, False, True, True, False, False], 4, 0.5) == ["a", "b", "c", "e"]
-
-
-@pytest.mark.parametrize(("rate", "originals"), [(0.0, 20), (0.2, 16), (0.4, 12), (0.6, 8), (0.8, 4), (0.95, 1)])
+@pytest.mark.parametrize(("rate", "originals"), [(0.0, 20), (0.8, 4), (0.95, 1)])
 def test_redundancy_rates_of_the_paper(rate, originals):
     ranking = [Document(f"p{rank}", f"One {rank}. Two {rank}. Three {rank}.", f"T{rank}") for rank in range(30)]
     pool = redundant_pool(ranking, 20, rate, rotated)
