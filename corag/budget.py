@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from corag.checks import check_budget, check_choice
 from corag.errors import InputError
@@ -42,17 +42,16 @@ def tokens_setting(tokens: TokenCounter) -> dict[str, TokenCounter]:
     return {} if tokens is make_tokens() else {"tokens": tokens}
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What a prompt costs, and who counted.
+class Counts(NamedTuple):
+    """The tokens of a prompt.
 
     Attributes:
         budget_tokens: The budget.
-        budget_for: What it is for: the whole `prompt`, or the `context` in it.
-        prompt_tokens: Tokens of the whole prompt, with an allowance for the chat template where a server keeps that to
-            itself; None for a reader without a prompt.
+        budget_for: What it covers: the whole `prompt`, or the `context` in it.
+        prompt_tokens: Tokens of the whole prompt, with an allowance for an unknown chat template; None for a reader
+            without a prompt.
         tokenizer: Name of the counter.
-        exact: Whether it counted the context as the reader's model does, and estimated nothing.
+        exact: Whether it counted the context as the reader's model does.
     """
 
     budget_tokens: int
@@ -93,13 +92,13 @@ class Budget:
         """
         if self.of == "context" or not isinstance(self.reader, PromptedReader):
             return self.tokens
-        room = self.tokens - self.reader.prompt_tokens(query)
-        if room < 1:
+        available = self.tokens - self.reader.prompt_tokens(query)
+        if available < 1:
             raise self._too_small(query, self.reader)
-        return room
+        return available
 
     def check_room(self, queries: Sequence[str]) -> None:
-        """Raise `InputError` if the prompt of no question leaves room for a context; some may have a long question."""
+        """Raise `InputError` if not even the shortest question leaves tokens for a context."""
         if queries:
             self.for_context(min(queries, key=len))
 
@@ -107,8 +106,7 @@ class Budget:
         """Return what is chosen for a question, such that no prompt has more tokens than the budget.
 
         The tokens of a prompt need not be those of its parts: texts merge where they meet, and a reader may write
-        control tokens in another way. What exceeds the budget is taken off the room for the context, and the choice is
-        made again.
+        control tokens in another way. If a prompt exceeds the budget, the choice is made again with fewer tokens.
 
         Args:
             query: The question.
@@ -118,15 +116,15 @@ class Budget:
         Raises:
             InputError: As for `for_context`.
         """
-        room = self.for_context(query)
+        available = self.for_context(query)
         while True:
-            choice = choose(room)
+            choice = choose(available)
             excess = max((self.excess(query, text) for text in contexts(choice)), default=0)
             if excess <= 0:
                 return choice
-            # A text of control tokens can cost more than the whole room above what it was counted.
-            room = room - excess if excess < room else room // 2
-            if room < 1 and isinstance(self.reader, PromptedReader):
+            # Control tokens in a text can cost more than all that is available.
+            available = available - excess if excess < available else available // 2
+            if available < 1 and isinstance(self.reader, PromptedReader):
                 raise self._too_small(query, self.reader)
 
     def select(self, selector: Selector, query: str, candidates: Sequence[Candidate]) -> Selection:
@@ -135,7 +133,9 @@ class Budget:
         Raises:
             InputError: As for `for_context`; or prompt and answer do not fit the window.
         """
-        selection = self.within(query, lambda room: selector.select(query, candidates, room), lambda one: [one.text])
+        selection = self.within(
+            query, lambda tokens: selector.select(query, candidates, tokens), lambda chosen: [chosen.text]
+        )
         self.check_window(query, selection.text)
         return selection
 
@@ -175,12 +175,12 @@ class Budget:
         """Raise `InputError` for a prompt that leaves no room for an answer in the window of the reader's model."""
         reader = self.reader
         if isinstance(reader, PromptedReader) and reader.window_tokens is not None:
-            prompt, room = reader.prompt_tokens(query, context), reader.window_tokens - reader.max_answer_tokens
-            if prompt > room:
+            prompt, most = reader.prompt_tokens(query, context), reader.window_tokens - reader.max_answer_tokens
+            if prompt > most:
                 raise InputError(
                     f"the prompt of {reader.name} has {prompt} tokens{_counted(reader)} and the answer up to "
                     f"{reader.max_answer_tokens}, but the model takes {reader.window_tokens} in all; give a budget of "
-                    f"at most {max(room, 0)} tokens, or fewer max_answer_tokens"
+                    f"at most {max(most, 0)} tokens, or fewer max_answer_tokens"
                 )
 
     def fits_window(self, query: str, context: str) -> bool:

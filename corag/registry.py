@@ -1,7 +1,7 @@
-"""Parts by name: short, visible tables whose modules are imported only when a part is asked for.
+"""Parts by name: tables whose modules are imported only when a part is built.
 
-To add a part, write one file with a class that behaves like the protocol in `corag.types` and add one line
-here, or call `register` from your own code, or pass the object itself wherever a name is accepted.
+To add a part, write a class with the methods of its protocol in `corag.types` and add one line here, call `register`
+from your own code, or pass the object itself instead of a name.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Registry(Generic[P]):
     Args:
         kind: What the parts are, for errors.
         parts: What builds the part of each name.
-        does: The method that every part of the kind has; empty for none that is checked.
-        other: The part that takes any other name as its `model`; None if there is none.
-        is_model: Whether a name that no part has may be such a model.
-        remedy: What an unknown name may be besides the names of parts.
+        does: A method that every part of the kind has; empty for no check.
+        other: The part that takes any other name as its `model`, if there is one.
+        is_model: Whether a name that is not registered may be such a model.
+        remedy: Other accepted names, for errors.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Registry(Generic[P]):
 
     @property
     def places(self) -> dict[str, str]:
-        """Classes and functions that build the parts of this project -> the module that has them."""
+        """Classes and functions that build the shipped parts -> their modules."""
         paths = (part.split(":") for part in self.parts.values() if isinstance(part, str))
         return {attribute: module for module, attribute in paths}
 
@@ -89,20 +89,19 @@ class Registry(Generic[P]):
         self.parts[name] = part
 
     def make(self, part: Spelling | P, /, **settings: Any) -> P:
-        """Return the part that is spelled so, built with its settings; see `corag.naming`.
+        """Return a part, built with its settings; see `corag.naming`.
 
         Args:
-            part: `name`, `name(key=value, ...)`, a mapping, or the part itself, which is returned as it is.
+            part: `name`, `name(key=value, ...)`, a mapping, or the part itself, which is returned.
             settings: More settings.
 
         Raises:
-            InputError: No such name (all names are listed), settings that the part does not take, or settings for a
-                part that is built already.
+            InputError: The name is unknown, the part does not take a setting, or settings are given for an object.
         """
         if not isinstance(part, str | Mapping):
             if not hasattr(part, "name") or (self._does and not callable(getattr(part, self._does, None))):
-                lacks = f": it has no name or no method {self._does}" if self._does else ""
-                raise InputError(f"{part!r:.100} is no {self.kind}{lacks}; give one, or its name: {self._listed()}")
+                expected = f"{self.kind} with a name{f' and a method {self._does}' if self._does else ''}"
+                raise InputError(f"expected a {expected}, got {part!r:.100}; use one, or its name: {self._listed()}")
             if settings:
                 raise InputError(
                     f"{self.kind} {spelling(part)!r} is built already; build it with {', '.join(settings)}"
@@ -133,9 +132,9 @@ class Registry(Generic[P]):
         return self.make(part, **settings)
 
     def parameters(self, part: Spelling) -> dict[str, inspect.Parameter]:
-        """Return the settings that a part takes; `InputError` for an unknown name, listing all names.
+        """Return the settings that a part takes; `InputError` for an unknown name.
 
-        A part that passes settings on to another one of its kind, as `reorder` does, takes those of that one, too.
+        A part that passes settings on to another one of its kind, as `reorder` does, takes those of the other, too.
         """
         written = parse(part)
         parameters = inspect.signature(self.builder(written)).parameters
@@ -156,12 +155,12 @@ class Registry(Generic[P]):
         return self._builder(parse(part).name)[0]
 
     def knows(self, part: Spelling) -> bool:
-        """Return whether there is such a name, or it may be that of a model; whether the model exists is not asked."""
+        """Return whether the name is registered or may be that of a model, which need not exist."""
         name = parse(part).name
         return name in self.parts or (self._other is not None and bool(name) and self._is_model(name))
 
     def _bound(self, part: Spelling, settings: Mapping[str, Any]) -> PartName:
-        """Return a part with all its settings, which it takes; what a spelling hid is left out."""
+        """Return a part with all its settings, checked; hidden ones are left out."""
         written = parse(part)
         if twice := settings.keys() & written.settings.keys():
             raise InputError(f"{self.kind} {str(written)!r}: {sorted(twice)[0]!r} is set twice; leave one out")
@@ -359,8 +358,8 @@ def tokens(
 ) -> TokenCounter:
     """Return a token counter.
 
-    Any name that is not registered is that of a model: on the hub, of OpenAI, or as Ollama gives it; or it is a
-    `tokenizer.json` or a folder that holds one. A function from a text to its tokens, or to their number, counts, too.
+    A name that is not registered is that of a model (on the hub, of OpenAI or of Ollama), a `tokenizer.json`, or its
+    folder. A function from a text to its tokens, or to their number, is accepted, too.
     """
     if isinstance(part, TokenCounter):
         return part
@@ -374,16 +373,16 @@ def tokens(
 def trusted(table: Registry[P], part: object, source: object) -> PartName:
     """Return a part that a file, such as a checkpoint or an index, names, if a file may name it.
 
-    A file may name the parts of this project and registered ones, nested as it likes, and models that are in the hub's
-    cache on this machine by their names. It may name no server, address, key or path, and cannot allow code of a model.
+    A file may name shipped and registered parts, nested at will, and models in the hub's cache on this machine. It may
+    name no server, address, key or path, and cannot allow code of a model.
 
     Args:
-        table: The kind of part that the file is to name.
-        part: What it names.
+        table: The kind of part that is expected.
+        part: What the file names.
         source: The file, for errors.
 
     Raises:
-        ModelError: It names something else; the message says how the user gives it himself.
+        ModelError: It names something else; the message says how the user can give it.
     """
 
     def refuse(what: str, remedy: str = "") -> ModelError:
@@ -429,7 +428,7 @@ _CHOICE = re.compile(r"[\w.:+ -]{0,100}(\([\w., -]{0,100}\))?")
 
 
 def _is_cached(table: Registry[Any], model: str) -> bool:
-    """Return whether all that a part needs of a model is in the hub's cache, so that nothing would be downloaded."""
+    """Return whether the hub's cache has all that a part needs of a model."""
     if table is TOKENIZERS:
         from corag.text.tokens.models import is_cached
 

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -121,7 +121,7 @@ class Reply:
             "cut": self.answer.cut,
             "usage": {"prompt_tokens": self.answer.prompt_tokens, "answer_tokens": self.answer.answer_tokens},
             "cost_tokens": selection.cost_tokens,
-            **asdict(self.counts),
+            **self.counts._asdict(),
             "value": selection.value,
             "method": selection.method,
             "chunks": [
