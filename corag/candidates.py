@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
+from corag.models.cached import vectors_by
 from corag.models.runtime import current
-from corag.models.vectors import vectors_by
 from corag.naming import Spelling, parse
 from corag.registry import RERANKERS, SELECTORS
 from corag.registry import embedder as make_embedder

@@ -125,7 +125,7 @@ class Conversation:
         if not turns:
             return question
         history = "\n".join(f"Question: {turn.question}\nAnswer: {turn.answer or 'none'}" for turn in turns)
-        written = reader.chat.ask(self._prompt.messages(history=history, question=question))
+        written = reader.ask(self._prompt.messages(history=history, question=question))
         text = " ".join(without_thoughts(written.text).split())
         return text if 0 < len(text) <= MAX_REWRITTEN and not written.cut else question
 

@@ -16,9 +16,8 @@ from corag.candidates import Retriever, Text, as_candidates, candidates_of, is_a
 from corag.checks import check_count, check_query
 from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex, Retrieval, Where
-from corag.models.cached import CachedEmbedder
-from corag.models.ran import recording
-from corag.models.vectors import vectors_by
+from corag.models.cached import CachedEmbedder, vectors_by
+from corag.models.runtime import recording
 from corag.naming import Spelling, spelling
 from corag.readers.context import closest
 from corag.registry import EMBEDDERS, SELECTORS, trusted
@@ -91,7 +90,7 @@ class Reply:
         seconds: Wall-clock seconds of each step: `embed`, `retrieve`, `select`, `read`.
         counts: What the prompt cost, and how it was counted.
         parts: How `selector`, `reader` and `embedder` are spelled, to build them again.
-        models: Each model that ran: where, in which precision, and by what; see `corag.models.ran`.
+        models: Each model that ran: where, in which precision, and by what; see `corag.models.runtime.recording`.
     """
 
     question: str

@@ -10,8 +10,7 @@ from typing import Any
 from corag.candidates import with_cosines
 from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval
-from corag.models.cached import CachedEmbedder
-from corag.models.vectors import vectors_by
+from corag.models.cached import CachedEmbedder, vectors_by
 from corag.text.data import DataFolder, Query, is_evidence
 from corag.text.documents import passage
 from corag.text.support import SupportingSpan, supporting_spans

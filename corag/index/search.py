@@ -263,9 +263,9 @@ class ChunkIndex:
             yield
             return
         from corag.index.states import IndexStates
-        from corag.models.states import STATES
+        from corag.models.minilm import STATES
 
-        with STATES.set(IndexStates(self._table)):
+        with STATES.set(IndexStates(self._table).get):
             yield
 
     def _candidate(self, row: Mapping[str, Any], cosine: float, rank: int | None = None) -> Candidate:

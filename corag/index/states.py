@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.models.engine import Float32
-from corag.models.minilm import DIMENSION, minilm_encoder, weights_sha256
-from corag.models.states import STATES, states_key
+from corag.models.minilm import DIMENSION, STATES, minilm_encoder, states_key, weights_sha256
 
 _STORED = np.dtype("<f2")
 
 
 class IndexStates:
-    """The token states in a table of chunks, for `corag.models.states.STATES`."""
+    """The token states in a table of chunks, whose `get` is for `corag.models.minilm.STATES`."""
 
     def __init__(self, table: Any) -> None:
         self._table = table

@@ -36,7 +36,7 @@ from corag.index.store import (
     to_rows,
     write_records,
 )
-from corag.models.vectors import vectors_by
+from corag.models.cached import vectors_by
 from corag.types import Chunk, Embedder
 
 MIN_CHUNKS_TO_PARTITION = 10_000

@@ -1,4 +1,4 @@
-"""Encoders and embedders that run each text once."""
+"""Encoders and embedders that run each text once, and the check of what an embedder returns."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.errors import ModelError
 from corag.memory import LRU, Capacity, DiskStore, megabytes, shared_capacity
 from corag.models.engine import Float32
-from corag.models.minilm import DIMENSION, MiniLMEncoder, TextEncoder, Tokens, unit
-from corag.models.runtime import current, holding
-from corag.models.states import states_key
-from corag.models.vectors import vectors_by
+from corag.models.minilm import DIMENSION, MiniLMEncoder, TextEncoder, Tokens, states_key
+from corag.models.runtime import current, use_runtime
 from corag.naming import Spelling, spelling
 from corag.registry import embedder as make_embedder
 from corag.types import Embedder, FloatArray
@@ -23,6 +22,36 @@ from corag.types import Embedder, FloatArray
 def cache_capacity(cache_mb: float | None) -> int | Capacity:
     """Return how much a part keeps: megabytes of its own, or by default what `corag.runtime` lets all parts keep."""
     return shared_capacity(megabytes(current().cache_mb)) if cache_mb is None else megabytes(cache_mb)
+
+
+_ROUNDING = 0.01
+"""How far from 1 the length of a vector in half precision may be."""
+
+
+def vectors_by(embedder: Embedder, texts: Sequence[str], *, unit: bool = False) -> NDArray[np.float32]:
+    """Return the vectors of texts, `[len(texts), dimension]`; with `unit`, their lengths must be 1.
+
+    Raises:
+        ModelError: The embedder does not return that many finite vectors of its dimension.
+    """
+    shape = (len(texts), embedder.dimension)
+    if not texts:
+        return np.zeros(shape, dtype=np.float32)
+    try:
+        vectors = np.asarray(embedder.embed(texts), dtype=np.float32)
+        got = f"shape {vectors.shape}"
+    except (TypeError, ValueError) as error:  # rows of unequal length, or no numbers
+        vectors, got = np.zeros(0, dtype=np.float32), f"no array of numbers ({error})"
+    if vectors.shape == shape:
+        lengths = np.linalg.norm(vectors, axis=1)
+        bad = np.flatnonzero(~np.isfinite(lengths) | (unit & (np.abs(lengths - 1) >= _ROUNDING)))
+        if not len(bad):
+            return vectors
+        got = f"length {lengths[bad[0]]:g} for {texts[bad[0]]!r:.80}"
+    raise ModelError(
+        f"embedder {embedder.name!r} must return finite unit vectors of shape {shape}, got {got}; check the model, or "
+        "normalise its vectors"
+    )
 
 
 class CachedEmbedder:
@@ -38,7 +67,7 @@ class CachedEmbedder:
     def __init__(
         self, embedder: Spelling | Embedder, *, batch: int | None = None, cache_mb: float | None = None
     ) -> None:
-        # A name waits until it is needed; what is no embedder is refused at once.
+        # A name is resolved at first use; anything that is not an embedder is refused immediately.
         self._given = embedder if isinstance(embedder, str | Mapping) else make_embedder(embedder)
         self._runtime = current()
         self._batch = batch
@@ -47,7 +76,7 @@ class CachedEmbedder:
     @cached_property
     def embedder(self) -> Embedder:
         """The embedder itself."""
-        with holding(self._runtime):
+        with use_runtime(self._runtime):
             return make_embedder(self._given)
 
     def __str__(self) -> str:
@@ -69,15 +98,15 @@ class CachedEmbedder:
 
     def vectors(self, texts: Sequence[str]) -> FloatArray:
         """Return the same unit vectors in double precision, `[len(texts), dimension]`."""
-        found = self._vectors.get_many(texts, self._embed, self._batch)
-        return np.array(found).reshape(len(texts), self.dimension)
+        vectors = self._vectors.get_many(texts, self._embed, self._batch)
+        return np.array(vectors).reshape(len(texts), self.dimension)
 
     def _embed(self, texts: Sequence[str]) -> list[FloatArray]:
         # Of its own each, or one that is kept would keep all of its batch.
         return [row.copy() for row in vectors_by(self.embedder, texts).astype(np.float64)]
 
 
-class CachedEncoder:
+class CachedEncoder(TextEncoder):
     """An encoder that runs each text once, for several rerankers, embedders or runs.
 
     Args:
@@ -101,13 +130,13 @@ class CachedEncoder:
         path: str | Path | None = None,
     ) -> None:
         self._encoder = encoder
-        on_cpu = not isinstance(encoder, MiniLMEncoder) or encoder.place.kind == "cpu"
+        on_cpu = not isinstance(encoder, MiniLMEncoder) or encoder.placement.kind == "cpu"
         self._batch = 1 if batch is None and on_cpu else batch
         self._states: LRU[bytes, Float32] = LRU(cache_capacity(cache_mb), kind="states")
         self._file = None if path is None else DiskStore(path, "token states in half precision")
 
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
-        """Return the token ids of each text; see `MiniLMEncoder`."""
+        """Return the token ids of each text; see `TextEncoder`."""
         return self._encoder.tokenize(texts, offsets=offsets)
 
     def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
@@ -121,7 +150,7 @@ class CachedEncoder:
         def through_file(new: list[bytes]) -> list[Float32]:
             if self._file is None:
                 return run(new)
-            stored = self._file.get_many(new, lambda missing: (one.astype("<f2").tobytes() for one in run(missing)))
+            stored = self._file.get_many(new, lambda keys: (states.astype("<f2").tobytes() for states in run(keys)))
             try:
                 return [np.frombuffer(data, "<f2").reshape(-1, DIMENSION).astype(np.float32) for data in stored]
             except ValueError as error:
@@ -131,11 +160,3 @@ class CachedEncoder:
         for of_text in states:
             of_text.flags.writeable = False
         return states
-
-    def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """Return unit vectors of every token in its context, one `[length, 384]` per text."""
-        return [unit(states[1:-1]) for states in self.states(ids)]
-
-    def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
-        """Return unit vectors: means of all token embeddings, special tokens included, `[n, 384]`."""
-        return unit(np.array([states.mean(axis=0) for states in self.states(ids)]).reshape(len(ids), DIMENSION))

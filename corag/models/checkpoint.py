@@ -16,7 +16,7 @@ from typing import Any, Literal
 from corag.errors import MissingExtraError, ModelError
 from corag.models.engine import DTYPES, on_device, quiet
 from corag.models.known import BGE_M3
-from corag.models.runtime import Place
+from corag.models.runtime import Placement
 from corag.optional import require
 
 _SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
@@ -28,7 +28,7 @@ _OWN_CODE = f"its own code has to run: if you trust it, {HOW_TO_TRUST}"
 def load_model(
     kind: Literal["CrossEncoder", "SentenceTransformer"],
     model: str | Path,
-    where: Place,
+    placement: Placement,
     *,
     weights_revision: str | None = None,
 ) -> tuple[Any, Path]:
@@ -37,7 +37,7 @@ def load_model(
     Args:
         kind: Its class.
         model: Folder, or a name on the hub, which is then downloaded or taken from the hub's cache.
-        where: Where and how it runs.
+        placement: Where and how it runs.
         weights_revision: Revision on the hub to take where the main one has no safetensors.
 
     Raises:
@@ -47,21 +47,21 @@ def load_model(
     # With WANDB_MODE=offline, transformers prints a notice when it is imported; the output of --json must not hold it.
     with redirect_stdout(io.StringIO()):
         library, torch = require("sentence_transformers", "models"), require("torch", "models")
-    with loading(model, trusted=where.trust_remote_code):
+    with loading(model, trusted=placement.trust_remote_code):
         folder = find_folder(model, weights_revision)
         settings: dict[str, Any] = {}
         if kind == "CrossEncoder":
-            settings = _check_head(model, folder, trusted=where.trust_remote_code)
+            settings = _check_head(model, folder, trusted=placement.trust_remote_code)
         loaded = getattr(library, kind)(
             str(folder),
             device="cpu",
-            trust_remote_code=where.trust_remote_code,
-            model_kwargs={"use_safetensors": True, "dtype": getattr(torch, DTYPES[where.precision])},
+            trust_remote_code=placement.trust_remote_code,
+            model_kwargs={"use_safetensors": True, "dtype": getattr(torch, DTYPES[placement.precision])},
             **settings,
         )
     if not loaded.tokenizer.is_fast:
         raise ModelError(f"the model {str(model)!r} comes with no fast tokenizer; save a tokenizer.json beside it")
-    return on_device(loaded, where.device, str(model)), folder
+    return on_device(loaded, placement.device, str(model)), folder
 
 
 def _check_head(model: str | Path, folder: Path, *, trusted: bool) -> dict[str, Any]:
@@ -86,29 +86,29 @@ def _check_head(model: str | Path, folder: Path, *, trusted: bool) -> dict[str, 
 @contextmanager
 def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
     """Turn what the libraries, and a model's own code, raise into one error; silence their notices."""
+    errors = require("huggingface_hub.errors", "models")
     damage: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError)
     damage += (require("safetensors", "models").SafetensorError,)
-    # What a model's own code may raise that was written for another release of transformers.
-    stale: tuple[type[Exception], ...] = (AttributeError, ImportError, KeyError, NameError, TypeError)
-    caught = (*damage, *stale) if trusted else damage
     try:
         with quiet():
             yield
     except (MissingExtraError, ModelError):
         raise
-    except caught as error:
-        if isinstance(error, require("huggingface_hub.errors", "models").LocalEntryNotFoundError):
+    except Exception as error:
+        if isinstance(error, errors.LocalEntryNotFoundError):
             remedy = (
                 "it is not on this machine, and the hub was not reached; check the name, or download it where there "
                 f"is a network, with: hf download {model} --local-dir FOLDER, and give the folder"
             )
-        elif isinstance(error, stale):
+        elif isinstance(error, damage):
+            needs_code = "trust_remote_code" in str(error) and not trusted
+            remedy = _OWN_CODE if needs_code else "give a local folder, or a name on the hub, which must be reachable"
+        elif trusted:
+            # Code that was written for another release of transformers may raise anything.
             release = require("transformers", "models").__version__
-            remedy = f"its own code does not run with transformers {release}; install what it asks for"
-        elif "trust_remote_code" in str(error) and not trusted:
-            remedy = _OWN_CODE
+            remedy = f"its own code does not run with transformers {release}; install what it requires"
         else:
-            remedy = "give a local folder, or a name that exists on the hub with a network at hand"
+            raise
         raise ModelError(f"the model {str(model)!r} cannot be loaded; {remedy}: {error}") from error
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from corag.checks import check_choice
 from corag.errors import CoragError, InputError
-from corag.models.runtime import Runtime, current, holding
+from corag.models.runtime import Runtime, current, use_runtime
 from corag.naming import Spelling
 from corag.optional import require
 from corag.types import Embedder
@@ -58,46 +58,36 @@ class ClusterSettings:
 class Workers(Generic[Job, JobResult]):
     """Workers of a Ray cluster; see `cluster_workers`."""
 
-    def __init__(self, ray: Any, make: Callable[[], Callable[[Job], JobResult]], num: int, num_gpus: float) -> None:
-        self._ray, self._num = ray, num
-        # Ray itself starts a lost worker anew, and gives it the same work again.
-        again = {"max_restarts": -1, "max_task_retries": MOST_LOSSES - 1}
-        actor = ray.remote(num_cpus=1, num_gpus=num_gpus, **again)(_Worker)
-        self._workers = [actor.remote(make) for _ in range(num)]
+    def __init__(self, ray: Any, actors: Sequence[Any]) -> None:
+        self._ray, self._actors = ray, actors
 
     def __len__(self) -> int:
-        return self._num
-
-    def end(self) -> None:
-        """Give their cores and GPUs back to the cluster."""
-        for worker in self._workers:
-            self._ray.kill(worker)
+        return len(self._actors)
 
     def map(self, jobs: Iterable[Job]) -> Iterator[tuple[int, JobResult]]:
-        """Yield the number of each job, from 0, and what it gave, in the order in which they are done.
+        """Yield the number of each job, from 0, and its result, in the order in which they are done.
 
         Raises:
             CoragError: Several workers were lost over one job, or the cluster itself.
         """
         waiting = enumerate(jobs)
         running = {
-            worker.do.remote(job): (worker, number)
-            for worker, (number, job) in zip(self._workers, waiting, strict=False)
+            actor.do.remote(job): (actor, number) for actor, (number, job) in zip(self._actors, waiting, strict=False)
         }
         while running:
             (done,), _ = self._ray.wait(list(running))
-            worker, number = running.pop(done)
+            actor, number = running.pop(done)
             try:
                 result = self._ray.get(done)
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause from error
             except self._ray.exceptions.RayError as error:
                 raise CoragError(
-                    f"{MOST_LOSSES} Ray workers were lost over the same work ({error}); run the same command "
-                    "again, it goes on from here, or leave out --engine ray"
+                    f"{MOST_LOSSES} Ray workers were lost over the same work ({error}); run the same command again to "
+                    "resume, or leave out --engine ray"
                 ) from error
             if (following := next(waiting, None)) is not None:
-                running[worker.do.remote(following[1])] = (worker, following[0])
+                running[actor.do.remote(following[1])] = (actor, following[0])
             yield number, result
 
 
@@ -109,15 +99,15 @@ def cluster_workers(
 
     Args:
         settings: The cluster, and how many workers.
-        make: Makes in a worker's process what does a job, under this process's `Runtime` and in its working folder. It
-            is pickled.
-        most: The most workers that are of use.
+        make: Returns in a worker's process the function that does a job, under this process's `Runtime` and in its
+            working folder. It is pickled.
+        most: Maximum useful workers.
 
     Raises:
         MissingExtraError: Ray is not installed.
         CoragError: There is no cluster at the address.
     """
-    # Ray asks nobody before it reports its use to its maker.
+    # Ray reports its use to its maker unless told otherwise.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = require("ray", "ray")
     started = not ray.is_initialized()
@@ -130,27 +120,34 @@ def cluster_workers(
                 "on this machine"
             ) from error
     try:
-        there = ray.cluster_resources()
-        at = current()
-        # Ray hides from a worker the GPUs that it has not asked for.
-        gpus = 0 if at.device.startswith("cpu") else int(there.get("GPU", 0))
-        num = settings.workers or gpus or max(1, int(there.get("CPU", 1)))
+        resources, runtime = ray.cluster_resources(), current()
+        # Ray hides from a worker the GPUs that it has not requested.
+        gpus = 0 if runtime.device.startswith("cpu") else int(resources.get("GPU", 0))
+        num = settings.workers or gpus or max(1, int(resources.get("CPU", 1)))
         num = num if most is None else max(1, min(num, most))
-        workers = Workers(ray, partial(_made, make, at, str(Path.cwd())), num, min(1, gpus / num))
+        # Ray itself restarts a lost worker, and gives it the same work again.
+        actor = ray.remote(num_cpus=1, num_gpus=min(1, gpus / num), max_restarts=-1, max_task_retries=MOST_LOSSES - 1)(
+            _Worker
+        )
+        actors = [actor.remote(make, runtime, str(Path.cwd())) for _ in range(num)]
         try:
-            yield workers
+            yield Workers(ray, actors)
         finally:
-            workers.end()
+            for each in actors:
+                ray.kill(each)
     finally:
         if started:
             ray.shutdown()
 
 
 class _Worker:
-    """What lives in a worker's process."""
+    """What runs in a worker's process, in the folder of the process that started it."""
 
-    def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], Callable[[Any], Any]], runtime: Runtime, folder: str) -> None:
+        os.chdir(folder)
+        # A worker sees its own GPU alone.
+        device = "cuda" if runtime.device.startswith("cuda") else runtime.device
+        self._make, self._runtime = make, Runtime(**{**runtime.runtime_settings, "device": device})
 
     @cached_property
     def _work(self) -> Callable[[Any], Any]:
@@ -158,21 +155,8 @@ class _Worker:
         return self._make()
 
     def do(self, job: Any) -> Any:
-        return self._work(job)
-
-
-def _made(make: Callable[[], Callable[[Job], JobResult]], at: Runtime, folder: str) -> Callable[[Job], JobResult]:
-    """Make what works, in the folder of the process that asked for it, where a worker sees its own GPU alone."""
-    os.chdir(folder)
-    here = Runtime(**{**at.runtime_settings, "device": "cuda" if at.device.startswith("cuda") else at.device})
-    with holding(here):
-        work = make()
-
-    def do(job: Job) -> JobResult:
-        with holding(here):
-            return work(job)
-
-    return do
+        with use_runtime(self._runtime):
+            return self._work(job)
 
 
 class ClusterEmbedder:
@@ -189,14 +173,14 @@ class ClusterEmbedder:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts, `[n, d]`."""
         shares = [list(share) for share in np.array_split(np.array(texts, dtype=object), len(self._workers))]
-        found = dict(self._workers.map([share for share in shares if share]))
+        vectors = dict(self._workers.map([share for share in shares if share]))
         empty = np.zeros((0, self.dimension), np.float32)
-        return np.concatenate([empty, *(found[number] for number in sorted(found))])
+        return np.concatenate([empty, *(vectors[number] for number in sorted(vectors))])
 
 
 def embedding_by(spelled: Spelling) -> Callable[[Sequence[str]], NDArray[np.float32]]:
-    """Return what embeds texts in a worker."""
-    from corag.models.vectors import vectors_by
+    """Return the function that embeds texts in a worker."""
+    from corag.models.cached import vectors_by
     from corag.registry import embedder
 
     return partial(vectors_by, embedder(spelled))

@@ -1,7 +1,4 @@
-"""Devices: what their names mean, which of them are here, and what `auto` stands for.
-
-Imports torch only where a device may be there that only torch knows.
-"""
+"""Devices: their names, which of them are available, and what `auto` resolves to; imports torch only if needed."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ def check_device(device: str) -> None:
 
 
 def auto_device() -> str:
-    """Return the device that `auto` stands for: CUDA, else MPS, where PyTorch sees it, else the CPU."""
+    """Return the device that `auto` resolves to: CUDA, else MPS, if PyTorch sees it, else the CPU."""
     if not _may_have_gpu():
         return "cpu"
     torch = require("torch", "models")
@@ -67,8 +64,11 @@ def auto_device() -> str:
 
 
 def _may_have_gpu() -> bool:
-    """Return False where it is plain that PyTorch sees no GPU, so that it need not be imported to find out."""
-    if _release_of_torch().endswith("+cpu"):
+    """Return False if it is certain that PyTorch sees no GPU, so that it need not be imported to find out."""
+    try:
+        if importlib.metadata.version("torch").endswith("+cpu"):
+            return False
+    except importlib.metadata.PackageNotFoundError:
         return False
     if sys.platform == "darwin":
         return platform.machine() == "arm64"
@@ -79,17 +79,8 @@ def _may_have_gpu() -> bool:
     return sys.platform != "linux" or any(file.name.startswith(drivers) for file in Path("/dev").iterdir())
 
 
-@functools.cache
-def _release_of_torch() -> str:
-    """Return the release of PyTorch that is installed; where none is, that of a build without GPUs."""
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return "0+cpu"
-
-
 def auto_precision(role: Role, device: str) -> Literal["fp32", "bf16"]:
-    """Return the precision that `auto` stands for; bf16 only where the GPU computes in it."""
+    """Return the precision that `auto` resolves to; bf16 only if the GPU computes in it."""
     if role == "embedder" or device == "cpu":
         return "fp32"
     torch = require("torch", "models")

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from corag.errors import InputError
 from corag.models import minilm
 from corag.models.checkpoint import load_model
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.known import BGE_M3, announce
-from corag.models.ran import note, ran
-from corag.models.runtime import Backend, Precision, place
+from corag.models.runtime import Backend, Precision, record_use, resolve_device
 from corag.naming import Part
 from corag.text.tokens import estimated_tokens
 
@@ -54,9 +52,7 @@ class SentenceTransformerEmbedder(Part):
         model: Hub name, or a local folder.
         precision: `fp32`, `bf16` or `fp16`; see `corag.models.runtime`, as for the next.
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
-        batch_tokens: Maximum tokens of a batch, padding included, by an estimate from the bytes of its texts.
         trust_remote_code: Whether code that comes with the model may run.
-        max_tokens: Longer texts are cut; by default, and at most, what the model allows.
 
     Raises:
         InputError: A setting does not exist, or not on this machine.
@@ -70,40 +66,28 @@ class SentenceTransformerEmbedder(Part):
         model: str | Path,
         precision: Precision | None = None,
         device: str | None = None,
-        batch_tokens: int | None = None,
         trust_remote_code: bool | None = None,
-        max_tokens: int | None = None,
     ) -> None:
-        where = place(
+        self._placement = resolve_device(
             "embedder",
             backend="torch",
             precision=precision,
             device=device,
-            batch_tokens=batch_tokens,
             trust_remote_code=trust_remote_code,
         )
         self.name = str(model)
         is_m3 = self.name == BGE_M3.name
         self._model, _ = load_model(
-            "SentenceTransformer", model, where, weights_revision=BGE_M3.weights_revision if is_m3 else None
+            "SentenceTransformer", model, self._placement, weights_revision=BGE_M3.weights_revision if is_m3 else None
         )
         if is_m3:
             announce(BGE_M3)
         self.dimension = int(self._model.get_embedding_dimension())
-        window = int(self._model.max_seq_length or 512)
-        if max_tokens is not None and not 2 < max_tokens <= window:
-            raise InputError(f"max_tokens is {max_tokens}; the model {self.name!r} takes 3 to {window}")
-        self.max_tokens = self._model.max_seq_length = max_tokens or window
-        self._batch_tokens = where.batch_tokens
-        self._record = ran(self.name, where)
+        self.max_tokens = self._model.max_seq_length = int(self._model.max_seq_length or 512)
 
     def embed(self, texts: Sequence[str]) -> Float32:
-        """Return unit vectors, `[len(texts), dimension]`.
-
-        Raises:
-            ModelError: A single text does not fit the memory of its device.
-        """
-        note(self._record)
+        """Return unit vectors, `[len(texts), dimension]`; longer texts than the model's window are cut."""
+        record_use(self.name, self._placement)
 
         def run(rows: Rows) -> Float32:
             vectors = self._model.encode(
@@ -117,7 +101,7 @@ class SentenceTransformerEmbedder(Part):
 
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         lengths = [min(estimated_tokens(text), self.max_tokens) for text in texts]
-        for rows, of_batch in run_packed(run, lengths, self._batch_tokens):
+        for rows, of_batch in run_packed(run, lengths, self._placement.batch_tokens):
             vectors[rows] = of_batch
         return vectors
 

@@ -1,7 +1,4 @@
-"""Models that are known by name: what a user should know of each before building on it.
-
-The facts are those of the model cards and configurations on the hub, whose addresses the cards give.
-"""
+"""Models that are known by name; the facts are those of their cards and configurations on the hub."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What a model is.
+    """Facts on a model.
 
     Attributes:
         name: Its name on the hub, or its folder.
-        window_tokens: The most tokens that it sees at once, special tokens included.
+        window_tokens: Maximum tokens of an input, special tokens included.
         licence: SPDX identifier of the licence of its weights.
-        needs_own_code: Whether it runs only with code from its repository; transformers does not have it.
+        needs_own_code: Whether it runs only with code from its repository.
         weights_revision: Revision on the hub that holds its weights as safetensors; None for the main one.
     """
 
@@ -32,7 +29,7 @@ class ModelCard:
 
     @property
     def source(self) -> str:
-        """Address of its page on the hub, where the facts on a known model come from."""
+        """Address of its page on the hub."""
         return f"https://huggingface.co/{self.name}"
 
 

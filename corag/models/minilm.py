@@ -10,21 +10,22 @@ Source of the model: https://huggingface.co/sentence-transformers/all-MiniLM-L6-
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.ambient import Ambient
 from corag.errors import ModelError
 from corag.models.devices import Role
-from corag.models.engine import EncoderSource, Engine, Float32, load_engine, quiet
-from corag.models.runtime import Backend, Place, Precision, place
-from corag.models.states import STATES
+from corag.models.engine import EncoderSource, Engine, Float32, Rows, load_engine, quiet
+from corag.models.runtime import Backend, Placement, Precision, resolve_device
 from corag.optional import require
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from corag.text.tokens.counters import MINILM_FOLDER
@@ -35,7 +36,7 @@ MAX_TOKENS = 510
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 WEIGHTS_FILE = "model.safetensors"
 NAME_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-_CLS, _SEP, _PAD = 101, 102, 0
+_CLS, _SEP = 101, 102
 
 
 def check_weights(path: Path) -> None:
@@ -70,43 +71,56 @@ class Tokens:
     starts: list[NDArray[np.int64]] = field(default_factory=list)
 
 
-class TextEncoder(Protocol):
-    """What `MiniLMEncoder` does, or what stands for it; see there."""
+StoredStates = Callable[[Sequence[NDArray[np.int64]]], dict[int, Float32]]
+"""Returns the stored states of texts, special tokens included, by their index in the given token ids."""
 
-    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
-        """Return the token ids of each text, without special tokens."""
-
-    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """Return the last layer of each text, special tokens included."""
-
-    def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """Return unit vectors of every token of each text in its context."""
-
-    def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
-        """Return a unit vector for each text."""
+STATES: Ambient[StoredStates | None] = Ambient(None)
+"""Token states that were computed before; the encoder runs only for the texts without any."""
 
 
-class MiniLMEncoder:
-    """The encoder: texts to token ids, token ids to sentence and token embeddings.
+def states_key(ids: NDArray[np.int64]) -> bytes:
+    """Return the key of a text by its token ids."""
+    return hashlib.sha256(ids.astype("<i8").tobytes()).digest()
 
-    Obtain it from `minilm_encoder`, which loads the model once per process and place. What `corag.models.states` has
-    stored does not run through the model again.
 
-    Attributes:
-        place: Where and how it runs.
-    """
+class TextEncoder(ABC):
+    """Texts to token ids, token ids to states, and to token and sentence embeddings."""
 
-    def __init__(self, engine: Engine, where: Place) -> None:
-        self._engine = engine
-        self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
-        self.place = where
-
+    @abstractmethod
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
         """Return the token ids of each text and, with `offsets`, where each token starts, which takes longer.
 
         Raises:
             InputError: A text is not valid Unicode.
         """
+
+    @abstractmethod
+    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return the last layer of each text, special tokens included, one `[length + 2, DIMENSION]` per text."""
+
+    def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return unit vectors of every token in its context, one `[length, DIMENSION]` per text."""
+        return [unit(states[1:-1]) for states in self.states(ids)]  # between [CLS] and [SEP]
+
+    def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
+        """Return unit vectors: means of all token embeddings, special tokens included, `[n, DIMENSION]`."""
+        return unit(np.array([states.mean(axis=0) for states in self.states(ids)]).reshape(len(ids), DIMENSION))
+
+
+class MiniLMEncoder(TextEncoder):
+    """The encoder itself. Obtain it from `minilm_encoder`, which loads the model once per process and placement.
+
+    Attributes:
+        placement: Where and how it runs.
+    """
+
+    def __init__(self, engine: Engine, placement: Placement) -> None:
+        self._engine = engine
+        self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
+        self.placement = placement
+
+    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
+        """Return the token ids of each text; see `TextEncoder`."""
         encodings = encode(self._tokenizer, texts, offsets=offsets)
         ids = [np.array(encoding.ids[:MAX_TOKENS], dtype=np.int64) for encoding in encodings]
         truncated = np.array([len(encoding) > MAX_TOKENS for encoding in encodings], dtype=bool)
@@ -120,43 +134,37 @@ class MiniLMEncoder:
         """Return the token ids of each text, without special tokens and uncut."""
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, texts)]
 
+    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return the last layer of each text; see `TextEncoder`."""
+        states = _stored(ids)
+        for rows, output in self._run(ids, states):
+            for row, padded in zip(rows.tolist(), output, strict=True):
+                states[row] = padded[: len(ids[row]) + 2].copy()  # a view would keep the padding of its batch
+        return [states[row] for row in range(len(ids))]
+
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
-        """Return unit vectors: means of all token embeddings, special tokens included, `[n, DIMENSION]`."""
+        """Return unit vectors, `[n, DIMENSION]`; see `TextEncoder`."""
         vectors = np.zeros((len(ids), DIMENSION), dtype=np.float32)
-        known, new = _stored(ids)
-        for row, states in known.items():
+        stored = _stored(ids)
+        for row, states in stored.items():
             vectors[row] = states.mean(axis=0)
-        for batch in self._engine.run(_framed([ids[row] for row in new]), reduction="mean"):
-            vectors[new[batch.rows]] = batch.output
+        for rows, means in self._run(ids, stored, mean=True):
+            vectors[rows] = means
         return unit(vectors)
 
-    def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """Return unit vectors of every token in its context, one `[length, DIMENSION]` per text."""
-        return self._each(ids, lambda states: unit(states[1:-1]))  # between [CLS] and [SEP]
-
-    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """Return the last layer as it is, special tokens included, one `[length + 2, DIMENSION]` per text."""
-        return self._each(ids, np.copy)  # a view would keep the padding of its batch
-
-    def _each(self, ids: Sequence[NDArray[np.int64]], read: Callable[[Float32], Float32]) -> list[Float32]:
-        """Return what is read from the states of each text, special tokens included."""
-        known, new = _stored(ids)
-        found = {row: read(states) for row, states in known.items()}
-        for batch in self._engine.run(_framed([ids[row] for row in new])):
-            for row, states in zip(new[batch.rows].tolist(), batch.output, strict=True):
-                found[row] = read(states[: len(ids[row]) + 2])
-        return [found[row] for row in range(len(ids))]
+    def _run(
+        self, ids: Sequence[NDArray[np.int64]], stored: Collection[int], *, mean: bool = False
+    ) -> Iterator[tuple[Rows, Float32]]:
+        """Run the rows that are not stored; see `Engine.run`."""
+        new = np.array([row for row in range(len(ids)) if row not in stored], dtype=np.intp)
+        framed = [np.concatenate([[_CLS], ids[row], [_SEP]]) for row in new]
+        for rows, output in self._engine.run(framed, mean=mean):
+            yield new[rows], output
 
 
-def _stored(ids: Sequence[NDArray[np.int64]]) -> tuple[dict[int, Float32], NDArray[np.intp]]:
-    """Return states that are stored, by row, and the other rows."""
+def _stored(ids: Sequence[NDArray[np.int64]]) -> dict[int, Float32]:
     stored = STATES.get()
-    known = {} if stored is None else stored.get(ids)
-    return known, np.array([row for row in range(len(ids)) if row not in known], dtype=np.intp)
-
-
-def _framed(ids: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-    return [np.concatenate([[_CLS], row, [_SEP]]) for row in ids]
+    return {} if stored is None else dict(stored(ids))
 
 
 def minilm_encoder(
@@ -173,25 +181,25 @@ def minilm_encoder(
         MissingExtraError: The model's package or the backend is not installed.
         ModelError: The weights are not the published ones.
     """
-    return encoder_at(place(role, backend=backend, precision=precision, device=device))
+    return encoder_at(resolve_device(role, backend=backend, precision=precision, device=device))
 
 
-def encoder_at(where: Place) -> MiniLMEncoder:
-    """Return the encoder at a place; see `minilm_encoder`."""
-    return _encoder(where, model_folder())
+def encoder_at(placement: Placement) -> MiniLMEncoder:
+    """Return the encoder at a placement; see `minilm_encoder`."""
+    return _encoder(placement, model_folder())
 
 
 @lru_cache(maxsize=4)
-def _encoder(where: Place, folder: Path) -> MiniLMEncoder:
+def _encoder(placement: Placement, folder: Path) -> MiniLMEncoder:
     # Neither the size of a batch nor trust in other models' code makes it another model.
-    loaded = _load_encoder(replace(where, batch_tokens=1, trust_remote_code=False), folder)
-    return MiniLMEncoder(replace(loaded, max_batch_tokens=where.batch_tokens), where)
+    loaded = _load_encoder(replace(placement, batch_tokens=1, trust_remote_code=False), folder)
+    return MiniLMEncoder(replace(loaded, max_batch_tokens=placement.batch_tokens), placement)
 
 
 @lru_cache(maxsize=4)
-def _load_encoder(where: Place, folder: Path) -> Engine:
+def _load_encoder(placement: Placement, folder: Path) -> Engine:
     source = EncoderSource("minilm", weights_sha256(), ("input_ids", "attention_mask"), load_bert)
-    return load_engine(source, where, _PAD)
+    return load_engine(source, placement)
 
 
 def weights_sha256() -> str:

@@ -12,9 +12,10 @@ Loads neither torch nor a model until a device is asked for that only torch know
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
 from types import ModuleType
@@ -24,7 +25,7 @@ from corag.ambient import Ambient
 from corag.checks import check_count
 from corag.errors import InputError
 from corag.memory import megabytes
-from corag.models.devices import Role, auto_device, auto_precision, check_device, kind_of, parse_device
+from corag.models.devices import Role, auto_device, auto_precision, check_device, hardware_of, kind_of, parse_device
 from corag.optional import require
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -33,7 +34,7 @@ Backend = Literal["auto", "openvino", "torch"]
 BATCH_TOKENS = {"cpu": 2048, "cuda": 16384, "mps": 8192}
 """On a CPU enough to occupy the cores, few enough to stay in their caches; a GPU wants more at a time."""
 
-WHERE = ("device", "batch_tokens", "trust_remote_code", "cache_mb")
+PLACEMENT_SETTINGS = ("device", "batch_tokens", "trust_remote_code", "cache_mb")
 """Settings that change no value but in its last digits: work that was begun with one device goes on with another."""
 
 R = TypeVar("R")
@@ -75,12 +76,12 @@ class Runtime:
     @property
     def runtime_settings(self) -> dict[str, Any]:
         """These five settings, whatever a subclass adds."""
-        return {one.name: getattr(self, one.name) for one in fields(Runtime)}
+        return {field.name: getattr(self, field.name) for field in fields(Runtime)}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where and how one model runs: a `Runtime` in which nothing is left open.
+class Placement:
+    """Where and how one model runs: a `Runtime` in which `auto` and defaults are resolved.
 
     Attributes:
         device: Its device, such as `cuda:0`.
@@ -117,17 +118,17 @@ def current() -> Runtime:
 
 @contextmanager
 def runtime(given: Runtime | None = None, **settings: Any) -> Iterator[Runtime]:
-    """Let models that are built inside this block run as told.
+    """Apply settings to the models that are built inside this block.
 
     Args:
-        given: A `Runtime`, or the settings of a command; what stands at its default there stays as it is around.
+        given: A `Runtime`, or the settings of a command; its default values leave the surrounding settings as they are.
         settings: `device`, `precision`, `trust_remote_code`, `batch_tokens`, `cache_mb`; see `Runtime`.
 
     Yields:
-        What holds inside the block.
+        The settings inside the block.
 
     Raises:
-        InputError: A setting does not exist, or a device is not on this machine.
+        InputError: A setting is unknown or invalid, or a device is not on this machine.
     """
     known = [one.name for one in fields(Runtime)]
     if unknown := sorted(set(settings).difference(known)):
@@ -142,8 +143,8 @@ def runtime(given: Runtime | None = None, **settings: Any) -> Iterator[Runtime]:
         yield inside
 
 
-def holding(kept: Runtime) -> AbstractContextManager[None]:
-    """Let exactly what `current` returned hold inside a block, for parts that build others later."""
+def use_runtime(kept: Runtime) -> AbstractContextManager[None]:
+    """Apply exactly what `current` returned inside a block, for parts that build others later."""
     return _RUNTIME.set(kept)
 
 
@@ -158,33 +159,28 @@ def in_runtime(function: Callable[[S], R]) -> Callable[[S], R]:
     return run
 
 
-def place(
-    role: Role,
-    *,
-    backend: Backend = "auto",
-    device: str | None = None,
-    precision: Precision | None = None,
-    batch_tokens: int | None = None,
-    trust_remote_code: bool | None = None,
-) -> Place:
-    """Return where and how a model is to run: as given, and for what is None as the surrounding block says.
+def resolve_device(role: Role, *, backend: Backend = "auto", **settings: Any) -> Placement:
+    """Return where and how a model is to run.
+
+    Args:
+        role: What the model does; precision `auto` depends on it.
+        backend: `auto`, `openvino` or `torch`.
+        settings: Those of a `Runtime`; what is None is as the surrounding block says.
 
     Raises:
         InputError: A setting does not exist, or not on this machine.
         MissingExtraError: A GPU is asked for, and PyTorch is not installed.
     """
-    given: dict[str, Any] = {
-        "device": device, "precision": precision, "batch_tokens": batch_tokens, "trust_remote_code": trust_remote_code
-    }  # fmt: skip
-    wanted = replace(current(), **{name: value for name, value in given.items() if value is not None})
-    chosen = parse_device(wanted.device) or auto_device()
-    check_device(chosen)
-    kind = kind_of(chosen)
-    exact = wanted.precision if wanted.precision != "auto" else auto_precision(role, chosen)
-    return Place(
-        device=chosen,
-        precision=exact,
-        backend=resolve_backend(backend, kind, exact),
+    given = {name: value for name, value in settings.items() if value is not None}
+    wanted = replace(current(), **given)
+    device = parse_device(wanted.device) or auto_device()
+    check_device(device)
+    kind = kind_of(device)
+    precision = wanted.precision if wanted.precision != "auto" else auto_precision(role, device)
+    return Placement(
+        device=device,
+        precision=precision,
+        backend=resolve_backend(backend, kind, precision),
         batch_tokens=wanted.batch_tokens or BATCH_TOKENS[kind],
         trust_remote_code=wanted.trust_remote_code,
     )
@@ -225,3 +221,46 @@ def resolve_backend(backend: Backend, kind: str, precision: str = "fp32") -> Lit
     if kind != "cpu":
         return "torch"
     return "openvino" if has_precision(precision) else "torch"
+
+
+# --- Which models ran, where and how: one record for every result ---
+
+_RECORDS: Ambient[tuple[dict[tuple[str, str, str, str], None], ...]] = Ambient(())
+
+
+@contextmanager
+def recording() -> Iterator[Callable[[], list[dict[str, str]]]]:
+    """Record which models run while the block is open.
+
+    Yields:
+        A function that returns a row for each model that ran so far, in the order of their first runs: its name or
+        folder, its device, the name of that hardware, the precision of large matrix products, and the backend with its
+        version.
+    """
+    seen: dict[tuple[str, str, str, str], None] = {}
+
+    def rows() -> list[dict[str, str]]:
+        return [
+            {
+                "model": model,
+                "device": device,
+                "hardware": hardware_of(device),
+                "precision": precision,
+                "backend": f"{backend} {importlib.metadata.version(backend)}",
+            }
+            for model, device, precision, backend in seen
+        ]
+
+    with _RECORDS.set((*_RECORDS.get(), seen)):
+        yield rows
+
+
+def record_use(model: str, placement: Placement) -> None:
+    """Note that a model ran, in every record that is open."""
+    for seen in _RECORDS.get():
+        seen.setdefault((model, placement.device, placement.precision, placement.backend))
+
+
+def merge_records(records: Iterable[Iterable[Mapping[str, str]]]) -> list[dict[str, str]]:
+    """Return each model of several records once, in the order of their names."""
+    return [dict(row) for row in sorted({tuple(row.items()) for record in records for row in record})]

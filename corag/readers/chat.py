@@ -10,14 +10,13 @@ import re
 from collections.abc import Generator, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, Self
 
 from corag.errors import InputError
-from corag.models.chat.base import ChatReply, ChatSettings, Messages
-from corag.models.chat.local import LocalSettings
+from corag.models.chat.base import Chat, ChatReply, Messages
+from corag.models.chat.local import LocalChat
 from corag.models.chat.prompts import Prompt, prompt
-from corag.models.chat.servers import DEFAULT_OLLAMA_MODEL, OllamaSettings, OpenAISettings
+from corag.models.chat.servers import DEFAULT_OLLAMA_MODEL, OllamaChat, OpenAIChat
 from corag.optional import warn_once
 from corag.readers.context import MARKER, answer_chunk
 from corag.text.documents import SEPARATOR
@@ -32,11 +31,9 @@ NUMBERED = "numbered_context"
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ChatReader(ChatSettings):
+@dataclass(kw_only=True, eq=False)
+class ChatReader(Chat):
     """Answers with the reply of a language model; the base of `openai`, `ollama` and `transformers`.
-
-    Threads may share one reader.
 
     Attributes:
         prompt: What the model is asked: `short`, `sentences`, `cited`, `paper-crag`, or the path of a text file with
@@ -45,64 +42,56 @@ class ChatReader(ChatSettings):
     """
 
     prompt: str = "short"
-    _before: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def __post_init__(self) -> None:
+        self.template: Prompt = prompt(
+            str(self.prompt), "corag/prompts", needs=["question"], one_of=["context", NUMBERED]
+        )
+        self._history: tuple[tuple[str, str], ...] = ()
         super().__post_init__()
-        _ = self.asked, self.chat  # what is wrong with them is to be told now
-
-    @cached_property
-    def asked(self) -> Prompt:
-        """The prompt."""
-        return prompt(str(self.prompt), "corag/prompts", needs=["question"], one_of=["context", NUMBERED])
-
-    @property
-    def name(self) -> str:
-        """Kind and name of the model, such as `ollama/llama3.1:8b`."""
-        return self.chat.name
 
     @property
     def identity(self) -> str:
         """What answers depend on besides question and context."""
-        return f"{self.chat.identity} {self.asked.text!r}{f' {self._before!r}' if self._before else ''}"
+        return f"{super().identity} {self.template.text!r}{f' {self._history!r}' if self._history else ''}"
 
     def after(self, turns: Iterable[tuple[str, str]]) -> Self:
         """Return this reader with earlier questions and their answers before the last message of its prompts."""
-        made = copy(self)
-        object.__setattr__(made, "_before", tuple(turns))
-        return made
+        reader = copy(self)
+        reader._history = tuple(turns)
+        return reader
 
-    @cached_property
+    @property
     def tokens(self) -> TokenCounter:
-        """Counts as the model does, or, where its tokenizer is not at hand, an upper bound; markers are no context."""
-        return self.chat.tokens
+        """Counts as the model does, or, if its tokenizer is not on this machine, an upper bound."""
+        return self.counter
 
     @property
     def window_tokens(self) -> int | None:
-        """The most tokens of prompt and answer together; None where that is not known."""
-        return self.chat.window_tokens
+        """Maximum tokens of prompt and answer together; None if unknown."""
+        return self.context_window
 
     def prompt_tokens(self, query: str, context: str = "") -> int:
         """Return the tokens of the whole prompt, chat template included; with no context, of what surrounds one."""
-        return self.chat.count(self._messages(query, context))
+        return self.count(self.messages(query, context))
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the model's reply; see `answer_many`."""
         return self.answer_many([query], [context])[0]
 
     def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
-        """Return the model's reply to each question, stripped; an empty text where it finds no answer.
+        """Return the model's reply to each question, stripped; an empty text if it finds no answer.
 
-        The confidence is the geometric mean of the probabilities of the reply's tokens, and 0 where there is no answer;
-        None where a server does not tell them. The chunk is the first one that the reply cites, else that of
+        The confidence is the geometric mean of the probabilities of the reply's tokens, and 0 for no answer; None if a
+        server does not tell them. The chunk is the first one that the reply cites, else that of
         `corag.readers.context.answer_chunk`.
 
         Raises:
             InputError: A question is empty, or a prompt longer than the model takes.
             ReaderError: A server gave no whole reply.
         """
-        conversations = [self._messages(*pair) for pair in zip(queries, contexts, strict=True)]
-        replies = self.chat.ask_many(conversations, scored=True)
+        conversations = [self.messages(*pair) for pair in zip(queries, contexts, strict=True)]
+        replies = self.ask_many(conversations, scored=True)
         return [self._answer(reply, context) for reply, context in zip(replies, contexts, strict=True)]
 
     def stream(self, query: str, context: str) -> Generator[str, None, Answer]:
@@ -112,77 +101,62 @@ class ChatReader(ChatSettings):
             InputError: As for `answer_many`.
             ReaderError: While iterating: the reply did not begin or did not end.
         """
-        return self._streamed(self.chat.stream(self._messages(query, context), scored=True), context)
+        pieces = self.stream_reply(self.messages(query, context), scored=True)
 
-    def _streamed(self, pieces: Generator[str, None, ChatReply], context: str) -> Generator[str, None, Answer]:
-        return self._answer((yield from pieces), context)
+        def streamed() -> Generator[str, None, Answer]:
+            return self._answer((yield from pieces), context)
 
-    @property
-    def _numbers(self) -> bool:
-        return NUMBERED in self.asked.fields
+        return streamed()
 
-    def _messages(self, query: str, context: str) -> Messages:
+    def messages(self, query: str, context: str) -> Messages:
+        """Return what the model is asked; `InputError` for an empty question."""
         if not query.strip():
             raise InputError(f"query must be a question, got {query!r}; give a text that is not empty")
-        values = {NUMBERED: numbered(context)} if self._numbers else {"context": context}
-        *first, last = self.asked.messages(question=query, **values)
-        for question, answer in self._before:
+        values = {NUMBERED: numbered(context)} if self._is_numbered else {"context": context}
+        *first, last = self.template.messages(question=query, **values)
+        for question, answer in self._history:
             first += [{"role": "user", "content": question}, {"role": "assistant", "content": answer or NO_ANSWER}]
         return [*first, last]
+
+    @property
+    def _is_numbered(self) -> bool:
+        return NUMBERED in self.template.fields
 
     def _answer(self, reply: ChatReply, context: str) -> Answer:
         text, scores = without_thoughts(reply.text), reply.log_probabilities
         # Rounding may bring a sum of logarithms above 0.
         confidence = min(math.exp(math.fsum(scores) / len(scores)), 1.0) if scores else None
+        usage: dict[str, Any] = {"prompt_tokens": reply.prompt_tokens, "answer_tokens": reply.answer_tokens}
         if not text:
-            warn_once(
-                f"{self.chat.title} sent an empty reply, which counts as no answer; if it often does, try it by hand"
-            )
+            warn_once(f"{self.title} sent an empty reply, which counts as no answer; if it often does, try it by hand")
         if not text or says_no_answer(text):
-            empty = None if confidence is None else 0.0
-            return Answer("", empty, prompt_tokens=reply.prompt_tokens, answer_tokens=reply.answer_tokens)
-        cited = citations(text, context) if self._numbers else ()
-        return Answer(
-            text,
-            confidence,
-            chunk=cited[0] if cited else answer_chunk(text, context),
-            citations=cited,
-            cut=reply.cut,
-            prompt_tokens=reply.prompt_tokens,
-            answer_tokens=reply.answer_tokens,
-        )
+            return Answer("", None if confidence is None else 0.0, **usage)
+        cited = citations(text, context) if self._is_numbered else ()
+        chunk = cited[0] if cited else answer_chunk(text, context)
+        return Answer(text, confidence, chunk=chunk, citations=cited, cut=reply.cut, **usage)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OllamaReader(ChatReader, OllamaSettings):
-    """Asks a model of an Ollama server; needs `pip install 'corag[ollama]'`.
+@dataclass(kw_only=True, eq=False)
+class OllamaReader(ChatReader, OllamaChat):
+    """Asks an Ollama server; for the settings see `ChatReader` and `corag.models.chat.servers.OllamaChat`."""
 
-    For the settings see `ChatReader`, `corag.models.chat.servers.OllamaSettings` and
-    `ServerSettings` there.
-    """
-
-    # Fields of the first base, which has no default here, count last.
+    # Fields of the first base, which has no default here, override those of the second.
     model: str = DEFAULT_OLLAMA_MODEL
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OpenAIReader(ChatReader, OpenAISettings):
-    """Asks a model of an OpenAI-compatible server; needs `pip install 'corag[openai]'`.
-
-    For the settings see `ChatReader`, `corag.models.chat.servers.OpenAISettings` and
-    `ServerSettings` there.
-    """
+@dataclass(kw_only=True, eq=False)
+class OpenAIReader(ChatReader, OpenAIChat):
+    """Asks an OpenAI-compatible server; see `ChatReader` and `corag.models.chat.servers.OpenAIChat`."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TransformersReader(ChatReader, LocalSettings):
-    """Runs a causal language model in this process; needs `pip install 'corag[models]'`.
+@dataclass(kw_only=True, eq=False)
+class TransformersReader(ChatReader, LocalChat):
+    """Runs a model in this process; for the settings see `ChatReader` and `corag.models.chat.local.LocalChat`."""
 
-    For the settings see `ChatReader` and `corag.models.chat.local.LocalSettings`.
-    """
-
-    # Questions that callers may hand it together; `batch_tokens` says how many share a batch.
-    max_concurrent: ClassVar[int] = 16
+    @property
+    def max_concurrent(self) -> int:
+        """Questions that callers may pass together; `batch_tokens` says how many share a batch."""
+        return 16
 
 
 def numbered(context: str) -> str:
@@ -197,8 +171,8 @@ def numbered(context: str) -> str:
 def citations(reply: str, context: str) -> tuple[int, ...]:
     """Return the parts of a context that a reply cites, counted from 0, each once, in the order of the reply."""
     num_parts = len(context.split(SEPARATOR))
-    found = (int(number) - 1 for number in MARKER.findall(reply))
-    return tuple(dict.fromkeys(place for place in found if 0 <= place < num_parts))
+    cited = (int(number) - 1 for number in MARKER.findall(reply))
+    return tuple(dict.fromkeys(part for part in cited if 0 <= part < num_parts))
 
 
 def without_thoughts(reply: str) -> str:

@@ -10,7 +10,6 @@ import numpy as np
 from corag.checks import check_count
 from corag.models.cached import CachedEmbedder
 from corag.models.embedders import MiniLMEmbedder
-from corag.models.runtime import Backend
 from corag.naming import Part
 from corag.readers.context import closest_sentences, with_sentences
 from corag.text.documents import SEPARATOR
@@ -22,16 +21,13 @@ class ExtractiveReader(Part):
 
     Args:
         sentences: Maximum sentences of an answer, at least 1.
-        cache_mb: Megabytes of embeddings of sentences that are kept (3 KB each), 0 keeps none; by default what
-            `corag.runtime` lets all parts keep together.
-        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`.
     """
 
-    def __init__(self, *, sentences: int = 2, cache_mb: float | None = None, backend: Backend = "auto") -> None:
+    def __init__(self, *, sentences: int = 2) -> None:
         check_count("sentences", sentences, "1 to 3 are usual")
         self.name = "extractive"
         self.sentences = sentences
-        self._embedder = CachedEmbedder(MiniLMEmbedder(backend=backend), cache_mb=cache_mb)
+        self._embedder = CachedEmbedder(MiniLMEmbedder())
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the best sentences; an empty answer with confidence 0 for a context without text."""

@@ -10,20 +10,20 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 from corag.checks import check_range
-from corag.errors import InputError, ModelError
+from corag.errors import ModelError
 from corag.models.cached import CachedEmbedder
 from corag.models.engine import EncoderSource, Engine, load_engine
 from corag.models.minilm import WEIGHTS_SHA256, load_bert, weights_sha256
-from corag.models.runtime import Backend, Place, Precision, place
+from corag.models.runtime import Backend, Placement, Precision, resolve_device
 from corag.models.trained import Adapter, load_adapter, merge, shipped_adapter
 from corag.naming import Part
 from corag.readers.context import closest_sentences, sentence_at, with_sentences
-from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, PAD, ReaderSettings, Reading, SpanReader, to_answer
+from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, ReaderSettings, Reading, SpanReader, to_answer
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer
 
@@ -79,8 +79,6 @@ class MiniLMReader(Part):
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
-        window_tokens: Maximum tokens that the network reads at once, question included; a longer context is read in
-            windows of whole chunks. By default the adapter's setting.
 
     Attributes:
         identity: Everything that answers depend on besides question and context.
@@ -99,7 +97,6 @@ class MiniLMReader(Part):
         backend: Backend = "auto",
         precision: Precision | None = None,
         device: str | None = None,
-        window_tokens: int | None = None,
     ) -> None:
         check_range("min_confidence", min_confidence, 0, 1, "0 always answers")
         self.name = NAME
@@ -107,12 +104,12 @@ class MiniLMReader(Part):
         folder = shipped_adapter(NAME) if adapter is None else Path(adapter)
         loaded = load_adapter(folder, FORM)
         self._answerable = Answerable.beside(folder)
-        where = place("reader", backend=backend, precision=precision, device=device)
-        self._reader = span_reader(loaded, where, window_tokens)
+        placement = resolve_device("reader", backend=backend, precision=precision, device=device)
+        self._reader = span_reader(loaded, placement)
         # Loads nothing until a question wants more than a span.
         self._embedder = CachedEmbedder({"minilm": {"backend": backend, "device": device}})
         self.identity = (
-            f"{NAME} {loaded.sha256} {where.values_depend_on} window_tokens={self._reader.settings.window_tokens} "
+            f"{NAME} {loaded.sha256} {placement.values_depend_on} window_tokens={self._reader.settings.window_tokens} "
             f"whole chunks min_confidence={min_confidence}"
         )
 
@@ -121,26 +118,21 @@ class MiniLMReader(Part):
         return self.answer_many([query], [context])[0]
 
     def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
-        """Return the answer to each question from the context in its place, read in shared batches.
+        """Return the answer to each question from its context, read in shared batches.
 
         Raises:
-            InputError: The numbers of questions and contexts differ, or a question fills the window.
+            InputError: A question fills the window.
         """
-        if len(queries) != len(contexts):
-            raise InputError(f"got {len(queries)} questions and {len(contexts)} contexts; give one for each")
-        settings = self._reader.settings
         readings = zip(queries, contexts, self._reader.read(queries, contexts), strict=True)
-        return [
-            self._judged(query, context, reading, self._quoting(query, context, to_answer(reading, context, settings)))
-            for query, context, reading in readings
-        ]
+        return [self._judged(query, context, reading) for query, context, reading in readings]
 
-    def _judged(self, query: str, context: str, reading: Reading, answer: Answer) -> Answer:
-        """Return an answer with the probability that the context has one."""
+    def _judged(self, query: str, context: str, reading: Reading) -> Answer:
+        """Return the answer of a reading, with the probability that the context has one."""
+        answer = self._quoting(query, context, to_answer(reading, context, self._reader.settings))
         if self._answerable is None or reading.span is None:
             return answer
-        told = signals(query, context, reading.margin, reading.kinds[KINDS.index("none")])
-        probability = self._answerable.probability(told)
+        observed = signals(query, context, reading.margin, reading.kinds[KINDS.index("none")])
+        probability = self._answerable.probability(observed)
         found = answer.found and probability >= self._answerable.threshold
         return replace(answer, answerable=probability, found=found)
 
@@ -155,27 +147,20 @@ class MiniLMReader(Part):
 
 
 # Loaded networks by weights, place and folder of the encoder; at most two of them.
-_NETWORKS: dict[tuple[str, Place, Path], Engine] = {}
+_NETWORKS: dict[tuple[str, Placement, Path], Engine] = {}
 
 
-def span_reader(adapter: Adapter, where: Place, window_tokens: int | None = None) -> SpanReader:
+def span_reader(adapter: Adapter, placement: Placement) -> SpanReader:
     """Return a span reader with an adapter's weights; see `MiniLMReader`."""
     settings = settings_of(adapter)
-    if window_tokens is not None:
-        settings = replace(settings, window_tokens=window_tokens)
-    if not isinstance(settings.window_tokens, int) or not 2 * MIN_ROOM <= settings.window_tokens <= 512:
-        raise InputError(
-            f"window_tokens must be a whole number from {2 * MIN_ROOM} to 512, got {settings.window_tokens!r}"
-        )
-
-    key = adapter.weights_sha256, where, model_folder()
+    key = adapter.weights_sha256, placement, model_folder()
     engine = _NETWORKS.get(key)
     if engine is None:
         base = weights_sha256()
         # The published encoder goes without saying.
         parts = adapter.weights_sha256 if base == WEIGHTS_SHA256 else f"{base[:8]}-{adapter.weights_sha256}"
         source = EncoderSource(NAME, parts, INPUTS, lambda: load_network(adapter))
-        engine = load_engine(source, where, PAD)
+        engine = load_engine(source, placement)
         while len(_NETWORKS) > 1:
             _NETWORKS.pop(next(iter(_NETWORKS)), None)
         _NETWORKS[key] = engine
@@ -183,19 +168,17 @@ def span_reader(adapter: Adapter, where: Place, window_tokens: int | None = None
 
 
 def settings_of(adapter: Adapter) -> ReaderSettings:
-    """Return an adapter's settings; `ModelError` where they are not those of a reader."""
+    """Return an adapter's settings; `ModelError` if they are not those of a reader."""
     values = dict(adapter.config.settings)
-    kinds = values.pop("kinds", None)
     try:
+        same_kinds = values.pop("kinds", None) == list(KINDS)
         settings = ReaderSettings(**values)
-    except TypeError as error:
-        name = adapter.config.name
-        raise ModelError(f"the adapter {name!r} has unknown settings: {error}; train it again") from error
-    if kinds != list(KINDS) or not all(math.isfinite(value) for value in (settings.slope, settings.offset)):
-        raise ModelError(
-            f"the adapter {adapter.config.name!r} has kinds {kinds}, slope {settings.slope} and offset "
-            f"{settings.offset}; they must be {list(KINDS)} and finite numbers: train it again"
-        )
+        valid = same_kinds and 2 * MIN_ROOM <= settings.window_tokens <= 512
+        valid = valid and math.isfinite(settings.slope) and math.isfinite(settings.offset)
+    except TypeError:
+        valid = False
+    if not valid:
+        raise ModelError(f"the adapter {adapter.config.name!r} has no valid settings of a reader; train it again")
     return settings
 
 
@@ -213,7 +196,7 @@ def load_network(adapter: Adapter) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSignals:
-    """What is known of a question and a context.
+    """Observations on a question and a context.
 
     Attributes:
         margin: Logits of the best span less those of "no answer".
@@ -229,7 +212,7 @@ class AnswerSignals:
 
 
 def signals(query: str, context: str, margin: float, none: float) -> AnswerSignals:
-    """Return what is known, given the network's margin and probability of "no answer"."""
+    """Return the observations, given the network's margin and probability of "no answer"."""
     there = {_stem(word) for word in _WORD.findall(context.casefold())}
     asked = {_stem(word) for word in _WORD.findall(query.casefold()) if word not in _COMMON}
     names = [_stem(name.casefold()) for name in _NAME.findall(query)]
@@ -243,15 +226,15 @@ def signals(query: str, context: str, margin: float, none: float) -> AnswerSigna
 
 @dataclass(frozen=True, slots=True)
 class Answerable:
-    """Weights of the signals, and from which probability on a context is held to answer a question.
+    """A logistic model of whether a context answers a question.
 
     Attributes:
-        margin: Weight of the signal of this name, as for the next three.
-        none: See `AnswerSignals`.
-        missing: See `AnswerSignals`.
-        missing_names: See `AnswerSignals`.
-        offset: Log-odds where all signals are 0.
-        threshold: Least probability.
+        margin: Weight of this field of `AnswerSignals`, as for the next three.
+        none: As above.
+        missing: As above.
+        missing_names: As above.
+        offset: Log-odds if all signals are 0.
+        threshold: Minimum probability of an answer.
     """
 
     margin: float
@@ -263,7 +246,7 @@ class Answerable:
 
     @classmethod
     def beside(cls, adapter: Path) -> Self | None:
-        """Read the model in the folder of an adapter; None where there is none.
+        """Read the model in the folder of an adapter; None if there is none.
 
         Raises:
             ModelError: The file is damaged.
@@ -271,19 +254,18 @@ class Answerable:
         path = adapter / FILE
         if not path.is_file():
             return None
-        names = {one.name for one in fields(cls)}
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-            read = cls(**{name: float(values[name]) for name in names})
+            numbers = {field.name: float(values[field.name]) for field in fields(cls)}
         except (ValueError, KeyError, TypeError) as error:
-            raise ModelError(f"{path} holds no {sorted(names)} ({error!r}); copy the folder again") from error
-        if not all(math.isfinite(getattr(read, name)) for name in names):
+            raise ModelError(f"{path} is damaged ({error!r}); copy the folder again") from error
+        if not all(map(math.isfinite, numbers.values())):
             raise ModelError(f"{path} holds a number that is not finite; copy the folder again")
-        return read
+        return cls(**numbers)
 
-    def probability(self, found: AnswerSignals) -> float:
+    def probability(self, observed: AnswerSignals) -> float:
         """Return the probability that the context answers the question."""
-        weighted = math.fsum(getattr(self, one.name) * getattr(found, one.name) for one in fields(AnswerSignals))
+        weighted = math.fsum(weight * value for weight, value in zip(astuple(self), astuple(observed), strict=False))
         return 0.5 + 0.5 * math.tanh(0.5 * (weighted + self.offset))
 
 

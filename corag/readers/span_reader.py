@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -31,15 +31,14 @@ KINDS = ("span", "none", "yes", "no")
 """Kinds of answers, in the order of the network's outputs after start and end."""
 START, END = 0, 1
 NUM_OUTPUTS = 2 + len(KINDS)
-CLS, SEP, PAD = 101, 102, 0
+CLS, SEP = 101, 102
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 MIN_ROOM = 32
 """Minimum tokens of context that a window must hold beside the question."""
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
 
 
-@dataclass(frozen=True, slots=True)
-class WindowAnswer:
+class WindowAnswer(NamedTuple):
     """The network's answer from one window.
 
     Attributes:
@@ -100,36 +99,30 @@ class SpanReader:
         Raises:
             InputError: A question leaves too little room for a context, or something is not valid Unicode.
         """
-        asked = [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, queries)]
+        questions = [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, queries)]
         texts = encode(self._tokenizer, contexts, offsets=True)
-        places = [[start for start, _ in text.offsets] for text in texts]
-        # The part of the context that each token is in: titles and texts, counted in order.
-        parts = [
-            np.searchsorted(borders(context), starts, side="right")
-            for context, starts in zip(contexts, places, strict=True)
-        ]
-        owners: list[int] = []
-        offsets: list[int] = []
+        windows: list[tuple[int, int]] = []  # the question, and the first token of its context
+        parts: list[NDArray[np.intp]] = []  # of each question: the title or text of the context that each token is in
         ids: list[Int64] = []
         types: list[Int64] = []
-        for row, (question, context, text) in enumerate(zip(asked, contexts, texts, strict=True)):
-            tokens = np.array(text.ids, dtype=np.int64)
-            chunks = np.searchsorted(places[row], [end.end() for end in re.finditer(SEPARATOR, context)])
+        for row, (question, context, text) in enumerate(zip(questions, contexts, texts, strict=True)):
+            tokens, starts = np.array(text.ids, dtype=np.int64), [start for start, _ in text.offsets]
+            parts.append(np.searchsorted(borders(context), starts, side="right"))
+            chunks = np.searchsorted(starts, [match.end() for match in re.finditer(SEPARATOR, context)])
             for start, end in chunk_windows(len(tokens), self._room(question), chunks.tolist()):
-                owners.append(row)
-                offsets.append(start)
+                windows.append((row, start))
                 pair, pair_types = pair_row(question, tokens[start:end])
                 ids.append(pair)
                 types.append(pair_types)
-        found: list[list[tuple[int, WindowAnswer]]] = [[] for _ in asked]
-        for batch in self._engine.run(ids, types):
-            for window, logits in zip(batch.rows.tolist(), batch.output, strict=True):
-                first = len(asked[owners[window]]) + 2
-                last = len(ids[window]) - 2
-                shown = parts[owners[window]][offsets[window] :][: last - first + 1]
-                answer = best_span(logits, first, last, self.settings.max_answer_tokens, shown)
-                found[owners[window]].append((offsets[window] - first, answer))
-        return [_reading(answers, text.offsets) for answers, text in zip(found, texts, strict=True)]
+        answers: list[list[tuple[int, WindowAnswer]]] = [[] for _ in questions]
+        for rows, output in self._engine.run(ids, types):
+            for window, logits in zip(rows.tolist(), output, strict=True):
+                row, offset = windows[window]
+                first, last = len(questions[row]) + 2, len(ids[window]) - 2
+                inside = parts[row][offset:][: last - first + 1]
+                answer = best_span(logits, first, last, self.settings.max_answer_tokens, inside)
+                answers[row].append((offset - first, answer))
+        return [_reading(of_row, text.offsets) for of_row, text in zip(answers, texts, strict=True)]
 
     def _room(self, question: Int64) -> int:
         room = self.settings.window_tokens - len(question) - 3
@@ -174,7 +167,7 @@ def pair_row(question: Int64, context: Int64) -> tuple[Int64, Int64]:
 
 
 def _reading(answers: Sequence[tuple[int, WindowAnswer]], offsets: Sequence[Span]) -> Reading:
-    """Return the best of the windows' answers; the earliest window among equals."""
+    """Return the best of the windows' answers; ties go to the earliest window."""
     if not answers:
         return Reading(None, -np.inf, (0.0, 1.0, 0.0, 0.0))
     in_order = sorted(answers, key=lambda pair: pair[0])
@@ -199,7 +192,7 @@ def to_answer(reading: Reading, context: str, settings: ReaderSettings) -> Answe
 
 
 def best_span(logits: Float32, first: int, last: int, max_answer_tokens: int, parts: NDArray[np.intp]) -> WindowAnswer:
-    """Return the best span within tokens `first` to `last`, the earliest and then shortest among equals.
+    """Return the best span within tokens `first` to `last`, ties go to the earliest, then the shortest.
 
     Args:
         logits: The network's output, `[L, NUM_OUTPUTS]`.

@@ -88,7 +88,7 @@ class SelfConsistentReader(Part):
         self.readers = [reader for reader in made if isinstance(reader, ChatReader)]
         self._first = self.readers[0]
         self.name = f"self-consistency/{self._first.name}"
-        self.max_concurrent = self._first.chat.max_concurrent
+        self.max_concurrent = self._first.max_concurrent
         self.max_answer_tokens = self._first.max_answer_tokens
 
     @property

@@ -46,7 +46,9 @@ class MiniLMCosine(Part):
         self.name = "minilm-cosine"
         self.max_tokens = max_tokens
         self.encoder = minilm_encoder(backend, precision, device, role="reranker")
-        self.identity = f"{self.name} {WEIGHTS_SHA256} {self.encoder.place.values_depend_on} max_tokens={max_tokens}"
+        self.identity = (
+            f"{self.name} {WEIGHTS_SHA256} {self.encoder.placement.values_depend_on} max_tokens={max_tokens}"
+        )
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""

@@ -19,8 +19,7 @@ from corag.errors import InputError, ModelError
 from corag.models.checkpoint import HOW_TO_TRUST, folder_sha256, load_model
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
-from corag.models.ran import note, ran
-from corag.models.runtime import Precision, place
+from corag.models.runtime import Precision, record_use, resolve_device
 from corag.naming import Part
 from corag.optional import require
 from corag.rerankers.window import Window, WindowedScorer
@@ -62,7 +61,7 @@ class CrossEncoder(Part):
 
     Attributes:
         name: The model's name on the hub; `cross-encoder` for a folder.
-        place: Where and how it runs.
+        placement: Where and how it runs.
         card: The model's window and licence; of an unknown model, only what its files say.
         max_tokens: The window: tokens of question and text together, special tokens included. A question is never
             cut; see `corag.rerankers.window` for texts.
@@ -86,7 +85,7 @@ class CrossEncoder(Part):
     ) -> None:
         check_choice("output", output, Output)
         self.output = output
-        self.place = place(
+        self.placement = resolve_device(
             "reranker",
             backend="torch",
             precision=precision,
@@ -95,12 +94,12 @@ class CrossEncoder(Part):
             trust_remote_code=trust_remote_code,
         )
         known = KNOWN_RERANKERS.get(str(model))
-        if known is not None and known.needs_own_code and not self.place.trust_remote_code:
+        if known is not None and known.needs_own_code and not self.placement.trust_remote_code:
             raise ModelError(
                 f"the model {known.name!r} runs only with code from its repository; if you trust "
                 f"that code, see {known.source}, {HOW_TO_TRUST}"
             )
-        self._model, self._folder = load_model("CrossEncoder", model, self.place)
+        self._model, self._folder = load_model("CrossEncoder", model, self.placement)
         self.name = _KIND if Path(model).is_dir() else str(model)
         allowed = [window for window in (self._model.max_seq_length, known and known.window_tokens) if window]
         self.max_tokens = _window(max_tokens, min(allowed, default=None), model)
@@ -112,13 +111,12 @@ class CrossEncoder(Part):
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._num_special = self._tokenizer.num_special_tokens_to_add(is_pair=True)
-        self._record = ran(str(model), self.place)
 
     @cached_property
     def identity(self) -> str:
         """Everything that values depend on besides question and texts; see `corag.rerankers.cached`."""
         settings = f"max_tokens={self.max_tokens} output={self.output}"
-        return f"{_KIND} {folder_sha256(self._folder)} {self.place.values_depend_on} {settings}"
+        return f"{_KIND} {folder_sha256(self._folder)} {self.placement.values_depend_on} {settings}"
 
     @property
     def lowest(self) -> float:
@@ -157,7 +155,7 @@ class CrossEncoder(Part):
 
     def values(self, requests: Sequence[tuple[FittedQuestion, Sequence[str]]]) -> list[FloatArray]:
         """Return for each question the value of each of its texts, which fit the window, in shared batches."""
-        note(self._record)
+        record_use(self.card.name, self.placement)
         pairs = [(question.text, text) for question, texts in requests for text in texts]
         filled = [row for row, (_, text) in enumerate(pairs) if text.strip()]
         lengths = [min(sum(map(estimated_tokens, pairs[row])), self.max_tokens) for row in filled]
@@ -173,7 +171,7 @@ class CrossEncoder(Part):
             return np.asarray(batch, dtype=np.float32)
 
         values = np.full(len(pairs), self.lowest)
-        for rows, of_batch in run_packed(run, lengths, self.place.batch_tokens):
+        for rows, of_batch in run_packed(run, lengths, self.placement.batch_tokens):
             logits = of_batch.astype(np.float64)
             # The logistic function, written so that no logit overflows.
             logistic = 0.5 + 0.5 * np.tanh(0.5 * logits)

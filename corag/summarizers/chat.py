@@ -6,14 +6,14 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, Literal
 
 from corag.checks import check_choice
 from corag.errors import InputError, ReaderError, SummarizerError
-from corag.models.chat.base import ChatSettings
-from corag.models.chat.local import LocalSettings
-from corag.models.chat.prompts import Prompt, prompt
-from corag.models.chat.servers import DEFAULT_OLLAMA_MODEL, OllamaSettings, OpenAISettings
+from corag.models.chat.base import Chat
+from corag.models.chat.local import LocalChat
+from corag.models.chat.prompts import prompt
+from corag.models.chat.servers import DEFAULT_OLLAMA_MODEL, OllamaChat, OpenAIChat
 from corag.types import SummaryRequest, TokenCounter
 
 Task = Literal["question", "statement", "person", "summary"]
@@ -25,8 +25,8 @@ NOTHING = "NOTHING RELEVANT"
 _WORDS_PER_TOKEN = 0.6
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ChatSummarizer(ChatSettings):
+@dataclass(kw_only=True, eq=False)
+class ChatSummarizer(Chat):
     """Has a language model write the summary; the base of `openai`, `ollama` and `transformers`.
 
     The tasks are those of EDC2-RAG (sections 4.3 and B: what helps with a question, what bears on a statement, what
@@ -45,107 +45,80 @@ class ChatSummarizer(ChatSettings):
     tokens: TokenCounter | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_choice("task", self.task, Task)
-        if self.tokens is not None and getattr(self, "tokenizer", self) is None:
-            object.__setattr__(self, "tokenizer", self.tokens)
-        if self.tokens is None:
-            object.__setattr__(self, "tokens", self.chat.tokens)
+        needs = {self.task: ["documents", "words", "question"], "summary": ["documents", "words"]}
+        self._prompts = {name: prompt(name, "corag/prompts/summaries", needs=needs[name]) for name in needs}
+        server: Any = self
+        if getattr(server, "tokenizer", self) is None:  # a local model has a tokenizer of its own
+            server.tokenizer = self.tokens
+        super().__post_init__()
+        self.tokens = self.tokens or self.counter
         if self.window_tokens is not None and self.window_tokens < 1:
             raise InputError(
                 f"max_answer_tokens={self.max_answer_tokens} and the prompt leave no room for texts in the window of "
-                f"{self.chat.title}; lower the former, or set a larger window"
+                f"{self.title}; lower the former, or set a larger window"
             )
-
-    @cached_property
-    def prompts(self) -> dict[str, Prompt]:
-        """The prompts of the task and of a plain summary."""
-        needs = {
-            name: ["documents", "words"] + (["question"] if name != "summary" else [])
-            for name in (self.task, "summary")
-        }
-        return {name: prompt(name, "corag/prompts/summaries", needs=fields) for name, fields in needs.items()}
-
-    @property
-    def name(self) -> str:
-        """Kind and name of the model, such as `ollama/llama3.1:8b`."""
-        return self.chat.name
 
     @cached_property
     def window_tokens(self) -> int | None:
         """The most tokens of texts in one request: what prompt and reply leave of the model's window."""
-        window = self.chat.window_tokens
-        if window is None:
+        if self.context_window is None:
             return None
-        around = max(
-            self.chat.count(one.messages(documents="", question="", words="1000")) for one in self.prompts.values()
-        )
-        return window - around - self.max_answer_tokens
+        requests = [asked.messages(documents="", question="", words="1000") for asked in self._prompts.values()]
+        return self.context_window - max(map(self.count, requests)) - self.max_answer_tokens
 
     @property
     def identity(self) -> str:
         """Everything that a summary depends on besides the request."""
         counter = None if self.tokens is None else self.tokens.name
-        return json.dumps([self.chat.identity, counter, [one.text for one in self.prompts.values()]])
+        return json.dumps([super().identity, counter, [asked.text for asked in self._prompts.values()]])
 
     def summarize(self, request: SummaryRequest) -> str:
-        """Return the model's reply, stripped; empty when it finds nothing that matters.
+        """Return the model's reply, stripped; empty if it finds nothing relevant.
 
         Raises:
             SummarizerError: The model gave no whole reply.
             InputError: A text is not valid Unicode, or the prompt longer than the model takes.
         """
-        asked = self.prompts[self.task if request.query else "summary"]
         words = max(1, int(request.max_tokens * _WORDS_PER_TOKEN))
+        messages = self._prompts[self.task if request.query else "summary"].messages(
+            documents="\n\n".join(request.texts), question=request.query, words=str(words)
+        )
         try:
-            reply = self.chat.ask(
-                asked.messages(documents="\n\n".join(request.texts), question=request.query, words=str(words))
-            )
+            reply = self.ask(messages)
         except ReaderError as error:
             raise SummarizerError(str(error)) from error
         if reply.cut:
             raise SummarizerError(
-                f"{self.chat.title} wrote more than {self.max_answer_tokens} tokens; raise max_answer_tokens, or take "
+                f"{self.title} wrote more than {self.max_answer_tokens} tokens; raise max_answer_tokens, or use "
                 "another model"
             )
         if not reply.text.strip():
-            raise SummarizerError(f"{self.chat.title} sent an empty reply; try it by hand, or take another model")
+            raise SummarizerError(f"{self.title} sent an empty reply; try it by hand, or use another model")
         return "" if says_nothing(reply.text) else reply.text.strip()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OllamaSummarizer(ChatSummarizer, OllamaSettings):
-    """Asks a model of an Ollama server; needs `pip install 'corag[ollama]'`.
-
-    For the settings see `ChatSummarizer`, `corag.models.chat.servers.OllamaSettings` and
-    `ServerSettings` there.
+@dataclass(kw_only=True, eq=False)
+class OllamaSummarizer(ChatSummarizer, OllamaChat):
+    """Asks an Ollama server; for the settings see `ChatSummarizer` and `corag.models.chat.servers.OllamaChat`.
 
     Attributes:
         num_ctx: Tokens of the model's context window. Texts beyond it are summarized in parts.
     """
 
-    # Fields of the first base, which has no default here, count last.
+    # Fields of the first base, which has no default here, override those of the second.
     model: str = DEFAULT_OLLAMA_MODEL
     num_ctx: int | None = 8192
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OpenAISummarizer(ChatSummarizer, OpenAISettings):
-    """Asks a model of an OpenAI-compatible server; needs `pip install 'corag[openai]'`.
-
-    For the settings see `ChatSummarizer`, `corag.models.chat.servers.OpenAISettings` and
-    `ServerSettings` there.
-    """
+@dataclass(kw_only=True, eq=False)
+class OpenAISummarizer(ChatSummarizer, OpenAIChat):
+    """Asks an OpenAI-compatible server; see `ChatSummarizer` and `corag.models.chat.servers.OpenAIChat`."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TransformersSummarizer(ChatSummarizer, LocalSettings):
-    """Runs a causal language model in this process; needs `pip install 'corag[models]'`.
-
-    For the settings see `ChatSummarizer` and `corag.models.chat.local.LocalSettings`.
-    """
-
-    max_concurrent: ClassVar[int] = 1
+@dataclass(kw_only=True, eq=False)
+class TransformersSummarizer(ChatSummarizer, LocalChat):
+    """Runs a model in this process; for the settings see `ChatSummarizer` and `corag.models.chat.local.LocalChat`."""
 
 
 def says_nothing(reply: str) -> bool:

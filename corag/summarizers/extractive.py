@@ -1,13 +1,11 @@
-"""`extractive`: the most central sentences of the texts, without repetition.
+"""`extractive`: the most central sentences of the texts, without repetition; runs offline.
 
-Runs offline. A sentence is scored by its similarity to the others (Radev et al., "Centroid-based summarization of
-multiple documents", 2004) and, with a question, to the question. Maximal marginal relevance leaves out sentences that
-repeat each other. Embeddings of sentences are cached.
+A sentence is scored by its similarity to the others (Radev et al., "Centroid-based summarization of multiple
+documents", 2004) and, with a question, to the question. Maximal marginal relevance omits sentences that repeat others.
 """
 
 from __future__ import annotations
 
-from corag.checks import check_range
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part, Spelling
 from corag.registry import tokens as make_tokens
@@ -15,13 +13,16 @@ from corag.selectors.packing import marginal_relevance
 from corag.text.chunking import cut_to_tokens, sentence_spans
 from corag.types import Embedder, FloatArray, Order, SummaryRequest, TokenCounter
 
+RELEVANCE_WEIGHT = 0.6
+"""Relevance against novelty; lambda of maximal marginal relevance."""
+QUERY_WEIGHT = 0.8
+"""Weight of the similarity to the question, if there is one; the rest is centrality."""
+
 
 class ExtractiveSummarizer(Part):
     """Takes whole sentences from the texts, in their own order, up to an exact number of tokens.
 
     Args:
-        relevance_weight: Relevance against novelty; lambda of maximal marginal relevance.
-        query_weight: Weight of the similarity to the question, if there is one; the rest is centrality.
         embedder: Name or object.
         tokens: Counts tokens: name or object; MiniLM's counter by default.
     """
@@ -32,18 +33,13 @@ class ExtractiveSummarizer(Part):
     def __init__(
         self,
         *,
-        relevance_weight: float = 0.6,
-        query_weight: float = 0.8,
         embedder: str | Embedder = "minilm",
         tokens: Spelling | TokenCounter | None = None,
     ) -> None:
-        for name, value in (("relevance_weight", relevance_weight), ("query_weight", query_weight)):
-            check_range(name, value, 0, 1, "0.5 to 0.8 are usual")
         self.name = "extractive"
-        self.relevance_weight, self.query_weight = relevance_weight, query_weight
         self.tokens = make_tokens(tokens or "minilm")
         embedder_name = embedder if isinstance(embedder, str) else embedder.name
-        self.identity = f"extractive 1 {embedder_name} {relevance_weight} {query_weight} {self.tokens.name}"
+        self.identity = f"extractive 1 {embedder_name} {RELEVANCE_WEIGHT} {QUERY_WEIGHT} {self.tokens.name}"
         self._embedder = CachedEmbedder(embedder)
 
     def summarize(self, request: SummaryRequest) -> str:
@@ -56,7 +52,7 @@ class ExtractiveSummarizer(Part):
         # A sentence is counted with the space that joins it to the next.
         costs = self.tokens.count([f"{text} " for text in texts])
         chosen = marginal_relevance(
-            worth, vectors, relevance_weight=self.relevance_weight, costs=costs, budget=request.max_tokens
+            worth, vectors, relevance_weight=RELEVANCE_WEIGHT, costs=costs, budget=request.max_tokens
         )
         for kept in range(len(chosen), 0, -1):
             summary = _in_order(sentences, chosen[:kept])
@@ -72,17 +68,17 @@ class ExtractiveSummarizer(Part):
         if not query:
             return centrality, vectors
         relevance = vectors @ self._embedder.vectors([query])[0]
-        return self.query_weight * relevance + (1 - self.query_weight) * centrality, vectors
+        return QUERY_WEIGHT * relevance + (1 - QUERY_WEIGHT) * centrality, vectors
 
 
 def _sentences(texts: tuple[str, ...]) -> list[tuple[int, str]]:
     """Return each distinct sentence once, with the number of the first text that contains it."""
-    found: dict[str, int] = {}
+    first: dict[str, int] = {}
     for number, text in enumerate(texts):
         for start, end in sentence_spans(text):
             if sentence := text[start:end].strip():
-                found.setdefault(sentence, number)
-    return [(number, sentence) for sentence, number in found.items()]
+                first.setdefault(sentence, number)
+    return [(number, sentence) for sentence, number in first.items()]
 
 
 def _in_order(sentences: list[tuple[int, str]], chosen: Order) -> str:

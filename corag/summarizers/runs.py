@@ -1,4 +1,4 @@
-"""Many requests to a summarizer: concurrent, each made once, cut to size; failures are counted and not raised."""
+"""Many requests to a summarizer: concurrent, each made once, cut to size; failures are counted, not raised."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Summary:
     """The outcome of a request.
 
     Attributes:
-        text: The summary; empty if the texts hold nothing that matters, or it failed.
+        text: The summary; empty if the texts hold nothing relevant, or it failed.
         sources: Ids of the chunks that it was made from.
         failure: Why the request failed; None if it succeeded, also with an empty summary.
         num_calls: Requests to the summarizer; 0 if it was stored, more than 1 for texts beyond its window.
@@ -42,7 +42,7 @@ class Summary:
 
 
 def summary_store(path: str | Path | None) -> DiskStore | None:
-    """Return the summaries in a SQLite file, made if missing; None without a path."""
+    """Return the summaries in a SQLite file, which is created if missing; None without a path."""
     if not isinstance(path, str | Path | None):
         raise InputError(f"store is {path!r:.100}; give the path of a SQLite file, or None")
     return None if path is None else DiskStore(path, "text")
@@ -59,9 +59,9 @@ def summarize_all(
 ) -> list[Summary]:
     """Return a summary for each request.
 
-    Equal requests are made once. At most `summarizer.max_concurrent` run at the same time, and each result is stored at
-    once, so that an interrupted run repeats nothing. Texts beyond the summarizer's window are summarized in parts, and
-    the summaries of the parts again, as long as that at least halves their number; otherwise they are cut to size.
+    Equal requests are made once. At most `summarizer.max_concurrent` run at the same time, and each result is stored
+    immediately, so that an interrupted run repeats nothing. Texts beyond the summarizer's window are summarized in
+    parts, and the summaries of the parts again, if that at least halves their number; otherwise they are cut to size.
 
     Raises:
         DataError: The store cannot be used.
@@ -70,15 +70,15 @@ def summarize_all(
     distinct = dict(zip(keys, requests, strict=True))
     with ThreadPoolExecutor(max(1, min(summarizer.max_concurrent, len(distinct)))) as pool:
         summaries = pool.map(partial(_summarized, summarizer, store), distinct.values())
-        made = dict(zip(distinct, summaries, strict=True))
-    failures = [summary.failure for summary in made.values() if summary.failure is not None]
+        by_key = dict(zip(distinct, summaries, strict=True))
+    failures = [summary.failure for summary in by_key.values() if summary.failure is not None]
     if failures:
-        logger.warning("%d of %d summaries failed; the first: %s", len(failures), len(made), failures[0])
+        logger.warning("%d of %d summaries failed; the first: %s", len(failures), len(by_key), failures[0])
     results = []
     for key, request in zip(keys, requests, strict=True):
-        results.append(replace(made[key], sources=request.sources))
+        results.append(replace(by_key[key], sources=request.sources))
         # Equal requests share one call, which counts for the first of them.
-        made[key] = replace(made[key], num_calls=0)
+        by_key[key] = replace(by_key[key], num_calls=0)
     return results
 
 

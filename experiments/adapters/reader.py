@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from corag.errors import DataError
-from corag.models.runtime import in_runtime, place
+from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.readers.minilm_reader import FILE as ANSWERABLE_FILE
 from corag.readers.minilm_reader import FORM, NAME, Answerable, AnswerSignals, signals, span_reader
@@ -79,12 +79,12 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
         figures = {name: _figures(read(reader, cases)[1]) for name, cases in checks.items() if cases}
         return {f"{name}_{metric}": found[metric] for name, found in figures.items() for metric in ("f1", "em")}
 
-    network = learn(config, learning, validate, work, place("reader").device)
+    network = learn(config, learning, validate, work, resolve_device("reader").device)
     tensors = {name: tensor.cpu().numpy().astype(np.float16) for name, tensor in export(network).items()}
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
     save_adapter(out / "draft", tensors, _adapter_config(plain), "")
     draft = load_adapter(out / "draft", FORM)
-    settings, found, figures = _measure(span_reader(draft, place("reader")), parts, config)
+    settings, found, figures = _measure(span_reader(draft, resolve_device("reader")), parts, config)
     facts = {"questions learned from": len(learning), "hours": f"{(time.perf_counter() - started) / 3600:.2f}"}
     card = reader_card(config, settings, facts, figures)
     (out / ADAPTER_DIR / ANSWERABLE_FILE).unlink(missing_ok=True)

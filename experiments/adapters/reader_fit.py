@@ -19,11 +19,11 @@ from torch.nn import functional
 from torch.nn.utils import parametrize
 
 from corag.models.devices import kind_of
-from corag.models.engine import Engine, Float32, Int64, Reduction, torch_forward
+from corag.models.engine import Engine, Float32, Int64, torch_forward
 from corag.models.minilm import load_bert
 from corag.models.runtime import BATCH_TOKENS
 from corag.readers.span_network import SpanNetwork
-from corag.readers.span_reader import END, PAD, START
+from corag.readers.span_reader import END, START
 from experiments.adapters.config import ReaderTraining
 from experiments.adapters.reader_rows import ReadingExample, ReadingRow, batches, collate, rows
 from experiments.adapters.training import Epoch, fit
@@ -78,11 +78,11 @@ def engine_of(network: SpanNetwork, *, bf16: bool) -> Engine:
     kind = kind_of(device)
     exact = torch_forward(network, device)
 
-    def forward(inputs: Mapping[str, Int64], reduction: Reduction | None = None) -> Float32:
+    def forward(inputs: Mapping[str, Int64], mean: bool = False) -> Float32:
         with torch.autocast(kind, torch.bfloat16, enabled=bf16):
-            return exact(inputs, reduction)
+            return exact(inputs, mean)
 
-    return Engine(forward, PAD, BATCH_TOKENS[kind])
+    return Engine(forward, BATCH_TOKENS[kind])
 
 
 class LowRank(nn.Module):  # type: ignore[misc]

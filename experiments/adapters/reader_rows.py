@@ -221,8 +221,8 @@ def collate(chosen: Sequence[ReadingRow]) -> dict[str, torch.Tensor]:
     `context` `[B, L]` is true where an answer may be: context and [CLS]. `starts` and `ends` `[B, L]` are true at right
     ones ([CLS] where there is no answer), nowhere in rows of yes and no. `kinds` `[B]` are indices in `KINDS`.
     """
-    ids, mask = pad([row.ids for row in chosen], 0)
-    types, _ = pad([row.types for row in chosen], 0)
+    ids, mask = pad([row.ids for row in chosen])
+    types, _ = pad([row.types for row in chosen])
     context = types.astype(bool)
     starts, ends = np.zeros(ids.shape, dtype=bool), np.zeros(ids.shape, dtype=bool)
     for index, row in enumerate(chosen):

@@ -15,7 +15,7 @@ from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.cached import CachedEncoder
 from corag.models.minilm import TextEncoder, minilm_encoder
-from corag.models.runtime import in_runtime, place
+from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.network import Ensemble
@@ -76,7 +76,7 @@ def train_value(config: ValueTraining) -> AdapterReport:
     out = Path(config.out)
     settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet", "states")}
     settings = {name: value for name, value in settings.items() if name not in (*UNMEASURED, *config.runtime_settings)}
-    work = fingerprint(settings | {"precision": place("embedder").precision})
+    work = fingerprint(settings | {"precision": resolve_device("embedder").precision})
     if (report := finished_report(out, work)) is not None:
         return report
     started = time.perf_counter()
@@ -107,7 +107,7 @@ def _fitted(config: ValueTraining, training: Training) -> tuple[list[Hypotheses]
     names = ("data", "sources", "max_size", "fit", "folds", "seed")
     described = {name: value for name, value in asdict(config).items() if name in names}
     features = [SINGLES, PAIRS, FLAGS, UNIT_SINGLES, UNIT_PAIRS]
-    work = fingerprint([described, place("embedder").precision, features])
+    work = fingerprint([described, resolve_device("embedder").precision, features])
     folds = np.array([_fold(pooled.id, config) for pooled, _ in training])
     if len(set(folds.tolist())) == 1:
         raise DataError(
@@ -118,7 +118,7 @@ def _fitted(config: ValueTraining, training: Training) -> tuple[list[Hypotheses]
     counts = np.ones((len(tables), config.folds + config.fit.members))
     counts[np.arange(len(tables)), folds] = 0
     seeds = [*[config.seed] * config.folds, *(config.seed + number for number in range(config.fit.members))]
-    device = place("reranker").device
+    device = resolve_device("reranker").device
     module, batches = fit_networks(tables, counts, seeds, config, work, device)
     of_fold = [module.ensemble(slice(fold, fold + 1), batches.standard) for fold in range(config.folds)]
     predicted = [

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from agent.config import setting_of
 from corag.errors import InputError
-from corag.models.vectors import vectors_by
+from corag.models.cached import vectors_by
 from corag.naming import parse
 from corag.registry import EMBEDDERS, RERANKERS, trusted
 from corag.registry import embedder as make_embedder

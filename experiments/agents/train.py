@@ -18,8 +18,7 @@ from corag.checks import check_choice, check_count
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.models.devices import parse_device
-from corag.models.ran import ran_in_all
-from corag.models.runtime import Runtime, current, in_runtime
+from corag.models.runtime import Runtime, current, in_runtime, merge_records
 from corag.naming import Spellings, split_parts
 from corag.selectors.corag.features import Float32, check_recipe, feature_dim
 from experiments.agents.compare import comparison
@@ -244,7 +243,7 @@ def _facts(labels: Labels, config: TrainAgentConfig, descriptions: Mapping[str, 
     texts = "; ".join(f"`{name}`: {text.replace('|', '/')}" for name, text in descriptions.items())
     models = "; ".join(
         f"{row['model']} on {row['hardware']} ({row['device']}), {row['precision']}, {row['backend']}"
-        for row in ran_in_all(metadata.get("models", ()) for metadata in labels.metadata)
+        for row in merge_records(metadata.get("models", ()) for metadata in labels.metadata)
     )
     return {
         "recipe": config.recipe + (f" with {changed}" if changed else ""),

@@ -16,7 +16,7 @@ import numpy as np
 
 import corag
 from corag.memory import forget
-from corag.models.runtime import place
+from corag.models.runtime import resolve_device
 from corag.optional import require
 from corag.text.documents import SEPARATOR
 from corag.types import FloatArray, Order
@@ -51,7 +51,7 @@ def measure(config: BenchConfig, timing: Timing) -> list[dict[str, Any]]:
     ends, small = time.monotonic() + SECONDS, config.small
     num_candidates, compared, timed = (3, 1, 2) if small else (20, 10, 50)
     questions = pooled_questions(config.data, timed, num_candidates)
-    device = place("reranker").device
+    device = resolve_device("reranker").device
     precisions = ("fp32", "bf16") if device == "cpu" else ("fp32", "bf16", "fp16")
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:

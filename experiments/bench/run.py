@@ -13,7 +13,7 @@ from corag.checks import check_budget, check_count
 from corag.cli.console import progress, stdout, table
 from corag.models.devices import hardware_of
 from corag.models.minilm import from_folder
-from corag.models.runtime import Runtime, in_runtime, place
+from corag.models.runtime import Runtime, in_runtime, resolve_device
 from corag.naming import Spellings, split_parts
 from corag.registry import SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET
@@ -79,7 +79,7 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         from_folder(config.weights) if config.weights else nullcontext(),
     ):
         rows = module.measure(config, timing)
-        device = place("reranker").device
+        device = resolve_device("reranker").device
         report(1, 1)
     result: dict[str, Any] = {
         "part": config.part,

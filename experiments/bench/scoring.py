@@ -20,7 +20,7 @@ import numpy as np
 import corag
 from corag.errors import InputError
 from corag.models.engine import quiet
-from corag.models.runtime import place
+from corag.models.runtime import resolve_device
 from corag.optional import require
 from corag.registry import SELECTORS
 from corag.text.documents import SEPARATOR
@@ -52,7 +52,7 @@ def measure(config: BenchConfig, timing: Timing) -> list[dict[str, Any]]:
 
 
 def _score_rows(folder: str, asked: list[PooledQuestion], timing: Timing) -> list[dict[str, Any]]:
-    where = place("reranker")
+    where = resolve_device("reranker")
     reranker = corag.reranker("cross-encoder", model=folder)
     pairs = [(query, text) for query, candidates in asked for text in _joined(candidates)]
     transformers = require("transformers", "models")

@@ -17,8 +17,7 @@ import corag
 from corag.checks import check_count
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
-from corag.models.ran import recording
-from corag.models.runtime import Runtime, runtime
+from corag.models.runtime import Runtime, recording, runtime
 from corag.naming import Spelling, spelling
 from corag.readers.wrappers import CachedReader
 from corag.registry import tokens as make_tokens

@@ -16,8 +16,7 @@ import numpy as np
 from corag.budget import Budget
 from corag.cli.console import progress
 from corag.models.cluster import CLUSTER, cluster_workers
-from corag.models.ran import ran_in_all, recording
-from corag.models.runtime import WHERE, in_runtime
+from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder
@@ -59,7 +58,7 @@ logger = logging.getLogger(__name__)
 
 MODELS = "models"
 """Key in the journal of the models that ran."""
-OUTPUT_SETTINGS = ("out", "runs", "quiet", "baselines", *CLUSTER, *UNMEASURED, *WHERE)
+OUTPUT_SETTINGS = ("out", "runs", "quiet", "baselines", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings that no row depends on, but for rounding."""
 COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
 """Questions that are counted, by a measure that only they have."""
@@ -204,7 +203,7 @@ class SetRun:
                 budget, ids = jobs[number]
                 # Those of an earlier, interrupted run stay.
                 before = journal.units.get(MODELS, [])
-                if (ran := ran_in_all([before, embedded, models])) != before:
+                if (ran := merge_records([before, embedded, models])) != before:
                     journal.add(MODELS, ran)
                 for query_id, rows in zip(ids, found, strict=True):
                     journal.add(f"{budget} {query_id}", rows)

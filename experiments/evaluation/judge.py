@@ -258,5 +258,5 @@ def chat_of(role: str, name: Spelling) -> Chat:
             f"{role}: expected a reader that asks a language model, got {name!r}; use openai(model=...), "
             "ollama(model=...) or transformers(model=...)"
         )
-    reader.chat.check()
-    return reader.chat
+    reader.check()
+    return reader

@@ -12,7 +12,7 @@ import corag
 from corag.budget import reader_and_tokens, tokens_setting
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
-from corag.models.runtime import place
+from corag.models.runtime import resolve_device
 from corag.models.trained import shipped_checkpoint
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
@@ -85,7 +85,7 @@ class Parts:
         """The text of the prompts: a file of the same name may change."""
         if isinstance(self.prompted, ChatVerifier | SelfConsistentReader):
             return self.prompted.identity
-        return self.prompted.asked.text if isinstance(self.prompted, ChatReader) else None
+        return self.prompted.template.text if isinstance(self.prompted, ChatReader) else None
 
     @cached_property
     def encoder(self) -> CachedEncoder:
@@ -97,7 +97,7 @@ class Parts:
     @cached_property
     def embedder(self) -> CachedEmbedder:
         """Embeds each text once."""
-        on_cpu = place("embedder").kind == "cpu"
+        on_cpu = resolve_device("embedder").kind == "cpu"
         return CachedEmbedder(self._config.embedder, batch=1 if on_cpu else None)
 
     def methods(self, *, shared: bool) -> Methods:

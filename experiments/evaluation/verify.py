@@ -102,7 +102,7 @@ class ChatVerifier:
     def __init__(self, chats: Sequence[Chat], claims: Iterable[Claim]) -> None:
         self._chats = list(chats)
         chat = self._chats[0]
-        self.name, self.tokens, self.window_tokens = chat.name, chat.tokens, chat.window_tokens
+        self.name, self.tokens, self.window_tokens = chat.name, chat.counter, chat.context_window
         self.max_answer_tokens, self.max_concurrent = chat.max_answer_tokens, max(1, chat.max_concurrent)
         self._choose = prompt("choose-answer", "experiments/prompts", needs=["question", "context", "first", "second"])
         self._judge = prompt("verify-statement", "experiments/prompts", needs=["question", "context", "source"])
@@ -182,5 +182,5 @@ def verifier_of(reader: Reader, queries: Iterable[Query]) -> ChatVerifier | Word
     """Return a verifier of all these questions that asks the language model of a reader, else `WordVerifier`."""
     claims = [claim for query in queries if (claim := claim_of(query)) is not None]
     if isinstance(reader, SelfConsistentReader):
-        return ChatVerifier([one.chat for one in reader.readers], claims)
-    return ChatVerifier([reader.chat], claims) if isinstance(reader, ChatReader) else WordVerifier()
+        return ChatVerifier(reader.readers, claims)
+    return ChatVerifier([reader], claims) if isinstance(reader, ChatReader) else WordVerifier()

@@ -17,8 +17,7 @@ from typing import Any
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.cluster import CLUSTER, cluster_workers
-from corag.models.ran import ran_in_all, recording
-from corag.models.runtime import WHERE, in_runtime
+from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from experiments.data.pools import Pool
 from experiments.evaluation.config import EvaluateConfig
 from experiments.labels.config import LabelConfig
@@ -30,7 +29,7 @@ from experiments.run.track import UNMEASURED, log_run, means, tracked
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "shard", "quiet", *CLUSTER, *UNMEASURED, *WHERE)
+NOT_WORK = ("out", "shard", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings on which no label depends, but for rounding."""
 LOCAL_BATCH, RAY_BATCH = 64, 8
 """Questions whose candidates are embedded at a time; questions given to a worker at a time."""
@@ -74,7 +73,7 @@ def label(config: LabelConfig) -> Path:
                 "tokenizer": worker.labeller.tokenizer,
                 "settings": settings,
                 "versions": versions(),
-                "models": ran_in_all(units[example.key]["models"] for example in examples.examples),
+                "models": merge_records(units[example.key]["models"] for example in examples.examples),
             }
             rows = [row for example in examples.examples for row in _rows(example, units[example.key])]
             write_labels(out, rows, metadata)
@@ -136,7 +135,7 @@ class Worker:
                     "rows": self.labeller.rows(example.query, candidates, documents),
                     "question": self.labeller.question(example.query, candidates),
                 }
-            yield example.key, {**unit, "models": ran_in_all([before(), models()])}
+            yield example.key, {**unit, "models": merge_records([before(), models()])}
 
 
 def _label_missing(config: LabelConfig, worker: Worker, mine: Sequence[Example], journal: Journal) -> None:

@@ -19,7 +19,7 @@ import agent
 from corag.checks import check_budget
 from corag.cli.console import progress, say
 from corag.errors import DataError, InputError
-from corag.models.runtime import WHERE, in_runtime
+from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime
 from corag.models.trained import shipped_checkpoint
 from corag.selectors.corag.agents import SHIPPED_AGENT
 from corag.text.data import DataFolder, Query
@@ -52,7 +52,7 @@ POWER = 1.96 + 0.84
 LABELS_FILE, JOURNAL_FILE, PAGE_FILE, WORK_DIR = "labels.parquet", "labels.jsonl", "report.html", "work"
 NOT_WORK = (
     "out", "splits", "limit", "sample", "configurations", "answer", "evidence_weight", "prefer", "seed", "quiet",
-    *UNMEASURED, *WHERE,
+    *UNMEASURED, *PLACEMENT_SETTINGS,
 )  # fmt: skip
 """Settings on which the labels of one question do not depend."""
 

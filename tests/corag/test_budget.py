@@ -143,5 +143,5 @@ def chat_model(tmp_path_factory):
 def test_no_prompt_by_a_chat_template_exceeds_the_budget(chat_model, texts, extra):
     budget = Budget(chat_model.prompt_tokens("so?") + extra, chat_model)
     selection = budget.select(corag.selector("full", tokens=chat_model.tokens), "so?", pool(texts))
-    sent = chat_model.chat.encode(chat_model.asked.messages(question="so?", context=selection.text))
+    sent = chat_model.encode(chat_model.template.messages(question="so?", context=selection.text))
     assert len(sent) == chat_model.prompt_tokens("so?", selection.text) <= budget.tokens

@@ -1,11 +1,10 @@
-"""What a chat with a language model is, wherever the model runs: messages in, a reply out."""
+"""A chat with a language model, wherever the model runs: messages in, a reply out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from corag.checks import check_count
 from corag.errors import InputError, ReaderError
@@ -16,7 +15,7 @@ Messages = list[dict[str, str]]
 """Role (`system`, `user`, `assistant`) and content of each."""
 
 MESSAGE_TOKENS = 8
-"""The most that a chat template puts around a message, where the template itself is not at hand."""
+"""The most that a chat template puts around a message, if the template itself is unknown."""
 CHAT_TOKENS = 32
 """The most that it puts around all of them, such as today's date."""
 
@@ -39,7 +38,7 @@ class ChatReply:
 
     Attributes:
         text: The reply.
-        log_probabilities: Of its tokens, `[t]`; empty if they were not asked for, or the server has none.
+        log_probabilities: Of its tokens, `[t]`; empty if they were not requested, or the server has none.
         cut: Whether it ends because `max_answer_tokens` were written.
         prompt_tokens: Tokens of the prompt, as the model counted them; None if a server does not say.
         answer_tokens: The same for the reply.
@@ -52,9 +51,9 @@ class ChatReply:
     answer_tokens: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ChatSettings(Part, ABC):
-    """Which model to chat with, and how: the base of all parts that ask one.
+@dataclass(kw_only=True, eq=False)
+class Chat(Part, ABC):
+    """A language model to chat with: the base of the readers and summarizers that ask one. Threads may share it.
 
     Attributes:
         model: Its name.
@@ -69,47 +68,39 @@ class ChatSettings(Part, ABC):
             raise InputError(f"model must be the name of a model, got {self.model!r}")
         check_count("max_answer_tokens", self.max_answer_tokens, "64 to 1024 are usual")
 
-    @abstractmethod
-    def connect(self) -> Chat:
-        """Return the model to chat with."""
-
-    @cached_property
-    def chat(self) -> Chat:
-        """The model to chat with, made once."""
-        return self.connect()
-
-
-class Chat(ABC):
-    """A language model to chat with. Threads may share one.
-
-    Attributes:
-        name: Kind and name of the model, such as `ollama/llama3.1:8b`.
-        max_answer_tokens: Maximum tokens of a reply.
-        max_concurrent: Replies that are written at the same time.
-    """
-
-    name: str
-    max_answer_tokens: int
-    max_concurrent: int = 1
-
     @property
     @abstractmethod
+    def name(self) -> str:
+        """Kind and name of the model, such as `ollama/llama3.1:8b`."""
+
+    @property
+    def title(self) -> str:
+        """The model, and where it is, for errors."""
+        return f"the model {self.name!r}"
+
+    @property
     def identity(self) -> str:
         """What a reply depends on besides the messages."""
+        return f"{self.name} {self.max_answer_tokens}"
+
+    @property
+    def max_concurrent(self) -> int:
+        """The most replies that are written at the same time."""
+        return 1
 
     @property
     @abstractmethod
-    def tokens(self) -> TokenCounter:
-        """Counts as the model does, or estimates, and says so, if its tokenizer is not at hand."""
+    def counter(self) -> TokenCounter:
+        """Counts as the model does; an estimate, flagged as such, if its tokenizer is not on this machine."""
 
     @property
     @abstractmethod
-    def window_tokens(self) -> int | None:
-        """The most tokens of prompt and reply together; None if that is not known."""
+    def context_window(self) -> int | None:
+        """Maximum tokens of prompt and reply together; None if unknown."""
 
     @abstractmethod
     def count(self, messages: Messages) -> int:
-        """Return the tokens of the whole prompt, what the chat template adds included."""
+        """Return the tokens of the whole prompt, including what the chat template adds."""
 
     @abstractmethod
     def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[ChatReply]:
@@ -121,7 +112,7 @@ class Chat(ABC):
         """
 
     @abstractmethod
-    def stream(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
+    def stream_reply(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
         """Yield the pieces of a reply as they are written, none empty, and return the whole; closing stops the model.
 
         Raises:
@@ -129,25 +120,20 @@ class Chat(ABC):
             ReaderError: While iterating: the reply did not begin or did not end.
         """
 
-    @property
-    def title(self) -> str:
-        """The model, and where it is, for errors."""
-        return f"the model {self.name!r}"
-
     def ask(self, messages: Messages, *, scored: bool = False) -> ChatReply:
         """Return the whole reply to one conversation; see `ask_many`."""
         return self.ask_many([messages], scored=scored)[0]
 
-    def check(self) -> None:  # noqa: B027  (most have nothing to check)
-        """Return if the model is there, or raise `ReaderError`, which says what to do."""
+    def check(self) -> None:
+        """Return if the model is available, or raise `ReaderError`, which says what to do."""
 
     def check_window(self, prompt_tokens: int) -> None:
         """Raise `InputError` for a prompt that leaves no room for a reply."""
-        window = self.window_tokens
+        window = self.context_window
         if window is not None and prompt_tokens + self.max_answer_tokens > window:
-            counted = "" if self.tokens.exact else " (an upper estimate: name the model's tokenizer to count exactly)"
+            counted = "" if self.counter.exact else " (an upper estimate: name the model's tokenizer to count exactly)"
             raise InputError(
                 f"the prompt has {prompt_tokens} tokens{counted} and the reply up to {self.max_answer_tokens}, more "
-                f"than the {window} that the model {self.name!r} takes; lower the token budget or max_answer_tokens, "
-                "or shorten the question"
+                f"than the {window} of the window of {self.title}; lower the token budget or max_answer_tokens, or "
+                "shorten the question"
             )

@@ -13,7 +13,7 @@ import re
 import textwrap
 import threading
 from abc import abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,15 +23,13 @@ from urllib.parse import urlsplit
 
 from corag.checks import check_count
 from corag.errors import CoragError, InputError
-from corag.models.chat.base import CHAT_TOKENS, MESSAGE_TOKENS, Chat, ChatError, ChatReply, ChatSettings, Messages
+from corag.models.chat.base import CHAT_TOKENS, MESSAGE_TOKENS, Chat, ChatError, ChatReply, Messages
 from corag.naming import Spelling
 from corag.optional import needed, warn_once
 from corag.registry import tokens as make_tokens
 from corag.text.tokens.models import tokens_for_model
 from corag.text.visible import one_line, well_formed
 from corag.types import TokenCounter
-
-Pieces = Generator[ChatReply, None, None]
 
 DEFAULT_OLLAMA_MODEL = "llama3.1:8b"
 _OLLAMA_HOST = "http://127.0.0.1:11434"
@@ -40,24 +38,36 @@ _OPENAI = "https://api.openai.com/v1"
 _MAX_TOKEN_CHARACTERS = 64
 # Ollama loads the model again for another window, so windows grow in steps.
 _MIN_WINDOW = 4096
-# Names of the window in what servers say of a model: vLLM, llama.cpp, LM Studio, OpenRouter.
+# Names of the window in model descriptions: vLLM, llama.cpp, LM Studio, OpenRouter.
 _WINDOW_NAMES = ("max_model_len", "n_ctx", "loaded_context_length", "max_context_length", "context_length")
 # Fields of a request that some servers refuse without naming them.
 _OPTIONAL_FIELDS = ("logprobs", "stream_options", "seed")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ServerSettings(ChatSettings):
-    """How to ask a model on a server, and how it writes.
+@dataclass(kw_only=True, eq=False)
+class ServerChat(Chat):
+    """A model on a server.
 
     Attributes:
         timeout_s: Longest silence of the server, in seconds; it includes the time to load the model.
         temperature: Sampling temperature; 0 is greedy.
         seed: Seed of the sampling.
-        max_concurrent: Requests at the same time; the server may let some of them wait.
+        max_concurrent: Maximum requests at the same time; the server may queue some of them.
         tokenizer: Counts the tokens of prompts, by name or as an object; by default the model's own if it is on this
             machine, else an estimate; see `corag.text.tokens.models.tokens_for_model`.
+
+    Raises:
+        InputError: A setting is out of range, or the address or the key is invalid.
+        MissingExtraError: The client package is not installed.
     """
+
+    label: ClassVar[str]
+    """The kind of server, for errors."""
+    package: ClassVar[str]
+    """The client package, and the extra that installs it."""
+    remedies: ClassVar[dict[str, str]]
+    """For a server that does not `start` to answer, lacks the `model`, `refused` the request, or `failed`; they may use
+    `{address}` and `{model}`."""
 
     timeout_s: float = 120.0
     temperature: float = 0.0
@@ -73,59 +83,34 @@ class ServerSettings(ChatSettings):
             raise InputError(f"temperature must be a finite number of at least 0, got {self.temperature!r}")
         check_count("seed", self.seed, "0 is usual", least=0)
         check_count("max_concurrent", self.max_concurrent, "1 to 8 are usual")
-
-
-class ServerChat(Chat):
-    """A model on a server.
-
-    Args:
-        settings: Model, server and limits.
-        address: URL of the server.
-        key: Key to the server; it appears in no error.
-        window: Tokens of the model's window, if they are set.
-
-    Raises:
-        InputError: The address or the key cannot be one.
-        MissingExtraError: The client package is not installed.
-    """
-
-    label: ClassVar[str]
-    """What the server is, for errors."""
-    package: ClassVar[str]
-    """The client package, and the extra that installs it."""
-    remedies: ClassVar[dict[str, str]]
-    """For a server that does not `start` to answer, is `slow`, has no such `model`, `refused` the request, or `failed`;
-    they may use `{address}` and `{model}`."""
-
-    settings: ServerSettings
-
-    def __init__(self, settings: ServerSettings, address: str, key: str | None, window: int | None) -> None:
+        url, self._key, self._window = self._server()
         try:
-            parts = urlsplit(address)
+            parts = urlsplit(url)
             valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:
             valid = False
         if not valid:
-            raise InputError(f"the address of a server must be a URL such as http://127.0.0.1:8000, got {address!r}")
-        if key and not (key.isascii() and key.isprintable()):
+            raise InputError(f"the address of a server must be a URL such as http://127.0.0.1:8000, got {url!r}")
+        if self._key and not (self._key.isascii() and self._key.isprintable()):
             raise InputError(f"the key to the {self.label} holds characters that no key has; copy it again")
-        self.settings, self.model, self._key, self._window = settings, settings.model, key, window
         # Without a password that the URL may hold.
         self.address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
-        self.name = f"{self.package}/{settings.model}"
-        self.max_answer_tokens, self.max_concurrent = settings.max_answer_tokens, settings.max_concurrent
-        self._free = threading.BoundedSemaphore(settings.max_concurrent)
+        self._free = threading.BoundedSemaphore(self.max_concurrent)
         with needed(self.package, self.package):
-            self._client = self._connect(address.rstrip("/"))
+            self._client = self._connect(url.rstrip("/"))
 
-    # --- What each kind of server does in its own way ---
+    # --- What differs between kinds of servers ---
 
     @abstractmethod
-    def _connect(self, address: str) -> Any:
+    def _server(self) -> tuple[str, str | None, int | None]:
+        """Return the server's URL, the key to it, which appears in no error, and the model's window if it is set."""
+
+    @abstractmethod
+    def _connect(self, url: str) -> Any:
         """Return the package's client."""
 
     @abstractmethod
-    def _pieces(self, messages: Messages, scored: bool) -> Pieces:
+    def _pieces(self, messages: Messages, scored: bool) -> Generator[ChatReply, None, None]:
         """Send one request and yield the pieces of its reply; the last one says whether it was cut."""
 
     @abstractmethod
@@ -133,26 +118,34 @@ class ServerChat(Chat):
         """Ask for the model; return its window, None if the server does not tell it."""
 
     @abstractmethod
-    def _fault(self, error: Exception) -> str:
-        """Return what an error of the client means: `slow`, `start`, or `failed` for anything else."""
+    def _client_errors(self) -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
+        """Return the client's errors for a time-out, and for a server that cannot be reached."""
 
-    # --- What all do alike ---
+    # --- What they have in common ---
+
+    @property
+    def name(self) -> str:
+        """Kind and name of the model."""
+        return f"{self.package}/{self.model}"
+
+    @property
+    def title(self) -> str:
+        """The model, and where it is, for errors."""
+        return f"the model {self.model!r} of the {self.label} at {self.address}"
 
     @property
     def identity(self) -> str:
         """Everything that a reply depends on besides the messages."""
-        settings = self.settings
-        return json.dumps([self.package, self.model, settings.temperature, settings.seed, settings.max_answer_tokens])
+        return json.dumps([self.package, self.model, self.temperature, self.seed, self.max_answer_tokens])
 
     @cached_property
-    def tokens(self) -> TokenCounter:
-        """Counts as the setting `tokenizer` says; see `ServerSettings`."""
-        tokenizer = self.settings.tokenizer
-        return tokens_for_model(self.model) if tokenizer is None else make_tokens(tokenizer)
+    def counter(self) -> TokenCounter:
+        """Counts as the setting `tokenizer` says."""
+        return tokens_for_model(self.model) if self.tokenizer is None else make_tokens(self.tokenizer)
 
     @cached_property
-    def window_tokens(self) -> int | None:
-        """The model's window as it is set, or as the server tells it; None if it does not."""
+    def context_window(self) -> int | None:
+        """The window that is set, else the model's as the server tells it; None if it does not."""
         try:
             return self._window or self._read_window()
         except Exception:  # noqa: BLE001  (a server that cannot answer this may still chat, or will say why not)
@@ -160,27 +153,18 @@ class ServerChat(Chat):
 
     def count(self, messages: Messages) -> int:
         """Return an upper estimate of the tokens of the whole prompt: servers keep their chat templates."""
-        contents = self.tokens.count([message["content"] for message in messages])
+        contents = self.counter.count([message["content"] for message in messages])
         return int(contents.sum()) + MESSAGE_TOKENS * len(messages) + CHAT_TOKENS
 
     def check(self) -> None:
-        """Return if the server is there and has the model.
-
-        Raises:
-            ChatError: The server or the model is missing; the message says what to do.
-        """
+        """Return if the server is there and has the model; else raise a `ChatError`, which says what to do."""
         try:
             self._read_window()
         except Exception as error:
             raise self._explained(error) from error
 
     def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[ChatReply]:
-        """Return the whole reply to each conversation, at most `max_concurrent` at a time; the first failure ends all.
-
-        Raises:
-            ChatError: A reply did not begin or did not end.
-            InputError: A prompt does not fit the window, or is not valid Unicode.
-        """
+        """Return the reply to each conversation, at most `max_concurrent` at a time; the first failure ends all."""
         for messages in conversations:
             self._check(messages)
         stopped = threading.Event()
@@ -204,13 +188,8 @@ class ServerChat(Chat):
                 stopped.set()
         return [replies[row] for row in range(len(conversations))]
 
-    def stream(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
-        """Yield the pieces of the reply as they arrive, none empty, and return the whole; closing stops the model.
-
-        Raises:
-            ChatError: The reply did not begin or did not end.
-            InputError: As for `ask_many`.
-        """
+    def stream_reply(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
+        """Yield the pieces of the reply as they arrive, and return the whole; see `Chat`."""
         self._check(messages)
         return self._streamed(messages, scored)
 
@@ -220,37 +199,34 @@ class ServerChat(Chat):
                 message["content"].encode()
         except UnicodeEncodeError as error:
             raise InputError(f"a message is not valid Unicode ({error}); decode it with errors='replace'") from error
-        if self.window_tokens is not None:
+        if self.context_window is not None:
             self.check_window(self.count(messages))
 
     def _streamed(self, messages: Messages, scored: bool) -> Generator[str, None, ChatReply]:
         received: list[ChatReply] = []
-        num_characters = 0
+        num_characters, limit = 0, self.max_answer_tokens
         try:
             with closing(self._pieces(messages, scored)) as pieces:
                 for piece in pieces:
                     text = well_formed(piece.text)
                     received.append(replace(piece, text=text))
                     num_characters += len(text)
-                    if num_characters + len(received) > _MAX_TOKEN_CHARACTERS * (self.max_answer_tokens + 1):
+                    if num_characters + len(received) > _MAX_TOKEN_CHARACTERS * (limit + 1):
                         raise ChatError(
-                            f"{self.title} keeps writing beyond {self.max_answer_tokens} tokens; check that the "
-                            "server keeps max_answer_tokens, or raise it"
+                            f"{self.title} keeps writing beyond {limit} tokens; check that the server keeps "
+                            "max_answer_tokens, or raise it"
                         )
                     if text:
                         yield text
         except Exception as error:
             raise self._explained(error, num_characters) from error
-        prompt_tokens = [piece.prompt_tokens for piece in received if piece.prompt_tokens is not None]
-        answer_tokens = [piece.answer_tokens for piece in received if piece.answer_tokens is not None]
         reply = ChatReply(
             "".join(piece.text for piece in received),
             tuple(score for piece in received for score in piece.log_probabilities),
             any(piece.cut for piece in received),
-            prompt_tokens[-1] if prompt_tokens else None,
-            answer_tokens[-1] if answer_tokens else None,
+            _last(piece.prompt_tokens for piece in received),
+            _last(piece.answer_tokens for piece in received),
         )
-        limit = self.max_answer_tokens
         if reply.cut and reply.answer_tokens is not None and reply.answer_tokens < limit:
             raise ChatError(
                 f"{self.title} stopped after {reply.answer_tokens} of up to {limit} tokens: its window is full; "
@@ -263,36 +239,28 @@ class ServerChat(Chat):
             )
         return reply
 
-    # --- Errors ---
-
-    @property
-    def title(self) -> str:
-        """The model, and where it is, for errors."""
-        return f"the model {self.model!r} of the {self.label} at {self.address}"
-
     def _explained(self, error: Exception, num_received: int = 0) -> CoragError:
         """Return an error, raised after `num_received` characters, as one that names server, model and remedy.
 
-        Clients do not check what a server sends, and stumble over what they do not expect: whatever they raise is held
-        to be the server's doing.
+        Clients do not check what a server sends, so whatever they raise is attributed to the server.
         """
         if isinstance(error, CoragError):
             return error
         status, reason = getattr(error, "status_code", None), self._reason(error)
-        fault, can_retry = self._fault(error), True
+        time_outs, unreachable = self._client_errors()
+        can_retry, remedy = True, "failed"
         if isinstance(status, int) and status >= 300:
             can_retry = status in (408, 429) or status >= 500
-            fault = "failed" if can_retry else "model" if status == 404 else "refused"
+            remedy = "failed" if can_retry else "model" if status == 404 else "refused"
             message = f"answered with HTTP {status}: {reason}" + ("; lower max_concurrent" if status == 429 else "")
-        elif fault == "slow":
-            message = f"sent nothing for {self.settings.timeout_s:g} s; raise timeout_s"
-        elif fault == "start" and not num_received:
-            message = f"does not answer: {reason}"
+        elif isinstance(error, time_outs):
+            message = f"sent nothing for {self.timeout_s:g} s; raise timeout_s"
+        elif isinstance(error, unreachable) and not num_received:
+            message, remedy = f"does not answer: {reason}", "start"
         else:
-            fault = "failed"
             message = f"broke off, or sent what is no reply, after {num_received} characters: {reason}"
-        remedy = self.remedies[fault].format(address=self.address, model=self.model)
-        return ChatError(f"{self.title} {message}; {remedy}", can_retry=can_retry)
+        advice = self.remedies[remedy].format(address=self.address, model=self.model)
+        return ChatError(f"{self.title} {message}; {advice}", can_retry=can_retry)
 
     def _reason(self, error: Exception) -> str:
         """Return what an error says, or what it was raised from: clients wrap the cause."""
@@ -305,12 +273,16 @@ class ServerChat(Chat):
         return textwrap.shorten(reason, width=300, placeholder=" ...").rstrip(".")
 
 
+def _last(counts: Iterable[int | None]) -> int | None:
+    return next((count for count in reversed(list(counts)) if count is not None), None)
+
+
 # --- Ollama: https://github.com/ollama/ollama/blob/main/docs/api.md ---
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OllamaSettings(ServerSettings):
-    """How to ask a model of an Ollama server; see `ServerSettings` for the rest.
+@dataclass(kw_only=True, eq=False)
+class OllamaChat(ServerChat):
+    """A model of an Ollama server; needs `pip install 'corag[ollama]'`. See `ServerChat` for the other settings.
 
     Attributes:
         model: Name of a model that the server has (`ollama list`).
@@ -319,51 +291,39 @@ class OllamaSettings(ServerSettings):
             window is made large enough for prompt and reply.
     """
 
-    model: str = DEFAULT_OLLAMA_MODEL
-    host: str | None = field(default=None, repr=False)
-    num_ctx: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.num_ctx is not None:
-            check_count("num_ctx", self.num_ctx, "4096 or 8192 are usual")
-
-    def connect(self) -> OllamaChat:
-        """Return the model to chat with."""
-        return OllamaChat(self)
-
-
-class OllamaChat(ServerChat):
-    """A model of an Ollama server to chat with; needs `pip install 'corag[ollama]'`.
-
-    Args:
-        settings: Model and server.
-    """
-
-    label = "Ollama server"
-    package = "ollama"
+    label: ClassVar = "Ollama server"
+    package: ClassVar = "ollama"
     remedies: ClassVar = {
         "start": "start one with `ollama serve`, or set host or OLLAMA_HOST to where it runs",
-        "slow": "check with `ollama ps` that the model fits into memory",
         "model": "get it with `ollama pull {model}`, or set host to a server that has it",
         "refused": "check the settings against `ollama show {model}`, and OLLAMA_API_KEY if it needs a key",
         "failed": "look into the log of `ollama serve`, and check host with `curl {address}/api/version`",
     }
 
-    settings: OllamaSettings
+    model: str = DEFAULT_OLLAMA_MODEL
+    host: str | None = field(default=None, repr=False)
+    num_ctx: int | None = None
 
-    def __init__(self, settings: OllamaSettings | None = None) -> None:
-        settings = settings or OllamaSettings()
-        self._num_ctx = settings.num_ctx or _MIN_WINDOW
-        super().__init__(settings, ollama_address(settings.host), os.environ.get("OLLAMA_API_KEY"), settings.num_ctx)
+    def __post_init__(self) -> None:
+        if self.num_ctx is not None:
+            check_count("num_ctx", self.num_ctx, "4096 or 8192 are usual")
+        self._num_ctx = self.num_ctx or _MIN_WINDOW
+        super().__post_init__()
 
-    def _connect(self, address: str) -> Any:
+    def _server(self) -> tuple[str, str | None, int | None]:
+        return ollama_address(self.host), os.environ.get("OLLAMA_API_KEY"), self.num_ctx
+
+    def _connect(self, url: str) -> Any:
         import httpx
         import ollama
 
         # Without idle connections there are none that the server has closed already.
-        limits = httpx.Limits(max_keepalive_connections=0)
-        return ollama.Client(address, timeout=self.settings.timeout_s, limits=limits)
+        return ollama.Client(url, timeout=self.timeout_s, limits=httpx.Limits(max_keepalive_connections=0))
+
+    def _client_errors(self) -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
+        import httpx
+
+        return (httpx.TimeoutException,), (ConnectionError, httpx.ConnectError)
 
     def _read_window(self) -> int | None:
         import pydantic
@@ -372,21 +332,20 @@ class OllamaChat(ServerChat):
             about = self._client.show(self.model).modelinfo or {}
         except pydantic.ValidationError:
             return None  # the client insists on a field that some models lack; the server has the model all the same
-        lengths = [length for name, length in about.items() if name.endswith(".context_length")]
-        return next((length for length in lengths if isinstance(length, int) and length > 0), None)
+        return _window_in({name: length for name, length in about.items() if name.endswith(".context_length")})
 
     def _grown_window(self, messages: Messages) -> int:
         """Return a window that holds prompt and reply, never smaller than before."""
         needed = self.count(messages) + self.max_answer_tokens
-        if self.settings.num_ctx is None and needed > self._num_ctx:
-            grown, limit = 1 << (needed - 1).bit_length(), self.window_tokens
+        if self.num_ctx is None and needed > self._num_ctx:
+            grown, limit = 1 << (needed - 1).bit_length(), self.context_window
             self._num_ctx = grown if limit is None else min(grown, max(limit, self._num_ctx))
         return self._num_ctx
 
-    def _pieces(self, messages: Messages, scored: bool) -> Pieces:
+    def _pieces(self, messages: Messages, scored: bool) -> Generator[ChatReply, None, None]:
         options = {
-            "temperature": self.settings.temperature,
-            "seed": self.settings.seed,
+            "temperature": self.temperature,
+            "seed": self.seed,
             "num_ctx": self._grown_window(messages),
             "num_predict": self.max_answer_tokens,
         }
@@ -405,13 +364,6 @@ class OllamaChat(ServerChat):
                     return
         raise EOFError("it ended without its last line")
 
-    def _fault(self, error: Exception) -> str:
-        import httpx
-
-        if isinstance(error, httpx.TimeoutException):
-            return "slow"
-        return "start" if isinstance(error, (ConnectionError, httpx.ConnectError)) else "failed"
-
 
 def ollama_address(host: str | None = None) -> str:
     """Return the URL of a host, by default of OLLAMA_HOST or this machine; scheme and port may be left out."""
@@ -428,9 +380,11 @@ def ollama_address(host: str | None = None) -> str:
 # --- OpenAI-compatible servers: vLLM, llama.cpp, LM Studio, Ollama's `/v1`, hosted ones ---
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OpenAISettings(ServerSettings):
-    """How to ask a model of an OpenAI-compatible server; see `ServerSettings` for the rest.
+@dataclass(kw_only=True, eq=False)
+class OpenAIChat(ServerChat):
+    """A model of an OpenAI-compatible server; needs `pip install 'corag[openai]'`. See `ServerChat` for other settings.
+
+    A field that the server refuses, such as `logprobs`, is omitted from then on.
 
     Attributes:
         model: Name of a model that the server has (`GET /models`).
@@ -438,66 +392,53 @@ class OpenAISettings(ServerSettings):
             else OpenAI's own.
         api_key: Key to the server; by default the environment variable OPENAI_API_KEY, which, unlike a setting, is
             recorded nowhere. Servers on one's own machine need none.
-        window: Tokens of the model's context window; by default what the server tells.
-        retries: Further tries of the client before a reply has begun: after time-outs, HTTP 408, 409, 429 and 5xx.
+        window: Tokens of the model's context window; by default as the server tells it.
+        retries: Further attempts of the client before a reply has begun: after time-outs, HTTP 408, 409, 429 and 5xx.
     """
 
     secrets: ClassVar[frozenset[str]] = frozenset({"api_key"})
-    base_url: str | None = field(default=None, repr=False)
-    api_key: str | None = field(default=None, repr=False)
-    window: int | None = None
-    retries: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("retries", self.retries, "3 are usual", least=0)
-        if self.window is not None:
-            check_count("window", self.window, "4096 to 131072 are usual")
-
-    def connect(self) -> OpenAIChat:
-        """Return the model to chat with."""
-        return OpenAIChat(self)
-
-
-class OpenAIChat(ServerChat):
-    """A model of an OpenAI-compatible server to chat with; needs `pip install 'corag[openai]'`.
-
-    A field that the server refuses, such as `logprobs`, is left out from then on.
-
-    Args:
-        settings: Model and server.
-    """
-
-    label = "OpenAI-compatible server"
-    package = "openai"
+    label: ClassVar = "OpenAI-compatible server"
+    package: ClassVar = "openai"
     remedies: ClassVar = {
         "start": "start one there, or set base_url or OPENAI_BASE_URL to where it runs",
-        "slow": "look at the load of the server",
         "model": "list its models with `curl {address}/models`, and check that base_url ends as the server wants it, "
         "most often with /v1",
         "refused": "check the settings, and api_key or OPENAI_API_KEY",
         "failed": "raise retries, look into the log of the server, and check base_url with `curl {address}/models`",
     }
 
-    settings: OpenAISettings
+    base_url: str | None = field(default=None, repr=False)
+    api_key: str | None = field(default=None, repr=False)
+    window: int | None = None
+    retries: int = 3
 
-    def __init__(self, settings: OpenAISettings) -> None:
+    def __post_init__(self) -> None:
+        check_count("retries", self.retries, "3 are usual", least=0)
+        if self.window is not None:
+            check_count("window", self.window, "4096 to 131072 are usual")
         self._refused: frozenset[str] = frozenset()
-        address = settings.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
-        key = settings.api_key or os.environ.get("OPENAI_API_KEY")
-        if not key and address.rstrip("/") == _OPENAI:
+        super().__post_init__()
+
+    def _server(self) -> tuple[str, str | None, int | None]:
+        url = self.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        key = self.api_key or os.environ.get("OPENAI_API_KEY")
+        if not key and url.rstrip("/") == _OPENAI:
             raise InputError(
                 f"{_OPENAI} needs a key; set OPENAI_API_KEY, or set base_url to a server of your own that needs none"
             )
-        super().__init__(settings, address, key, settings.window)
+        return url, key, self.window
 
-    def _connect(self, address: str) -> Any:
+    def _connect(self, url: str) -> Any:
         import openai
 
-        settings = self.settings
         return openai.OpenAI(
-            base_url=address, api_key=self._key or "none", timeout=settings.timeout_s, max_retries=settings.retries
+            base_url=url, api_key=self._key or "none", timeout=self.timeout_s, max_retries=self.retries
         )
+
+    def _client_errors(self) -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
+        import openai
+
+        return (openai.APITimeoutError,), (openai.APIConnectionError,)
 
     def _read_window(self) -> int | None:
         import openai
@@ -509,12 +450,11 @@ class OpenAIChat(ServerChat):
                 raise
             return None  # it need not list its models
         about = [model for model in models if model.id == self.model] or (models if len(models) == 1 else [])
-        said: dict[str, Any] = (about[0].model_extra or {}) if about else {}
-        said = said | (meta if isinstance(meta := said.get("meta"), dict) else {})
-        windows = [said.get(name) for name in _WINDOW_NAMES]
-        return next((window for window in windows if isinstance(window, int) and window > 0), None)
+        described: dict[str, Any] = (about[0].model_extra or {}) if about else {}
+        described = described | (meta if isinstance(meta := described.get("meta"), dict) else {})
+        return _window_in({name: described.get(name) for name in _WINDOW_NAMES})
 
-    def _pieces(self, messages: Messages, scored: bool) -> Pieces:
+    def _pieces(self, messages: Messages, scored: bool) -> Generator[ChatReply, None, None]:
         cut: bool | None = None
         with self._begun(messages, scored) as reply:
             for chunk in reply:
@@ -557,20 +497,17 @@ class OpenAIChat(ServerChat):
             return reply
 
     def _fields(self, scored: bool, refused: frozenset[str]) -> dict[str, Any]:
-        settings = self.settings
         fields: dict[str, Any] = {
-            "temperature": settings.temperature,
-            "seed": settings.seed,
+            "temperature": self.temperature,
+            "seed": self.seed,
             "stream_options": {"include_usage": True},
             **({"logprobs": True} if scored else {}),
             # Its new name; older servers do not know it, and some newer models refuse the old one.
-            ("max_completion_tokens" if "max_tokens" in refused else "max_tokens"): settings.max_answer_tokens,
+            ("max_completion_tokens" if "max_tokens" in refused else "max_tokens"): self.max_answer_tokens,
         }
         return {name: value for name, value in fields.items() if name not in refused}
 
-    def _fault(self, error: Exception) -> str:
-        import openai
 
-        if isinstance(error, openai.APITimeoutError):
-            return "slow"
-        return "start" if isinstance(error, openai.APIConnectionError) else "failed"
+def _window_in(described: Mapping[str, Any]) -> int | None:
+    """Return the first positive whole number."""
+    return next((window for window in described.values() if isinstance(window, int) and window > 0), None)

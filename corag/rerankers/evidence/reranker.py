@@ -16,7 +16,7 @@ from corag.errors import ModelError
 from corag.models.cached import cache_capacity
 from corag.models.engine import Float32
 from corag.models.minilm import MAX_TOKENS, TextEncoder, encoder_at
-from corag.models.runtime import Backend, Precision, place
+from corag.models.runtime import Backend, Precision, resolve_device
 from corag.models.trained import load_adapter, shipped_adapter
 from corag.naming import Part
 from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, NUM_WITH_PLACES, weigh
@@ -192,15 +192,15 @@ class EvidenceReranker(Part):
             adapter = EvidenceParts.load(adapter or shipped_adapter(shipped))
         self.parts = adapter
         self.name = self.parts.name
-        self._place = place("reranker", backend=backend, precision=precision, device=device)
-        self._logits = self.parts.network.on(self._place.device)
+        self._placement = resolve_device("reranker", backend=backend, precision=precision, device=device)
+        self._logits = self.parts.network.on(self._placement.device)
         self._given_encoder = encoder
         self._capacity = cache_capacity(cache_mb)
 
     @cached_property
     def encoder(self) -> TextEncoder:
         """The encoder, loaded when first used."""
-        return self._given_encoder or encoder_at(self._place)
+        return self._given_encoder or encoder_at(self._placement)
 
     @cached_property
     def _read(self) -> PassageReader:

@@ -17,7 +17,7 @@ from corag.ambient import Ambient
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models.cached import CachedEncoder
 from corag.models.minilm import minilm_encoder
-from corag.models.runtime import current, holding
+from corag.models.runtime import current, use_runtime
 from corag.models.trained import FOLDER, shipped_checkpoint
 from corag.naming import parse
 from corag.optional import warn_once
@@ -191,7 +191,7 @@ class AgentSelectors:
         written = parse(configuration)
         settings = dict(written.settings)
         reranker = settings.get("reranker")
-        with self._lock, holding(self._runtime), SHARED.set(self._shared):
+        with self._lock, use_runtime(self._runtime), SHARED.set(self._shared):
             # A preset says how its reranker is built.
             if isinstance(reranker, str) and "preset" not in settings:
                 if reranker not in self._rerankers:

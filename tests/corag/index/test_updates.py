@@ -23,8 +23,7 @@ from corag.index import ChunkIndex, IndexUpdate, build, store, update_index, wri
 from corag.index.store import index_lock
 from corag.memory import forget
 from corag.models.engine import Engine
-from corag.models.minilm import minilm_encoder
-from corag.models.states import STATES
+from corag.models.minilm import STATES, minilm_encoder
 from corag.text.chunking import ChunkConfig
 from corag.types import Answer
 from tests.corag.files.worlds import pdf

@@ -42,7 +42,7 @@ def test_states_are_those_of_the_encoder_whatever_was_asked_before():
         np.testing.assert_allclose(shared.sentence_embeddings(ids), encoder.sentence_embeddings(ids), atol=1e-5)
     assert shared.sentence_embeddings([]).shape == (0, 384)
     backwards = CachedEncoder(encoder).states(ids[::-1])[::-1]
-    assert all(np.array_equal(one, other) for one, other in zip(shared.states(ids), backwards, strict=True))
+    assert all(np.array_equal(first, other) for first, other in zip(shared.states(ids), backwards, strict=True))
     with pytest.raises(ValueError, match="read-only"):
         backwards[0][0] = 0
 
@@ -115,19 +115,9 @@ def test_parts_share_a_capacity():
         pass
 
 
-def test_rerankers_share_what_was_encoded(encoded):
-    with corag.runtime(cache_mb=5.5):
-        multihop, factoid = corag.reranker("minilm-multihop"), corag.reranker("minilm-factoid")
-    multihop.score("How deep is lake 1?", LAKES[:3])
-    del encoded[:]
-    factoid.score("How deep is lake 1?", LAKES[:3])
-    assert len(encoded) == 1  # the question
-
-
-@pytest.mark.parametrize("megabytes", [0, 0.2])
-def test_each_text_is_encoded_once_whatever_is_kept(encoded, megabytes):
+def test_each_text_is_encoded_once_whatever_is_kept(encoded):
     offered = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[:12]]
-    with corag.runtime(cache_mb=megabytes):
+    with corag.runtime(cache_mb=0):
         selector = corag.selector("corag", agent="none", unit="sentence")
         selector.select("How deep is lake 1?", offered, 60)
     assert len(encoded) == 1 + len(offered)

@@ -1,8 +1,7 @@
 """Our own encoder's engine: packing, halving where the memory is full, and that backends and precisions agree."""
 
 import itertools
-import subprocess
-import sys
+import shutil
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError, ModelError
-from corag.models import openvino, runtime
-from corag.models.engine import MAX_PADDING, EncoderSource, pack, pad, run_packed
-from corag.models.runtime import place
+from corag.models import runtime
+from corag.models.engine import MAX_PADDING, EncoderSource, openvino_forward, pack, pad, run_packed, torch_forward
+from corag.models.runtime import resolve_device
 from corag.rerankers.cosine import MiniLMCosine
 
 lengths = st.lists(st.integers(1, 300) | st.sampled_from([100, 101, 102]), max_size=60)
@@ -43,8 +42,8 @@ def test_packing_and_padding_by_hand():
     assert [batch.tolist() for batch in pack([10, 100, 89, 90, 100], 4096)] == [[1, 4, 3], [2], [0]]
     assert [batch.tolist() for batch in pack([50, 60], 20)] == [[1], [0]]
     assert pack([], 20) == []
-    padded, mask = pad([np.array([7, 8, 9]), np.array([5])], 1)
-    assert (padded.tolist(), mask.tolist()) == ([[7, 8, 9], [5, 1, 1]], [[1, 1, 1], [1, 0, 0]])
+    padded, mask = pad([np.array([7, 8, 9]), np.array([5])])
+    assert (padded.tolist(), mask.tolist()) == ([[7, 8, 9], [5, 0, 0]], [[1, 1, 1], [1, 0, 0]])
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_a_single_row_is_an_error():
@@ -66,43 +65,31 @@ def test_a_batch_that_does_not_fit_is_halved_and_a_single_row_is_an_error():
 
 # --- Backends ---
 
-
-QUESTIONS = ["Which river flows through Berlin?", "What do bananas look like?", "Where is the capital of Germany?"]
-CHUNKS = [
-    Chunk(f"c{rank}", text)
-    for rank, text in enumerate(
-        [
-            "Berlin is the capital of Germany. It lies on the river Spree.",
-            "The Rhine is a river that flows through Cologne, not through Berlin.",
-            "Bananas are yellow when they are ripe, and green before.",
-            "The capital of Germany was Bonn, too, from 1949 to 1990; the Rhine flows there.",
-            "The Spree flows through Berlin.",
-        ]
-    )
+QUESTION = "Which river flows through Berlin?"
+TEXTS = [
+    "Berlin is the capital of Germany. It lies on the river Spree.",
+    "The Rhine is a river that flows through Cologne, not through Berlin.",
+    "Bananas are yellow when they are ripe, and green before.",
+    "The Spree flows through Berlin.",
 ]
-ORDERS = [order for size in (1, 2, 3) for order in itertools.permutations(range(5), size)]
+CHUNKS = [Chunk(f"c{rank}", text) for rank, text in enumerate(TEXTS)]
+ORDERS = [order for size in (1, 2) for order in itertools.permutations(range(4), size)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("backend", "precision"), [("torch", "bf16"), ("openvino", "fp32"), ("openvino", "bf16")])
+@pytest.mark.parametrize(("backend", "precision"), [("torch", "bf16"), ("torch", "fp32"), ("openvino", "bf16")])
 def test_backends_value_and_select_alike(backend, precision):
-    if backend == "openvino":
-        pytest.importorskip("openvino")
+    pytest.importorskip("openvino")
     try:
         reranker = MiniLMCosine(backend=backend, precision=precision)
     except InputError as error:
         pytest.skip(str(error))
-    exact = MiniLMCosine(backend="torch", precision="fp32")
+    exact = MiniLMCosine(backend="openvino", precision="fp32")
+    values, expected = (each.scorer(QUESTION, CHUNKS)(ORDERS) for each in (reranker, exact))
+    assert np.abs(values - expected).max() < (1e-5 if precision == "fp32" else 1e-2)
     candidates = [Candidate(chunk, 1 - 0.1 * rank) for rank, chunk in enumerate(CHUNKS)]
-    for question in QUESTIONS:
-        values, expected = (one.scorer(question, CHUNKS)(ORDERS) for one in (reranker, exact))
-        ranks = [np.argsort(np.argsort(column)) for column in (values, expected)]
-        assert np.corrcoef(*ranks)[0, 1] > 0.999
-        assert np.abs(values - expected).max() < (1e-5 if precision == "fp32" else 1e-2)
-        chosen = [
-            corag.selector("naive", reranker=one).select(question, candidates, 40).ids for one in (reranker, exact)
-        ]
-        assert chosen[0] == chosen[1]
+    chosen = [corag.selector("naive", reranker=each).select(QUESTION, candidates, 40).ids for each in (reranker, exact)]
+    assert chosen[0] == chosen[1]
 
 
 @pytest.mark.slow
@@ -117,30 +104,55 @@ def test_a_precision_that_the_cpu_lacks(monkeypatch):
     runtime.has_precision.cache_clear()
     try:
         with pytest.raises(InputError, match="bf16"):
-            openvino.openvino_forward(EncoderSource("none", "0" * 64, (), pytest.fail), "bf16")
-        assert place("reranker", device="cpu", precision="bf16").backend == "torch"
-        assert place("reranker", device="cpu").backend == "openvino"
+            openvino_forward(EncoderSource("none", "0" * 64, (), pytest.fail), "bf16")
+        assert resolve_device("reranker", device="cpu", precision="bf16").backend == "torch"
+        assert resolve_device("reranker", device="cpu").backend == "openvino"
     finally:
         runtime.has_precision.cache_clear()
 
 
 @pytest.mark.slow
-def test_openvino_reports_to_nobody():
+def test_shipped_rerankers_through_pytorch():
+    usual, by_torch = corag.reranker("minilm-multihop"), corag.reranker("minilm-multihop", backend="torch")
+    values, expected = (each.scorer(QUESTION, CHUNKS)(ORDERS) for each in (by_torch, usual))
+    np.testing.assert_allclose(values, expected, atol=2e-4)
+
+
+# --- Converted models in the cache folder ---
+
+
+@pytest.fixture
+def tiny():
+    """A small BERT, which converts in no time."""
+    transformers = pytest.importorskip("transformers")
     pytest.importorskip("openvino")
-    program = (
-        "import sys\n"
-        "from corag.models.minilm import minilm_encoder\n"
-        "minilm_encoder('openvino')\n"
-        "assert not any(name.startswith('openvino_telemetry.') for name in sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    model = transformers.BertModel(transformers.BertConfig(vocab_size=50, **sizes), add_pooling_layer=False).eval()
+    return EncoderSource("tiny", "0" * 64, ("input_ids", "attention_mask"), lambda: model)
+
+
+INPUTS = dict.fromkeys(("input_ids", "attention_mask"), np.ones((2, 3), dtype=np.int64))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["minilm-cosine", "minilm-softsim", "minilm-multihop", "minilm-sentence"])
-def test_shipped_rerankers_through_pytorch(name):
-    device = "cuda" if __import__("torch").cuda.is_available() else "cpu"
-    usual, by_torch = corag.reranker(name), corag.reranker(name, backend="torch", device=device, precision="fp32")
-    for question in QUESTIONS:
-        values, expected = (one.scorer(question, CHUNKS)(ORDERS) for one in (by_torch, usual))
-        np.testing.assert_allclose(values, expected, atol=2e-4)
+def test_a_damaged_cache_is_mended(tiny, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path))
+    expected = openvino_forward(tiny, "fp32")(INPUTS)
+    np.testing.assert_allclose(expected, torch_forward(tiny.load())(INPUTS), atol=1e-5)
+    shutil.rmtree(tmp_path / "compiled", ignore_errors=True)  # what was compiled would do
+    (description,) = tmp_path.glob("*.xml")
+    whole = description.read_bytes()
+    description.write_bytes(whole[: len(whole) // 2])
+    for warnings in (1, 0):
+        caplog.clear()
+        np.testing.assert_allclose(openvino_forward(tiny, "fp32")(INPUTS), expected, atol=1e-6)
+        assert len(caplog.records) == warnings
+    assert sorted(file.suffix for file in tmp_path.iterdir() if file.is_file()) == [".bin", ".xml"]
+
+
+@pytest.mark.slow
+def test_a_cache_that_cannot_be_written_is_done_without(tiny, tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "file" / "cache"))
+    assert openvino_forward(tiny, "fp32")(INPUTS, mean=True).shape == (2, 8)
+    assert len(caplog.records) == 1

@@ -43,7 +43,7 @@ def test_what_was_saved_is_read(folder):
 @pytest.mark.parametrize("name", [CONFIG_FILE, WEIGHTS_FILE])
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
-    with pytest.raises(ModelError, match=f"lacks {name}"):
+    with pytest.raises(ModelError, match=name):
         load_adapter(folder)
 
 
@@ -56,15 +56,12 @@ def test_a_changed_byte_is_told_by_its_hash(folder):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format_version": 2}, "format_version 2"),
-        ({"base": "bge-m3"}, "trained on bge-m3"),
-        ({"base_sha256": "0" * 64}, "0000"),
-        ({"form": "trees"}, "'trees'"),
-    ],
+    "changes", [{"format_version": 2}, {"base": "bge-m3"}, {"base_sha256": "0" * 64}, {"form": "trees"}, {"name": None}]
 )
-def test_what_is_not_for_here_is_refused(folder, changes, message):
-    edit(folder, **changes)
-    with pytest.raises(ModelError, match=message):
+def test_another_format_encoder_or_form_is_refused(folder, changes):
+    if changes == {"name": None}:
+        (folder / CONFIG_FILE).write_text("[]")
+    else:
+        edit(folder, **changes)
+    with pytest.raises(ModelError, match="toy"):
         load_adapter(folder, "linear")

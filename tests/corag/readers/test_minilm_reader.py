@@ -110,18 +110,15 @@ def test_openvino_reads_as_torch_does(reader, tmp_path):
         assert found.confidence == pytest.approx(expected.confidence, abs=1e-4)
 
 
-@pytest.mark.parametrize("question", ["why " * 60, "why " * 2000])
-def test_a_question_without_end_is_refused(reader, question):
+def test_a_question_that_fills_the_window_is_refused(reader):
     with pytest.raises(InputError):
-        reader.answer(question, LONG)
+        reader.answer("why " * 60, LONG)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"min_confidence": 1.5}, "min_confidence"),
-        ({"window_tokens": 16}, "window_tokens"),
-        ({"window_tokens": 513}, "window_tokens"),
         ({"backend": "tpu"}, "backend 'tpu'"),
         ({"precision": "fp8"}, "precision 'fp8'"),
     ],
@@ -196,7 +193,7 @@ def test_what_is_known():
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{}", json.dumps(asdict(MODEL) | {"none": "much"}), json.dumps(asdict(MODEL) | {"none": math.nan})],
+    ["", "[]", json.dumps(asdict(MODEL) | {"none": "much"}), json.dumps(asdict(MODEL) | {"none": math.nan})],
 )
 def test_a_damaged_file_is_refused(tmp_path, content):
     assert Answerable.beside(tmp_path) is None

@@ -16,26 +16,20 @@ from experiments.evaluation.judge import Judge, JudgedAnswer
 
 pytestmark = pytest.mark.slow
 
-CITIES = [
-    "Berlin", "Oslo", "Lima", "Quito", "Rome", "Cairo", "Accra", "Dakar", "Riga", "Sofia",
-]  # fmt: skip
-NAMES = ["Anna Weiss", "Otto Lind", "Ida Berg", "Paul Stone", "Mary Hill"]
+MAYORS = {"Berlin": "Anna Weiss", "Oslo": "Otto Lind", "Lima": "Ida Berg", "Quito": "Paul Stone", "Rome": "Mary Hill"}
 
 
 @pytest.fixture(scope="module")
 def mayors(tmp_path_factory):
-    """Ten questions with two candidates each."""
+    """Five questions with a candidate each."""
     folder = tmp_path_factory.mktemp("mayors")
-    texts = [
-        {"id": f"p{place}", "title": city, "text": f"The mayor of {city} is {NAMES[place % 5]}."}
-        for place, city in enumerate(CITIES)
-    ]
+    texts = [{"id": city, "title": city, "text": f"The mayor of {city} is {name}."} for city, name in MAYORS.items()]
     questions = [
         {
-            "id": f"q{place}", "question": f"Who is the mayor of {city}?", "answers": [NAMES[place % 5]],
-            "gold": [f"p{place}"], "split": "dev", "candidates": [f"p{place}", f"p{(place + 1) % 10}"],
+            "id": f"q{number}", "question": f"Who is the mayor of {city}?", "answers": [name], "gold": [city],
+            "split": "dev", "candidates": [city],
         }
-        for place, city in enumerate(CITIES)
+        for number, (city, name) in enumerate(MAYORS.items())
     ]  # fmt: skip
     (folder / "corpus.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts))
     (folder / "queries.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
@@ -55,10 +49,9 @@ def test_ask_answers_from_the_command_line(real_server, small_index, capsys):
 
 def test_every_way_to_ask_gives_one_answer(real_server, language_model):
     """The server counts and answers as the same model does in this process, streamed or not, alone or with others."""
-    given = (CITIES[0], "Berlin\nThe mayor of Berlin is Anna Weiss.")
-    question, context = f"Who is the mayor of {given[0]}?", given[1]
+    question, context = "Who is the mayor of Berlin?", "Berlin\nThe mayor of Berlin is Anna Weiss."
     reader = corag.reader(real_server.reader)
-    answers = reader.answer_many([question] * 4, [context] * 4)
+    answers = reader.answer_many([question] * 2, [context] * 2)
     assert len(set(answers)) == 1 and "Anna Weiss" in answers[0].text
     pieces = reader.stream(question, context)
     assert next(pieces)
@@ -74,15 +67,15 @@ def test_the_model_summarizes_and_judges(real_server):
     summarizer = corag.summarizer(settings)
     assert summarizer.summarize(SummaryRequest(("The mayor of Berlin is Anna Weiss.",), ("c",), 40, "Who is mayor?"))
     reading = JudgedAnswer("Who is the mayor?", ("Anna Weiss",), "", "Anna Weiss")
-    [row] = Judge(corag.reader(settings).chat).rows([reading])
+    [row] = Judge(corag.reader(settings)).rows([reading])
     assert 0 <= row.get("judge", 0) <= 1
 
 
 def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, mayors, tmp_path):
     out, journal = tmp_path / "result.json", tmp_path / "result.journal.jsonl"
-    impatient = real_server.reader.replace("openai(", "openai(max_concurrent=4, retries=0, ")
+    impatient = real_server.reader.replace("openai(", "openai(max_concurrent=2, retries=0, ")
     config = EvaluateConfig(
-        data=str(mayors), methods="top-k(k=2)", reader=impatient, budget=300, out=str(out), quiet=True
+        data=str(mayors), methods="top-k(k=1)", reader=impatient, budget=300, out=str(out), quiet=True
     )
 
     def done():
@@ -91,7 +84,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, ma
         return {row["key"]: row["unit"] for row in rows if row["key"].startswith("300 ")}
 
     def kill():
-        while len(done()) < 3:
+        while len(done()) < 2:
             time.sleep(0.01)
         real_server.kill()
 
@@ -101,14 +94,14 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, ma
         evaluate(config)
     killer.join()
     before = done()
-    assert 3 <= len(before) < 10
+    assert 2 <= len(before) < 5
     real_server.start()
     result = evaluate(config)
     rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().split("\n")[:-1]]
-    assert [row["query"] for row in rows] == [f"q{place}" for place in range(10)]
+    assert [row["query"] for row in rows] == [f"q{number}" for number in range(5)]
     for key, unit in before.items():
         [row] = [row for row in rows if f"300 {row['query']}" == key]
-        assert {name: row[name] for name in ("answer", "ids", "latency_ms")}.items() <= unit["top-k(k=2)"].items()
+        assert {name: row[name] for name in ("answer", "ids", "latency_ms")}.items() <= unit["top-k(k=1)"].items()
     [method] = result["methods"]
-    assert (result["queries"], method["over_budget"], method["failed"]) == (10, 0, 0)
+    assert (result["queries"], method["over_budget"], method["failed"]) == (5, 0, 0)
     assert method["sub_em"] > 0.2

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from corag.models.minilm import DIMENSION, MAX_TOKENS, Tokens
+from corag.models.minilm import DIMENSION, MAX_TOKENS, TextEncoder, Tokens
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.reranker import VOCABULARY, EvidenceParts
@@ -12,7 +12,7 @@ from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
 from corag.rerankers.evidence.values import Weights
 
 
-class WordEncoder:
+class WordEncoder(TextEncoder):
     """Words are tokens, the state of a token is the unit vector of its word, special tokens are zero."""
 
     def __init__(self):

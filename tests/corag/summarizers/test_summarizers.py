@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import DataError, InputError, MissingExtraError, ModelError, SummarizerError
+from corag.errors import InputError, MissingExtraError, ModelError, SummarizerError
 from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task
 from corag.summarizers.extractive import ExtractiveSummarizer
 from corag.summarizers.runs import summarize_all, summary_store
@@ -52,11 +52,8 @@ class FirstWords:
         return " ".join(text.split()[0] for text in request.texts)
 
 
-# Cutting
-
-
 @pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(text=TEXTS, limit=st.integers(1, 40))
 def test_a_cut_text_is_a_beginning_that_fits(tokens, text, limit):
     found = cut_to_tokens(text, tokens, limit)
@@ -81,11 +78,10 @@ def test_requests_are_answered_in_order_with_their_sources_and_made_once():
     assert summarize_all(summarizer, []) == []
 
 
-@pytest.mark.parametrize("limit", [1, 3])
-def test_no_more_run_at_once_than_the_limit(limit):
-    summarizer = FirstWords(concurrent=limit, wait_s=0.01)
+def test_no_more_run_at_once_than_the_limit():
+    summarizer = FirstWords(concurrent=3, wait_s=0.01)
     summarize_all(summarizer, [request(f"word{number}") for number in range(9)])
-    assert 1 <= summarizer.most_at_once <= limit
+    assert 1 <= summarizer.most_at_once <= 3
 
 
 def test_a_failure_is_counted_and_the_others_are_made(caplog):
@@ -114,21 +110,8 @@ def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
     paid_before = {asked.texts for asked in broken.asked} - {("word3 more",)}
     assert not paid_before & {asked.texts for asked in again.asked}
     third = FirstWords()
-    assert all(
-        summary.num_calls == 0 for summary in summarize_all(third, requests, store=summary_store(tmp_path / "a"))
-    )
-    assert third.asked == []
-
-
-def test_a_store_tells_a_damaged_file(tmp_path):
-    path = tmp_path / "summaries.sqlite"
-    summary_store(path).put({b"abcd": "é"})
-    assert summary_store(path).get([b"abcd", b"b"]) == {b"abcd": "é"}
-    path.write_bytes(b"{" * 5000)
-    with pytest.raises(DataError):
-        summary_store(path)
-    with pytest.raises(DataError):
-        summary_store(tmp_path)
+    stored = summarize_all(third, requests, store=summary_store(tmp_path / "a"))
+    assert third.asked == [] and all(summary.num_calls == 0 for summary in stored)
 
 
 # Texts beyond the window
@@ -144,7 +127,7 @@ def test_texts_beyond_the_window_are_summarized_in_parts():
     assert all(WORDS.count(["\n\n".join(asked.texts)])[0] <= 8 for asked in summarizer.asked)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(8, 30), st.integers(1, 20))
 def test_no_request_is_ever_beyond_the_window_and_every_word_is_read(lengths, window, max_tokens):
     class Echo(FirstWords):
@@ -232,15 +215,13 @@ def test_an_openai_server_is_asked_the_same_and_its_window_kept():
     assert first["messages"] == second["messages"]
 
 
-@pytest.mark.parametrize("reply", ["NOTHING RELEVANT", " nothing relevant.\n", "**Nothing relevant**"])
+@pytest.mark.parametrize("reply", ["NOTHING RELEVANT", " **nothing relevant**.\n"])
 def test_ollama_that_finds_nothing(reply):
     with ChatServer(Reply(reply)) as server:
         assert ollama(server).summarize(request("a")) == ""
 
 
-@pytest.mark.parametrize(
-    "reply", [Reply(""), Reply(status=500), Reply(body=b"<html>\n"), Reply("Par", ending="drop"), Reply("x", delay_s=9)]
-)
+@pytest.mark.parametrize("reply", [Reply(""), Reply(status=500), Reply("x", delay_s=9)])
 def test_ollama_that_fails_is_counted(reply):
     with ChatServer(reply) as server:
         (summary,) = summarize_all(ollama(server, timeout_s=0.2), [request("a")])
@@ -266,8 +247,7 @@ class Stubborn:
         return " ".join(request.texts)
 
 
-@pytest.mark.parametrize("per_text", [0, 1, 50])
-@pytest.mark.parametrize("num_texts", [2, 3, 40])
+@pytest.mark.parametrize(("num_texts", "per_text"), [(2, 0), (3, 50), (40, 1)])
 def test_summaries_that_never_fit_end(num_texts, per_text):
     summarizer = Stubborn(8, per_text)
     (summary,) = summarize_all(summarizer, [request(*["one two three four five"] * num_texts, max_tokens=6)])

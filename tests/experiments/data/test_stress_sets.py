@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import corag
 from corag.errors import InputError
 from corag.models.chat.base import ChatError
-from corag.models.chat.servers import OllamaChat, OllamaSettings
+from corag.models.chat.servers import OllamaChat
 from corag.text.data import DataFolder
 from corag.text.documents import Document
 from experiments.data.config import CandidateSettings
@@ -91,7 +91,7 @@ def test_sets_are_data_folders(small_data, tmp_path):
 
 def test_rewritings_by_a_model_are_paid_once(tmp_path):
     with ChatServer(Reply("In other words."), Reply("And again."), Reply(status=400)) as server:
-        rewrite = chat_rewriter(OllamaChat(OllamaSettings(host=server.host)), tmp_path / "store")
+        rewrite = chat_rewriter(OllamaChat(host=server.host), tmp_path / "store")
         assert [rewrite("A text.", 1), rewrite("A text.", 2), rewrite("A text.", 1)] == [
             "In other words.", "And again.", "In other words.",
         ]  # fmt: skip

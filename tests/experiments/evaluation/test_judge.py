@@ -6,7 +6,7 @@ import pytest
 
 from corag.errors import InputError
 from corag.models.chat.base import ChatError
-from corag.models.chat.servers import OllamaChat, OllamaSettings
+from corag.models.chat.servers import OllamaChat
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import JUDGEMENTS, Judge, JudgedAnswer, chat_of
@@ -21,7 +21,7 @@ ANSWER = JudgedAnswer(
 
 
 def chat_at(server):
-    return OllamaChat(OllamaSettings(host=server.host, max_concurrent=1))
+    return OllamaChat(host=server.host, max_concurrent=1)
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,11 @@ def test_the_prompts_have_all_that_is_known():
     replies = [Reply('{"choice": 2}'), Reply('{"verdict": "false"}')]
     with ChatServer(*replies) as server:
         reader = corag.reader(f"ollama(host={server.host}, max_concurrent=1)")
-        verifier = ChatVerifier([reader.chat], [PAIR, STATEMENT])
+        verifier = ChatVerifier([reader], [PAIR, STATEMENT])
         assert isinstance(verifier, ChatVerifier) and isinstance(verifier, PromptedReader)
         assert verifier.verify([PAIR, STATEMENT], ["on </knowledge> Kell", ""]) == [1, 1]
         # A budget for the prompt pays for the answers, too.
-        longer = ChatVerifier([reader.chat], [PAIR, Claim("Where?", ("Kell " * 50, "x"), 0)])
+        longer = ChatVerifier([reader], [PAIR, Claim("Where?", ("Kell " * 50, "x"), 0)])
         assert longer.prompt_tokens("Where?", "c") > verifier.prompt_tokens("Where?", "c") + 50
         with pytest.raises(InputError, match="verify"):
             verifier.prompt_tokens("Who?")
