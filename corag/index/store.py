@@ -37,7 +37,7 @@ OLD_VERSIONS_KEPT = timedelta(hours=1)
 """How long a process that opened an index before it was updated can go on reading the old version."""
 
 CHUNKS = "corag_chunks"
-_MANIFEST = "corag_manifest"
+MANIFEST = "corag_manifest"
 _LOCK_FILE = ".corag.lock"
 
 CHUNK_COLUMNS = ["id", "text", "metadata"]
@@ -68,7 +68,7 @@ def connect(uri: str | Path) -> Any:
         if folder is None and "No object store provider" not in str(error):
             raise
         raise InputError(
-            f"{str(uri)!r} cannot hold an index: {_reason(error)}; give a folder, or an s3://, gs:// or az:// address"
+            f"{str(uri)!r} cannot hold an index: {reason(error)}; give a folder, or an s3://, gs:// or az:// address"
         ) from error
 
 
@@ -88,10 +88,10 @@ def accessing(uri: str | Path, to: Literal["read", "write"]) -> Iterator[None]:
     except CoragError:
         raise
     except (OSError, RuntimeError, ValueError, OverflowError) as error:
-        raise CoragError(f"cannot {to} the index at {uri}: {_reason(error)}; {_REMEDIES[to]}") from error
+        raise CoragError(f"cannot {to} the index at {uri}: {reason(error)}; {_REMEDIES[to]}") from error
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Return LanceDB's message without its internal structures and source locations."""
     text = re.sub(r", location: Location \{[^}]*\}, backtrace: \w+", "", str(error))
     return re.sub(r",? \S+\.rs:\d+:\d+", "", text).rstrip(". ")
@@ -251,7 +251,7 @@ def read_records(database: Any, uri: str | Path, *, files: bool = False) -> Reco
     Raises:
         IndexMismatchError: A record of another format version.
     """
-    table = open_table(database, _MANIFEST)
+    table = open_table(database, MANIFEST)
     if table is None:
         return Records()
     rows = table.search().select([name for name in table.schema.names if files or name == "record"]).to_arrow()
@@ -281,10 +281,10 @@ def write_records(database: Any, records: Records) -> None:
     rows = [{"record": json.dumps(asdict(complete)), "files": json.dumps(dict(records.files))}] if complete else []
     rows += [{"record": json.dumps(asdict(building)), "files": "{}"}] if building else []
     content = pa.Table.from_pylist(rows)
-    table = open_table(database, _MANIFEST)
+    table = open_table(database, MANIFEST)
     before = None if table is None else table.version
     if table is None:
-        table = database.create_table(_MANIFEST, content)
+        table = database.create_table(MANIFEST, content)
     else:
         table.add(content, mode="overwrite")
     try:
@@ -292,7 +292,7 @@ def write_records(database: Any, records: Records) -> None:
             json.loads(row["record"]), json.loads(row["files"])
     except (OSError, RuntimeError, ValueError) as error:
         if before is None:
-            database.drop_table(_MANIFEST)
+            database.drop_table(MANIFEST)
         else:
             table.restore(before)
         raise OSError("the index could not be recorded: the disk is full, or the file too large") from error

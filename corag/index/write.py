@@ -24,6 +24,7 @@ from corag.index import store
 from corag.index.states import encoded_states
 from corag.index.store import (
     CHUNKS,
+    MANIFEST,
     REMEDY,
     IndexManifest,
     Records,
@@ -33,6 +34,7 @@ from corag.index.store import (
     metadata_json,
     open_table,
     read_records,
+    reason,
     to_rows,
     write_records,
 )
@@ -136,24 +138,23 @@ def write_index(
     with index_lock(uri):
         with accessing(uri, "write"):
             database = connect(uri)
-            try:
-                records = read_records(database, uri, files=True)
-            except IndexMismatchError:
-                if not overwrite:
-                    raise
-                records = Records()
+            records = _usable_records(database, uri, overwrite)
             old = records.complete
             with_states = old is not None and old.states if states is None else states
             wanted = IndexManifest(
                 embedder.name, embedder.dimension, source.fingerprint, source.settings, "building", with_states
             )
-            if old is not None:
+            if old is not None and not overwrite:
                 same_content = (old.fingerprint, old.states) == (wanted.fingerprint, wanted.states)
                 if same_content and old.made_by(embedder.name, embedder.dimension):
+                    _require_readable_rows(database, old, uri)
                     return Written(before=records.files, after=records.files)
-                if not overwrite:
-                    _require_same_source(old, wanted, source.identity, uri)
-            table = _table_to_write(database, records, wanted)
+            table = open_table(database, CHUNKS)
+            # A build that has stored nothing, such as of a folder without text, does not count.
+            stored = records.building if table is not None and table.count_rows() else None
+            if not overwrite and (there := old or stored) is not None:
+                _require_same_source(there, wanted, source.identity, uri)
+            table = _table_to_write(database, table, records, wanted, overwrite)
             write_records(database, replace(records, building=wanted))
             # After an interrupted update, rows of a part may be missing or be of another content.
             known = records.files if old and old.version == table.version and old.states == with_states else {}
@@ -182,6 +183,37 @@ def write_index(
     return Written(writer.num_embedded, len(positions) - writer.num_embedded, records.files, parts)
 
 
+def _usable_records(database: Any, uri: str | Path, overwrite: bool) -> Records:
+    """Return what is recorded; an index that cannot be opened is deleted if it is to be overwritten."""
+    try:
+        if (table := open_table(database, CHUNKS)) is not None:
+            table.count_rows()
+        return read_records(database, uri, files=True)
+    except IndexMismatchError:
+        if not overwrite:
+            raise
+    except (OSError, RuntimeError, TypeError, ValueError):
+        if not overwrite:
+            raise
+        for name in (CHUNKS, MANIFEST):
+            database.drop_table(name, ignore_missing=True)
+    return Records()
+
+
+def _require_readable_rows(database: Any, manifest: IndexManifest, uri: str | Path) -> None:
+    """Raise `IndexMismatchError` unless the rows of a complete index are there.
+
+    One short column is read: a file that was cut off has lost its footer, without which no column of it can be.
+    """
+    try:
+        table = open_table(database, CHUNKS, manifest.version)
+        num_rows = 0 if table is None else len(table.search().select(["position"]).to_arrow())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise IndexMismatchError(f"the rows of the index at {uri} cannot be read: {reason(error)}; {REMEDY}") from error
+    if num_rows != manifest.num_chunks:
+        raise IndexMismatchError(f"the index at {uri} has {num_rows} of its {manifest.num_chunks} chunks; {REMEDY}")
+
+
 def _require_same_source(there: IndexManifest, wanted: IndexManifest, identity: Sequence[str], uri: str | Path) -> None:
     """Raise `IndexMismatchError` unless the index that is there can be updated."""
     there.require_embedder(wanted.embedder_name, wanted.dimension, uri)
@@ -194,13 +226,14 @@ def _require_same_source(there: IndexManifest, wanted: IndexManifest, identity: 
         )
 
 
-def _table_to_write(database: Any, records: Records, wanted: IndexManifest) -> Any:
-    """Return the table of chunks, emptied if its vectors are of another embedder."""
-    table = open_table(database, CHUNKS)
-    last = records.building or records.complete
+def _table_to_write(database: Any, table: Any, records: Records, wanted: IndexManifest, overwrite: bool) -> Any:
+    """Return the table of chunks, emptied if it is overwritten or its vectors are of another embedder."""
+    last, building = records.building or records.complete, records.building
+    resumes = building is not None and (building.fingerprint, building.states) == (wanted.fingerprint, wanted.states)
     if (
         table is None
         or last is None
+        or (overwrite and not resumes)
         or (last.embedder_name, last.dimension) != (wanted.embedder_name, wanted.dimension)
     ):
         no_vectors = np.zeros((0, wanted.dimension), dtype=np.float32)

@@ -135,6 +135,8 @@ class BudgetedSelector(Part):
         Raises:
             InputError: Not as many lists of candidates as queries; else see `select`.
         """
+        if isinstance(queries, str):
+            raise InputError(f"expected a list of queries, got the string {queries!r:.80}; use select for one query")
         if len(queries) != len(candidates):
             raise InputError(f"expected a list of candidates for each of {len(queries)} queries, got {len(candidates)}")
         return list(self.select_each(zip(queries, candidates, strict=True), budget_tokens))

@@ -1,6 +1,7 @@
 """The vector index on real LanceDB tables, small ones."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -220,6 +221,11 @@ def test_a_failed_build_resumes_where_it_stopped(tmp_path: Path, chunks: list[Ch
         ChunkIndex.build(broken, chunks, failing, batch_size=10)
     with pytest.raises(IndexMismatchError, match="corag index"):
         ChunkIndex.open(broken)
+    if num_stored:
+        before = listing(broken)
+        with pytest.raises(IndexMismatchError):
+            ChunkIndex.build(broken, chunks[:-1], HashingEmbedder())
+        assert listing(broken) == before
     embedder = HashingEmbedder()
     ChunkIndex.build(broken, chunks, embedder, batch_size=10)
     assert embedder.num_embedded == 60 - num_stored
@@ -227,10 +233,33 @@ def test_a_failed_build_resumes_where_it_stopped(tmp_path: Path, chunks: list[Ch
     assert rows_of(broken) == rows_of(tmp_path / "whole")
 
 
-def test_a_failed_build_gives_way_to_another(tmp_path: Path, chunks: list[Chunk]):
-    with pytest.raises(RuntimeError):
-        ChunkIndex.build(tmp_path, chunks, BrokenEmbedder(25, RuntimeError()), batch_size=10)
-    assert list(ChunkIndex.build(tmp_path, chunks[:9], HashingEmbedder(dimension=6)).chunks()) == chunks[:9]
+def cut_off(folder: Path) -> None:
+    for path in folder.glob("corag_chunks.lance/data/*"):
+        path.write_bytes(path.read_bytes()[:1000])
+
+
+def garble_versions(folder: Path) -> None:
+    for path in folder.glob("*/_versions/*"):
+        path.write_bytes(b"garbage" * 20)
+
+
+def garble_records(folder: Path) -> None:
+    for path in folder.glob("corag_manifest.lance/data/*"):
+        path.write_bytes(b"")
+
+
+def lose_rows(folder: Path) -> None:
+    shutil.rmtree(folder / "corag_chunks.lance" / "data")
+
+
+@pytest.mark.parametrize("damage", [cut_off, garble_versions, garble_records, lose_rows])
+def test_a_damaged_index_is_refused_and_overwriting_repairs_it(tmp_path: Path, chunks: list[Chunk], damage):
+    ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    damage(tmp_path)
+    with pytest.raises(CoragError):
+        ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), overwrite=True)
+    assert list(index.chunks()) == chunks
 
 
 @pytest.mark.slow
