@@ -92,6 +92,8 @@ class Preparation:
         # The questions are those with enough passages at every rate.
         rates = sorted({cell.data[kind] for cell in self.cells if kind in cell.data})
         size, stress = how.get("size", 20), how.get("stress", {})
+        if unknown := set(stress) - {"pool", "rewriter"}:
+            raise InputError(f"expected pool or rewriter as settings of stress, got {', '.join(sorted(unknown))}")
         split, limit = settings.get("split", "dev"), settings.get("limit")
         sample, seed = settings.get("sample"), settings.get("seed", 0)
         embedder, rewriter = settings.get("embedder", "minilm"), stress.get("rewriter")

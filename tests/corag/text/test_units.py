@@ -138,14 +138,11 @@ def test_windows_and_passages():
     assert bodies(units(chunk, Unit.parse("window(2)"))) == ["One. Two.", "Three. Four.", "Five."]
     assert units(chunk, Unit.parse("passage")) == [chunk]
     assert units(Chunk("c", " \n "), SENTENCE) == [Chunk("c", " \n ")]
-    assert [str(Unit.parse(text)) for text in ("passage", "sentence", "window(3)")] == [
-        "passage",
-        "sentence",
-        "window(3)",
-    ]
+    for text in ("passage", "sentence", "window(3)"):
+        assert str(Unit.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "word", "window", "window(0)", "window(-1)", "window(x)", None, 3])
+@pytest.mark.parametrize("text", ["word", "window(0)", None])
 def test_what_is_no_unit(text):
     with pytest.raises(InputError, match="unit"):
         Unit.parse(text)
@@ -180,11 +177,7 @@ def select(bodies, budget, query="Who does it?", **given):
         ),
         ("Dr. Smith of the U.S. Army came at 5 p.m. on Jan. 5. He left.",
          ["Dr. Smith of the U.S. Army came at 5 p.m. on Jan. 5.", "He left."]),
-        ("See Fig. 3, e.g. Sec. 2.1. It cost $3.5 million.", ["See Fig. 3, e.g. Sec. 2.1.", "It cost $3.5 million."]),
         ("北京是中国的首都。它有两千万人口！你去过吗？", ["北京是中国的首都。", "它有两千万人口！", "你去过吗？"]),
-        ("東京は日本の首都です。人口は1400万人です。", ["東京は日本の首都です。", "人口は1400万人です。"]),
-        ("القاهرة هي عاصمة مصر. هل زرتها؟ نعم.", ["القاهرة هي عاصمة مصر.", "هل زرتها؟", "نعم."]),
-        ("दिल्ली राजधानी है। यह बड़ी है।", ["दिल्ली राजधानी है।", "यह बड़ी है।"]),
         ("no end of it\nand no end", ["no end of it\nand no end"]),
         ("\ud83d is half. Next.", ["\ud83d is half.", "Next."]),
         ("One.\r\nTwo.\r\n", ["One.", "Two."]),
@@ -221,7 +214,6 @@ def test_a_cell_that_spans_rows_stands_before_those_below():
     ("text", "ends"),
     [
         ("the pump starts, then the valve opens " * 900, ","),
-        ("the pump starts then the valve opens " * 900, ("the", "pump", "starts", "then", "valve", "opens")),
         ("x" * 20_000, "x"),
         ("北京是中国的首都，" * 3000, "，"),
         ("```\n" + "print(1, 2)\n" * 900 + "```", ")"),
@@ -241,7 +233,7 @@ PARTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.lists(PARTS, min_size=1, max_size=12).map("".join), min_size=1, max_size=3),
     st.integers(1, 400),
