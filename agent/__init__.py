@@ -17,7 +17,6 @@ from agent.errors import AgentError as AgentError
 from agent.errors import CheckpointError as CheckpointError
 from agent.predict import AgentPrediction as AgentPrediction
 from agent.predict import ConfigurationAgent as ConfigurationAgent
-from agent.training.data import TrainingTable as TrainingTable
 
 if TYPE_CHECKING:
     from agent.checkpoint import load as load
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from agent.export.onnx import export_onnx as export_onnx
     from agent.export.onnx import to_onnx as to_onnx
     from agent.model import AgentModel as AgentModel
+    from agent.training.data import TrainingTable as TrainingTable
     from agent.training.fit import TrainReport as TrainReport
     from agent.training.fit import fit as fit
 
@@ -36,6 +36,7 @@ _LAZY = {
     **dict.fromkeys(("TrainReport", "fit"), "agent.training.fit"),
     "AgentModel": "agent.model",
     "HubAgent": "agent.export.hub",
+    "TrainingTable": "agent.training.data",
 }
 
 

@@ -51,16 +51,20 @@ class SweepConfig(Runtime):
         vary: Settings by their dotted names, such as `training.lr`, each with the values to try; written in the file.
             A setting that changes the utility, such as `target.metric`, also changes the unit of the regret.
         seeds: Seeds of the training; each combination is trained with each of them.
+        out: Folder of the sweep, in place of that of `base`.
         quiet: Show no progress and no table.
     """
 
     base: TrainAgentConfig
     vary: dict[str, list[Any]]
     seeds: tuple[int, ...] = (0, 1, 2)
+    out: str | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.out is not None:
+            object.__setattr__(self, "base", replace(self.base, out=self.out))
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds are {list(self.seeds)}; give at least one, and each once")
         for name, values in self.vary.items():

@@ -505,5 +505,5 @@ def test_token_states_are_kept_up_to_date(folder, tmp_path, capsys):
     ids = minilm_encoder().tokenize([chunk.text for chunk in index.chunks()]).ids
     with index.stored_states():
         states = STATES.get()
-        assert states is not None and len(states.get(ids)) == len(index) == 2
+        assert states is not None and len(states(ids)) == len(index) == 2
         assert states.get(minilm_encoder().tokenize(["another text"]).ids) == states.get([]) == {}
