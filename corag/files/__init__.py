@@ -2,3 +2,5 @@
 
 Markdown and plain text need no extra package; HTML, PDF and DOCX need the extra `documents`.
 """
+
+from corag.files.read import read_file as read_file

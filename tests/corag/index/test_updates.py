@@ -506,4 +506,4 @@ def test_token_states_are_kept_up_to_date(folder, tmp_path, capsys):
     with index.stored_states():
         states = STATES.get()
         assert states is not None and len(states(ids)) == len(index) == 2
-        assert states.get(minilm_encoder().tokenize(["another text"]).ids) == states.get([]) == {}
+        assert states(minilm_encoder().tokenize(["another text"]).ids) == states([]) == {}
