@@ -144,11 +144,15 @@ def write_index(
             wanted = IndexManifest(
                 embedder.name, embedder.dimension, source.fingerprint, source.settings, "building", with_states
             )
-            if old is not None and not overwrite:
+            if old is not None:
                 same_content = (old.fingerprint, old.states) == (wanted.fingerprint, wanted.states)
                 if same_content and old.made_by(embedder.name, embedder.dimension):
-                    _require_readable_rows(database, old, uri)
-                    return Written(before=records.files, after=records.files)
+                    try:
+                        _require_readable_rows(database, old, uri)
+                        return Written(before=records.files, after=records.files)
+                    except IndexMismatchError:
+                        if not overwrite:
+                            raise
             table = open_table(database, CHUNKS)
             # A build that has stored nothing, such as of a folder without text, does not count.
             stored = records.building if table is not None and table.count_rows() else None
