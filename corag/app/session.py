@@ -27,7 +27,7 @@ from corag.registry import reranker as make_reranker
 from corag.reply import Reply
 from corag.reply import read as read_answer
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
-from corag.selectors.corag.selector import Corag
+from corag.selectors.corag.selector import EXPLORATION, Corag
 from corag.selectors.problem import SelectionProblem, selection_problem
 from corag.selectors.reranking import default_reranker
 from corag.text.data import Query
@@ -72,7 +72,7 @@ class Settings:
     reranker: str = ""
     policy: str = "paper"
     iterations: int = 10
-    exploration: float = 0.3
+    exploration: float = EXPLORATION
     cost_weight: float = 0.1
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Settings:
         check_choice("unit", self.unit, UNITS)
         check_choice("policy", self.policy, POLICIES)
         check_count("iterations", self.iterations, "10 is usual", most=MAX_ITERATIONS)
-        check_range("exploration", self.exploration, 0, 100, "0.3 is usual")
+        check_range("exploration", self.exploration, 0, 100, f"{EXPLORATION} is usual")
         check_range("cost_weight", self.cost_weight, 0, 100, "0.1 is usual")
 
 

@@ -147,12 +147,7 @@ def write_index(
             if old is not None:
                 same_content = (old.fingerprint, old.states) == (wanted.fingerprint, wanted.states)
                 if same_content and old.made_by(embedder.name, embedder.dimension):
-                    try:
-                        _require_readable_rows(database, old, uri)
-                        return Written(before=records.files, after=records.files)
-                    except IndexMismatchError:
-                        if not overwrite:
-                            raise
+                    return Written(before=records.files, after=records.files)
             table = open_table(database, CHUNKS)
             # A build that has stored nothing, such as of a folder without text, does not count.
             stored = records.building if table is not None and table.count_rows() else None
@@ -188,34 +183,37 @@ def write_index(
 
 
 def _usable_records(database: Any, uri: str | Path, overwrite: bool) -> Records:
-    """Return what is recorded; an index that cannot be opened is deleted if it is to be overwritten."""
+    """Return what is recorded; nothing if the index is unreadable, or of another format, and is to be overwritten.
+
+    Raises:
+        IndexMismatchError: It is unreadable or of another format, and is not to be overwritten.
+    """
     try:
+        records = read_records(database, uri, files=True)
         if (table := open_table(database, CHUNKS)) is not None:
-            table.count_rows()
-        return read_records(database, uri, files=True)
+            _require_readable_rows(table, uri)
+        return records
     except IndexMismatchError:
         if not overwrite:
             raise
     except (OSError, RuntimeError, TypeError, ValueError):
         if not overwrite:
             raise
+        # What cannot be opened cannot be replaced by a new version either.
         for name in (CHUNKS, MANIFEST):
             database.drop_table(name, ignore_missing=True)
     return Records()
 
 
-def _require_readable_rows(database: Any, manifest: IndexManifest, uri: str | Path) -> None:
-    """Raise `IndexMismatchError` unless the rows of a complete index are there.
+def _require_readable_rows(table: Any, uri: str | Path) -> None:
+    """Raise `IndexMismatchError` unless the rows of a table can be read.
 
     One short column is read: a file that was cut off has lost its footer, without which no column of it can be.
     """
     try:
-        table = open_table(database, CHUNKS, manifest.version)
-        num_rows = 0 if table is None else len(table.search().select(["position"]).to_arrow())
+        table.search().select(["position"]).to_arrow()
     except (OSError, RuntimeError, ValueError) as error:
         raise IndexMismatchError(f"the rows of the index at {uri} cannot be read: {reason(error)}; {REMEDY}") from error
-    if num_rows != manifest.num_chunks:
-        raise IndexMismatchError(f"the index at {uri} has {num_rows} of its {manifest.num_chunks} chunks; {REMEDY}")
 
 
 def _require_same_source(there: IndexManifest, wanted: IndexManifest, identity: Sequence[str], uri: str | Path) -> None:
@@ -225,8 +223,8 @@ def _require_same_source(there: IndexManifest, wanted: IndexManifest, identity: 
     if different or (not identity and there.fingerprint != wanted.fingerprint):
         described = [f"{name} is {there.settings.get(name)!r}, not {wanted.settings[name]!r}" for name in different]
         raise IndexMismatchError(
-            f"the index at {uri} holds another corpus or was made with other settings ({'; '.join(described)}); "
-            f"{REMEDY}"
+            f"the index at {uri} holds another corpus or was made with other settings "
+            f"({'; '.join(described) or 'other chunks'}); {REMEDY}"
         )
 
 
