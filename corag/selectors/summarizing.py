@@ -8,6 +8,7 @@ embeddings, a summary of each cluster, the summaries joined. `edc2`: see `corag.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
@@ -62,7 +63,7 @@ class WithSummarizer(EmbeddingSelector):
 
 
 @dataclass(kw_only=True, eq=False)
-class SummarizingSelector(WithSummarizer):
+class SummarizingSelector(WithSummarizer, ABC):
     """Groups candidates and puts a summary of each group into the prompt.
 
     The budget is divided equally among the groups; what a short group does not need goes to the others. If a summary
@@ -85,9 +86,9 @@ class SummarizingSelector(WithSummarizer):
         if self.max_summary_tokens is not None:
             check_count("max_summary_tokens", self.max_summary_tokens, "100 is usual; None sets no limit")
 
+    @abstractmethod
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         """Return groups of candidates, best group first; no candidate twice."""
-        raise NotImplementedError
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         plans = [self._plan(problem) for problem in problems]
