@@ -101,7 +101,6 @@ def model_card(config: AgentConfig, facts: Mapping[str, object], body: str = "")
         '```python\nimport agent\n\nconfiguration = agent.load("path/to/this/folder").predict(features)\n```',
         made_with,
         f"Configurations, in label order: {_code(config.configurations)}.",
-        f"Known by their description alone: {_code(config.unlabelled)}." if config.unlabelled else "",
         f"Best single configuration, the fallback: `{config.fallback}`.",
     ]
     if config.ranges is not None:

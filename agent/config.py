@@ -18,14 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from agent.errors import AgentError, require_choice, require_int, require_names, require_number
 
 Precision = Literal["32-true", "bf16-mixed"]
-Tracker = Literal["wandb", "csv", "none"]
 Keep = Literal["best", "last"]
 FloatArray = NDArray[np.float64]
 
 SETTINGS = ("iterations", "exploration", "cost_weight")
 """Columns of every settings array: paper 5.1, the number of iterations, c and lambda of eq. 5."""
-DESCRIPTIONS = "descriptions"
-"""The tensor of the descriptions' vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +169,6 @@ class AgentConfig:
         ranges: Ranges of the search settings that the second head predicts; None without such a head.
         min_lead: How much more probable than the fallback another configuration has to be for the agent to depart from
             the fallback, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
-        described: Configurations whose descriptions the agent knows as vectors (paper 5.1), in the order of the
-            vectors. Those not in `configurations` were never labelled; see `ConfigurationAgent.with_configuration`.
         priors: What labels of many kinds of questions say a configuration gains over `corag` on a kind that they do
             not hold: `mean`, `variance` of that, and variance `within` a kind. `corag tune` starts from them.
     """
@@ -187,7 +182,6 @@ class AgentConfig:
     map_dim: int = 128
     ranges: Ranges | None = None
     min_lead: float = 0.0
-    described: tuple[str, ...] = ()
     priors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -206,28 +200,11 @@ class AgentConfig:
         require_number("min_lead", self.min_lead)
         if self.min_lead > 1:
             raise AgentError(f"min_lead must be between 0 and 1, got {self.min_lead}; it is a lead in probability")
-        if self.described != ():
-            require_names("described", self.described)
-            if not set(self.described) & set(self.configurations):
-                raise AgentError(
-                    f"described must have one of the labelled configurations, {', '.join(self.configurations)}; got "
-                    f"{', '.join(self.described)}"
-                )
         for name, prior in self.priors.items():
             if not isinstance(prior, Mapping) or set(prior) != {"mean", "variance", "within"}:
                 raise AgentError(f"priors of {name!r} must be mean, variance and within, got {prior!r}")
             for part, value in prior.items():
                 require_number(f"priors.{name}.{part}", value, -1.0 if part == "mean" else 0.0)
-
-    @property
-    def unlabelled(self) -> tuple[str, ...]:
-        """Configurations known by their description alone."""
-        return tuple(name for name in self.described if name not in self.configurations)
-
-    @property
-    def all_configurations(self) -> tuple[str, ...]:
-        """All configurations that can be chosen: those labelled, in label order, then the others."""
-        return self.configurations + self.unlabelled
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -246,7 +223,7 @@ class AgentConfig:
         shapes: dict[str, tuple[int, ...]] = {}
         for name, (inputs, outputs) in layers.items():
             shapes |= {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
-        return shapes | ({DESCRIPTIONS: (len(self.described), self.feature_dim)} if self.described else {})
+        return shapes
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
@@ -304,7 +281,6 @@ class TrainConfig:
         keep: Which epoch's weights are the result: those of the best or of the last; None is `best`.
         device: `cpu`, `cuda`, `cuda:1`, `mps`, ...; `auto` is a GPU if there is one.
         precision: Arithmetic of the training steps; weights are always float32.
-        logger: Where the figures of each epoch are logged besides the report.
     """
 
     lr: float = 1e-3
@@ -323,7 +299,6 @@ class TrainConfig:
     keep: Keep | None = None
     device: str = "auto"
     precision: Precision = "32-true"
-    logger: Tracker = "csv"
 
     def __post_init__(self) -> None:
         for name in ("lr", "margin"):
@@ -337,6 +312,5 @@ class TrainConfig:
             require_int(name, getattr(self, name), least)
         if self.patience is not None:
             require_int("patience", self.patience, 1)
-        for name, choices in {"precision": Precision, "logger": Tracker}.items():
-            require_choice(name, getattr(self, name), get_args(choices))
+        require_choice("precision", self.precision, get_args(Precision))
         require_choice("keep", self.keep, (None, *get_args(Keep)))  # type: ignore[arg-type]

@@ -1,18 +1,18 @@
 """The trained agent: feature vectors in, configurations out. NumPy only, so that loading needs no torch.
 
-Letters: `b` rows, `d` features, `M` size of the feature map, `R` labelled configurations, `K` descriptions.
+Letters: `b` rows, `d` features, `R` configurations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agent.config import DESCRIPTIONS, SETTINGS, AgentConfig, FloatArray, setting_of, spelled
+from agent.config import SETTINGS, AgentConfig, FloatArray, setting_of, spelled
 from agent.errors import AgentError
 
 
@@ -25,8 +25,7 @@ class AgentPrediction:
         iterations: Search iterations; None, like the next two, if the agent does not predict them.
         exploration: c of the paper's eq. 5.
         cost_weight: lambda of the paper's eq. 5.
-        probabilities: Probability of every configuration that the agent knows, in label order, then of those that it
-            knows by their description alone; they sum to 1.
+        probabilities: Probability of every configuration that the agent knows, in label order; they sum to 1.
         unsure: Whether the most probable configuration leads by less than `AgentConfig.min_lead`, so that this is the
             fallback, settings included.
     """
@@ -52,18 +51,8 @@ class AgentPrediction:
         return spelled(self.configuration, self.iterations, self.exploration, self.cost_weight)
 
 
-TEMPERATURE = 0.1
-"""Unit of squared distance to a description: at the margin of the paper, 1, a description is e^10 times less probable
-than at distance 0. The odds follow distances learned with another margin in proportion."""
-
-
 class ConfigurationAgent:
     """Predicts a configuration, and search settings where it has a head for them, from a feature vector.
-
-    The classification head divides probability among the configurations that questions were labelled with, as in the
-    paper. Those known by their description alone (`config.unlabelled`) first take the share that a softmax of the
-    negative squared distances from the question's map to the maps of all descriptions gives them; the paper leaves open
-    how predictions use descriptions.
 
     Its weights are the float32 tensors named in `config.tensor_shapes`; without a network there are none, and every
     question gets the fallback. An `AgentError` says that one is missing, unknown, of the wrong shape or type, or not
@@ -78,7 +67,6 @@ class ConfigurationAgent:
         self._encoder = [self._layer(f"encoder.{i}") for i in range(len(config.encoder_shapes))]
         self._choice = self._layer("choice") if weights else None
         self._settings = self._layer("settings") if weights and config.ranges is not None else None
-        self._near = self._nearness() if config.unlabelled else None
 
     @property
     def has_network(self) -> bool:
@@ -101,7 +89,7 @@ class ConfigurationAgent:
             AgentError: The features have another dimension or are not finite, or no available configuration is known.
         """
         rows, single = self._rows(features)
-        names, ranges = self.config.all_configurations, self.config.ranges
+        names, ranges = self.config.configurations, self.config.ranges
         allowed = np.array([available is None or name in available for name in names])
         if not allowed.any():
             raise AgentError(
@@ -119,47 +107,16 @@ class ConfigurationAgent:
         return predictions[0] if single else predictions
 
     def _outputs(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return probabilities, `[b, R + K]`, and settings on the scale [0, 1], `[b, 3]`."""
+        """Return probabilities, `[b, R]`, and settings on the scale [0, 1], `[b, 3]`."""
         if self._choice is None:
             certain = np.array([name == self.config.fallback.configuration for name in self.config.configurations])
             return np.tile(certain.astype(np.float64), (len(rows), 1)), np.zeros((len(rows), len(SETTINGS)))
         maps = self._maps(rows)
         probabilities = _softmax(maps @ self._choice[0] + self._choice[1])
-        if self._near is not None:
-            near = _softmax(maps @ self._near[0] + self._near[1])
-            labelled = np.isin(self.config.described, self.config.configurations)
-            share = near[:, labelled].sum(axis=1, keepdims=True)
-            probabilities = np.hstack([probabilities * share, near[:, ~labelled]])
         if self._settings is None:
             return probabilities, np.zeros((len(rows), len(SETTINGS)))
         # The logistic function through tanh, because exp(-x) overflows for large negative x.
         return probabilities, 0.5 * (1.0 + np.tanh(0.5 * (maps @ self._settings[0] + self._settings[1])))
-
-    def with_configuration(self, name: str, description: ArrayLike) -> ConfigurationAgent:
-        """Return an agent that can also choose a configuration that it was never trained on, by its description.
-
-        Args:
-            name: The configuration, such as `corag(unit=passage, reranker=my-reranker)`.
-            description: Vector of the description, `[d]`, made as those of the agent's own were; see `config.embedder`.
-
-        Raises:
-            AgentError: The agent knows the name already, was trained without descriptions, or the vector is none.
-        """
-        config = self.config
-        if not config.described:
-            raise AgentError(
-                f"the agent was trained without descriptions, so that of {name!r} has nothing to be compared with; "
-                "train it with: corag train --recipe paper"
-            )
-        if name in config.all_configurations:
-            raise AgentError(f"the agent knows {name!r} already; it knows {', '.join(config.all_configurations)}")
-        rows, single = self._rows(description)
-        if not single:
-            raise AgentError(f"the description must be one vector [{config.feature_dim}], got {list(rows.shape)}")
-        vectors = np.vstack([self.weights[DESCRIPTIONS], rows.astype(np.float32)])
-        return ConfigurationAgent(
-            replace(config, described=(*config.described, name)), {**self.weights, DESCRIPTIONS: vectors}
-        )
 
     def _maps(self, rows: FloatArray) -> FloatArray:
         for weight, bias in self._encoder:
@@ -182,14 +139,6 @@ class ConfigurationAgent:
                 f"features must be finite float32 values; check the output of the embedder {self.config.embedder!r}"
             )
         return np.atleast_2d(rows), rows.ndim == 1
-
-    def _nearness(self) -> tuple[FloatArray, FloatArray]:
-        """Return weight `[M, K]` and bias `[K]` of the linear layer whose softmax says which description is near.
-
-        -|m - v|^2 / t is 2 m v / t - |v|^2 / t but for a term that all descriptions share.
-        """
-        maps = self._maps(self.weights[DESCRIPTIONS].astype(np.float64))
-        return np.ascontiguousarray(2.0 * maps.T / TEMPERATURE), -np.square(maps).sum(axis=1) / TEMPERATURE
 
     def _layer(self, name: str) -> tuple[FloatArray, FloatArray]:
         weight = self.weights[f"{name}.weight"].astype(np.float64)
@@ -224,7 +173,7 @@ def decide(
 
     Args:
         config: Of the agent.
-        probabilities: Of `config.all_configurations`, or of the labelled ones only, `[b, R]`.
+        probabilities: Of `config.configurations`, `[b, R]`.
         unit: Predicted settings on the scale [0, 1] of `config.ranges`, `[b, 3]`; without ranges returned as they are.
         allowed: Which configurations may be chosen, at least one, `[R]`; None for all.
     """

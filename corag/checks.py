@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, get_args
 
 import numpy as np
 
 from corag.errors import InputError
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 MOST_TOKENS = 10**12
 """The largest budget: beyond all models, and times any window still a 64-bit number."""
+MOST_CANDIDATES = 100_000
+"""The most candidates of a question: they are in memory, and every selector compares them."""
 
 
 def check_choice(name: str, value: object, names: Any) -> None:
@@ -41,10 +46,19 @@ def check_seed(seed: object) -> None:
     check_count("seed", seed, "0 is usual", least=0, most=2**32 - 1)
 
 
+def check_text(name: str, text: object) -> None:
+    """Raise `InputError` for what is not a text, or is no valid Unicode, which neither tokenizers nor files take."""
+    if not isinstance(text, str):
+        raise InputError(f"{name} is {text!r:.80}, a {type(text).__name__}; give a text")
+    if not text.isascii() and (found := _SURROGATE.search(text)):
+        raise InputError(
+            f"{name} holds a lone surrogate ({found[0]!r} at {found.start()}); decode its source with errors='replace'"
+        )
+
+
 def check_query(query: str) -> None:
-    """Raise `InputError` for a question that is not a text, or is empty."""
-    if not isinstance(query, str):
-        raise InputError(f"the question is {query!r}, a {type(query).__name__}; give a text")
+    """Raise `InputError` for a question that is not a text, is empty, or is no valid Unicode."""
+    check_text("the question", query)
     if not query.strip():
         raise InputError(f"the question is empty ({query!r}); give a question with at least one word")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from corag.budget import AUTO, reader_and_tokens
+from corag.budget import AUTO, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text
 from corag.checks import check_budget, check_query
 from corag.index import ChunkIndex
@@ -18,28 +17,16 @@ from corag.models.chat.base import MESSAGE_TOKENS
 from corag.models.chat.prompts import Prompt, prompt
 from corag.naming import Spelling
 from corag.readers.chat import ChatReader, without_thoughts
-from corag.registry import EMBEDDERS, trusted
+from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.reply import Reply, ask
+from corag.selectors.raptor.tree import tree_setting
+from corag.text.follow_ups import understood
 from corag.types import Reader, TokenCounter
 
 HISTORY_SHARE = 0.5
 """The most of a budget that what was said before may take."""
 MAX_REWRITTEN = 600
 """Characters of a rewritten question; a model that writes more has not understood what it was asked."""
-
-# Words that stand for something said before, and beginnings that go on from there.
-_REFERS = re.compile(
-    r"\b(?:it|its|itself|they|them|their|theirs|he|him|his|she|her|hers|this|these|those|one|ones|former|latter|same"
-    r"|else|others?|another)\b|^\W*(?:and|but|or|so|then|also|what about|how about|what if|why not)\b",
-    re.IGNORECASE,
-)
-_FEW = 2
-_WORD = re.compile(r"\w{3,}")
-_ASKING = frozenset(
-    {"and", "are", "can", "did", "does", "for", "from", "has", "have", "how", "many", "much", "not", "the",
-     "was", "were", "what", "when", "where", "which", "who", "whom", "whose", "why", "will", "with", "would",
-     "you"}
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +72,12 @@ class Conversation:
         self._index = ChunkIndex.open(index) if isinstance(index, str | Path) else index
         if embedder is None and isinstance(self._index, ChunkIndex):
             embedder = CachedEmbedder(trusted(EMBEDDERS, self._index.embedder_name, f"the index at {self._index.uri}"))
-        self._embedder, self._budget, self._settings = embedder, budget_tokens, settings
+        self._embedder, self._budget = embedder, budget_tokens
         self._reader, self._tokens = reader_and_tokens(reader, tokens)
+        # Built once: an agent and its models are not loaded again for each question.
+        selector = settings.get("selector", "corag")
+        offered = {**tokens_setting(self._tokens), **tree_setting(selector, self._index)}
+        self._settings = {**settings, "selector": SELECTORS.offer(selector, offered)}
 
     def ask(self, question: str, *, on_token: Callable[[str], None] | None = None) -> Reply:
         """Return the answer to a question, whose `question` is what it was understood as.
@@ -99,13 +90,13 @@ class Conversation:
         reader, budget = self._reader, self._budget
         if isinstance(reader, ChatReader):
             turns = self._recent()
-            understood = self._rewritten(question, turns, reader)
+            asked = self._rewritten(question, turns, reader)
             reader = reader.after([(turn.question, turn.answer) for turn in turns])
         else:
-            understood = self._joined(question)
-            budget -= self._count(understood) - self._count(question)
+            asked = self._joined(question)
+            budget -= self._count(asked) - self._count(question)
         reply = ask(
-            understood,
+            asked,
             self._index,
             budget_tokens=budget,
             reader=reader,
@@ -114,7 +105,7 @@ class Conversation:
             on_token=on_token,
             **self._settings,
         )
-        self.turns.append(Turn(question, understood, reply.answer.text if reply.found else ""))
+        self.turns.append(Turn(question, asked, reply.answer.text if reply.found else ""))
         return reply
 
     def forget(self) -> None:
@@ -130,13 +121,8 @@ class Conversation:
         return text if 0 < len(text) <= MAX_REWRITTEN and not written.cut else question
 
     def _joined(self, question: str) -> str:
-        """Return a question behind the last one that can be understood alone, where it refers to that."""
-        if not refers_back(question):
-            return question
-        alone = next((turn.question for turn in reversed(self.turns) if not refers_back(turn.question)), None)
-        if alone is None:
-            return question
-        joined = f"{alone.strip()} {question.strip()}"
+        """Return a question joined with the one that it refers to, if both fit their share of the budget."""
+        joined = understood(question, [turn.question for turn in self.turns])
         too_much = self._count(joined) - self._count(question) > HISTORY_SHARE * self._budget
         return question if too_much else joined
 
@@ -156,12 +142,3 @@ class Conversation:
     @cached_property
     def _prompt(self) -> Prompt:
         return prompt("rewrite", "corag/prompts/chat", needs=["history", "question"])
-
-
-def refers_back(question: str) -> bool:
-    """Return whether a question in English cannot be understood without what was said before it.
-
-    It has a word such as "it" or "those", goes on with "and" or "what about", or names too little by itself.
-    """
-    named = {word for word in _WORD.findall(question.casefold()) if word not in _ASKING}
-    return len(named) < _FEW - (len(question.split()) > _FEW) or _REFERS.search(question) is not None

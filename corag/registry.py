@@ -75,6 +75,11 @@ class Registry(Generic[P]):
         return tuple(self.parts)
 
     @property
+    def local(self) -> tuple[str, ...]:
+        """Names of the parts that name no model, and so need no download."""
+        return tuple(name for name in self.parts if "model" not in self.parameters(name))
+
+    @property
     def places(self) -> dict[str, str]:
         """Classes and functions that build the shipped parts -> their modules."""
         paths = (part.split(":") for part in self.parts.values() if isinstance(part, str))
@@ -214,14 +219,10 @@ EMBEDDERS: Registry[Embedder] = Registry(
 RERANKERS: Registry[Reranker] = Registry(
     "reranker",
     {
+        "minilm-evidence": "corag.rerankers.evidence.reranker:EvidenceReranker",
         "minilm-cosine": "corag.rerankers.cosine:MiniLMCosine",
-        "minilm-maxsim": "corag.rerankers.maxsim:MiniLMMaxSim",
-        "minilm-softsim": "corag.rerankers.maxsim:minilm_softsim",
+        "minilm-softsim": "corag.rerankers.softsim:MiniLMSoftSim",
         "bm25": "corag.rerankers.bm25:Bm25",
-        "minilm-multihop": "corag.rerankers.evidence.reranker:minilm_multihop",
-        "minilm-factoid": "corag.rerankers.evidence.reranker:minilm_factoid",
-        "minilm-longform": "corag.rerankers.evidence.reranker:minilm_longform",
-        "minilm-sentence": "corag.rerankers.evidence.reranker:minilm_sentence",
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
     },
     does="scorer",
@@ -236,7 +237,6 @@ SELECTORS: Registry[Selector] = Registry(
         "top-k": "corag.selectors.simple:TopK",
         "naive": "corag.selectors.reranking:Naive",
         "corag": "corag.selectors.corag.selector:Corag",
-        "corag-fixed": "corag.selectors.corag.selector:corag_fixed",
         "upper": "corag.selectors.reranking:Upper",
         "none": "corag.selectors.simple:NoContext",
         "full": "corag.selectors.simple:Full",

@@ -6,14 +6,14 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text, as_candidates, candidates_of, is_async, with_cosines
-from corag.checks import check_count, check_query
+from corag.checks import MOST_CANDIDATES, check_count, check_query
 from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder, vectors_by
@@ -255,7 +255,7 @@ def ask(
     """
     check_query(question)
     Budget(budget_tokens, None, budget_for)
-    check_count("num_candidates", num_candidates, "10 to 50 are usual")
+    check_count("num_candidates", num_candidates, "10 to 50 are usual", most=MOST_CANDIDATES)
     if where is not None and not isinstance(index, ChunkIndex | str | Path):
         raise InputError("where filters the chunks of an index; filter texts, or in the retriever, before")
     embedding = None if embedder is None else make_embedder(embedder)
@@ -319,13 +319,32 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
 def read(reader: Reader, question: str, context: str, on_token: Callable[[str], None] | None = None) -> Answer:
     """Return a reader's answer; `on_token` is called with each piece as it is written, if the reader streams."""
     if on_token is None or not isinstance(reader, StreamingReader):
-        return reader.answer(question, context)
-    pieces = reader.stream(question, context)
-    while True:
-        try:
-            on_token(next(pieces))
-        except StopIteration as end:
-            return cast(Answer, end.value)
+        return _checked(reader, reader.answer(question, context), context)
+    with closing(reader.stream(question, context)) as pieces:
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration as end:
+                return _checked(reader, end.value, context)
+            on_token(piece)
+
+
+def _checked(reader: Reader, answer: object, context: str) -> Answer:
+    """Return a reader's answer; `InputError` if it is none, or refers to what the context does not have."""
+    if not isinstance(answer, Answer):
+        raise InputError(f"reader {reader.name!r} returned {answer!r:.80}; it must return an Answer")
+    num_parts = context.count(SEPARATOR) + 1
+    for part in [*answer.citations, *([] if answer.chunk is None else [answer.chunk])]:
+        check_count(
+            f"a citation or chunk of reader {reader.name!r}", part, "0 is the first", least=0, most=num_parts - 1
+        )
+    for start, end in (*answer.spans, *answer.sentence_spans):
+        if not 0 <= start <= end <= len(context):
+            raise InputError(
+                f"reader {reader.name!r} returned the span {(start, end)} of a context of {len(context)} characters; "
+                "spans are offsets in the context"
+            )
+    return answer
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkabl
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.checks import check_choice, check_count
+from corag.checks import check_choice, check_count, check_range, check_text
 from corag.errors import InputError
 from corag.text.visible import well_formed
 
@@ -42,9 +42,10 @@ class Chunk:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name, value in (("id", self.id), ("text", self.text)):
-            if not isinstance(value, str):
-                raise InputError(f"Chunk.{name} is {value!r:.80}, a {type(value).__name__}; give a text")
+        check_text("Chunk.id", self.id)
+        check_text("Chunk.text", self.text)
+        if not isinstance(self.metadata, Mapping):
+            raise InputError(f"Chunk.metadata is {self.metadata!r:.80}; give a mapping, such as {{}}")
         if not self.id:
             raise InputError("Chunk.id is empty; every chunk needs a unique, non-empty id")
 
@@ -95,14 +96,13 @@ class Trace:
         scorer_calls: Batches in which it sent them.
         orders_computed: Distinct orders that the reranker computed.
         truncated: Distinct orders that were cut to the reranker's window.
-        window: How the reranker's window limited the search; see `SelectionProblem.window_trace`.
-        probabilities: The agent's probability of each reranker.
-        passed_over: Reranker that the agent preferred -> why it could not be used.
         result: The search's own result with its tree.
         duplicates_dropped: Candidates left out because their id or text occurred before.
         tokens_estimated: Name of the token counter, where it estimated tokens of the text.
         select_s: Wall-clock seconds of the selection.
-        details: What else the selector notes, such as `cutoff` or `pieces`.
+        details: What else the selector notes, such as `cutoff` or `pieces`. If an agent named it: its `configuration`,
+            the agent's `probabilities` of all configurations, whether it was `unsure`, `because`, which says this in a
+            line, and, if some could not be used here, `passed_over` with the reasons.
     """
 
     reason: str | None = None
@@ -118,9 +118,6 @@ class Trace:
     scorer_calls: int = 0
     orders_computed: int = 0
     truncated: int = 0
-    window: Mapping[str, Any] | None = None
-    probabilities: Mapping[str, float] | None = None
-    passed_over: Mapping[str, str] | None = None
     result: SearchResult | None = None
     duplicates_dropped: int = 0
     tokens_estimated: str | None = None
@@ -220,6 +217,10 @@ class Answer:
                 object.__setattr__(self, name, well_formed(value))
         if not self.text:
             object.__setattr__(self, "found", False)
+        for name in ("confidence", "answerable"):
+            if isinstance(value := getattr(self, name), int | float | np.number):
+                # A sum of probabilities may be a little more than 1.
+                check_range(f"Answer.{name}", round(float(value), 3), 0, 1, "None if it is not known")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +297,10 @@ class Scorer(Protocol):
 class Reranker(Named, Protocol):
     """Values texts, and ordered combinations of chunks, for a query, on the scale [0, 1].
 
-    It may also have these attributes: `max_tokens`, the most tokens of a text that it sees, in its own tokens;
-    `search_policy`, the default policy of selector `corag` with it; and `identity`, a text that names all that values
-    depend on besides query and texts (name, hash of the weights, precision, window), so that values can be kept on
-    disk. Its scorer may be a `WindowedScorer` or a `JointScorer` of `corag.rerankers`.
+    It may also have these attributes: `max_tokens`, the most tokens of a text that it sees, in its own tokens; and
+    `identity`, a text that names all that values depend on besides query and texts (name, hash of the weights,
+    precision, window), so that values can be kept on disk. Its scorer may be a `WindowedScorer` or a `JointScorer` of
+    `corag.rerankers`.
     """
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:

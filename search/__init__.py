@@ -13,7 +13,6 @@ exploration c, cost weight lambda, utility U.
 """
 
 from search.config import PRESETS as PRESETS
-from search.config import TREE_POLICIES as TREE_POLICIES
 from search.config import Backup as Backup
 from search.config import Choice as Choice
 from search.config import Policy as Policy

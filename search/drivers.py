@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from search.bayesian.policy import bayesian
+from search.bayesian.policy import bayesian_search
 from search.config import Policy, SearchConfig
 from search.result import SearchCoroutine, SearchResult
-from search.rounds import beam, run_rounds
 from search.tree.mcts import tree_search
 from search.types import FloatArray, IntArray, Order, ScoreOrders, ScoreProblemOrders, SearchError
 from search.validation import checked_problem, checked_values
@@ -20,10 +18,8 @@ from search.validation import checked_problem, checked_values
 _DEFAULT = SearchConfig()
 
 POLICIES: dict[Policy, Callable[[IntArray, int, SearchConfig], SearchCoroutine]] = {
-    "bayesian": partial(run_rounds, bayesian),
-    "beam": partial(run_rounds, beam),
     "paper": tree_search,
-    "public-code": tree_search,
+    "bayesian": bayesian_search,
 }
 
 

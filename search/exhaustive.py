@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from numpy.typing import ArrayLike
 
+from search.incumbent import Incumbent
 from search.orders import OrderSpace
 from search.result import SearchResult
-from search.rounds import Incumbent
 from search.types import ScoreOrders, SearchError
 from search.validation import check_at_least, checked_problem, checked_values
 
@@ -28,7 +28,7 @@ def exhaustive(
 ) -> SearchResult:
     """Score every feasible order and return the one of highest value.
 
-    Ties: see `search.rounds.Incumbent`.
+    Ties: see `search.incumbent.Incumbent`.
 
     Args:
         costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.

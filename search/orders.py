@@ -1,4 +1,4 @@
-"""Feasible orders: listed, extended and filled up.
+"""Feasible orders: listed and filled up.
 
 Letters: P orders, C candidates, L candidates in the longest feasible order. Orders as rows of an array, `[P, L]`,
 are padded with C.
@@ -27,17 +27,9 @@ class OrderSpace:
         self.fitting = np.flatnonzero(costs <= budget)
         self._costs: list[int] = costs.tolist()
         self._cheapest = min(self._costs, default=0)
-        self._by_cost = np.argsort(costs, kind="stable").tolist()
         # Python's integers: sums of costs may exceed int64.
         most = sum(total <= budget for total in accumulate(sorted(self._costs)))
         self.max_length = max(1, most if max_length is None else min(most, max_length))
-
-    def children(self, order: Order) -> list[Order]:
-        """Return the feasible extensions of an order by one candidate: cheapest first, then better-ranked."""
-        if len(order) == self.max_length:
-            return []
-        left = self.budget - sum(self._costs[chunk] for chunk in order)
-        return [(*order, chunk) for chunk in self._by_cost if self._costs[chunk] <= left and chunk not in order]
 
     def fill(self, ranking: Iterable[int], max_length: int | None = None) -> Order:
         """Return the order that takes each candidate of a ranking that still fits."""

@@ -23,7 +23,7 @@ class SearchResult:
         num_calls: Scorer calls that contained orders of this problem.
         incumbents: The best order after each round, that is, after each scorer call.
         complete: Whether every feasible order was scored.
-        tree: The policy tree of the policies `paper` and `public-code`; otherwise None. Not compared.
+        tree: The policy tree of the policy `paper`; otherwise None. Not compared.
     """
 
     order: Order

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, parser
 
-from agent.config import DESCRIPTIONS, SETTINGS
+from agent.config import SETTINGS
 from agent.errors import AgentError
 from agent.files import replace_file
 from agent.predict import ConfigurationAgent
@@ -71,16 +71,11 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
     two whole numbers to within the rounding of float32, and the choice if a lead is at its bound to within that.
 
     Raises:
-        AgentError: The agent has no network, or knows configurations by their description alone.
+        AgentError: The agent has no network.
     """
     config, ranges = agent.config, agent.config.ranges
     if not agent.has_network:
         raise AgentError(f"the agent has no network, it always names {config.fallback}; there is nothing to export")
-    if config.unlabelled:
-        raise AgentError(
-            f"configurations known by their description alone cannot be exported: {', '.join(config.unlabelled)}; "
-            "label them and train again"
-        )
     number = len(config.encoder_shapes)
     maps = f"maps_{number - 1}"
     lines = []
@@ -90,7 +85,7 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
     lines.append(f"logits = Gemm<transB = 1>({maps}, choice_weight, choice_bias)")
     lines.append(CHOICE)
     constants = {
-        **{name.replace(".", "_"): weights for name, weights in agent.weights.items() if name != DESCRIPTIONS},
+        **{name.replace(".", "_"): weights for name, weights in agent.weights.items()},
         "columns": np.array([1], np.int64),
         "fallback": np.array([config.configurations.index(config.fallback.configuration)], np.int64),
         "min_lead": np.array(config.min_lead, np.float32),

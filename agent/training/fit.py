@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import lightning.pytorch as pl
-import numpy as np
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
@@ -31,12 +31,11 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from numpy.typing import ArrayLike
 
 from agent.checkpoint import load, model_card, save
-from agent.config import DESCRIPTIONS, AgentConfig, Keep, TrainConfig
+from agent.config import AgentConfig, Keep, TrainConfig
 from agent.errors import AgentError, CheckpointError
-from agent.files import replace_file
+from agent.files import folder_lock, replace_file
 from agent.predict import ConfigurationAgent
 from agent.training.data import Float32, TrainingTable, float_array
-from agent.training.loggers import open_logger
 from agent.training.module import AgentModule
 
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
@@ -92,9 +91,10 @@ def fit(
     train_config: TrainConfig,
     out_dir: str | Path,
     *,
-    descriptions: ArrayLike | None = None,
+    descriptions: Mapping[str, ArrayLike] = MappingProxyType({}),
     facts: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    logger: Callable[[Path], Logger | None] | None = None,
 ) -> TrainReport:
     """Train an agent, save it to `<out_dir>/checkpoint` and return it.
 
@@ -103,48 +103,55 @@ def fit(
     loses to the best measured one if `val.utility` is given, else the quality that it loses to the best one if
     `val.quality` is. With `train_config.keep="last"` the last epoch is kept instead.
 
-    A finished training of the same tables and settings is not done again.
+    A finished training of the same tables and settings is not done again. Of several processes with one `out_dir`, one
+    trains and the others wait.
 
-    No question of `val` may be in `train`. `descriptions` are the vectors of `config.described`, `[K, d]`; those of
-    configurations that are not labelled take no part in the training. `facts`, such as data and commit, are added to
-    the model card. `progress` is called with (epochs done, epochs in all) after each.
+    No question of `val` may be in `train`. `descriptions` are vectors `[d]` of what configurations are good for (paper
+    5.1), by configuration; questions are brought near that of their best one. `facts`, such as data and commit, are
+    added to the model card. `progress` is called with (epochs done, epochs in all) after each.
+    `logger` makes Lightning's logger of the figures of each epoch; it is called, with the folder of the unfinished
+    training, if there is something left to train.
 
     Raises:
         AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
         KeyboardInterrupt: It was interrupted; the next call goes on after the last whole epoch.
     """
     _check(train, val, config, train_config)
-    described = _described(config, descriptions)
+    described = {name: _description(config, name, vector) for name, vector in descriptions.items()}
     out_dir = Path(out_dir)
     tables = [table.digest() for table in (train, val) if table is not None]
-    vectors = [hashlib.sha256(array.tobytes()).hexdigest() for array in described.values()]
+    vectors = {name: hashlib.sha256(vector.tobytes()).hexdigest() for name, vector in described.items()}
     settings = dataclasses.asdict(train_config)
     parts = json.dumps([tables, vectors, config.to_dict(), settings], sort_keys=True)
     fingerprint = hashlib.sha256(parts.encode()).hexdigest()
-    if (done := _finished(out_dir, fingerprint, train_config.keep)) is not None:
-        return done
-    epochs_dir = out_dir / f"{EPOCHS_DIR}-{fingerprint[:12]}"
-    epochs_dir.mkdir(parents=True, exist_ok=True)
-    module = AgentModule(config, train_config, train, val, described.get(DESCRIPTIONS))
-    with open_logger(train_config.logger, out_dir, settings) as logger, calm(1):
-        figures = _Figures(progress, train_config.epochs, logger)
-        trainer = _trainer(train_config, val, epochs_dir, figures)
-        last = epochs_dir / "last.ckpt"
-        trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
-    kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
-    module.load_state_dict(torch.load(kept, map_location="cpu", weights_only=True)["state_dict"])
-    agent = ConfigurationAgent(config, {**module.finished_weights(), **described})
-    history = tuple(figures.history)
-    best_epoch = kept_epoch(history, train_config.keep)
-    report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, best_epoch)
-    device = trainer.strategy.root_device
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {trainer.precision}"}
-    save(report.checkpoint, agent, model_card(config, made | dict(facts or {})))
-    replace_file(out_dir / RECORD_FILE, json.dumps({"fingerprint": fingerprint, "history": history}, indent=1))
-    for state in out_dir.glob(f"{EPOCHS_DIR}-*"):
-        shutil.rmtree(state, ignore_errors=True)
-    return report
+    with folder_lock(out_dir):
+        if (done := _finished(out_dir, fingerprint, train_config.keep)) is not None:
+            _remove_epochs(out_dir)  # which a kill may have left
+            return done
+        epochs_dir = out_dir / f"{EPOCHS_DIR}-{fingerprint[:12]}"
+        epochs_dir.mkdir(parents=True, exist_ok=True)
+        module = AgentModule(config, train_config, train, val, described)
+        with calm(1):
+            log = None if logger is None else logger(epochs_dir)
+            figures = _Figures(progress, train_config.epochs, log)
+            trainer = _trainer(train_config, val, epochs_dir, figures)
+            last = epochs_dir / "last.ckpt"
+            trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
+            if log is not None:
+                log.finalize("success")
+        kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
+        module.load_state_dict(torch.load(kept, map_location="cpu", weights_only=True)["state_dict"])
+        agent = ConfigurationAgent(config, module.finished_weights())
+        history = tuple(figures.history)
+        best_epoch = kept_epoch(history, train_config.keep)
+        report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, best_epoch)
+        device = trainer.strategy.root_device
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {trainer.precision}"}
+        save(report.checkpoint, agent, model_card(config, made | dict(facts or {})))
+        replace_file(out_dir / RECORD_FILE, json.dumps({"fingerprint": fingerprint, "history": history}, indent=1))
+        _remove_epochs(out_dir)
+        return report
 
 
 class _Figures(pl.Callback):  # type: ignore[misc]
@@ -161,9 +168,6 @@ class _Figures(pl.Callback):  # type: ignore[misc]
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.history = state["history"]
         self.resumed = len(self.history)
-        # A log that starts in the middle would be of no use.
-        for epoch, row in enumerate(self.history):
-            self._log(row, epoch)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         epoch = len(self.history)
@@ -171,15 +175,12 @@ class _Figures(pl.Callback):  # type: ignore[misc]
         if not all(math.isfinite(value) for value in row.values()):
             raise AgentError(f"the loss is not finite in epoch {epoch}: {row}; lower lr or the loss weights")
         self.history.append(row)
-        self._log(row, epoch)
+        if self._logger is not None:
+            self._logger.log_metrics({**row, "epoch": epoch}, step=epoch)
         # ModelCheckpoint and EarlyStopping, which come after this callback, look here.
         trainer.callback_metrics[RANK] = torch.tensor(_rank(row))
         if self._progress is not None:
             self._progress(epoch + 1, self._epochs)
-
-    def _log(self, row: Mapping[str, float], epoch: int) -> None:
-        if self._logger is not None:
-            self._logger.log_metrics({**row, "epoch": epoch}, step=epoch)
 
 
 def _trainer(config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, figures: _Figures) -> pl.Trainer:
@@ -253,17 +254,20 @@ def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig,
         )
 
 
-def _described(config: AgentConfig, descriptions: object) -> dict[str, Float32]:
-    """Return the tensor of the descriptions' vectors by name; nothing if `config` describes no configuration."""
-    if descriptions is None and not config.described:
-        return {}
-    vectors = float_array(DESCRIPTIONS, np.empty((0, 0)) if descriptions is None else descriptions, 2)
-    shape = (len(config.described), config.feature_dim)
-    if vectors.shape != shape:
+def _description(config: AgentConfig, name: str, vector: ArrayLike) -> Float32:
+    """Return the vector of a configuration's description, `[d]`."""
+    checked = float_array(f"descriptions of {name!r}", vector, 1)
+    if name not in config.configurations or len(checked) != config.feature_dim:
         raise AgentError(
-            f"expected {DESCRIPTIONS} of shape {shape}, one vector for each of `described`; got {vectors.shape}"
+            f"descriptions of {name!r}: expected {config.feature_dim} numbers for one of "
+            f"{', '.join(config.configurations)}; got {len(checked)}"
         )
-    return {DESCRIPTIONS: vectors}
+    return checked
+
+
+def _remove_epochs(out_dir: Path) -> None:
+    for state in out_dir.glob(f"{EPOCHS_DIR}-*"):
+        shutil.rmtree(state, ignore_errors=True)
 
 
 def _finished(out_dir: Path, fingerprint: str, keep: Keep | None) -> TrainReport | None:

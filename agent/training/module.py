@@ -5,7 +5,7 @@ Letters: `b` rows, `d` features, `R` configurations, `C` measured ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import lightning.pytorch as pl
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agent.config import AgentConfig, Ranges, TrainConfig
+from agent.config import SETTINGS, AgentConfig, Ranges, TrainConfig
 from agent.losses import (
     Losses,
     choice_loss,
@@ -33,7 +33,7 @@ Batch = dict[str, Tensor]
 
 
 class AgentModule(pl.LightningModule):  # type: ignore[misc]
-    """Trains a model. `descriptions` are the vectors of `config.described`, `[K, d]`, if there are any."""
+    """Trains a model. `descriptions` are vectors `[d]` by configuration, if there are any."""
 
     def __init__(
         self,
@@ -41,25 +41,23 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         train_config: TrainConfig,
         train: TrainingTable,
         val: TrainingTable | None,
-        descriptions: Float32 | None = None,
+        descriptions: Mapping[str, Float32],
     ) -> None:
         super().__init__()
         self.model = AgentModel(config, train_config.seed)
         self.train_config = train_config
         self._config = config
-        self._grid = None if val is None else val.grid
+        self._grids = {"train": train.grid, "val": None if val is None else val.grid}
         self._scaling = FeatureScaling.of(train.features) if train_config.standardize else None
         self._rows = {"train": whole_table(train, config.ranges, self._scaling)}
         if val is not None:
             self._rows["val"] = whole_table(val, config.ranges, self._scaling)
-        # No question says anything about configurations that nobody labelled.
-        rows = [row for row, name in enumerate(config.described) if name in config.configurations]
-        self._described = bool(rows) and train_config.description_weight > 0
+        self._described = bool(descriptions) and train_config.description_weight > 0
         if self._described:
-            assert descriptions is not None
-            kept = descriptions[rows] if self._scaling is None else self._scaling(descriptions[rows])
-            labels = torch.tensor([config.configurations.index(config.described[row]) for row in rows])
-            self.register_buffer("_descriptions", torch.from_numpy(np.ascontiguousarray(kept)), persistent=False)
+            vectors = np.stack(list(descriptions.values()))
+            vectors = vectors if self._scaling is None else self._scaling(vectors)
+            labels = torch.tensor([config.configurations.index(name) for name in descriptions])
+            self.register_buffer("_descriptions", torch.from_numpy(np.ascontiguousarray(vectors)), persistent=False)
             self.register_buffer("_described_labels", labels, persistent=False)
 
     def train_dataloader(self) -> Batches:
@@ -79,20 +77,33 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         return self._loss("train", self.model(batch["features"]), batch)
 
     def validation_step(self, batch: Batch, number: int) -> None:
-        """Log the losses of a batch, and what its predictions lose to the best ones."""
-        output = self.model(batch["features"])
-        self._loss("val", output, batch)
+        """Log the figures of a batch."""
+        self._loss("val", self.model(batch["features"]), batch)
+
+    def _note_predictions(self, split: str, output: AgentOutput, batch: Batch) -> None:
+        """Log how often the best class is first and among the first two, the error of each setting, and the regret."""
+        label, rows = batch["label"], len(batch["label"])
+        first = output.logits.topk(min(2, output.logits.shape[1]), dim=1).indices == label[:, None]
+        self._note(f"{split}_accuracy", first[:, 0].float().mean(), rows)
+        self._note(f"{split}_top2_accuracy", first.any(dim=1).float().mean(), rows)
         # To the CPU first: not every accelerator has float64.
-        probabilities = output.logits.float().cpu().double().softmax(dim=1).numpy()
-        unit = output.settings.float().cpu().double().numpy()
+        probabilities = output.logits.detach().float().cpu().double().softmax(dim=1).numpy()
+        unit = output.settings.detach().float().cpu().double().numpy()
         chosen, settings, _unsure = decide(self._config, probabilities, unit)
+        if self._config.ranges is not None and "settings" in batch:
+            best = self._config.ranges.from_unit(batch["settings"].float().cpu().double().numpy())
+            for name, error in zip(
+                SETTINGS, np.abs(self._config.ranges.from_unit(unit) - best).mean(axis=0), strict=True
+            ):
+                self._note(f"{split}_{name}_error", torch.tensor(error), rows)
         values = batch.get("quality")
-        if self._grid is not None and self._config.ranges is not None:
-            chosen, values = self._grid.nearest(chosen, settings, self._config.ranges), batch["utility"]
+        grid = self._grids[split]
+        if grid is not None and self._config.ranges is not None:
+            chosen, values = grid.nearest(chosen, settings, self._config.ranges), batch["utility"]
         if values is not None:
             index = torch.from_numpy(chosen).to(values.device)
             lost = values.max(dim=1).values - values.gather(1, index[:, None])[:, 0]
-            self._note("val_regret", lost.mean(), len(lost))
+            self._note(f"{split}_regret", lost.mean(), rows)
 
     def finished_weights(self) -> dict[str, Float32]:
         """Return a copy of the weights for features as they are."""
@@ -106,7 +117,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         return Batches(rows, order, config.batch_size)
 
     def _loss(self, split: str, output: AgentOutput, batch: Batch) -> Tensor:
-        """Return the total loss; log it and its parts."""
+        """Return the total loss; log it, its parts, and how good the predictions are."""
         config, quality, settings = self.train_config, batch.get("quality"), batch.get("settings")
         label, weight = batch["label"], batch["weight"]
         target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
@@ -132,6 +143,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         total = total_loss(losses, weights)
         for name, value in {"loss": total, **losses._asdict()}.items():
             self._note(f"{split}_{name}", value.detach(), len(output.maps))
+        self._note_predictions(split, output, batch)
         return total
 
     def _note(self, name: str, mean: Tensor, rows: int) -> None:

@@ -40,7 +40,6 @@ def grown(problem: SelectionProblem, result: SearchResult, config: SearchConfig,
         "best": nodes.get(result.order, tree.ROOT),
         "exploration": config.exploration,
         "cost_weight": config.cost_weight,
-        "visits": config.visits,
         "complete": result.complete,
     }
 

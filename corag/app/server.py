@@ -1,8 +1,9 @@
 """The page over HTTP: files of its own, and the calls of `Workbench` as JSON.
 
 The page is for the person at this machine. It loads nothing from elsewhere, and other sites cannot use it: scripts,
-styles and connections are limited to this address, calls from other origins are refused, and a server on a loopback
-address answers only to the names of that, so that no foreign name can be pointed at it (DNS rebinding).
+styles and connections are limited to this address, calls from other origins are refused, and no foreign name can be
+pointed at it (DNS rebinding): a server on a loopback address answers only to the names of that, any other to addresses
+and its own name.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from functools import cache, partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
 import anyio.from_thread
@@ -41,7 +42,7 @@ MAX_BODY = 64 * 1024
 DRAINED = 16 * 2**20
 """Bytes of a longer request that are read, so that its sender hears why it is refused."""
 AT_ONCE = 4
-"""Requests that are computed at once; others wait."""
+"""Requests that are computed at once, and as many again that wait for a reader; others wait for these."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -69,28 +70,32 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
 
     Args:
         workbench: Computes what is shown.
-        host: Address that it is served at; a loopback address answers only to names of loopback.
+        host: Name or address that it is served at.
     """
-    limiter: list[anyio.CapacityLimiter] = []
+    # A limiter belongs to an event loop. A reader may be silent for minutes, which keeps no other call waiting.
+    limiters = cache(lambda reads: anyio.CapacityLimiter(AT_ONCE))
 
-    async def computed(call: Callable[[], Any]) -> Response:
-        if not limiter:
-            limiter.append(anyio.CapacityLimiter(AT_ONCE))
-        try:
-            return Json(await anyio.to_thread.run_sync(call, limiter=limiter[0]))
-        except CoragError as error:
-            return Json({"error": str(error)}, 400)
-        except Exception:
-            logger.exception("the page could not be answered")
-            return Json({"error": "something broke; the terminal that runs corag app says what"}, 500)
+    async def computed(request: Request, call: Callable[[], Any], *, reads: bool = False) -> Response:
+        answer: Response = Json({"error": "client disconnected"}, 400)
+        async with anyio.create_task_group() as group:
+            group.start_soon(_cancel_on_disconnect, request.receive, group.cancel_scope)
+            try:
+                answer = Json(await anyio.to_thread.run_sync(call, limiter=limiters(reads), abandon_on_cancel=True))
+            except CoragError as error:
+                answer = Json({"error": str(error)}, 400)
+            except Exception:
+                logger.exception("the page could not be answered")
+                answer = Json({"error": "something broke; the terminal that runs corag app says what"}, 500)
+            group.cancel_scope.cancel()
+        return answer
 
-    def posted(call: Callable[..., Any], **wanted: type) -> Callable[[Request], Any]:
+    def posted(call: Callable[..., Any], *, reads: bool = False, **wanted: type) -> Callable[[Request], Any]:
         async def answered(request: Request) -> Response:
             try:
                 given = _arguments(await _body(request), {"question": str, "number": int, **wanted})
             except InputError as error:
                 return Json({"error": str(error)}, 400)
-            return await computed(lambda: call(**given))
+            return await computed(request, lambda: call(**given), reads=reads)
 
         return answered
 
@@ -99,16 +104,18 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
             given = _arguments(await _body(request), {"question": str, "number": int, "given": dict})
         except InputError as error:
             return Json({"error": str(error)}, 400)
-        return StreamedAnswer(request, lambda on_token: computed(lambda: workbench.answer(**given, on_token=on_token)))
+        return StreamedAnswer(
+            lambda on_token: computed(request, lambda: workbench.answer(**given, on_token=on_token), reads=True)
+        )
 
     async def questions(request: Request) -> Response:
         text, start = request.query_params.get("text", ""), request.query_params.get("start", "0")
         if len(text) > MAX_QUESTION or not start.isdecimal() or len(start) > 9:
             return Json({"error": "text is too long, or start is no number"}, 400)
-        return await computed(lambda: workbench.source.listed(text, int(start)))
+        return await computed(request, lambda: workbench.source.listed(text, int(start)))
 
     async def about(request: Request) -> Response:
-        return await computed(workbench.about)
+        return await computed(request, workbench.about)
 
     async def page(request: Request) -> Response:
         return FileResponse(STATIC / "index.html")
@@ -118,29 +125,35 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
         Route("/api/about", about),
         Route("/api/questions", questions),
         Route("/api/search", posted(workbench.search, given=dict), methods=["POST"]),
-        Route("/api/answer", posted(workbench.answer, given=dict), methods=["POST"]),
+        Route("/api/answer", posted(workbench.answer, reads=True, given=dict), methods=["POST"]),
         Route("/api/stream", streamed, methods=["POST"]),
         Route("/api/agent", posted(workbench.agent, budget=int), methods=["POST"]),
-        Route("/api/method", posted(workbench.method, budget=int, name=str), methods=["POST"]),
+        Route("/api/method", posted(workbench.method, reads=True, budget=int, name=str), methods=["POST"]),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Guard, loopback=is_loopback(host))])
+    return Starlette(routes=routes, middleware=[Middleware(Guard, host=host)])
+
+
+async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
 
 
 class StreamedAnswer(Response):
     """Lines of JSON: the pieces of an answer as they are written, then what `Workbench.answer` returns, or an error.
 
     Args:
-        request: What is answered; where its sender is gone, the reader stops.
-        answer: Answers it, given what is to be called with each piece, from another thread.
+        answer: Answers, given what is to be called with each piece, from another thread. If the client disconnects, the
+            reader stops at its next piece.
     """
 
     media_type = "application/x-ndjson"
 
-    def __init__(self, request: Request, answer: Callable[[Callable[[str], None]], Awaitable[Response]]) -> None:
+    def __init__(self, answer: Callable[[Callable[[str], None]], Awaitable[Response]]) -> None:
         super().__init__()
         del self.headers["content-length"]
-        self._request, self._answer = request, answer
+        self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the lines."""
@@ -148,13 +161,12 @@ class StreamedAnswer(Response):
         async def line(content: bytes, *, more: bool) -> None:
             await send({"type": "http.response.body", "body": content + b"\n", "more_body": more})
 
-        async def piece(text: str) -> None:
-            if await self._request.is_disconnected():
-                raise InputError("client disconnected")
-            await line(bytes(Json({"piece": text}).body), more=True)
+        def piece(text: str) -> None:
+            anyio.from_thread.check_cancelled()
+            anyio.from_thread.run(partial(line, bytes(Json({"piece": text}).body), more=True))
 
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        answer = await self._answer(lambda text: anyio.from_thread.run(piece, text))
+        answer = await self._answer(piece)
         await line(bytes(answer.body), more=False)
 
 
@@ -163,11 +175,13 @@ class Guard:
 
     Args:
         app: What answers the others.
-        loopback: Whether only names of loopback are answered to.
+        host: Name or address that it is served at.
     """
 
-    def __init__(self, app: ASGIApp, loopback: bool) -> None:
-        self._app, self._loopback = app, loopback
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app, self._loopback = app, is_loopback(host)
+        own = () if self._loopback else (host, socket.gethostname(), socket.getfqdn())
+        self._names = {"localhost", *map(str.lower, own)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -190,22 +204,28 @@ class Guard:
         host = request.headers.get("host", "")
         if self._loopback and not is_loopback(_name(host)):
             return "this page answers only to localhost and 127.0.0.1; open it by one of these names"
+        if not is_address(_name(host)) and _name(host).lower() not in self._names:
+            return "this page answers only to its address and its own name; open it by these, or serve it with --host"
         origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return "calls from other pages are refused"
         if request.method == "POST" and request.headers.get("content-type") != "application/json":
             return "the body must be application/json"
         return None
 
 
-def is_loopback(name: str) -> bool:
-    """Return whether a name or an address is of this machine alone."""
-    if name.lower() == "localhost":
-        return True
+def is_address(name: str) -> bool:
+    """Return whether a text is an IP address, which needs no name server."""
     try:
-        return ip_address(name).is_loopback
+        ip_address(name)
     except ValueError:
         return False
+    return True
+
+
+def is_loopback(name: str) -> bool:
+    """Return whether a name or an address is of this machine alone."""
+    return name.lower() == "localhost" or (is_address(name) and ip_address(name).is_loopback)
 
 
 def _name(host: str) -> str:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, get_args
 
-from agent.config import setting_of
 from corag.app.growth import grown
 from corag.app.source import Evidence, Source
 from corag.app.view import blocks, title_of, trace_rows
@@ -21,21 +19,20 @@ from corag.app.why import verdicts
 from corag.budget import AUTO, Budget, reader_and_tokens, tokens_setting
 from corag.checks import check_choice, check_count, check_query, check_range
 from corag.errors import CoragError, InputError
-from corag.naming import Spelling, parse
-from corag.registry import SELECTORS
+from corag.naming import Spelling
+from corag.registry import RERANKERS, SELECTORS
 from corag.registry import reranker as make_reranker
 from corag.reply import Reply
 from corag.reply import read as read_answer
-from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
-from corag.selectors.corag.selector import EXPLORATION, Corag
+from corag.selectors.corag.selector import EXPLORATION, ITERATIONS, Corag
 from corag.selectors.problem import SelectionProblem, selection_problem
-from corag.selectors.reranking import default_reranker
+from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.text.data import Query
 from corag.text.documents import body
 from corag.text.units import Unit, UnitChunk, source_of
 from corag.text.visible import well_formed
 from corag.types import Answer, Candidate, Reader, Reranker, Selection, Selector, StreamingReader, TokenCounter
-from search import TREE_POLICIES
+from search import Policy
 
 if TYPE_CHECKING:
     from agent import AgentPrediction
@@ -46,12 +43,8 @@ MAX_BUDGET = 32_768
 MAX_ITERATIONS = 60
 MAX_CACHED = 32
 """Questions whose candidates and values are kept."""
-POLICIES = ("paper", "public-code", "bayesian", "beam")
+POLICIES: tuple[Policy, ...] = get_args(Policy)
 UNITS = ("passage", "sentence")
-RERANKERS = (
-    "minilm-multihop", "minilm-factoid", "minilm-longform", "minilm-sentence", "minilm-maxsim", "minilm-softsim",
-    "minilm-cosine", "bm25",
-)  # fmt: skip
 ALL_METHODS = (
     "corag", "corag(unit=passage)", "corag(unit=sentence)", "naive", "upper(max_orders=20000)", "top-k", "mmr",
     "adagres", "submodular", "adaptive-k", "car", "similarity-cutoff", "prune", "sentence-threshold",
@@ -71,7 +64,7 @@ class Settings:
     unit: str = "passage"
     reranker: str = ""
     policy: str = "paper"
-    iterations: int = 10
+    iterations: int = ITERATIONS
     exploration: float = EXPLORATION
     cost_weight: float = 0.1
 
@@ -79,7 +72,7 @@ class Settings:
         check_count("budget", self.budget, "256 is usual", most=MAX_BUDGET)
         check_choice("unit", self.unit, UNITS)
         check_choice("policy", self.policy, POLICIES)
-        check_count("iterations", self.iterations, "10 is usual", most=MAX_ITERATIONS)
+        check_count("iterations", self.iterations, f"{ITERATIONS} is usual", most=MAX_ITERATIONS)
         check_range("exploration", self.exploration, 0, 100, f"{EXPLORATION} is usual")
         check_range("cost_weight", self.cost_weight, 0, 100, "0.1 is usual")
 
@@ -88,7 +81,7 @@ class Settings:
 class Inquiry:
     """One question with its candidates, best first, what the data folder knows about it, and cached results.
 
-    `lock` is held while something is computed for it.
+    `lock` is held while something is computed for it, but not while a reader answers, which may take minutes.
     """
 
     question: str
@@ -146,12 +139,13 @@ class Workbench:
         self.reader, self.tokens = reader_and_tokens(reader, tokens)
         self.defaults = Settings(budget=budget)
         self._reranker, self._agent = reranker, agent
-        self.rerankers = tuple(dict.fromkeys(([reranker] if reranker else []) + list(RERANKERS)))
+        self.rerankers = tuple(dict.fromkeys(([reranker] if reranker else []) + list(RERANKERS.local)))
         self.methods = methods
         for method in methods:
             SELECTORS.settings(method)
         self._inquiry = lru_cache(MAX_CACHED)(self._new_inquiry)
         self._selector = lru_cache(None)(self._new_selector)
+        self._corag = lru_cache(None)(self._new_corag)
         self._make_reranker: Callable[[str], Reranker] = lru_cache(None)(make_reranker)
 
     def about(self) -> dict[str, Any]:
@@ -163,7 +157,6 @@ class Workbench:
             "rerankers": self.rerankers,
             "methods": self.methods,
             "policies": POLICIES,
-            "tree_policies": TREE_POLICIES,
             "units": UNITS,
             "streams": isinstance(self.reader, StreamingReader),
             "max_question": MAX_QUESTION,
@@ -179,7 +172,8 @@ class Workbench:
             number: Its number in the data folder, or None.
             given: Settings by name; by default what the agent predicts, else the defaults.
         """
-        with self._asked(question, number) as inquiry:
+        inquiry = self._asked(question, number)
+        with inquiry.lock:
             settings = self._settings(inquiry, given)
             problem, selector = self._search(inquiry, settings)
             started_s = time.perf_counter()
@@ -239,18 +233,22 @@ class Workbench:
         on_token: Callable[[str], None] | None = None,
     ) -> dict[str, Any]:
         """Return the reader's answer from what `search` chose; `on_token` gets each piece as it is written."""
-        with self._asked(question, number) as inquiry:
+        inquiry = self._asked(question, number)
+        with inquiry.lock:
             problem, selector = self._search(inquiry, self._settings(inquiry, given))
-            return self._read(inquiry, selector.select_from(problem), on_token)
+            selection = selector.select_from(problem)
+        return self._read(inquiry, selection, on_token)
 
     def agent(self, question: str, number: int | None, budget: int) -> dict[str, Any]:
-        """Return the agent's prediction for a question, and what `corag ask` would do with it."""
-        with self._asked(question, number) as inquiry:
+        """Return what `corag ask` does with a question: what the agent says of it, if there is one, and the trace."""
+        inquiry = self._asked(question, number)
+        with inquiry.lock:
             selector = self._selector("corag")
-            prediction = self._predicted(inquiry)
             selection = selector.select(inquiry.question, inquiry.candidates, Settings(budget).budget)
+            details = selection.trace.details
             return {
-                "prediction": None if prediction is None else asdict(prediction),
+                "because": details.get("because"),
+                "probabilities": details.get("probabilities", {}),
                 "trace": trace_rows(selection),
                 "method": str(selector),
             }
@@ -258,15 +256,16 @@ class Workbench:
     def method(self, question: str, number: int | None, budget: int, name: str) -> dict[str, Any]:
         """Return the selection of one method, its cost and the reader's answer; or why it cannot be used."""
         check_choice("method", name, self.methods)
-        with self._asked(question, number) as inquiry:
-            try:
+        inquiry = self._asked(question, number)
+        try:
+            with inquiry.lock:
                 selector = self._selector(name)
                 started_s = time.perf_counter()
                 selection = selector.select(inquiry.question, inquiry.candidates, Settings(budget).budget)
                 seconds = time.perf_counter() - started_s
-                read = self._read(inquiry, selection)
-            except CoragError as error:
-                return {"method": name, "error": str(error)}
+            read = self._read(inquiry, selection)
+        except CoragError as error:
+            return {"method": name, "error": str(error)}
         positions = {candidate.chunk.id: index for index, candidate in enumerate(inquiry.candidates)}
         sources = dict.fromkeys(positions.get(source_of(chunk).id) for chunk in selection.chunks)
         return {
@@ -282,15 +281,12 @@ class Workbench:
             **read,
         }
 
-    @contextmanager
-    def _asked(self, question: str, number: int | None) -> Iterator[Inquiry]:
+    def _asked(self, question: str, number: int | None) -> Inquiry:
         question = well_formed(question)
         check_query(question)
         if len(question) > MAX_QUESTION:
             raise InputError(f"the question has {len(question):,} characters; ask with at most {MAX_QUESTION:,}")
-        inquiry = self._inquiry(question, number)
-        with inquiry.lock:
-            yield inquiry
+        return self._inquiry(question, number)
 
     def _new_inquiry(self, question: str, number: int | None) -> Inquiry:
         query = self.source.query(number, question)
@@ -305,17 +301,20 @@ class Workbench:
         if settings.reranker:
             check_choice("reranker", settings.reranker, self.rerankers)
         name = settings.reranker or self._reranker
-        if settings.unit == "passage" and (prediction := self._predicted(inquiry)) is not None:
+        named = None if name else self._predicted(inquiry, settings.budget, given.get("unit"))
+        if named is not None:
             predicted: dict[str, Any] = {
-                "iterations": min(prediction.iterations or MAX_ITERATIONS, MAX_ITERATIONS),
-                "exploration": round(prediction.exploration or 0.0, 3),
-                "cost_weight": round(prediction.cost_weight or 0.0, 3),
+                "unit": named.unit if named.unit in UNITS else settings.unit,
+                "reranker": named.reranker if named.reranker in self.rerankers else "",
+                "iterations": named.iterations and min(named.iterations, MAX_ITERATIONS),
+                "exploration": named.exploration and round(named.exploration, 3),
+                "cost_weight": named.cost_weight and round(named.cost_weight, 3),
             }
-            settings = replace(settings, **{key: value for key, value in predicted.items() if given.get(key) is None})
-            odds = {setting_of(key, "reranker") or "": value for key, value in prediction.probabilities.items()}
-            ranked = [prediction.reranker, *sorted(odds, key=lambda key: -odds[key])]
-            name = name or next((key for key in ranked if key in self.rerankers), None)
-        return replace(settings, reranker=name or default_reranker(Unit.parse(settings.unit)))
+            settings = replace(
+                settings,
+                **{key: value for key, value in predicted.items() if value is not None and given.get(key) is None},
+            )
+        return replace(settings, reranker=settings.reranker or name or DEFAULT_RERANKER)
 
     def _search(self, inquiry: Inquiry, settings: Settings) -> tuple[SelectionProblem, Corag]:
         """Return what is chosen from, and what searches it."""
@@ -328,13 +327,16 @@ class Workbench:
         )
         return inquiry.problem(settings.unit, self.tokens, settings.budget), selector
 
-    def _predicted(self, inquiry: Inquiry) -> AgentPrediction | None:
-        selector = self._predictor
-        return selector.predict(inquiry.question, inquiry.candidates) if isinstance(selector, Corag) else None
+    def _predicted(self, inquiry: Inquiry, budget: int, unit: str | None) -> AgentPrediction | None:
+        """Return what the agent says of a question; None without one, or if it names nothing of the unit."""
+        try:
+            selector = self._corag(unit)
+        except InputError:
+            return None
+        return selector.predict(inquiry.question, inquiry.candidates, budget)
 
-    @cached_property
-    def _predictor(self) -> Selector:
-        return SELECTORS.make("corag", agent=self._agent)
+    def _new_corag(self, unit: str | None) -> Corag:
+        return Corag(agent=self._agent, unit=unit, tokens=self.tokens)
 
     def _read(
         self, inquiry: Inquiry, selection: Selection, on_token: Callable[[str], None] | None = None
@@ -360,11 +362,7 @@ class Workbench:
 
     def _new_selector(self, name: str) -> Selector:
         offered: dict[str, Any] = {**tokens_setting(self.tokens), "reader": self.reader, "agent": self._agent}
-        # A reranker replaces an agent, as in `corag ask`.
         offered |= {} if self._reranker is None else {"reranker": self._reranker}
         # An agent names the embedder that it was trained with.
         offered |= {} if "agent" in SELECTORS.settings(name) else {"embedder": self.source.embedder}
-        if self._agent not in (DEFAULT_AGENT, NO_AGENT) and parse(name).settings:
-            # The configuration that an agent names takes no further settings.
-            offered["agent"] = NO_AGENT
         return SELECTORS.offer(name, offered)

@@ -26,15 +26,15 @@ class AnswerConfig(Runtime):
             reader without a prompt, such as `minilm-reader`, or with `--budget_for context`.
         budget_for: What the budget covers: the whole prompt, or the context.
         method: Selector that chooses the chunks, with settings if needed, such as `top-k(k=3)`.
-        agent: Agent that predicts the configuration of method `corag` for each question: a checkpoint folder, or
-            `agent-minilm`, the shipped one. `default` and `none` use fixed settings.
-        prefer: Price of tokens for method `corag`: quality, balanced or tokens, or lambda, what 256 tokens cost in
-            units of value, such as 0.1.
+        agent: Agent that names the configuration of method `corag` for each question, as far as it is not given: the
+            shipped one (default), a checkpoint folder, or none for fixed settings.
+        prefer: Multiplies the price of tokens of method `corag`: quality (by 0.5), balanced, tokens (by 2), or a
+            factor.
         unit: What the selector chooses: whole passages (passage), their sentences (sentence), or windows of n
-            sentences (window(n)). By default sentences for method corag without a reranker, else passages.
-        reranker: Reranker of methods that use one, in place of their default.
-        window: What happens to combinations longer than the reranker's window: not selected (forbid), scored in
-            overlapping windows (windows), or cut (truncate).
+            sentences (window(n)). By default what the agent names for method `corag`, else passages.
+        reranker: Reranker of methods that use one, in place of their default or of what an agent names.
+        window: What happens to combinations longer than the reranker's window: scored in overlapping windows
+            (windows), or cut (truncate).
         num_candidates: Number of chunks to retrieve.
         retrieval: How the index ranks chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid, the default).
@@ -99,18 +99,15 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
     """Return the settings of `corag.ask`, its parts built."""
     from corag.checks import check_budget
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
-    from corag.selectors.price import cost_weight_of
     from corag.selectors.raptor.tree import tree_setting
 
     check_budget(config.budget)
     if "agent" not in SELECTORS.settings(config.method) and config.agent not in (DEFAULT_AGENT, NO_AGENT):
         raise InputError(
-            f"method {parse(config.method).name!r} does not use an agent; leave out --agent, or use method corag "
-            "or corag-fixed"
+            f"method {parse(config.method).name!r} does not use an agent; leave out --agent, or use method corag"
         )
-    asked = {name: getattr(config, name) for name in ("reranker", "window")}
+    asked = {name: getattr(config, name) for name in ("reranker", "window", "prefer")}
     settings = {name: value for name, value in asked.items() if value is not None}
-    settings |= {} if config.prefer is None else {"cost_weight": cost_weight_of(config.prefer)}
     reader, tokens = reader_and_tokens(with_prompt(config.reader, config.prompt), config.tokenizer)
     offered = {**tokens_setting(tokens), "agent": config.agent}
     offered |= {} if config.unit is None else {"unit": config.unit}

@@ -5,8 +5,10 @@ Only the command line imports `experiments`, when a command runs.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from agent.files import folder_lock
 from corag.cli.console import say, stderr
 
 
@@ -54,7 +56,8 @@ def train_adapter(config: Any) -> None:
     from experiments.adapters.reader import train_reader
     from experiments.adapters.value import train_value
 
-    trained = train_value(config) if isinstance(config, ValueTraining) else train_reader(config)
+    with folder_lock(Path(config.out)):
+        trained = train_value(config) if isinstance(config, ValueTraining) else train_reader(config)
     say(f"adapter in {trained.adapter}; its README.md has the results")
 
 
@@ -66,7 +69,7 @@ def evaluate(config: Any) -> None:
     config.check_used()
     results = compare(config)
     if config.several and not config.quiet:
-        sets_page(results, title="Methods compared", baselines=config.baselines).show()
+        sets_page(results, title="Methods compared").show()
     elif not config.quiet:
         [[result]] = results.values()
         title = f"{config.data}, {config.split}: {result.questions} questions, {config.budget} tokens"
@@ -94,10 +97,3 @@ def references(config: Any) -> None:
 
     folder, number = write_references(config)
     say(f"{number} reference answers; data folder in {folder}")
-
-
-def report(config: Any) -> None:
-    """Draw a report."""
-    from experiments.report.comparison import report
-
-    say(f"report in {report(config)}")

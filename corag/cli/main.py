@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from keyword import iskeyword
 from pathlib import Path
@@ -28,6 +29,7 @@ from corag.naming import hidden, nearest
 from corag.optional import load
 from corag.redaction import hide_secrets
 from corag.text.visible import one_line, visible
+from corag.yaml_aliases import refuse_aliases
 from search import SearchError
 
 MISTAKE = 2
@@ -105,13 +107,13 @@ COMMANDS = {
         "measure every configuration on every question",
         "experiments.labels.config:LabelConfig",
         "corag.cli.experiments:label",
-        "data splits out budget configurations rerankers reader pool limit device",
+        "data splits out budget configurations cost_weights reader pool limit device",
     ),
     "train agent": Command(
         "train the agent on label tables",
         "experiments.agents.train:TrainAgentConfig",
         "corag.cli.experiments:train",
-        "labels out target training.epochs training.lr training.batch_size training.seed training.logger device",
+        "labels out target training.epochs training.lr training.batch_size training.seed logger device",
     ),
     "train value": Command(
         "train a reranker for combinations",
@@ -144,9 +146,6 @@ COMMANDS = {
         "name out only standin limit logger device",
         bare="name",
     ),
-    "report": Command(
-        "draw a report of results", "experiments.report.comparison:ReportConfig", "corag.cli.experiments:report"
-    ),
     "bench": Command(
         "measure speed",
         "experiments.bench.run:BenchConfig",
@@ -172,6 +171,7 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
     """Return the parser of a command; its help hides what is not `shown`, unless it is to have all settings."""
     from jsonargparse import ArgumentParser
 
+    _refuse_aliases_in_settings()
     command = COMMANDS[name]
     settings = load(command.settings)
     parser = ArgumentParser(
@@ -188,6 +188,21 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
             if action.dest not in shown and action.option_strings:
                 action.help = argparse.SUPPRESS
     return parser
+
+
+@cache
+def _refuse_aliases_in_settings() -> None:
+    """Have jsonargparse refuse aliases, in settings and in the files that they name."""
+    from jsonargparse import get_loader, set_loader
+    from yaml import YAMLError  # type: ignore[import-untyped]
+
+    load_yaml = get_loader("yaml")
+
+    def loaded(text: str) -> Any:
+        refuse_aliases(text)
+        return load_yaml(text)
+
+    set_loader("yaml", loaded, exceptions=(YAMLError,))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -293,8 +308,8 @@ def _is_needed(settings: type, name: str) -> bool:
 
 
 def _check_configs(arguments: Sequence[str]) -> None:
-    """Raise `DataError` for a settings file that is no text, refers to itself, or names another one."""
-    import yaml  # type: ignore[import-untyped]
+    """Raise `DataError` for a settings file that is no text, or names another one."""
+    import yaml
 
     for argument, following in pairwise([*arguments, ""]):
         flag, equals, value = argument.partition("=")
@@ -305,15 +320,14 @@ def _check_configs(arguments: Sequence[str]) -> None:
             text = Path(name).read_text(encoding="utf-8")
         except ValueError as error:
             raise DataError(f"--config {name!r} is no text in UTF-8 ({error}); give a YAML file") from error
-        content = None
         try:
-            # Nine lines of aliases can stand for gigabytes.
-            if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-                raise DataError(f"--config {name!r} has an alias (*name); write out what it stands for")
+            refuse_aliases(text)
             content = yaml.safe_load(text)
         except (yaml.YAMLError, RecursionError):
-            pass  # the parser says what is wrong with it
-        if isinstance(content, Mapping) and "config" in content:
+            continue  # the parser says what is wrong with it
+        if not isinstance(content, Mapping):
+            raise DataError(f"--config {name!r} holds no settings; write one on each line, such as budget: 256")
+        if "config" in content:
             raise DataError(
                 f"--config {name!r} has the setting 'config', under which results hold the settings that made them; "
                 "give these alone, in a file of their own"

@@ -70,12 +70,14 @@ def show_reply(reply: Reply, *, printed: bool = False, details: bool = True) -> 
         sources = {number: citation(chunk) for number, chunk in rows if chunk.id in used}
         for number, source in sources.items():
             console.print(plain(f"{number} {source}"))
+        for line in _decided(reply):
+            console.print(plain(line))
         return
     if selection.chunks:
         console.print(_sources(reply, numbers))
     else:
         say(f"No chunk was chosen: {selection.trace.reason or 'no reason given'}.")
-    for line in _figures(reply):
+    for line in (*_decided(reply), *_figures(reply)):
         console.print(plain(line))
 
 
@@ -158,21 +160,23 @@ def _marks(reply: Reply) -> dict[str, str]:
     return marks | {name: "cited" for name in reply.citations.values() if name is not None}
 
 
+def _decided(reply: Reply) -> Iterator[str]:
+    """Yield what the agent named for the question, if there is one."""
+    if because := reply.selection.trace.details.get("because"):
+        yield f"chosen for this question: {because}"
+
+
 def _figures(reply: Reply) -> Iterator[str]:
     """Yield what was chosen how, what the prompt costs, and how long each step took."""
     selection, trace = reply.selection, reply.selection.trace
     notes = trace.to_dict()
     shown = {name: notes[name] for name in CHOSEN_BY if name in notes}
     shown |= {name: f"{value:.3g}" for name, value in shown.items() if isinstance(value, float)}
-    if reason := notes.get("unit_reason"):
-        shown["unit"] = f"{shown['unit']} ({reason})"
     chosen_by = ", ".join(f"{name} {value}" for name, value in shown.items())
     yield (
         f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
         f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
     )
-    if because := notes.get("because"):
-        say(f"chosen for this question: {because}")
     counts = reply.counts
     if counts.prompt_tokens is not None:
         limit = f" of {counts.budget_tokens}" if counts.budget_for == "prompt" else ""

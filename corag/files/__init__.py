@@ -3,4 +3,4 @@
 Markdown and plain text need no extra package; HTML, PDF and DOCX need the extra `documents`.
 """
 
-from corag.files.read import read_file as read_file
+from corag.files.process import read_file as read_file

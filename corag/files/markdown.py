@@ -21,8 +21,8 @@ _LINE_END = re.compile(r"\r\n?|\n")
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*(?:\r\n?|\n)(.*?)^\1[ \t]*(?:\r\n?|\n|\Z)", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r"""^title[ \t]*[:=][ \t]*(["']?)(.*?)\1[ \t]*$""", re.MULTILINE)
 # Marks of an anchor behind a heading: {#name}, {: #name}, and the link that documentation tools put there.
-_ANCHOR = re.compile(r"\s*(?:\{[:#][^{}]*\}|[¶§#]+)\s*$")
-_COMMENT = re.compile(r"\s*(?:<!--.*?-->\s*)+", re.DOTALL)
+_ANCHOR = re.compile(r"(?<!\s)\s*+(?:\{[:#][^{}]*\}|(?<![¶§#])[¶§#]++)\s*$")
+_COMMENT = re.compile(r"\s*(?:<!--(?>.*?-->)\s*)+", re.DOTALL)
 # Inline markup matters in headings alone.
 _BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
 _INLINE = MarkdownIt("commonmark")

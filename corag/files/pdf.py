@@ -21,8 +21,8 @@ _LIGATURES = {
     0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st",
     0: None, 0xFFFF: None,
 }  # fmt: skip
-# PDFium writes U+FFFE for a hyphen that ends a line.
-_BROKEN_WORD = re.compile(r"(\w[\w-]*)(?:\ufffe|[-\u2010\xad]\n)(\w+)")
+# PDFium writes U+FFFE for a hyphen that ends a line. A word is tried from its first character alone.
+_BROKEN_WORD = re.compile(r"(?<![\w-])(-*+)(\w[\w-]*)(?:\ufffe|[-\u2010\xad]\n)(\w+)")
 _LEFT_OVER = re.compile(r"\ufffe\n?")
 # Dots that lead to the page number in a table of contents cost a token each.
 _DOT_LEADERS = re.compile(r"(?: ?\.){5,}")
@@ -106,11 +106,11 @@ def _joined_words(pages: list[str]) -> list[str]:
     words = Counter(word for page in pages for word in re.findall(r"\w+(?:-\w+)*", page))
 
     def join(match: re.Match[str]) -> str:
-        first, second = match[1], match[2]
+        dashes, first, second = match.groups()
         hyphenated, whole = f"{first}-{second}", first + second
         if not second[0].islower() or "-" in first or words[hyphenated] > words[whole]:
-            return hyphenated
-        return whole
+            return dashes + hyphenated
+        return dashes + whole
 
     return [_LEFT_OVER.sub("-", _BROKEN_WORD.sub(join, page)).replace("\xad", "") for page in pages]
 

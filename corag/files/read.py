@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from corag.errors import CoragError, MissingExtraError
+from corag.errors import CoragError, DataError, MissingExtraError
 from corag.files.markdown import Block, FileText, read_markdown, sections_of
 from corag.optional import load
 
@@ -82,6 +82,8 @@ def find_files(root: str | Path) -> FoundFiles:
     Hidden files and folders are left out. A link to a file counts as a file; a link to a folder is not followed.
     """
     folder = Path(root)
+    if not folder.is_file() and not folder.is_dir():
+        raise DataError(f"{folder} is neither a folder nor a regular file; give a folder of documents, or one document")
     if folder.is_file():
         return FoundFiles(folder.parent, (folder.name,))
     paths: list[str] = []
@@ -121,7 +123,7 @@ def read_bytes(path: Path) -> bytes:
         UnreadableFileError: It cannot be opened, is empty or too large.
     """
     try:
-        _check_size(path.stat().st_size, MAX_FILE_BYTES if _kind(path.name) in ("pdf", "docx") else MAX_TEXT_BYTES)
+        _check_size(path.stat().st_size, MAX_FILE_BYTES if kind_of(path.name) in ("pdf", "docx") else MAX_TEXT_BYTES)
         data = path.read_bytes()
     except OSError as error:
         raise UnreadableFileError(f"cannot be opened: {error.strerror or error}") from error
@@ -135,22 +137,15 @@ def _check_size(size: int, limit: int) -> None:
         raise UnreadableFileError(f"{size / 2**20:,.0f} MiB, more than {limit / 2**20:,.0f}; split it")
 
 
-def _kind(path: str) -> str:
+def kind_of(path: str) -> str:
+    """Return how a file is read, by the ending of its name."""
     return TYPES.get(PurePosixPath(path).suffix.lower(), "text")
 
 
-def read_file(data: bytes, path: str) -> FileText:
-    """Return the text of a file and its structure.
-
-    Args:
-        data: The file's bytes.
-        path: Its path, which gives type and name.
-
-    Raises:
-        UnreadableFileError: It is damaged, encrypted, of another type than its name says, or holds no text.
-    """
+def parse_file(data: bytes, path: str) -> FileText:
+    """Do what `corag.files.read_file` does, in this process and without its limits of time and memory."""
     file = PurePosixPath(path)
-    kind = _kind(path)
+    kind = kind_of(path)
     name = re.sub(r"[_\s]+", " ", file.stem).strip() or file.stem
     try:
         if kind in _READERS:

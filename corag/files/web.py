@@ -6,6 +6,7 @@ import io
 import re
 import warnings
 import zipfile
+from collections import deque
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,10 @@ _MAIN = "main, [role=main]"
 # A table around these is there for the layout, as line numbers beside code are.
 _LAYOUT = "table:has(table, h1, h2, h3, h4, h5, h6, pre)"
 _BLANK_LINES = re.compile(r"\n{3,}")
-_TRAILING_SPACE = re.compile(r"[ \t]+$", re.MULTILINE)
+# Each run of spaces is looked at once, however long it is.
+_TRAILING_SPACE = re.compile(r"(?<![ \t])[ \t]++$", re.MULTILINE)
+# Patterns of markdownify take the square of such a run's length.
+_LONG_SPACE = re.compile(r"(?<!\s)(\s{1000})\s++")
 _COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
 # The style `Title` names the document; headings keep their levels below it.
 _STYLES = "p[style-name='Title'] => p.title:fresh\np[style-name='Subtitle'] => p:fresh"
@@ -63,12 +67,16 @@ def _anchors(tree: Any) -> list[tuple[str, str]]:
 
 def _with_anchors(file: FileText, anchors: list[tuple[str, str]]) -> FileText:
     """Return a file whose sections have the anchors of their headings; both are in the page's order."""
+    places: dict[str, deque[int]] = {}
+    for place, (heading, _) in enumerate(anchors):
+        places.setdefault(heading, deque()).append(place)
     sections, first = [], 0
     for section in file.sections:
-        wanted = letters(section.headings[-1])
-        place = next((at for at in range(first, len(anchors)) if anchors[at][0] == wanted), None)
-        if place is not None and section.start < section.body:
-            section, first = replace(section, anchor=anchors[place][1]), place + 1
+        found = places.get(letters(section.headings[-1]), deque())
+        while found and found[0] < first:
+            found.popleft()
+        if found and section.start < section.body:
+            section, first = replace(section, anchor=anchors[found[0]][1]), found[0] + 1
         sections.append(section)
     return replace(file, sections=tuple(sections))
 
@@ -91,10 +99,12 @@ def to_markdown(tree: Any) -> str:
             if element.find_parent("table") is part:
                 element.name = "div"
         part.name = "div"
+    for text in tree.find_all(string=_LONG_SPACE):
+        text.replace_with(type(text)(_LONG_SPACE.sub(r"\1", text)))
     for cell in tree.select("td, th"):
         # A bar would end the cell.
         for text in cell.find_all(string=lambda string: "|" in string):
-            text.replace_with(text.replace("|", "\\|"))
+            text.replace_with(type(text)(text.replace("|", "\\|")))
     converter = markdownify.MarkdownConverter(
         heading_style="ATX",
         bullets="-",
@@ -138,7 +148,7 @@ def _check_size(data: bytes) -> None:
     """Refuse data that is no zip archive, or would fill the memory when it is unpacked."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(part.file_size for part in archive.infolist() if part.filename.endswith((".xml", ".rels")))
+            size = sum(part.file_size for part in archive.infolist() if not part.filename.startswith("word/media/"))
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise UnreadableFileError(f"damaged: no zip archive, as .docx files are ({error})") from error
     if size > MAX_TEXT_BYTES:

@@ -12,7 +12,8 @@ from typing import Any
 
 from corag.errors import DataError
 from corag.files.chunks import chunk_file
-from corag.files.read import TYPES, FoundFiles, UnreadableFileError, find_files, read_bytes, read_file, reading_key
+from corag.files.process import read_file
+from corag.files.read import TYPES, FoundFiles, UnreadableFileError, find_files, read_bytes, reading_key
 from corag.index.search import ChunkIndex
 from corag.index.write import ChunkSource, write_index
 from corag.registry import tokens as make_tokens

@@ -8,11 +8,10 @@ index until the new one is recorded.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -21,12 +20,11 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.files import folder_lock
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index.where import FIELDS, fields_json
 from corag.optional import require
 from corag.types import Chunk
-
-logger = logging.getLogger(__name__)
 
 FORMAT_VERSION: Final = 3
 """Layout of the tables; raised by every change that this version could not read."""
@@ -118,21 +116,13 @@ def index_lock(uri: str | Path) -> Iterator[None]:
     if folder is None:
         yield
         return
-    filelock = require("filelock", "index")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / _LOCK_FILE)
+    require("filelock", "index")
+    with ExitStack() as stack:
         try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            logger.warning("another process is writing the index at %s; waiting until it is done", uri)
-            lock.acquire()
-    except OSError as error:
-        raise CoragError(f"cannot write the index at {uri}: {error}; check the path and its permissions") from error
-    try:
+            stack.enter_context(folder_lock(folder, _LOCK_FILE))
+        except OSError as error:
+            raise CoragError(f"cannot write the index at {uri}: {error}; check the path and its permissions") from error
         yield
-    finally:
-        lock.release()
 
 
 def to_rows(

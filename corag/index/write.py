@@ -92,7 +92,9 @@ class ChunkSource:
         """
         given = {}
         digest = hashlib.sha256()
-        for chunk in chunks:
+        for place, chunk in enumerate(chunks):
+            if not isinstance(chunk, Chunk):
+                raise InputError(f"chunks[{place}] is a {type(chunk).__name__}; give Chunk(id, text) objects")
             if chunk.id in given:
                 raise DataError(f"chunk id {chunk.id!r} occurs twice; every chunk needs an id of its own")
             given[chunk.id] = chunk

@@ -13,20 +13,15 @@ if typing.TYPE_CHECKING:
     from corag.rerankers.cosine import MiniLMCosine as MiniLMCosine
     from corag.rerankers.cross_encoder import CrossEncoder as CrossEncoder
     from corag.rerankers.evidence.reranker import EvidenceReranker as EvidenceReranker
-    from corag.rerankers.evidence.reranker import minilm_factoid as minilm_factoid
-    from corag.rerankers.evidence.reranker import minilm_longform as minilm_longform
-    from corag.rerankers.evidence.reranker import minilm_multihop as minilm_multihop
-    from corag.rerankers.evidence.reranker import minilm_sentence as minilm_sentence
-    from corag.rerankers.maxsim import MiniLMMaxSim as MiniLMMaxSim
-    from corag.rerankers.maxsim import minilm_softsim as minilm_softsim
     from corag.rerankers.scorers import JoinedTextScorer as JoinedTextScorer
     from corag.rerankers.scorers import JointScorer as JointScorer
+    from corag.rerankers.softsim import MiniLMSoftSim as MiniLMSoftSim
     from corag.rerankers.window import WindowedScorer as WindowedScorer
     from corag.rerankers.window import WindowPolicy as WindowPolicy
 
 __getattr__, __dir__ = optional.lazy_exports(
     __name__,
-    {"CachedReranker": "corag.rerankers.cached", "EvidenceReranker": "corag.rerankers.evidence.reranker"}
+    {"CachedReranker": "corag.rerankers.cached"}
     | dict.fromkeys(("JoinedTextScorer", "JointScorer"), "corag.rerankers.scorers")
     | dict.fromkeys(("WindowPolicy", "WindowedScorer"), "corag.rerankers.window")
     | registry.RERANKERS.places,

@@ -14,7 +14,7 @@ from corag.errors import InputError
 from corag.memory import DiskStore
 from corag.naming import spelling
 from corag.rerankers.scorers import CachedScorer, score_together
-from corag.rerankers.window import Window, WindowedScorer, WindowPolicy
+from corag.rerankers.window import WindowedScorer, WindowPolicy
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
 
 _VALUE = struct.Struct("<d?")
@@ -97,11 +97,11 @@ class CachedReranker:
 class CachedRerankerScorer(WindowedScorer):
     """A scorer with a file before it; scorers of one reranker share look-ups and batches.
 
-    Its `window` is None where the reranker declares none.
+    Its `window_tokens` is None where the reranker declares none.
     """
 
     def __init__(self, reranker: CachedReranker, scorer: Scorer, query: str, chunks: Sequence[Chunk]) -> None:
-        super().__init__(cast(Window, getattr(scorer, "window", None)))
+        super().__init__(cast(int, getattr(scorer, "window_tokens", None)))
         self.reranker = reranker
         self.order_matters = scorer.order_matters
         self._ids = [chunk.id for chunk in chunks]

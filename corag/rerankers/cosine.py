@@ -15,7 +15,7 @@ from corag.errors import InputError
 from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
 from corag.models.runtime import Backend, Precision
 from corag.naming import Part
-from corag.rerankers.window import Window, WindowedScorer, WindowSpans
+from corag.rerankers.window import WindowedScorer, WindowSpans
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -71,7 +71,7 @@ class CosineScorer(WindowedScorer):
         self.reranker = reranker
         self._query = reranker.query_vector(query)
         self._ids = reranker.encoder.whole_ids([chunk.text for chunk in chunks])
-        super().__init__(Window(reranker.max_tokens, np.array([len(ids) for ids in self._ids], dtype=np.int64)))
+        super().__init__(reranker.max_tokens)
 
     @staticmethod
     def score_jointly(requests: Sequence[tuple[CosineScorer, Sequence[Order]]]) -> list[FloatArray]:

@@ -22,7 +22,7 @@ from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
 from corag.models.runtime import Precision, record_use, resolve_device
 from corag.naming import Part
 from corag.optional import require
-from corag.rerankers.window import Window, WindowedScorer
+from corag.rerankers.window import WindowedScorer
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import encode, estimated_tokens
 from corag.types import Chunk, FloatArray, Order
@@ -130,8 +130,11 @@ class CrossEncoder(Part):
             InputError: The question leaves no room for a text, or something is not valid Unicode.
         """
         question = self.question(query)
-        ends = [of_text[: question.capacity] for of_text in self.offsets(texts)]
-        cut = [text[: of_text[-1][1]] if of_text else "" for text, of_text in zip(texts, ends, strict=True)]
+        whole = question.capacity
+        cut = [
+            _part(text, of_text, 0, min(len(of_text), whole))
+            for text, of_text in zip(texts, self.offsets(texts), strict=True)
+        ]
         return self.values([(question, cut)])[0]
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> CrossEncoderScorer:
@@ -180,44 +183,37 @@ class CrossEncoder(Part):
 
 
 class CrossEncoderScorer(WindowedScorer):
-    """Scores the joined texts of orders.
-
-    The lengths in `window` are those of chunks by themselves. Some tokenizers give a joined text other tokens; under
-    `forbid`, an order that fits by these lengths but is in fact longer gets the lowest value.
-    """
+    """Scores the joined texts of orders."""
 
     def __init__(self, reranker: CrossEncoder, question: FittedQuestion, texts: Sequence[str]) -> None:
         self.reranker = reranker
         self._question = question
         self._texts = texts
-        *of_texts, separator = map(len, reranker.offsets([*texts, SEPARATOR]))
-        super().__init__(Window(question.capacity, np.array(of_texts, dtype=np.int64) + separator, separator))
+        super().__init__(question.capacity)
 
     @staticmethod
     def score_jointly(requests: Sequence[tuple[CrossEncoderScorer, Sequence[Order]]]) -> list[FloatArray]:
         """Return the values of each scorer's orders, run in shared batches."""
         given = [scorer._pieces(orders) for scorer, orders in requests]
-        reranker = requests[0][0].reranker
-        values = reranker.values(
+        values = requests[0][0].reranker.values(
             [(scorer._question, texts) for (scorer, _), (texts, _) in zip(requests, given, strict=True)]
         )
-        lowest = reranker.lowest
-        return [spans.pooled(of_rows, lowest) for (_, spans), of_rows in zip(given, values, strict=True)]
+        return [spans.pooled(of_rows) for (_, spans), of_rows in zip(given, values, strict=True)]
 
     def _pieces(self, orders: Sequence[Order]) -> tuple[list[str], Any]:
         """Return the joined texts of orders, those longer than the window in pieces that fit, and their spans."""
         texts = [SEPARATOR.join(self._texts[index] for index in order) for order in orders]
-        window = self.window
-        lengths = [int(window.lengths[list(order)].sum()) - window.separator_tokens for order in orders]
-        # Tokenised as a whole only where it matters.
-        long = [row for row, length in enumerate(lengths) if length > window.tokens]
-        offsets = dict(zip(long, self.reranker.offsets([texts[row] for row in long]), strict=True))
-        spans = self.spans(orders, [len(offsets.get(row, range(length))) for row, length in enumerate(lengths)])
-        pieces = [
-            texts[row][offsets[row][start][0] : offsets[row][end - 1][1]] if row in offsets else texts[row] * (end > 0)
-            for row, start, end in spans
-        ]
-        return pieces, spans
+        # Counted of the joined text: some tokenizers give it other tokens than its parts.
+        offsets = self.reranker.offsets(texts)
+        spans = self.spans(orders, list(map(len, offsets)))
+        return [_part(texts[row], offsets[row], start, end) for row, start, end in spans], spans
+
+
+def _part(text: str, offsets: Offsets, start: int, end: int) -> str:
+    """Return the text of some of its tokens, all of it for all of them; empty if it has none."""
+    if not offsets:
+        return ""
+    return text if (start, end) == (0, len(offsets)) else text[offsets[start][0] : offsets[end - 1][1]]
 
 
 def _window(wanted: int | None, allowed: int | None, model: str | Path) -> int:

@@ -17,11 +17,6 @@ DESCRIPTIONS = {
         "For questions whose passage says the same in other words. Compares the meaning of the question and of "
         "the whole text by one vector each (MiniLM, cosine); no training, English, 510 tokens."
     ),
-    "minilm-maxsim": (
-        "For questions whose words each have a match somewhere in the passages. Late interaction of token vectors"
-        " with a maximum for each word of the question (MiniLM, as ColBERT); no training, English, 510 tokens a "
-        "passage."
-    ),
     "minilm-softsim": (
         "For manuals, technical documentation and questions that one passage matches closely. Late interaction of"
         " token vectors, pooled over the passages (MiniLM); no training, English, 510 tokens a passage."
@@ -30,23 +25,10 @@ DESCRIPTIONS = {
         "For questions with names, numbers, codes, identifiers and other rare words that the passage repeats "
         "literally. Okapi BM25 of words and stems; no model, no training, any length."
     ),
-    "minilm-multihop": (
-        "For multi-hop questions whose evidence is spread over several passages: compare two things, follow a "
-        "chain from one entity to the next. Trained on HotpotQA, 2WikiMultihopQA and MuSiQue over Wikipedia; "
-        "MiniLM, values combinations."
-    ),
-    "minilm-factoid": (
-        "For factoid questions that one passage answers in a few words: who, when, where, how many. Trained on "
-        "SQuAD and Natural Questions over Wikipedia; MiniLM."
-    ),
-    "minilm-longform": (
-        "For questions that ask for an explanation, a description, a procedure or reasons, answered by whole "
-        "paragraphs, and for abstracts of biomedical research. Trained on CLAP NQ, PubMedQA and Natural "
-        "Questions; MiniLM."
-    ),
-    "minilm-sentence": (
-        "For sentences instead of passages: which sentences, of one passage or of several, support the answer of "
-        "a factual or multi-hop question. Trained on supporting facts; MiniLM."
+    "minilm-evidence": (
+        "For questions whose answer needs one or several passages or sentences: single facts, comparisons, chains of "
+        "facts, explanations. Values combinations by the probability that they hold all evidence. Trained on "
+        "encyclopaedias, news, medical abstracts, policies, financial reports and long documents; MiniLM, English."
     ),
     "jinaai/jina-reranker-v1-turbo-en": (
         "Fast English reranker for long documents, web pages, articles and code documentation. Distilled JinaBERT"

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import ScoringError
-from corag.rerankers.window import Window, WindowPolicy
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
 from search import SearchError
@@ -18,12 +17,15 @@ from search.validation import checked_values
 
 
 class JoinedTextScorer:
-    """Scores the joined text of each order with `Reranker.score`: right for any reranker, fast for none."""
+    """Scores the joined text of each order with `Reranker.score`: right for any reranker, fast for none.
 
-    order_matters = True
+    If `order_matters` is False, each set of chunks is scored once.
+    """
+
     num_truncated = 0
 
-    def __init__(self, reranker: Reranker, query: str, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, reranker: Reranker, query: str, chunks: Sequence[Chunk], *, order_matters: bool = True) -> None:
+        self.order_matters = order_matters
         self._reranker = reranker
         self._query = query
         self._texts = [chunk.text for chunk in chunks]
@@ -74,10 +76,6 @@ class CachedScorer:
         scorer: Computes values.
         name: The reranker's name.
         ids: Ids of the chunks that orders index, for error messages.
-
-    Attributes:
-        window: How much of an order the reranker sees; None where it declares no window.
-        policy: How it handles longer orders; None likewise.
     """
 
     def __init__(self, scorer: Scorer, name: str, ids: Sequence[str]) -> None:
@@ -86,8 +84,6 @@ class CachedScorer:
         self._ids = ids
         self._values: dict[Order, float] = {}
         self.order_matters = scorer.order_matters
-        self.window: Window | None = getattr(scorer, "window", None)
-        self.policy: WindowPolicy | None = getattr(scorer, "policy", None)
 
     @property
     def num_truncated(self) -> int:

@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from corag.checks import check_choice
 from corag.types import FloatArray, Order
 
-WindowPolicy = Literal["forbid", "windows", "truncate"]
-"""How an order longer than the window is handled. `forbid` excludes it. `windows` scores overlapping windows and takes
-the best value. `truncate` cuts its end off and counts it."""
+WindowPolicy = Literal["windows", "truncate"]
+"""How an order longer than the window is handled. `windows` scores overlapping windows and takes the best value.
+`truncate` cuts its end off and counts it."""
 
 DEFAULT_POLICY: WindowPolicy = "windows"
 """Measured on 69 questions (HotpotQA, 2Wiki, MuSiQue), taking the best combination of up to six chunks by
 `minilm-cosine` with a window of 254 tokens and a budget of 512: the whole evidence was selected for 22 questions with
-`windows`, 19 with `truncate` and 15 with `forbid`. The mean of the windows in place of their maximum gave 19."""
+`windows`, 19 with `truncate`, and 15 if longer combinations were excluded. The mean of the windows in place of their
+maximum gave 19."""
 
 
 def check_policy(policy: WindowPolicy) -> WindowPolicy:
@@ -34,30 +35,13 @@ def check_policy(policy: WindowPolicy) -> WindowPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """How much a reranker sees at once of the chunks of one question, in its own tokens.
-
-    An order fits when the lengths of its chunks add up to at most `tokens + separator_tokens`.
-
-    Attributes:
-        tokens: The most tokens of an order's text, without question and special tokens.
-        lengths: Tokens of each chunk plus one separator, `[chunks]`.
-        separator_tokens: Tokens of one separator; 0 where the tokenizer drops it.
-    """
-
-    tokens: int
-    lengths: NDArray[np.int64]
-    separator_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class WindowSpans:
     """The parts of orders that a model is given, each at most a window long: R spans.
 
     Attributes:
         owners: Position of the order that each span belongs to, `[R]`.
         bounds: First token of each span in its order, and its last + 1.
-        num_orders: Number of orders, including those without a span.
+        num_orders: Number of orders; each has a span at least.
     """
 
     owners: NDArray[np.intp]
@@ -69,12 +53,9 @@ class WindowSpans:
         for owner, (start, end) in zip(self.owners.tolist(), self.bounds, strict=True):
             yield owner, start, end
 
-    def pooled(self, values: FloatArray, lowest: float = 0.0) -> FloatArray:
-        """Return the value of each order, `[num_orders]`: the largest of its spans' values `[R]`.
-
-        `lowest` is the value of an order without a span, and the least of any.
-        """
-        pooled = np.full(self.num_orders, lowest)
+    def pooled(self, values: FloatArray) -> FloatArray:
+        """Return the value of each order, `[num_orders]`: the largest of its spans' values `[R]`."""
+        pooled = np.full(self.num_orders, -np.inf)
         np.maximum.at(pooled, self.owners, values)
         return pooled
 
@@ -83,15 +64,16 @@ class WindowedScorer(ABC):
     """Base of scorers whose reranker has a window. A scorer that looks at one chunk at a time declares none.
 
     Attributes:
-        window: How much of an order the reranker sees.
+        window_tokens: The most tokens of an order's text that the reranker sees at once, in its own tokens, without
+            question and special tokens.
         policy: How orders longer than the window are handled.
         overlong_orders: Such orders so far.
     """
 
     order_matters = True
 
-    def __init__(self, window: Window) -> None:
-        self.window = window
+    def __init__(self, window_tokens: int) -> None:
+        self.window_tokens = window_tokens
         self.policy: WindowPolicy = "truncate"
         self.overlong_orders: set[Order] = set()
 
@@ -116,21 +98,16 @@ class WindowedScorer(ABC):
         """Return the values of each scorer's orders, run in shared batches."""
 
     def spans(self, orders: Sequence[Order], lengths: Sequence[int]) -> WindowSpans:
-        """Return what the model is given of orders whose joined texts have so many tokens, `[len(orders)]`.
-
-        Under `forbid` a longer order, which a search does not ask for, has no span.
-        """
+        """Return what the model is given of orders whose joined texts have so many tokens, `[len(orders)]`."""
         of_orders = [self._split(order, length) for order, length in zip(orders, lengths, strict=True)]
         owners = np.repeat(np.arange(len(of_orders)), np.array([len(spans) for spans in of_orders], dtype=np.intp))
         return WindowSpans(owners, [span for spans in of_orders for span in spans], len(of_orders))
 
     def _split(self, order: Order, length: int) -> list[tuple[int, int]]:
-        size = self.window.tokens
+        size = self.window_tokens
         if length <= size:
             return [(0, length)]
         self.overlong_orders.add(order)
-        if self.policy == "forbid":
-            return []
         return [(0, size)] if self.policy == "truncate" else window_spans(length, size)
 
 

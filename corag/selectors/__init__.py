@@ -15,7 +15,6 @@ if typing.TYPE_CHECKING:
     from corag.selectors.base import fill as fill
     from corag.selectors.car import Car as Car
     from corag.selectors.corag.selector import Corag as Corag
-    from corag.selectors.corag.selector import corag_fixed as corag_fixed
     from corag.selectors.packing import AdaGReS as AdaGReS
     from corag.selectors.packing import Mmr as Mmr
     from corag.selectors.packing import Submodular as Submodular

@@ -20,8 +20,8 @@ tokens 203 (348) at .733 (.721). 0.2 spends 132 at .741, 0.3 misses some evidenc
 PASSAGE_COST_WEIGHT = 0.03
 """The same for passages, of which one more is a larger step: with 0.1 they hold less of the evidence. On 16 training
 questions of HotpotQA as many tokens, as much evidence and the same F1 at 256 tokens as before; see LOG.md."""
-PREFERENCES: Mapping[str, float] = {"quality": COST_WEIGHT / 2, "balanced": COST_WEIGHT, "tokens": 2 * COST_WEIGHT}
-"""Names for values of lambda."""
+PREFERENCES: Mapping[str, float] = {"quality": 0.5, "balanced": 1.0, "tokens": 2.0}
+"""Factors on lambda, whether an agent names it, the user gives it, or it is the default."""
 FLAT = 1e-6
 """Values of single candidates that differ by no more than this, or this share of the largest, differ by the
 rounding of float32 models: stretched to [0, 1] they would drown what combinations are worth."""
@@ -32,14 +32,18 @@ def default_cost_weight(unit: Unit) -> float:
     return PASSAGE_COST_WEIGHT if unit.size is None else COST_WEIGHT
 
 
-def cost_weight_of(prefer: str | float) -> float:
-    """Return the lambda that a preference names; an unknown one is an `InputError`."""
-    if prefer in PREFERENCES:
-        return PREFERENCES[str(prefer)]
+def price_factor(prefer: str | float) -> float:
+    """Return the factor on lambda that a preference names; `InputError` for no name and no number of at least 0."""
     try:
-        return float(prefer)
-    except ValueError:
-        raise InputError(f"prefer is {prefer!r}; give {', '.join(PREFERENCES)}, or a number, such as 0.1") from None
+        factor = PREFERENCES[prefer] if isinstance(prefer, str) and prefer in PREFERENCES else float(prefer)
+    except (TypeError, ValueError):
+        factor = -1.0
+    if not 0 <= factor < float("inf"):
+        raise InputError(
+            f"prefer is {prefer!r}; give {', '.join(PREFERENCES)}, or a factor on the price of tokens of at least 0, "
+            "such as 2"
+        )
+    return factor
 
 
 def gives_probabilities(reranker: Reranker) -> bool:

@@ -1,4 +1,4 @@
-"""What a selector chooses from: one query, its candidates, what sets of them cost, and the limits of a choice."""
+"""What a selector chooses from: one query, its candidates, and what sets of them cost."""
 
 from __future__ import annotations
 
@@ -125,6 +125,11 @@ class SelectionProblem:
         return counts
 
     @property
+    def fitting(self) -> list[int]:
+        """Candidates that fit alone, in the order given."""
+        return [int(index) for index in np.flatnonzero(self.costs <= self.capacity)]
+
+    @property
     def capacity(self) -> int:
         """The most that the summed `costs` of a combination may be.
 
@@ -193,42 +198,13 @@ class SelectionProblem:
         key = ("scorer", id(reranker), window)
         if key not in self.memory:
             bound = reranker.scorer(self.query, self.chunks)
-            if getattr(bound, "window", None) is not None:
+            if getattr(bound, "window_tokens", None) is not None:
                 bound = cast(WindowedScorer, bound).under(window)
             scorer = CachedScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
             # The reranker is stored beside its scorer, so that its id is not given to another object.
             self.memory[key] = (reranker, scorer)
         cached: CachedScorer = self.memory[key][1]
         return cached
-
-    def limits(self, scorer: CachedScorer) -> Limits:
-        """Return what may be chosen within the budget and, under the policy `forbid`, within the scorer's window."""
-        window = scorer.window
-        if window is None or scorer.policy != "forbid":
-            return Limits(self.costs, self.capacity)
-        return combined_limits(self.costs, self.capacity, window.lengths, window.tokens + window.separator_tokens)
-
-    def window_trace(self, scorer: CachedScorer, limits: Limits) -> dict[str, Any]:
-        """Return what a trace records about the reranker's window; nothing if it declares none.
-
-        `binds`: the window kept orders from being chosen, or cut or split some. `overlong`: how many longer orders were
-        requested.
-        """
-        window = scorer.window
-        if window is None:
-            return {}
-        overlong = len(scorer.overlong_orders)
-        binds = limits.window_binds or overlong > 0
-        noted = {"policy": scorer.policy, "tokens": window.tokens, "binds": binds, "overlong": overlong}
-        trace: dict[str, Any] = {"window": noted}
-        if limits.window_binds and not len(limits.fitting):
-            shortest = int(window.lengths.min()) - window.separator_tokens
-            trace["reason"] = (
-                f"none of the {len(self.chunks)} candidates fits both the budget and the reranker's window of "
-                f"{window.tokens} tokens beside this question (the shortest candidate has {shortest}); cut smaller "
-                "chunks, or use window='windows', which values a longer text in parts"
-            )
-        return trace
 
     def summed_tokens(self, order: Order) -> int:
         """Return the tokens of the parts of an order and of what joins them, 0 for the empty one."""
@@ -297,7 +273,7 @@ def unit_candidates(
     if not parts:
         return []
     ranks = np.repeat(np.arange(len(cut)), [len(of_passage) for of_passage in cut])
-    scores = _shared_words(query, [part.text for part in parts]) + 1 - ranks / len(ranking)
+    scores = shared_words(query, [part.text for part in parts]) + 1 - ranks / len(ranking)
     promise = scores.copy()
     same = ranks[1:] == ranks[:-1]
     promise[1:] = np.where(same, np.maximum(promise[1:], NEIGHBOUR * scores[:-1]), promise[1:])
@@ -307,70 +283,14 @@ def unit_candidates(
     return [Candidate(parts[index], float(scores[index]), "score") for index in best_first]
 
 
-def _shared_words(query: str, texts: Sequence[str]) -> FloatArray:
+def shared_words(query: str, texts: Sequence[str]) -> FloatArray:
     """Return the share of the question's words that each text contains, words of few texts counting more, `[n]`."""
-    words = [frozenset(_WORD.findall(text.lower())) for text in texts]
-    counts = Counter(word for of_text in words for word in of_text)
-    weights = {word: math.log(1 + len(texts) / (1 + counts[word])) for word in set(_WORD.findall(query.lower()))}
+    asked = dict.fromkeys(_WORD.findall(query.lower()))
+    found = [asked.keys() & _WORD.findall(text.lower()) for text in texts]
+    counts = Counter(word for of_text in found for word in of_text)
+    weights = {word: math.log(1 + len(texts) / (1 + counts[word])) for word in asked}
     total = sum(weights.values()) or 1.0
-    return np.array([sum(weight for word, weight in weights.items() if word in of_text) / total for of_text in words])
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a search may choose: orders whose costs add up to at most the budget.
-
-    Attributes:
-        costs: Cost of each candidate, `[n]`.
-        budget: The most that an order may cost, in the unit of `costs`.
-        window_binds: Whether costs and budget include the reranker's window, and so are not plain tokens.
-    """
-
-    costs: Int64
-    budget: int
-    window_binds: bool = False
-
-    @property
-    def fitting(self) -> NDArray[np.intp]:
-        """Candidates that fit alone, in the order given."""
-        return np.flatnonzero(self.costs <= self.budget)
-
-
-def combined_limits(costs: Int64, budget: int, lengths: Int64, window: int) -> Limits:
-    """Return one limit for a search, which knows one knapsack, that admits only what budget and window both admit.
-
-    If the budget alone keeps every order within the window, it is returned as it is; if the window alone keeps every
-    order within the budget, the window replaces it. Otherwise a candidate costs its share of the budget or of the
-    window, whichever is larger, in units of `1 / (budget * window)`. This never admits an order that is too long or too
-    expensive. It is exact if one of the shares is the larger one for all candidates; else it excludes some orders that
-    would just have fitted.
-
-    Args:
-        costs: Cost of each candidate, `[n]`, at least 0.
-        budget: The most that an order may cost, at least 1.
-        lengths: Length of each candidate for the reranker, `[n]`, at least 0.
-        window: The most that an order's lengths may add up to, at least 1.
-    """
-    if knapsack_bound(lengths, costs, budget) <= window:
-        return Limits(costs, budget)
-    if knapsack_bound(costs, lengths, window) <= budget:
-        return Limits(lengths, window, window_binds=True)
-    # Candidates that do not fit alone are cut to just above the limit, which keeps the products small.
-    shares = np.maximum(np.minimum(costs, budget + 1) * window, np.minimum(lengths, window + 1) * budget)
-    return Limits(shares, budget * window, window_binds=True)
-
-
-def knapsack_bound(gains: Int64, costs: Int64, budget: int) -> int:
-    """Return an upper bound on the summed gains of candidates, `[n]` each, whose costs fit the budget.
-
-    It is the value of the fractional knapsack, which takes the last candidate in part (Dantzig, 1957).
-    """
-    gains, costs = gains[costs <= budget], costs[costs <= budget]
-    ratios = np.divide(gains, costs, out=np.full(len(gains), np.inf), where=costs > 0)
-    best_first = np.argsort(-ratios, kind="stable")
-    spent, gained = (np.concatenate([[0], values[best_first].cumsum()]) for values in (costs, gains))
-    # Rounding must not make the bound too low.
-    return int(np.interp(budget, spent, gained) * (1 + 1e-12))
+    return np.array([sum(weight for word, weight in weights.items() if word in of_text) / total for of_text in found])
 
 
 _EXPECTED = "Candidate(Chunk(id, text), similarity); corag.select takes strings, mappings and chunks"
@@ -391,8 +311,8 @@ def _distinct(candidates: Any) -> list[Candidate]:
         chunk, similarity = candidate.chunk, candidate.similarity
         if similarity is not None and not _is_finite(similarity):
             raise InputError(
-                f"candidate {chunk.id!r} at rank {rank} has similarity {similarity!r}; expected a finite number: check "
-                "the retriever, or leave similarities out if only the order is known"
+                f"candidate {chunk.id!r} at rank {rank} has similarity {similarity!r:.80}; expected a finite number: "
+                "check the retriever, or leave similarities out if only the order is known"
             )
         if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
             raise InputError(
@@ -408,7 +328,7 @@ def _distinct(candidates: Any) -> list[Candidate]:
 def _is_finite(similarity: object) -> bool:
     try:
         return not isinstance(similarity, str | bytes) and math.isfinite(similarity)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 import search
+from corag.ambient import Ambient
 from corag.errors import search_errors
 from corag.naming import Spelling
 from corag.progress import step
-from corag.registry import reranker as make_reranker
+from corag.registry import RERANKERS
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, fill
-from corag.selectors.problem import Limits, SelectionProblem
-from corag.text.units import PASSAGE, Unit
+from corag.selectors.problem import SelectionProblem
 from corag.types import FloatArray, Order, Reranker
 
-PASSAGE_RERANKER = "minilm-multihop"
-"""Best of six on the mean of eight data sets, and better answers than with `minilm-softsim` on two of three; see
-experiments/LOG.md."""
-SENTENCE_RERANKER = "minilm-sentence"
-"""Finds sentences that support an answer more often than `PASSAGE_RERANKER`, which learned from passages; see
-experiments/LOG.md."""
+DEFAULT_RERANKER = "minilm-evidence"
+"""Trained on passages and on sentences."""
+SHARED: Ambient[Mapping[str, Any]] = Ambient(MappingProxyType({}))
+"""Settings offered to the rerankers of all selectors that are built in a block, such as one `encoder`."""
 MAX_CACHED = 25_000
 """Values of a question that `upper` keeps for others that need them; more would fill the memory."""
-
-
-def default_reranker(unit: Unit = PASSAGE) -> str:
-    """Return the name of the reranker that is used if none is given."""
-    return PASSAGE_RERANKER if unit.size is None else SENTENCE_RERANKER
 
 
 @dataclass(kw_only=True, eq=False)
@@ -41,7 +35,7 @@ class RerankingSelector(BudgetedSelector):
     """A selector with one reranker.
 
     Args:
-        reranker: Name or object; None for `default_reranker`.
+        reranker: Name or object; None for `DEFAULT_RERANKER`.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
     """
 
@@ -51,17 +45,11 @@ class RerankingSelector(BudgetedSelector):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_policy(self.window)
-        self.reranker = self._reranker = make_reranker(self.reranker or default_reranker(self._unit))
+        self.reranker = self._reranker = RERANKERS.offer(self.reranker or DEFAULT_RERANKER, SHARED.get())
 
     def _scorer(self, problem: SelectionProblem) -> CachedScorer:
         """Return what values orders of a problem."""
         return problem.scorer(self._reranker, self.window)
-
-    def _choice(
-        self, problem: SelectionProblem, scorer: CachedScorer, limits: Limits, order: Order, value: float, **counts: int
-    ) -> Choice:
-        trace: dict[str, Any] = {"reranker": scorer.name, **counts, "truncated": scorer.num_truncated}
-        return Choice(order, value, {**trace, **problem.window_trace(scorer, limits)})
 
 
 class Naive(RerankingSelector):
@@ -75,16 +63,12 @@ class Naive(RerankingSelector):
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         scorer = self._scorer(problem)
-        limits = problem.limits(scorer)
-        offered = limits.fitting
-        singles = scorer([(index,) for index in offered.tolist()])
-        order = fill(offered[np.argsort(-singles, kind="stable")].tolist(), limits.costs, limits.budget)
+        offered = problem.fitting
+        singles = scorer([(index,) for index in offered])
+        ranking = [offered[row] for row in np.argsort(-singles, kind="stable")]
+        order = fill(ranking, problem.costs, problem.capacity)
         value = float(scorer([order])[0]) if order else 0.0
-        while self.window == "forbid" and order in scorer.overlong_orders:
-            # Its length is not always the sum of its parts' lengths; alone, every chunk fits.
-            order = order[:-1]
-            value = float(scorer([order])[0])
-        return self._choice(problem, scorer, limits, order, value, orders_scored=len(singles), scorer_calls=1)
+        return _scored(scorer, order, value, orders_scored=len(singles), scorer_calls=1)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -109,14 +93,17 @@ class Upper(RerankingSelector):
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         scorer = self._scorer(problem)
-        limits = problem.limits(scorer)
         with step(f"{self.name}, orders") as report, search_errors():
             result = search.exhaustive(
-                limits.costs, partial(_values, scorer), limits.budget, self.max_length,
+                problem.costs, partial(_values, scorer), problem.capacity, self.max_length,
                 max_orders=self.max_orders, ordered=scorer.order_matters, report=report,
             )  # fmt: skip
         counts = {"orders_scored": result.num_scored, "scorer_calls": result.num_calls}
-        return self._choice(problem, scorer, limits, result.order, result.value, **counts)
+        return _scored(scorer, result.order, result.value, **counts)
+
+
+def _scored(scorer: CachedScorer, order: Order, value: float, **counts: int) -> Choice:
+    return Choice(order, value, {"reranker": scorer.name, **counts, "truncated": scorer.num_truncated})
 
 
 def _values(scorer: CachedScorer, orders: Sequence[Order]) -> FloatArray:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from corag.checks import MOST_TOKENS, check_count
 from corag.errors import InputError
 from corag.text.documents import Document, with_title
 from corag.text.visible import well_formed
@@ -61,11 +62,11 @@ class ChunkConfig:
     overlap_tokens: int = 0
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise InputError(f"max_tokens must be at least 1, got {self.max_tokens}; 128 to 1024 are usual")
-        if not 0 <= self.overlap_tokens < self.max_tokens:
+        check_count("max_tokens", self.max_tokens, "128 to 1024 are usual", most=MOST_TOKENS)
+        check_count("overlap_tokens", self.overlap_tokens, "it must be below max_tokens", least=0)
+        if self.overlap_tokens >= self.max_tokens:
             raise InputError(
-                f"overlap_tokens must be at least 0 and below max_tokens={self.max_tokens}, got "
+                f"overlap_tokens must be below max_tokens={self.max_tokens}, got "
                 f"{self.overlap_tokens}; a tenth to a fifth of max_tokens is usual"
             )
 
@@ -147,8 +148,9 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
             total += sizes[end]
             end += 1
         # Sizes do not add up exactly under every tokenizer: drop pieces until the joined text fits.
-        while end > new + 1 and not meter.fits(spans[start][0], spans[end - 1][1]):
-            end -= 1
+        if end > new + 1 and not meter.fits(spans[start][0], spans[end - 1][1]):
+            ends = [stop for _, stop in spans[new : end - 1]]
+            end = new + 1 + ends.index(meter.last_that_fits(spans[start][0], ends))
         yield spans[start][0], spans[end - 1][1]
         first, start, new = start, end, end
         if new == len(spans):

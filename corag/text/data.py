@@ -3,8 +3,10 @@
 corpus: `{"id", "title", "text"}`. queries: `{"id", "question", "answers": [...], "gold": [ids], "split"}`
 and, where a question comes with its own pool, `"candidates": [ids]`. A gold entry names a passage, or a span
 of one as `passage#start-end` (character offsets) when passages are long. Ids may be written as numbers.
-`"grades": {id: grade}` grades passages by relevance; without `gold`, those above 0 are the gold. Other fields of a
-question are kept and ignored.
+`"grades": {id: grade}` grades passages by relevance; without `gold`, those above 0 are the gold. `"history": [...]` is
+what was said before the question, user and system in turn; a question that refers back to it is joined with the one
+that it goes on from, as in `corag.conversation`. `"answerable": false` says that no passage holds the answer. Other
+fields of a question are kept and ignored.
 
 In a BEIR folder (Thakur et al., 2021) `_id` stands for `id`, `text` for `question`, and `qrels/*.tsv` hold grades: each
 file is a split of the questions that it judges, and the others are left out.
@@ -26,6 +28,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from corag.errors import DataError
 from corag.text.documents import Document, passage, with_title
+from corag.text.follow_ups import understood
 from corag.text.visible import well_formed
 from corag.types import Chunk
 from corag.writing import cache_folder
@@ -36,10 +39,12 @@ Grades: TypeAlias = Mapping[str, int]
 """Relevance of passages, by id."""
 DATA_VARIABLE = "CORAG_DATA"
 """Environment variable that names a folder of data folders."""
+MAX_LINE_BYTES = 64 * 2**20
+"""Longer lines are refused: a small compressed file may hold a line that does not fit in memory."""
 NO_SPLIT = "all"
 """Split of questions that name none."""
 _SPAN = re.compile(r"(?P<document>.+)#(?P<start>[0-9]{1,15})-(?P<end>[0-9]{1,15})", re.DOTALL)
-_QUERY_FIELDS = {"id", "question", "answers", "gold", "split", "candidates", "grades"}
+_QUERY_FIELDS = {"id", "question", "answers", "gold", "split", "candidates", "grades", "history"}
 _IDS = {"id", "gold", "candidates"}
 
 Row = TypeVar("Row")
@@ -51,7 +56,7 @@ class Query:
 
     Attributes:
         id: Unique name.
-        question: The question.
+        question: The question; if it refers back to the history of a conversation, behind the one it goes on from.
         answers: Reference answers, any of which is right; may be empty.
         gold: Passages, or spans `passage#start-end`, that hold the evidence; may be empty.
         split: `train`, `dev`, `test`, ...; `NO_SPLIT` where the line names none.
@@ -199,7 +204,9 @@ def read_lines(file: Path, parse: Callable[[str], Row]) -> Iterator[tuple[int, R
     number = 0
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES + 1), b""), start=1):
+                if len(line) > MAX_LINE_BYTES:
+                    raise ValueError(f"more than {MAX_LINE_BYTES // 2**20} MiB; split the text into several rows")
                 if line.strip():
                     yield number, parse(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -307,7 +314,7 @@ def _query(line: str) -> Query:
         gold = tuple(name for name, grade in grades.items() if grade > 0)
     return Query(
         id=_text(row, "id"),
-        question=_text(row, "question"),
+        question=understood(_text(row, "question"), _texts(row, "history")[::2]),
         answers=_texts(row, "answers"),
         gold=tuple(dict.fromkeys(gold)),
         split=_text(row, "split", NO_SPLIT),

@@ -27,6 +27,9 @@ LINE_GAP = "\n…\n"
 MAX_CHARACTERS = 800
 """A longer sentence is cut after a clause, else after a word, else in a word."""
 
+MAX_WINDOW = 1000
+"""Sentences of a unit; passages have fewer."""
+
 COLONS = (":", "：")  # noqa: RUF001
 
 _LINE = re.compile(r"[^\n]*\n?")
@@ -38,7 +41,11 @@ _CLAUSE = re.compile(r"[;:,،、，；—–]\s*(?=\S)")  # noqa: RUF001
 _CELL = re.compile(r"\|\s*(?=\S)")
 _BREAK = re.compile(r"\n\s*(?=\S)")
 _SPACE = re.compile(r"\s+(?=\S)")
-_WINDOW = re.compile(r"window\(\s*(\d+)\s*\)")
+_WINDOW = re.compile(r"window\(\s*(\d{1,9})\s*\)")
+
+
+Range = tuple[str, int, int]
+"""Characters of a document: its id, the first, and the one behind the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +60,11 @@ class Unit:
         window = _WINDOW.fullmatch(text) if isinstance(text, str) else None
         if text == "passage":
             return cls()
-        if text == "sentence" or (window and int(window[1]) > 0):
+        if text == "sentence" or (window and 0 < int(window[1]) <= MAX_WINDOW):
             return cls(1 if window is None else int(window[1]))
-        raise InputError(f"unit is {text!r}; it must be passage, sentence, or window(n) with n sentences")
+        raise InputError(
+            f"unit is {text!r:.80}; it must be passage, sentence, or window(n) with n sentences, at most {MAX_WINDOW}"
+        )
 
     def __str__(self) -> str:
         return {None: "passage", 1: "sentence"}.get(self.size, f"window({self.size})")
@@ -99,6 +108,18 @@ class UnitChunk(Chunk):
 def source_of(chunk: Chunk) -> Chunk:
     """Return the chunk that a unit is part of; any other chunk as it is."""
     return chunk.source if isinstance(chunk, UnitChunk) else chunk
+
+
+def ranges_of(chunk: Chunk) -> list[Range] | None:
+    """Return the characters of a document that a chunk shows, its title excluded; None if it has no place in one.
+
+    What has to stand before a unit, such as the header of its table, is shown with it.
+    """
+    if not _has_place(chunk):
+        return None
+    if isinstance(chunk, UnitChunk):
+        return [(chunk.document, start + chunk.shift, end + chunk.shift) for start, end in (chunk.span, *chunk.leads)]
+    return [(str(chunk.metadata["document"]), int(chunk.metadata["start"]), int(chunk.metadata["end"]))]
 
 
 def units(chunk: Chunk, unit: Unit) -> list[Chunk]:

@@ -10,9 +10,9 @@ from typing import Any
 from corag.readers.span_reader import ReaderSettings
 from corag.rerankers.evidence.reranker import EvidenceParts
 from experiments.adapters.config import ReaderTraining, ValueTraining
-from experiments.agents.train import commit
 from experiments.data.catalogue import DATA_SETS
 from experiments.report.page import Page, Section, Table
+from experiments.run.journal import commit
 
 _VALUE = """\
 Values ordered combinations of chunks for a question by the probability that they hold all evidence, the expected share
@@ -34,11 +34,10 @@ _SPLIT = """\
 Questions that share a gold passage or its title are on the same side of the split (`experiments/data/splits.py`).
 A distractor may be on both sides."""
 _CALIBRATED = """\
-On training questions, each by a network that has not seen it. A value is calibrated to the probability that an order
-holds all evidence, over the orders that a beam search scores."""
+On questions that the networks in question have not learned from. A value is calibrated to the probability that an order
+holds all evidence, over the orders that the tree search scores."""
 _MEASURED = """\
-What it selects under a budget beside other methods: `corag evaluate --config experiments/configs/compare-adapters.yaml`
-and [the comparison](../README.md)."""
+What it selects under a budget beside other methods: `corag evaluate --config experiments/configs/comparison.yaml`."""
 
 
 def value_card(
@@ -51,6 +50,8 @@ def value_card(
     sources = [
         (
             source.data,
+            source.unit,
+            source.kind,
             source.split,
             str(source.limit or "all"),
             f"{source.held_out:.0%}",
@@ -60,7 +61,7 @@ def value_card(
         for source in config.sources
     ]
     made = {**facts, "seed": config.seed, "commit": commit(), "fit": asdict(config.fit), "value": asdict(parts.weights)}
-    headings = ("data", "split", "questions, at most", "held out", "candidates", "licence")
+    headings = ("data", "unit", "kind", "split", "questions, at most", "held out", "candidates", "licence")
     sections = [
         Section("Use", [_code(f'import corag\n\nreranker = corag.reranker("{config.name}")')]),
         Section("Results", [_CALIBRATED, _facts(figures), _MEASURED]),

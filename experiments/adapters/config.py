@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agent.config import Tracker
 from corag.errors import InputError
 from corag.models.runtime import Runtime
 from corag.rerankers.evidence.hypotheses import MAX_SIZE
 from corag.text.units import Unit
-from experiments.run.track import Tracking
+from experiments.run.track import Tracker, Tracking
 from experiments.run.track import Wandb as Wandb
 
 Within = Literal["candidates", "article", "corpus"]
@@ -36,7 +35,6 @@ class AdapterTraining(Runtime, Tracking):
         out: Folder for the adapter (`adapter/`), logs, and the state of an unfinished training.
         data: Folder of the data folders; empty to look up each by its own name.
         seed: Seed of every random choice.
-        logger: Where figures are logged: wandb, csv or none.
         quiet: Show no progress.
     """
 
@@ -52,9 +50,12 @@ class EvidenceSource:
     """Questions of a data folder, and where the candidates of each come from.
 
     Attributes:
-        data: Data folder: below that of the training, or by name.
+        data: Data folder: below that of the training, or by name. Documents longer than `passage_tokens` are cut into
+            passages; evidence that is a span of one is then each passage that shares a quarter of it.
+        kind: Sources of one kind are left out together; by default the data folder's name.
         split: Split of the questions.
         held_out: Share of them that is never trained on, split by documents.
+        part: The other questions (`training`), or those of this share (`held-out`).
         within: The question's own `candidates`; or the gold passages and the nearest ones from the same `article`
             (field `article` of the question) or the whole `corpus`, half of them by cosine, half by BM25.
         num_candidates: Candidates of a question that has none of its own; 0 for all there are.
@@ -62,21 +63,27 @@ class EvidenceSource:
         limit: Maximum number of questions, sampled by a hash of their ids; 0 for all.
         unanswerable: Share of the questions that are repeated without their evidence.
         weight: Weight of a question in the loss.
+        passage_tokens: Maximum tokens of a passage; 0 leaves documents whole.
     """
 
     data: str
+    kind: str = ""
     split: str = "train"
     held_out: float = 0.2
+    part: Literal["training", "held-out"] = "training"
     within: Within = "candidates"
     num_candidates: int = 10
     unit: str = "passage"
     limit: int = 0
     unanswerable: float = 0.2
     weight: float = 1.0
+    passage_tokens: int = 0
 
     def __post_init__(self) -> None:
+        if not self.kind:
+            object.__setattr__(self, "kind", self.data)
         _check_shares(self, "held_out", "unanswerable")
-        _check_least(self, 0, "num_candidates", "limit")
+        _check_least(self, 0, "num_candidates", "limit", "passage_tokens")
         Unit.parse(self.unit)
         if not self.weight > 0:
             raise InputError(f"weight of source {self.data!r} must be above 0, got {self.weight}")
@@ -89,7 +96,8 @@ class FitSettings:
     Attributes:
         members: Networks in the ensemble, which differ in their initial weights and dropout.
         hidden: Hidden units of each; 0 for a linear model.
-        epochs: Passes over the questions.
+        floor_epochs: Passes over the questions that fit the linear floor.
+        epochs: Passes that fit what the floor leaves.
         batch_size: Questions in a batch.
         learning_rate: Peak of the one-cycle schedule.
         weight_decay: Weight decay of AdamW.
@@ -100,6 +108,7 @@ class FitSettings:
 
     members: int = 5
     hidden: int = 32
+    floor_epochs: int = 4
     epochs: int = 16
     batch_size: int = 16
     learning_rate: float = 5e-3
@@ -109,7 +118,7 @@ class FitSettings:
     max_rows: int = 500
 
     def __post_init__(self) -> None:
-        _check_least(self, 1, "members", "epochs", "batch_size")
+        _check_least(self, 1, "members", "floor_epochs", "epochs", "batch_size")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,21 +126,22 @@ class ValueTraining(AdapterTraining):
     """Train a reranker that values combinations by the probability that they hold the evidence.
 
     Attributes:
-        name: Name of the adapter, such as `minilm-multihop`.
+        name: Name of the adapter, such as `minilm-evidence`.
         sources: Training data.
+        calibration: Data that the values are calibrated on, of the same kinds and with other questions; by default
+            each training question, by a network that has not learned from its kind.
         max_size: Maximum number of passages, or sentences, that the evidence is spread over.
         order_sources: Data folders that list the evidence in reading order.
         fit: Training of the networks.
-        folds: Folds of the training questions for calibration; each is predicted by a network trained on the others.
         states: SQLite file for token states, which several trainings may share; `states.sqlite` in `out` if empty.
     """
 
     name: str
     sources: tuple[EvidenceSource, ...]
+    calibration: tuple[EvidenceSource, ...] = ()
     max_size: int = MAX_SIZE
     order_sources: tuple[str, ...] = ()
     fit: FitSettings = field(default_factory=FitSettings)
-    folds: int = 4
     states: str = ""
 
     @property
@@ -145,7 +155,6 @@ class ValueTraining(AdapterTraining):
             raise InputError("sources is empty; give at least one data folder to learn from")
         if not 1 <= self.max_size <= MAX_SIZE:
             raise InputError(f"max_size must be from 1 to {MAX_SIZE}, got {self.max_size}")
-        _check_least(self, 2, "folds")
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 
@@ -20,13 +21,15 @@ from corag.models.minilm import TextEncoder, unit
 from corag.registry import tokens as make_tokens
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.problem import selection_problem
-from corag.text.data import DataFolder, Query
-from corag.text.documents import passage
+from corag.text.chunking import ChunkConfig, chunk_document
+from corag.text.data import DataFolder, Query, passage_at
+from corag.text.documents import Document, body, passage
 from corag.text.support import supporting_spans
 from corag.text.units import Unit, UnitChunk
 from corag.types import Candidate, Chunk
 from experiments.adapters.config import EvidenceSource
 from experiments.data.splits import held_out
+from experiments.protocol.held_out import is_held_out
 
 MAX_SETS = 300
 """Sets that may be the evidence of one question; of more, those of the most promising sentences."""
@@ -68,19 +71,57 @@ class Corpus:
         return np.array([self._vectors[name] for name in names]).reshape(len(names), -1)
 
 
+def open_folder(source: EvidenceSource, data: str) -> DataFolder:
+    """Return the data folder of a source below `data`, its long documents cut into passages.
+
+    A gold entry that is a span of a document becomes each passage that shares a quarter of the span, and what they
+    share a supporting span. Other gold entries stay, so a question whose evidence is a whole long document is not
+    learned from.
+    """
+    folder = DataFolder.open(Path(data) / source.data)
+    if not source.passage_tokens:
+        return folder
+    config, counter = ChunkConfig(source.passage_tokens), make_tokens()
+    pieces = {name: chunk_document(document, counter, config) for name, document in folder.documents.items()}
+    documents = {
+        chunk.id: Document(chunk.id, body(chunk), folder.documents[name].title)
+        for name, chunks in pieces.items()
+        for chunk in chunks
+    }
+    queries = []
+    for query in folder.queries:
+        gold, shared = list[str](), list[str]()
+        for span in (passage_at(entry, folder.documents) for entry in query.gold):
+            if span is None or "start" not in span.metadata:
+                continue
+            start, end = span.metadata["start"], span.metadata["end"]
+            for chunk in pieces[span.metadata["document"]]:
+                shift = chunk.metadata["start"]
+                first, last = max(start, shift), min(end, chunk.metadata["end"])
+                if 4 * (last - first) >= end - start:
+                    gold.append(chunk.id)
+                    shared.append(f"{chunk.id}#{first - shift}-{last - shift}")
+        extra = {**query.extra, "supporting_spans": shared}
+        queries.append(replace(query, gold=tuple(dict.fromkeys(gold)), extra=extra))
+    return replace(folder, documents=documents, queries=tuple(queries))
+
+
 def embed(encoder: TextEncoder, texts: Sequence[str]) -> Float32:
     """Return unit vectors, means of all token states, `[len(texts), 384]`."""
     return unit(np.array([states.mean(axis=0) for states in encoder.states(encoder.tokenize(texts).ids)]))
 
 
 def questions_of(folder: DataFolder, source: EvidenceSource) -> list[Query]:
-    """Return the questions of a source that are learned from; a source without any is a `DataError`."""
+    """Return the questions of a source, none of the held-out list; a source without any is a `DataError`."""
     queries = folder.split(source.split)
     held = held_out(folder, queries, source.held_out) if source.held_out else frozenset()
     queries = [
         query
         for query in queries
-        if query.id not in held and query.gold and all(name in folder.documents for name in query.gold)
+        if (query.id in held) == (source.part == "held-out")
+        and not is_held_out(folder, query)
+        and query.gold
+        and all(name in folder.documents for name in query.gold)
     ]
     if source.limit and source.limit < len(queries):
         queries = sorted(queries, key=lambda query: _share(query.id, "limit"))[: source.limit]

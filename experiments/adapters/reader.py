@@ -36,7 +36,7 @@ from experiments.adapters.training import ADAPTER_DIR, AdapterReport, finished_r
 from experiments.data.splits import held_out
 from experiments.evaluation.metrics import exact_match, f1
 from experiments.run.journal import fingerprint
-from experiments.run.track import UNMEASURED, tracked
+from experiments.run.track import UNMEASURED
 
 WINDOW_TOKENS = 288
 """Tokens that the reader sees at once."""
@@ -52,7 +52,6 @@ class _HeldOut(NamedTuple):
     queries: list[Query]
 
 
-@tracked
 @in_runtime
 def train_reader(config: ReaderTraining) -> AdapterReport:
     """Train the reader, measure it, and save its adapter with a model card.

@@ -14,12 +14,12 @@ import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from agent.training.fit import calm
-from agent.training.loggers import open_logger
 from corag.cli.console import Report, progress
 from corag.models.trained import Adapter, save_adapter
 from corag.writing import write_atomically
 from experiments.adapters.config import AdapterTraining
 from experiments.run.journal import finished_record
+from experiments.run.track import TrackedRun
 
 ADAPTER_DIR, RECORD_FILE = "adapter", "training.json"
 
@@ -82,7 +82,7 @@ def fit(
     kind, _, index = device.partition(":")
     keeper = ModelCheckpoint(folder, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
     with (
-        open_logger(config.logger, Path(config.out), asdict(config)) as tracker,
+        TrackedRun("train", config, Path(config.out), asdict(config)) as run,
         progress("train", quiet=config.quiet) as report,
         calm(threads),
     ):
@@ -91,7 +91,7 @@ def fit(
             devices=[int(index or 0)] if kind == "cuda" else 1,
             max_epochs=epochs,
             callbacks=[*callbacks, _Progress(report), keeper],
-            logger=tracker or False,
+            logger=run.start(folder) or False,
             num_sanity_val_steps=0,
             log_every_n_steps=1,
             reload_dataloaders_every_n_epochs=1,

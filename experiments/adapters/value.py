@@ -1,4 +1,4 @@
-"""Trains the values of the form `evidence-sets`: `minilm-multihop` and its kin; `corag train value`."""
+"""Trains the values of the form `evidence-sets`: `minilm-evidence`; `corag train value`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,13 @@ from corag.rerankers.evidence.signals import (
     signals,
 )
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
-from corag.text.data import DataFolder
 from corag.text.documents import passage
 from corag.text.units import Unit
 from corag.types import Chunk, FloatArray, Order
 from experiments.adapters.calibration import calibration_error, fit_sigmoid
 from experiments.adapters.card import value_card
 from experiments.adapters.config import EvidenceSource, ValueTraining
-from experiments.adapters.pools import Corpus, Pooled, cut, pools, questions_of
+from experiments.adapters.pools import Corpus, Pooled, cut, open_folder, pools, questions_of
 from experiments.adapters.training import AdapterReport, finished_report, ship
 from experiments.adapters.value_fit import (
     Hypothesised,
@@ -52,17 +51,20 @@ from experiments.adapters.value_fit import (
     order_accuracy,
 )
 from experiments.run.journal import fingerprint
-from experiments.run.track import UNMEASURED, tracked
+from experiments.run.track import UNMEASURED
 
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 BUDGETS, ORDERS_MET = (256, 384), 100
 """Orders of a question that the calibration looks at, for each budget."""
+CALIBRATED = 1500
+"""Questions, drawn from all, that temperature, slope and offset are fitted on."""
+PARTS = 4
+"""Parts of the questions that are left out in turn where all are of one kind."""
 
 Training = Sequence[tuple[Pooled, Hypothesised]]
 """The training questions, as a whole and as the fit sees them."""
 
 
-@tracked
 @in_runtime
 def train_value(config: ValueTraining) -> AdapterReport:
     """Train, calibrate, measure, and save the adapter with a model card.
@@ -84,14 +86,23 @@ def train_value(config: ValueTraining) -> AdapterReport:
     encoder = CachedEncoder(minilm_encoder(), batch=256, cache_mb=0, path=path)
     rarity = _rarity(config, encoder)
     training = _training_questions(config, encoder, rarity)
-    predicted, network = _fitted(config, training)
+    left_out, network = _fitted(config, training)
     order, order_found = _fit_order(config, training)
     parts = EvidenceParts(config.name, config.max_size, network, rarity, order, Weights())
-    parts, fitted = _calibrated(config, parts, training, predicted)
+    cases = [(pooled, table, left_out[table.example.kind]) for pooled, table in training]
+    if config.calibration:
+        others = _training_questions(replace(config, sources=config.calibration), encoder, rarity)
+        cases = [(pooled, table, network) for pooled, table in others]
+    parts, fitted = _calibrated(config, parts, cases)
     described = {**parts.settings(), "sources": settings["sources"], "seed": config.seed}
     # Rounded to half precision.
     draft = out / "draft"
-    save_adapter(draft, parts.tensors(), AdapterConfig(config.name, FORM, described), "")
+    for folder, of_folder in {
+        draft: network,
+        **{out / "left-out" / kind: one for kind, one in left_out.items()},
+    }.items():
+        tensors = replace(parts, network=of_folder).tensors()
+        save_adapter(folder, tensors, AdapterConfig(config.name, FORM, described), "")
     figures = {**fitted, **{f"reading order: {name}": value for name, value in order_found.items()}}
     facts = {
         "questions": len({pooled.id for pooled, _ in training}),
@@ -101,37 +112,33 @@ def train_value(config: ValueTraining) -> AdapterReport:
     return ship(out, load_adapter(draft), value_card(config, parts, facts, figures), figures, work)
 
 
-def _fitted(config: ValueTraining, training: Training) -> tuple[list[Hypotheses], Ensemble]:
-    """Return what a network that has not seen a question says about it, for each question, and the whole ensemble."""
+def _fitted(config: ValueTraining, training: Training) -> tuple[dict[str, Ensemble], Ensemble]:
+    """Return a network for each kind that has not learned from it, and the whole ensemble."""
     tables = [table for _, table in training]
-    names = ("data", "sources", "max_size", "fit", "folds", "seed")
+    names = ("data", "sources", "max_size", "fit", "seed")
     described = {name: value for name, value in asdict(config).items() if name in names}
     features = [SINGLES, PAIRS, FLAGS, UNIT_SINGLES, UNIT_PAIRS]
     work = fingerprint([described, resolve_device("embedder").precision, features])
-    folds = np.array([_fold(pooled.id, config) for pooled, _ in training])
-    if len(set(folds.tolist())) == 1:
-        raise DataError(
-            f"the {len(folds)} questions to learn from all fall into one of {config.folds} folds; give more questions, "
-            "or raise folds"
-        )
-    # First a network for each fold, which learns from the others, then the members of the ensemble.
-    counts = np.ones((len(tables), config.folds + config.fit.members))
-    counts[np.arange(len(tables)), folds] = 0
-    seeds = [*[config.seed] * config.folds, *(config.seed + number for number in range(config.fit.members))]
+    kinds = list(dict.fromkeys(table.example.kind for table in tables))
+    if len(kinds) == 1:
+        raise DataError(f"all {len(tables)} questions to learn from are alike, {kinds[0]!r}; give more questions")
+    # First a network for each kind, which learns from the others, then the members of the ensemble.
+    fold = [kinds.index(table.example.kind) for table in tables]
+    counts = np.ones((len(tables), len(kinds) + config.fit.members))
+    counts[np.arange(len(tables)), fold] = 0
+    seeds = [*[config.seed] * len(kinds), *(config.seed + number for number in range(config.fit.members))]
     device = resolve_device("reranker").device
     module, batches = fit_networks(tables, counts, seeds, config, work, device)
-    of_fold = [module.ensemble(slice(fold, fold + 1), batches.standard) for fold in range(config.folds)]
-    predicted = [
-        weigh(table.example.signals, config.max_size, of_fold[fold]) for table, fold in zip(tables, folds, strict=True)
-    ]
-    return predicted, module.ensemble(slice(config.folds, None), batches.standard)
+
+    networks = {kind: module.ensemble(slice(row, row + 1), batches.standard) for row, kind in enumerate(kinds)}
+    return networks, module.ensemble(slice(len(kinds), None), batches.standard)
 
 
 def _rarity(config: ValueTraining, encoder: TextEncoder) -> FloatArray:
     """Return how rare each token is in the passages of the sources (the inverse document frequency of BM25)."""
     holders, total = np.zeros(VOCABULARY), 0
-    for name in dict.fromkeys(source.data for source in config.sources):
-        documents = list(DataFolder.open(Path(config.data) / name).documents.values())
+    for source in {source.data: source for source in config.sources}.values():
+        documents = list(open_folder(source, config.data).documents.values())
         for ids in encoder.tokenize([passage(document).text for document in documents]).ids:
             holders[np.unique(ids)] += 1
         total += len(documents)
@@ -140,6 +147,7 @@ def _rarity(config: ValueTraining, encoder: TextEncoder) -> FloatArray:
 
 def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: FloatArray) -> Training:
     learned: list[tuple[Pooled, Hypothesised]] = []
+    several = len({source.kind for source in config.sources}) > 1
     for source in config.sources:
         read = PassageReader(encoder)
         questions = _questions(config, source, encoder)
@@ -148,6 +156,7 @@ def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: Flo
                 question = read_question(encoder, pooled.question, rarity)
                 example = ValueExample(
                     f"{pooled.id} {len(pooled.chunks)}",
+                    source.kind if several else f"part {_part(pooled.id, config)}",
                     _signals(config, read, question, pooled.chunks),
                     pooled.golds,
                     pooled.ordered if source.data in config.order_sources and pooled.gold else (),
@@ -170,7 +179,7 @@ def _signals(
 
 
 def _questions(config: ValueTraining, source: EvidenceSource, encoder: TextEncoder) -> list[Pooled]:
-    corpus = Corpus(DataFolder.open(Path(config.data) / source.data), encoder)
+    corpus = Corpus(open_folder(source, config.data), encoder)
     queries = questions_of(corpus.folder, source)
     found = pools(corpus, source, queries)
     unit = Unit.parse(source.unit)
@@ -180,26 +189,31 @@ def _questions(config: ValueTraining, source: EvidenceSource, encoder: TextEncod
     return [of_units for one in found if (of_units := cut(one, by_id[one.id], corpus.folder, unit)) is not None]
 
 
-def _fold(name: str, config: ValueTraining) -> int:
-    return int(hashlib.sha256(f"{config.seed} {name}".encode()).hexdigest(), 16) % config.folds
+def _part(name: str, config: ValueTraining) -> int:
+    return int(hashlib.sha256(f"{config.seed} {name}".encode()).hexdigest(), 16) % PARTS
 
 
 def _fit_order(config: ValueTraining, training: Training) -> tuple[FloatArray, dict[str, float]]:
-    """Fit the reading order, and measure it on a fold that another fit has not seen."""
-    folds = [(_fold(pooled.id, config), table.example) for pooled, table in training if table.example.ordered]
-    if not folds:
+    """Fit the reading order, and measure it on a part that another fit has not seen."""
+    parts = [(_part(pooled.id, config), table.example) for pooled, table in training if table.example.ordered]
+    if not parts:
         return np.zeros(len(SINGLES) + len(PAIRS)), {}
-    seen = fit_order([example for fold, example in folds if fold])
-    return fit_order([example for _, example in folds]), order_accuracy([one for fold, one in folds if not fold], seen)
+    seen = fit_order([example for part, example in parts if part])
+    return fit_order([example for _, example in parts]), order_accuracy([one for part, one in parts if not part], seen)
 
 
 def _calibrated(
-    config: ValueTraining, parts: EvidenceParts, training: Training, predicted: Sequence[Hypotheses]
+    config: ValueTraining, parts: EvidenceParts, questions: Sequence[tuple[Pooled, Hypothesised, Ensemble]]
 ) -> tuple[EvidenceParts, dict[str, float]]:
-    """Fit temperature, slope and offset on questions that the networks in question have not seen, and measure them."""
-    cases = [(pooled, table, found) for (pooled, table), found in zip(training, predicted, strict=True)]
+    """Fit temperature, slope and offset on questions, each with a network that has not learned from it."""
+    drawn = np.sort(np.random.default_rng(config.seed).permutation(len(questions))[:CALIBRATED]).tolist()
+    cases = [
+        (pooled, table, weigh(table.example.signals, config.max_size, network))
+        for pooled, table, network in (questions[row] for row in drawn)
+    ]
+    true_rows = [_rows(found, pooled.golds) for pooled, _, found in cases]
     losses = [
-        float(np.mean([_loss(found, pooled.golds, temperature) for pooled, _, found in cases]))
+        float(np.mean([_loss(found, rows, temperature) for (*_, found), rows in zip(cases, true_rows, strict=True)]))
         for temperature in TEMPERATURES.tolist()
     ]
     temperature = float(TEMPERATURES[int(np.argmin(losses))])
@@ -207,7 +221,7 @@ def _calibrated(
     plain = replace(parts.weights, temperature=temperature, slope=1.0, offset=0.0)
     utilities: list[FloatArray] = []
     judged: list[FloatArray] = []
-    true = [found.sets[int(found.logits.argmax())] in (pooled.golds or [()]) for pooled, _, found in cases]
+    true = [int(found.logits.argmax()) in rows for (*_, found), rows in zip(cases, true_rows, strict=True)]
     for row, (pooled, table, found) in enumerate(cases):
         n = len(pooled.chunks)
         tokens = table.example.signals.singles[:, SINGLES.index("length")] * 128
@@ -219,7 +233,16 @@ def _calibrated(
     x, right = np.concatenate(utilities), np.concatenate(judged)
     slope, offset = fit_sigmoid(x, right, start=(5.0, -3.0))
     weights = replace(plain, slope=round(slope, 4), offset=round(offset, 4), temperature=round(temperature, 4))
+    by_kind: dict[str, list[tuple[FloatArray, FloatArray]]] = {}
+    for (_, table, _), *of_question in zip(cases, utilities, judged, strict=True):
+        by_kind.setdefault(table.example.kind, []).append((of_question[0], of_question[1]))
+    errors = {}
+    for kind, of_kind in by_kind.items():
+        utility_of, complete = (np.concatenate(column) for column in zip(*of_kind, strict=True))
+        error = calibration_error(1 / (1 + np.exp(-(slope * utility_of + offset))), complete)
+        errors[f"calibration error, {kind}"] = round(error, 4)
     return replace(parts, weights=weights), {
+        **errors,
         "loss of the true hypothesis": round(min(losses), 4),
         "most probable hypothesis is true": round(float(np.mean(true)), 4),
         "calibration error": round(calibration_error(1 / (1 + np.exp(-(slope * x + offset))), right), 4),
@@ -229,10 +252,14 @@ def _calibrated(
     }
 
 
-def _loss(found: Hypotheses, golds: tuple[tuple[int, ...], ...], temperature: float) -> float:
-    # A set that is too weak to be among the hypotheses counts as one in a million.
+def _rows(found: Hypotheses, golds: tuple[tuple[int, ...], ...]) -> list[int]:
+    """Return the hypotheses that may be true; the empty one, the first, if the evidence is not there."""
     true = set(golds or [()])
-    rows = [row for row, chosen in enumerate(found.sets) if chosen in true]
+    return [row for row, chosen in enumerate(found.sets) if chosen in true]
+
+
+def _loss(found: Hypotheses, rows: Sequence[int], temperature: float) -> float:
+    # A set that is too weak to be among the hypotheses counts as one in a million.
     return -float(np.log(max(found.probabilities(temperature)[rows].sum(), 1e-6)))
 
 
@@ -247,7 +274,7 @@ def _met(scorer: EvidenceScorer, pooled: Pooled, seed: int) -> tuple[list[Order]
             met.extend(some)
             return scorer(some)
 
-        search.search(costs, score, budget, search.SearchConfig(policy="beam", iterations=100))
+        search.search(costs, score, budget, search.SearchConfig(iterations=40, exploration=0.001))
         chosen = np.random.default_rng(seed).permutation(len(met))[:ORDERS_MET]
         orders += [met[index] for index in sorted(chosen.tolist())]
     golds = [set(gold) for gold in pooled.golds]

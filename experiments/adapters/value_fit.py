@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, comb
 from typing import Any
@@ -19,10 +19,11 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from corag.models.engine import Float32
-from corag.rerankers.evidence.hypotheses import Sets, features, sets_of
+from corag.rerankers.evidence.hypotheses import Sets, features, late_interaction, sets_of
 from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
 from corag.types import FloatArray
@@ -39,10 +40,12 @@ class ValueExample:
     """A question to learn from: signals of its candidates, and its weight in the loss.
 
     `golds` are the sets each of which may be the evidence, of ascending indices: one where it is known, none if it is
-    not among the candidates. `ordered` is the evidence in reading order, empty where the data gives none.
+    not among the candidates. `ordered` is the evidence in reading order, empty where the data gives none. Questions of
+    one `kind` are left out together.
     """
 
     id: str
+    kind: str
     signals: Signals
     golds: tuple[tuple[int, ...], ...]
     ordered: tuple[int, ...] = ()
@@ -161,9 +164,10 @@ def _draw(table: Hypothesised, most: int, rng: np.random.Generator) -> tuple[Flo
 
 
 class ValueModule(pl.LightningModule):  # type: ignore[misc]
-    """Several networks of a linear floor and hidden units that start with no say, trained side by side.
+    """Several networks trained side by side: a linear part over some features, and hidden units, on top of a floor.
 
-    They share batches and nothing else: each has its own initial weights and dropout.
+    They share batches and nothing else: each has its own initial weights and dropout. A network with a floor starts as
+    it and learns what it leaves.
 
     Args:
         num_features: F.
@@ -171,10 +175,19 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
         settings: Of the fit.
         num_batches: Of an epoch.
         seed: Seed of the dropout.
+        floor: Networks without hidden units that are added as they are, `M`.
+        columns: Features of the linear part, `[F]`; all by default.
     """
 
     def __init__(
-        self, num_features: int, seeds: Sequence[int], settings: FitSettings, num_batches: int, seed: int = 0
+        self,
+        num_features: int,
+        seeds: Sequence[int],
+        settings: FitSettings,
+        num_batches: int,
+        seed: int = 0,
+        floor: ValueModule | None = None,
+        columns: NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__()
         self._settings, self._steps, self._seed = settings, settings.epochs * num_batches, seed
@@ -192,12 +205,22 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
         self.hidden_bias = nn.Parameter(torch.stack([bias for _, bias in drawn]))
         self.output = nn.Parameter(torch.zeros(networks, settings.hidden))
         self.dropout = nn.Dropout(settings.dropout)
+        mask = np.ones(num_features, dtype=bool) if columns is None else columns
+        self.register_buffer("mask", torch.from_numpy(mask).float())
+        nothing = torch.zeros(networks, num_features + 1)
+        self.register_buffer("floor", nothing if floor is None else floor.line.detach())
+
+    @property
+    def line(self) -> torch.Tensor:
+        """The linear parts, `[M, F + 1]`, the constant last."""
+        return torch.cat([self.linear * self.mask, self.bias[:, None]], 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return logits, `[N, F]` to `[M, N]`."""
         units = torch.einsum("nf,mhf->mnh", x, self.hidden) + self.hidden_bias[:, None]
         activations = self.dropout(nn.functional.gelu(units, approximate="tanh"))
-        linear = self.linear @ x.T + self.bias[:, None]
+        line = self.line + self.floor
+        linear = line[:, :-1] @ x.T + line[:, -1:]
         return torch.as_tensor(linear + torch.einsum("mnh,mh->mn", activations, self.output))
 
     def losses(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -231,8 +254,9 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
 
     def ensemble(self, networks: slice, standard: tuple[FloatArray, FloatArray]) -> Ensemble:
         """Return some of the networks as the library evaluates them."""
-        tensors = {name: value[networks].detach().cpu().double().numpy() for name, value in self.named_parameters()}
-        return Ensemble(*standard, **tensors)
+        line = self.floor + self.line
+        parts = (line[:, :-1], line[:, -1], self.hidden, self.hidden_bias, self.output)
+        return Ensemble(*standard, *(part[networks].detach().cpu().double().numpy() for part in parts))
 
 
 def fit_networks(
@@ -245,6 +269,8 @@ def fit_networks(
 ) -> tuple[ValueModule, ValueBatches]:
     """Fit networks side by side, or go on where an earlier call for the same work stopped; see `training.fit`.
 
+    First a floor, linear in what late interaction says, then what it leaves.
+
     Args:
         tables: The questions.
         counts: 1 where a network learns from a question, else 0, `[questions, M]`.
@@ -255,8 +281,13 @@ def fit_networks(
     """
     batches = ValueBatches(tables, counts, config.fit, config.seed)
     num_features = len(batches.standard[0])
-    module = ValueModule(num_features, seeds, config.fit, batches.num_batches, config.seed)
+    linear = replace(config.fit, hidden=0, epochs=config.fit.floor_epochs)
+    floor = ValueModule(
+        num_features, seeds, linear, batches.num_batches, config.seed, columns=late_interaction()[:num_features]
+    )
     # One thread: the bits then do not depend on the number of cores.
+    fit(floor, batches, config, f"{work}-floor", epochs=linear.epochs, device=device, threads=1)
+    module = ValueModule(num_features, seeds, config.fit, batches.num_batches, config.seed, floor)
     fit(module, batches, config, work, epochs=config.fit.epochs, device=device, threads=1)
     return module, batches
 

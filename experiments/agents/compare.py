@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import agent
 from corag.types import FloatArray
-from experiments.agents.targets import TargetConfig, best_single, cheapest, shrunk, utility
+from experiments.agents.targets import TargetConfig, best_configuration, best_single, shrunk, utility
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
 from experiments.report.page import Page, Section, Table
@@ -42,7 +42,7 @@ def comparison(
         BASE: np.full(len(test), best_single(train, known)),
         "k-nearest neighbours": _nearest_neighbours(train, val, test, target, recipe),
         AGENT: named(trained, test, recipe),
-        CEILING: cheapest(test, values == values.max(axis=1, keepdims=True)),
+        CEILING: best_configuration(test, values),
     }
     base, ceiling = values[rows, choices[BASE]], values[rows, choices[CEILING]]
     lines = []
@@ -64,7 +64,7 @@ def comparison(
     if lead.is_certain:
         verdict = "is ahead of" if lead.mean > 0 else "falls behind"
     note = (
-        f"Utility: {'+'.join(target.metrics)} less {target.cost_weight:g} for 256 tokens. Gap closed: 0 is the best "
+        f"Utility: {target.metric} less {target.price or 0.0:g} for 256 tokens. Gap closed: 0 is the best "
         "single configuration, 1 the oracle, which picks for each question with hindsight and so profits from noise; "
         "95% intervals over resampled documents."
     )
@@ -101,7 +101,7 @@ def _nearest_neighbours(
 
     Their number is the one of highest mean utility on the validation questions.
     """
-    values = shrunk(utility(train, target), train.data, target.shrink)
+    values = shrunk(utility(train, target), train.data, target.shrink or 0.0)
 
     def choose(labels: Labels, count: int) -> Choices:
         near = np.argsort(-_unit(labels.features(recipe)) @ _unit(train.features(recipe)).T, axis=1, kind="stable")

@@ -16,13 +16,13 @@ Group = Literal["agent", "target", "training"]
 
 RECIPES: Mapping[Recipe, Mapping[Group, Mapping[str, Any]]] = {
     "default": {
-        "agent": {"describe": False},
-        "target": {"metric": "f1", "noise": 0.02, "weighting": "margin"},
+        "agent": {"describe": False, "features": "texts", "settings_head": False},
+        "target": {"metric": "quality", "price": 0.1, "weighting": "equal", "shrink": 1.0},
         "training": {"keep": "best"},
     },
     "paper": {
-        "agent": {"describe": True},
-        "target": {"metric": "rougeL", "noise": 0.0, "weighting": "rule"},
+        "agent": {"describe": True, "features": "query", "settings_head": True, "min_lead": 0.0},
+        "target": {"metric": "rougeL", "price": 0.0, "weighting": "rule", "shrink": 0.0},
         "training": {"keep": "last"},
     },
 }
@@ -31,7 +31,7 @@ RECIPES: Mapping[Recipe, Mapping[Group, Mapping[str, Any]]] = {
 All others are by default as in sections 5 and 6.1 of the CORAG paper, which names no optimizer and no choice of an
 epoch.
 """
-WITHOUT_EFFECT = ("training.seed", "training.device", "training.precision", "training.logger")
+WITHOUT_EFFECT = ("training.seed", "training.device", "training.precision")
 """Settings of a training that are no part of a recipe."""
 
 
@@ -44,7 +44,7 @@ def settled(config: C, recipe: Recipe, group: Group) -> C:
 def departures(config: DataclassInstance, usual: DataclassInstance) -> dict[str, Any]:
     """Return what a training's settings have otherwise than its recipe's, `usual`, by dotted name."""
     values, others = flattened(asdict(config)), flattened(asdict(usual))
-    of_recipe = ("features", "hidden", "map_dim", "min_lead", "describe")
+    of_recipe = ("features", "settings_head", "hidden", "map_dim", "min_lead", "describe")
     return {
         name: value
         for name, value in values.items()

@@ -26,12 +26,12 @@ from corag.models.runtime import Runtime, in_runtime
 from corag.naming import without_secrets
 from corag.text.visible import to_json
 from experiments.agents.recipes import flattened
-from experiments.agents.train import TrainAgentConfig, sha256, train
+from experiments.agents.train import TrainAgentConfig, fit, known_labels, sha256
 from experiments.labels.table import label_paths
 from experiments.report.difference import Difference, paired_difference
 from experiments.report.page import Page, Section, Table
 from experiments.run.journal import fingerprint, finished_record, write_atomically
-from experiments.run.track import grouped, wandb_variables
+from experiments.run.track import UNMEASURED
 
 RUN_FILE, SUMMARY_FILE, PAGE_FILE = "run.json", "summary.json", "report.html"
 METRIC = "val_regret"
@@ -100,10 +100,10 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     runs = plan(config)  # before any training, so that a mistake in the last combination is found first
     records: list[dict[str, Any]] = []
     out = Path(config.base.out)
-    with wandb_variables(grouped(config.base.wandb, out.name)), progress("sweep", quiet=config.quiet) as report:
+    with progress("sweep", quiet=config.quiet) as report:
         for number, run in enumerate(runs):
             report(number, len(runs))
-            records.append(finished_record(Path(run.config.out) / RUN_FILE, run.work) or _trained(run))
+            records.append(finished_record(Path(run.config.out) / RUN_FILE, run.work) or _trained(run, out.name))
         report(len(runs), len(runs))
     summary: dict[str, Any] = without_secrets(
         {
@@ -169,9 +169,9 @@ def _parser() -> Any:
 
 
 def _measured(config: TrainAgentConfig) -> dict[str, Any]:
-    """Return the settings by dotted name, but for what is noted in W&B."""
+    """Return the settings by dotted name, but for those of W&B."""
     flat = flattened(asdict(config))
-    return {name: value for name, value in flat.items() if not name.startswith("wandb.")}
+    return {name: value for name, value in flat.items() if name.partition(".")[0] not in UNMEASURED}
 
 
 def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -252,7 +252,7 @@ def _listed(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items()) or "these settings"
 
 
-def _trained(run: Trial) -> dict[str, Any]:
+def _trained(run: Trial, group: str) -> dict[str, Any]:
     started = time.perf_counter()
     record: dict[str, Any] = {
         "work": run.work,
@@ -260,7 +260,8 @@ def _trained(run: Trial) -> dict[str, Any]:
         "seed": run.config.training.seed,
     }
     try:
-        report = train(run.config)
+        settled = run.config.settled()
+        report = fit(known_labels(settled), settled, group=group)
     except agent.AgentError as error:
         record["error"] = str(error)
     else:

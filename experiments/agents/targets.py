@@ -1,4 +1,12 @@
-"""What the agent should have said: the best configuration of each question, with ties and noise in mind.
+"""What the agent should have said: the utility of each configuration on each question, and the best one.
+
+The utility of a selection is
+
+    (answer + evidence) / 2 - price * tokens / 256
+
+where `answer` is F1 of the answer, or ROUGE-L where the reference answers are long, `evidence` is the share of the gold
+passages that were selected, and `price` is 0.1 by default. A question with one of the two measures counts by that one.
+Quality alone would reward whoever spends the whole budget, and evidence alone whatever the reader makes of it.
 
 Letters: `n` questions, `C` configurations, `R` classes of the agent.
 """
@@ -13,13 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import agent
-from corag.errors import InputError
+from corag.errors import DataError, InputError
+from corag.selectors.price import REFERENCE_TOKENS
 from corag.types import FloatArray
-from experiments.agents.recipes import RECIPES, settled
-from experiments.labels.table import PRICED_TOKENS, Labels
+from experiments.agents.recipes import settled
+from experiments.labels.table import Labels
 
-Weighting = Literal["margin", "rule", "equal"]
-ClassValue = Literal["best", "mean"]
+Weighting = Literal["equal", "rule"]
+QUALITY = "quality"
+"""The metric that is the mean of answer and evidence; any other is a measure of the labels."""
 
 
 @dataclass(frozen=True)
@@ -27,50 +37,33 @@ class TargetConfig:
     """What makes one configuration better than another.
 
     Attributes:
-        metric: Measure of the labels; several joined by `+`, such as `f1+full_evidence`, are averaged. By default as
-            the recipe has it: f1, in the paper's rougeL.
-        cost_weight: lambda: what 256 tokens of a selection cost, in units of the metric.
-        noise: Configurations whose utility is within this of the best count as equally good: the cheapest of them (in
-            tokens, then orders scored) gives the class, their mean the settings. By default 0.02, in the paper's
-            recipe 0.
-        weighting: Weight of a question for the label: the lead of the best class over the next (margin), or 1 if it
-            leads by more than `noise`, else 0 (equal). Or only questions whose best class leads the next by more than
-            the share `margin` are learnt from, each alike (rule, which is the paper's; by default margin).
+        metric: `quality`, the mean of answer and evidence, or a measure of the labels. By default as the recipe has it:
+            quality, in the paper's rougeL.
+        price: What 256 tokens of a selection cost, in units of the metric; by default 0.1, in the paper's recipe 0.
+        weighting: Weight of a question for the label: 1, or 0 if all classes are worth the same (equal, the default).
+            Or only questions whose best class leads the next by more than the share `margin` are learnt from (rule,
+            which is the paper's).
         margin: Share of the next class's utility, 0.1 for 10%; see `weighting`.
-        class_value: Utility of a class on a question where the agent predicts settings: the best over them, or their
-            mean, which is less noisy.
         shrink: Share, from 0 to 1, by which each question's utilities are shrunk to the mean of its data folder,
-            because single answers are noisy labels. It changes the targets, not how predictions are evaluated.
+            because single answers are noisy labels, where there are several folders; by default 1, in the paper's
+            recipe 0. It changes the targets, not how predictions are evaluated.
     """
 
     metric: str | None = None
-    cost_weight: float = 0.0
-    noise: float | None = None
+    price: float | None = None
     weighting: Weighting | None = None
     margin: float = 0.1
-    class_value: ClassValue = "best"
-    shrink: float = 0.0
+    shrink: float | None = None
 
     def __post_init__(self) -> None:
-        if self.metric is not None and not all(self.metrics):
-            raise InputError(f"metric is {self.metric!r}; give a measure of the labels, or several joined by +")
-        for name in ("cost_weight", "noise"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < np.inf:
-                raise InputError(f"expected {name} to be a finite number of at least 0, got {value}")
-        if not 0 <= self.shrink <= 1:
+        if self.price is not None and not 0 <= self.price < np.inf:
+            raise InputError(f"expected price to be a finite number of at least 0, got {self.price}")
+        if self.shrink is not None and not 0 <= self.shrink <= 1:
             raise InputError(f"shrink must be between 0 and 1, got {self.shrink}")
         if not np.isfinite(self.margin):
             raise InputError(f"margin must be a finite number, got {self.margin}")
-        for name, choices in (("weighting", Weighting), ("class_value", ClassValue)):
-            if getattr(self, name) not in (None, *get_args(choices)):
-                raise InputError(f"{name} must be one of {', '.join(get_args(choices))}; got {getattr(self, name)!r}")
-
-    @property
-    def metrics(self) -> list[str]:
-        """The measures that `metric` names."""
-        metric: str = self.metric or RECIPES["default"]["target"]["metric"]
-        return [name.strip() for name in metric.split("+")]
+        if self.weighting not in (None, *get_args(Weighting)):
+            raise InputError(f"weighting must be one of {', '.join(get_args(Weighting))}; got {self.weighting!r}")
 
 
 PAPER = settled(TargetConfig(), "paper", "target")
@@ -82,31 +75,57 @@ The paper does not say 10% of what; here it is of the next one's ROUGE-L.
 PRIOR = 20
 """Questions' worth of weight that the mean over all data folders has in the mean of one."""
 
-EVERY_QUESTION = -1.0
-"""The margin with which, under `rule`, every question that can be answered at all counts."""
+
+def quality(labels: Labels, evidence_weight: float = 0.5, answer: str | None = None) -> FloatArray:
+    """Return the weighted mean of answer and evidence recall, in [0, 1], `[n, C]`; NaN where a question has neither.
+
+    Args:
+        labels: Of the questions.
+        evidence_weight: Weight of evidence recall; the answer has the rest.
+        answer: Measure of the answer; by default F1, or ROUGE-L where the reference answers are long.
+
+    Raises:
+        DataError: The labels have none of the measures.
+    """
+    absent = np.full((len(labels), len(labels.configurations)), np.nan)
+    f1, rouge, recall = (labels.measures.get(name, absent) for name in ("f1", "rougeL", "evidence_recall"))
+    answers = np.where(labels.long_form[:, None], rouge, f1) if answer is None else labels.measures.get(answer, absent)
+    weighted = [(answers, 1 - evidence_weight), (recall, evidence_weight)]
+    known = [(values, weight) for values, weight in weighted if weight and np.isfinite(values).any()]
+    if not known:
+        raise DataError("no question has the measures that quality is made of, answers and gold passages")
+    measured = np.ma.masked_invalid([values for values, _ in known])
+    return np.asarray(np.ma.filled(np.ma.average(measured, axis=0, weights=[weight for _, weight in known]), np.nan))
 
 
 def utility(labels: Labels, config: TargetConfig) -> FloatArray:
-    """Return the metric less what tokens cost, `[n, C]`."""
-    values = np.asarray(np.mean([labels.measures[name] for name in config.metrics], axis=0))
-    if config.cost_weight:
-        values = values - config.cost_weight * labels.measures["cost_tokens"] / PRICED_TOKENS
-    return values
+    """Return the metric less what tokens cost, `[n, C]`; NaN where a question has no such figure.
+
+    An unknown measure is an `InputError`.
+    """
+    config = settled(config, "default", "target")
+    metric = config.metric or QUALITY
+    if metric != QUALITY and metric not in labels.measures:
+        raise InputError(f"metric {metric!r} is not in the labels; they have {', '.join((QUALITY, *labels.measures))}")
+    values = quality(labels) if metric == QUALITY else labels.measures[metric]
+    return np.asarray(values - (config.price or 0.0) * labels.measures["cost_tokens"] / REFERENCE_TOKENS)
+
+
+def best_configuration(labels: Labels, values: FloatArray) -> NDArray[np.int64]:
+    """Return the configuration of the highest utility, `[n, C]`, for each question; of equals the cheapest, `[n]`."""
+    return cheapest(labels, values >= values.max(axis=1, keepdims=True))
 
 
 def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) -> agent.TrainingTable:
     """Return the best configuration of each question as a training table; `recipe` names the parts of the features."""
     config = settled(config, "default", "target")
     classes, measured = labels.classes(), utility(labels, config)
-    values = shrunk(measured, labels.data, config.shrink)
-    near = values >= values.max(axis=1, keepdims=True) - (config.noise or 0.0)
-    label = classes.label[cheapest(labels, near)]
-    columns = [values[:, classes.label == one] for one in range(len(classes.names))]
-    best = config.class_value == "best"
-    of_class = np.stack([column.max(axis=1) if best else column.mean(axis=1) for column in columns], axis=1)
+    values = shrunk(measured, labels.data, config.shrink or 0.0)
+    label = classes.label[best_configuration(labels, values)]
+    of_class = np.stack([values[:, classes.label == one].max(axis=1) for one in range(len(classes.names))], axis=1)
     settings = None
     if classes.grid is not None:
-        tied = near & (classes.label[None] == label[:, None])
+        tied = (values >= values.max(axis=1, keepdims=True)) & (classes.label[None] == label[:, None])
         settings = (tied @ classes.grid.settings / tied.sum(axis=1, keepdims=True)).astype(np.float32)
     return agent.TrainingTable(
         features=labels.features(recipe),
@@ -139,11 +158,12 @@ def learnt_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) 
 
 
 def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArray:
-    """Return utilities, `[n, C]`, shrunk to the mean of their data folder by `share`, from 0 to 1.
+    """Return utilities, `[n, C]`, shrunk to the mean of their data folder, `[n]`, by `share`, from 0 to 1.
 
-    The mean of a folder with few questions is itself shrunk to that of all questions, by `PRIOR` questions' worth.
+    The mean of a folder with few questions is itself shrunk to that of all questions, by `PRIOR` questions' worth. Of
+    one folder all questions would have one target, so nothing is shrunk.
     """
-    if not share:
+    if not share or len(set(data)) < 2:
         return values
     # What a question's configurations have in common says nothing about which is better.
     leads = values - values.mean(axis=1, keepdims=True)
@@ -179,7 +199,5 @@ def _weights(of_class: FloatArray, config: TargetConfig) -> FloatArray:
     first, second = ranked[:, 0], ranked[:, min(1, ranked.shape[1] - 1)]
     if config.weighting == "rule":
         return (first > (1 + config.margin) * second).astype(np.float64)
-    lead = np.where(first - second > (config.noise or 0.0), first - second, 0.0)
-    if config.weighting == "equal":
-        return (lead > 0).astype(np.float64)
-    return lead / lead[lead > 0].mean() if (lead > 0).any() else lead
+    # Searches with other settings often find the same order, so the best of many configurations seldom leads the next.
+    return (first > ranked[:, -1]).astype(np.float64)

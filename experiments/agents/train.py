@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import subprocess
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,27 +15,28 @@ import numpy as np
 
 import agent
 from agent.checkpoint import CARD_FILE
-from corag.checks import check_choice, check_count
+from corag.checks import check_choice
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.models.devices import parse_device
 from corag.models.runtime import Runtime, current, in_runtime, merge_records
-from corag.naming import Spellings, split_parts
-from corag.selectors.corag.features import Float32, check_recipe, feature_dim
-from experiments.agents.compare import comparison
-from experiments.agents.descriptions import describe
+from corag.selectors.corag.features import check_recipe, feature_dim
+from experiments.agents.compare import comparison, named
+from experiments.agents.descriptions import describe, description_vectors
+from experiments.agents.left_out import LEADS, LeftOut, chosen_lead, leave_kinds_out, left_out_section
 from experiments.agents.recipes import RECIPES, Recipe, departures, settled
 from experiments.agents.targets import TargetConfig, best_single, learnt_targets, make_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
 from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
-from experiments.run.journal import write_atomically
-from experiments.run.track import Tracking, tracked
+from experiments.run.journal import commit, write_atomically
+from experiments.run.track import TrackedRun, Tracker, Tracking
 from experiments.run.track import Wandb as Wandb
 
 logger = logging.getLogger(__name__)
 
 TRAIN, VAL, TEST = 0, 1, 2
+LEFT_OUT_DIR = "left-out"
 PAGE_FILE = "report.html"
 
 
@@ -47,68 +49,66 @@ class TrainAgentConfig(Runtime, Tracking):
     Attributes:
         labels: Tables of `corag label`, separated by commas; those of several readers are averaged.
         out: Folder for the results. An interrupted run resumes there.
+        left_out_labels: Tables of the same questions, labelled with values that were trained without their kind: they
+            choose the fallback, and test the agents that leave a kind out. By default `labels`.
         shares: Shares of the questions for training, choosing the best epoch, and testing; questions that share
             documents stay together.
-        split_seed: Seed of that split.
-        train_split: Split to learn from; by default the questions are split by `shares`.
-        val_split: Split that chooses the best epoch, with `train_split`; empty for none. The other splits are for
-            testing.
+        own_splits: Divide the questions by their own splits instead: learn from train, choose the epoch by dev, and
+            test on all others.
         recipe: Named settings, which those set beside it override: `paper` trains the agent of the CORAG paper; see
             `experiments.agents.recipes`.
-        features: Parts of the feature vector, separated by commas: query, candidates, curve.
+        features: Parts of the feature vector, separated by commas: query, candidates, curve, texts; see
+            `corag.selectors.corag.features`. By default as the recipe has it: texts, in the paper's query.
+        settings_head: Whether a second head predicts the search settings, as in the paper; otherwise every
+            configuration is a class of its own. By default as the recipe has it: false, in the paper's true.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
         min_lead: Lead in probability, from 0 to 1, that another configuration needs over the best single one for the
-            agent to depart from it. 0 follows the prediction, 1 never departs.
+            agent to depart from it. 0 follows the prediction, 1 never departs. By default the one that gains most on
+            kinds left out of the training and loses on none; 0 in the paper's recipe, and with less than three kinds.
         target: What makes one configuration better than another.
         describe: Embed descriptions of the rerankers and bring questions near that of their best one; needs `query` as
             the only feature. By default as the recipe has it: false, in the paper's true.
         descriptions: Descriptions by name of the reranker, in place of those that ship; needs `describe`.
-        extra_rerankers: Rerankers that the labels do not have, separated by commas, which the agent chooses by their
-            description alone; needs `describe`.
         training: Settings of the training.
         quiet: Show no progress and no table.
     """
 
     labels: str
     out: str
+    left_out_labels: str = ""
     shares: tuple[float, float, float] = (0.6, 0.1, 0.3)
-    split_seed: int = 0
-    train_split: str = ""
-    val_split: str = ""
+    own_splits: bool = False
     recipe: Recipe = "default"
-    features: str = "query"
+    features: str | None = None
+    settings_head: bool | None = None
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
-    min_lead: float = 0.0
+    min_lead: float | None = None
     target: TargetConfig = field(default_factory=TargetConfig)
     describe: bool | None = None
     descriptions: dict[str, str] = field(default_factory=dict)
-    extra_rerankers: Spellings = ""
-    training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
+    training: agent.TrainConfig = field(default_factory=agent.TrainConfig)
+    logger: Tracker = field(default="wandb", kw_only=True)
     quiet: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The parts of the feature vector."""
-        return check_recipe(comma_separated(self.features))
+        return check_recipe(comma_separated(self.features or RECIPES[self.recipe]["agent"]["features"]))
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (np.isfinite(self.shares).all() and min(self.shares) >= 0 and self.shares[TRAIN] > 0):
+        if not (min(self.shares) >= 0 and self.shares[TRAIN] > 0 and abs(sum(self.shares) - 1) < 1e-6):
             raise InputError(
                 f"shares are {', '.join(map(str, self.shares))}; give three numbers of at least 0 for training, "
-                "validation and test, the first above 0"
+                "validation and test, the first above 0, that sum to 1"
             )
-        check_count("split_seed", self.split_seed, "0 is usual", least=0)
         check_choice("recipe", self.recipe, Recipe)
         _ = self.parts
-        if self.val_split and not self.train_split:
-            raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
         describe = RECIPES[self.recipe]["agent"]["describe"] if self.describe is None else self.describe
-        if not describe and (self.descriptions or split_parts(self.extra_rerankers)):
-            name = "descriptions" if self.descriptions else "extra_rerankers"
-            raise InputError(f"{name} is set, but the agent learns no descriptions; set describe=true or recipe=paper")
+        if not describe and self.descriptions:
+            raise InputError("descriptions are set, but the agent learns none; set describe=true or recipe=paper")
 
     def settled(self) -> Self:
         """Return the settings with those that are None as the recipe has them."""
@@ -119,44 +119,41 @@ class TrainAgentConfig(Runtime, Tracking):
         )
 
 
-@tracked
 @in_runtime
 def train(config: TrainAgentConfig) -> agent.TrainReport:
     """Train an agent, save its checkpoint and compare it with baselines; an interrupted training is resumed.
+
+    With labels of several kinds, an agent is trained without each of them, too: it says what agents are worth on texts
+    that they do not know, and which `min_lead` is safe.
 
     A damaged table or a missing split is a `DataError`, an unknown measure an `InputError`, too little to learn from an
     `agent.AgentError`.
     """
     config = config.settled()
-    labels = read_labels(config.labels).having(config.target.metrics)
-    budgets = ", ".join(map(str, labels.budgets))
-    if len(labels.budgets) > 1:
-        logger.warning("the labels mix the budgets %s, so what is learnt is best on their mean only", budgets)
+    labels = tests = known_labels(config)
+    if config.left_out_labels:
+        tests = labels.measured_as(read_labels(config.left_out_labels))
+        known = np.isfinite(utility(tests, config.target)).all(axis=1)
+        labels, tests = labels.of(known), tests.of(known)
+    kinds: list[LeftOut] = []
+    if len(set(labels.kind)) > 2 and not config.own_splits:
+        leads = LEADS if config.min_lead is None else (config.min_lead,)
+        kinds = leave_kinds_out(labels, tests, config.target, config.parts, partial(_fitted_without, config), leads)
+    if config.min_lead is None:
+        values = utility(tests, config.target)
+        lead = LEADS[chosen_lead([one.gains(values) for one in kinds])] if kinds else 0.0
+        config = replace(config, min_lead=lead)
     parts = divided(labels, config)
-    training, validation = labels.of(parts == TRAIN), labels.of(parts == VAL) if (parts == VAL).any() else None
-    learnt = learnt_targets(training, config.target, config.parts)
-    number = f"all {len(training)} training questions"
-    if config.target.weighting == "rule":
-        number = (
-            f"{len(learnt)} of {len(training)} training questions, on which the best class leads the next by more than "
-            f"{config.target.margin:.0%} of {config.target.metric}"
-        )
-        logger.info("learnt from %s", number)
-    texts, vectors, agent_config = agent_config_of(labels.of(parts != TEST), config)
-    with progress("train", quiet=config.quiet) as report:
-        trained = agent.fit(
-            learnt,
-            None if validation is None else make_targets(validation, config.target, config.parts),
-            agent_config,
-            placed(config.training),
-            config.out,
-            descriptions=vectors,
-            facts=_facts(labels, config, texts) | {"questions learnt from": number},
-            progress=report,
-        )
+    trained = fit(labels, config, tests)
     if (parts == TEST).any():
-        test = labels.of(parts == TEST)
+        tested = np.flatnonzero(parts == TEST)
+        training, test = labels.of(parts == TRAIN), labels.of(tested)
+        validation = labels.of(parts == VAL) if (parts == VAL).any() else None
         page = comparison(trained.agent, training, validation, test, config.target, config.parts)
+        if kinds:
+            chosen = named(trained.agent, test, config.parts)
+            section = left_out_section(tests, config.target, kinds, chosen, tested)
+            page = replace(page, sections=[*page.sections, section])
         body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
         card, heading = trained.checkpoint / CARD_FILE, "## On questions it has not seen"
         before = card.read_text(encoding="utf-8").partition(heading)[0].rstrip()
@@ -167,15 +164,121 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     return trained
 
 
+def known_labels(config: TrainAgentConfig) -> Labels:
+    """Return the labels of the questions that have a utility; a warning counts the others.
+
+    A `DataError` says that no question has one.
+    """
+    labels = replace(read_labels(config.labels), settings_head=bool(config.settings_head))
+    if len(labels.budgets) > 1:
+        budgets = ", ".join(map(str, labels.budgets))
+        logger.warning("the labels mix the budgets %s, so what is learnt is best on their mean only", budgets)
+    known = np.isfinite(utility(labels, config.target)).all(axis=1)
+    if not known.any():
+        raise DataError(f"no question has the measure {config.target.metric}; choose another metric")
+    if not known.all():
+        lacking = int((~known).sum())
+        logger.warning("%d of %d questions have no %s and are left out", lacking, len(labels), config.target.metric)
+    return labels.of(known)
+
+
+def fit(
+    labels: Labels, config: TrainAgentConfig, unknown: Labels | None = None, group: str | None = None
+) -> agent.TrainReport:
+    """Train an agent on labels and save its checkpoint; an interrupted training is resumed.
+
+    Its fallback, which is for questions unlike those that it learned from, is the best single configuration on
+    `unknown`: the same questions, measured with values that do not know their kind. By default it is that on `labels`.
+    `group` is that of the W&B run if the settings name none.
+    """
+    parts = divided(labels, config)
+    training, validation = labels.of(parts == TRAIN), labels.of(parts == VAL) if (parts == VAL).any() else None
+    learnt = learnt_targets(training, config.target, config.parts)
+    number = f"all {len(training)} training questions"
+    if config.target.weighting == "rule":
+        number = (
+            f"{len(learnt)} of {len(training)} training questions, on which the best class leads the next by more than "
+            f"{config.target.margin:.0%} of {config.target.metric}"
+        )
+        logger.info("learnt from %s", number)
+    known = (labels if unknown is None else unknown).of(parts != TEST)
+    texts, agent_config = dict[str, str](), agent_config_of(known, config)
+    if config.describe:
+        texts = describe(agent_config.configurations, config.descriptions, config.parts)
+    run = TrackedRun("train", config, Path(config.out), _run_settings(labels, config, agent_config), group=group)
+    with progress("train", quiet=config.quiet) as report, run:
+        trained = agent.fit(
+            learnt,
+            None if validation is None else make_targets(validation, config.target, config.parts),
+            agent_config,
+            placed(config.training),
+            config.out,
+            descriptions=description_vectors(texts, known.embedder),
+            facts=_facts(labels, config, texts) | {"questions learnt from": number},
+            progress=report,
+            logger=run.start,
+        )
+        # A training that was finished already has logged this.
+        if trained.epochs_resumed < len(trained.history):
+            name, rows = ("train", training) if validation is None else ("val", validation)
+            run.log_table(f"{name}_confusion", *confusion(trained.agent, rows, config))
+            kept = trained.history[trained.best_epoch]
+            run.log_metrics({f"kept_{figure}": value for figure, value in kept.items()})
+            card = (trained.checkpoint / CARD_FILE).read_text(encoding="utf-8")
+            run.log_checkpoint(trained.checkpoint, {**agent_config.to_dict(), **kept, "card": card})
+        return trained
+
+
+def confusion(
+    trained: agent.ConfigurationAgent, labels: Labels, config: TrainAgentConfig
+) -> tuple[list[str], list[list[Any]]]:
+    """Return the columns and rows of a table: how many questions of each best class get each class.
+
+    The class is the most probable one, whatever `min_lead`.
+    """
+    classes, targets = trained.config.configurations, make_targets(labels, config.target, config.parts)
+    counts = np.zeros((len(classes), len(classes)), dtype=int)
+    predictions = trained.predict(targets.features)
+    assert isinstance(predictions, list)
+    for best, prediction in zip(targets.label, predictions, strict=True):
+        odds = prediction.probabilities
+        counts[best, classes.index(max(odds, key=odds.__getitem__))] += 1
+    return ["best", *classes], [[name, *row] for name, row in zip(classes, counts.tolist(), strict=True)]
+
+
+def _run_settings(labels: Labels, config: TrainAgentConfig, agent_config: agent.AgentConfig) -> dict[str, Any]:
+    """Return what tells a training from others: its settings, nested, the agent's, and the label tables."""
+    tables = [{"name": path.name, "sha256": sha256(path)} for path in label_paths(config.labels)]
+    return {**asdict(config), "agent": agent_config.to_dict(), "questions": len(labels), "label_tables": tables}
+
+
+def _fitted_without(config: TrainAgentConfig, labels: Labels, unknown: Labels, kind: str) -> agent.ConfigurationAgent:
+    """Return an agent trained on the labels of all kinds but one; none of their questions is kept for a test."""
+    training, validation, test = config.shares
+    name = re.sub(r"[^\w-]+", "-", kind)
+    without = replace(
+        config,
+        out=str(Path(config.out) / LEFT_OUT_DIR / name),
+        shares=(training + test, validation, 0.0),
+        min_lead=0.0,
+        logger="none",
+    )
+    best = make_targets(labels.of(divided(labels, without) == TRAIN), config.target, config.parts)
+    if len(np.unique(best.label[best.weight > 0])) < 2:
+        # One class is best for all of the others: there is nothing to learn, and its best settings are the fallback.
+        alone = agent_config_of(unknown, without)
+        return agent.ConfigurationAgent(replace(alone, feature_dim=0))
+    return fit(labels, without, unknown).agent
+
+
 def divided(labels: Labels, config: TrainAgentConfig) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the part of each question, `[n]`: `TRAIN`, `VAL` or `TEST`; an empty part is a `DataError`."""
-    if config.train_split:
-        for split in filter(None, (config.train_split, config.val_split)):
-            if split not in labels.split:
-                splits = ", ".join(sorted(set(labels.split)))
-                raise DataError(f"{config.labels} has no rows of split {split!r}; its splits are {splits}")
-        return np.select([labels.split == config.train_split, labels.split == config.val_split], [TRAIN, VAL], TEST)
-    parts = divide(labels.data, labels.group, config.shares, config.split_seed)
+    if config.own_splits:
+        if "train" not in labels.split:
+            splits = ", ".join(sorted(set(labels.split)))
+            raise DataError(f"{config.labels} has no questions of split train, only {splits}; set own_splits=false")
+        return np.select([labels.split == "train", labels.split == "dev"], [TRAIN, VAL], TEST)
+    parts = divide(labels.data, labels.group, config.shares)
     for part, (name, share) in enumerate(zip(("training", "validation", "test"), config.shares, strict=True)):
         if share > 0 and not (parts == part).any():
             raise DataError(
@@ -185,35 +288,24 @@ def divided(labels: Labels, config: TrainAgentConfig) -> np.ndarray[Any, np.dtyp
     return parts
 
 
-def agent_config_of(
-    known: Labels, config: TrainAgentConfig
-) -> tuple[dict[str, str], Float32 | None, agent.AgentConfig]:
-    """Return the descriptions of an agent's classes, their vectors, and its configuration, from what is known."""
-    classes, texts, vectors = known.classes(), dict[str, str](), None
-    if config.describe:
-        extra = [f"corag(unit=passage, reranker={name})" for name in split_parts(config.extra_rerankers)]
-        texts, vectors = describe(classes.names, extra, config.descriptions, config.parts, known.embedder)
-    ranges = None
+def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfig:
+    """Return an agent's configuration, from what is known."""
+    classes, ranges = known.classes(), None
     if classes.grid is not None:
         # As spelled: float32 would round a bound such as 0.3.
         settings = [fallback_of(name).settings for name in known.configurations]
         ranges = agent.Ranges(*((min(column), max(column)) for column in zip(*settings, strict=True)))
     best = known.configurations[best_single(known, utility(known, config.target))]
-    return (
-        texts,
-        vectors,
-        agent.AgentConfig(
-            configurations=classes.names,
-            fallback=agent.Fallback(best) if ranges is None else fallback_of(best),
-            feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
-            embedder=known.embedder,
-            features=config.parts,
-            hidden=tuple(config.hidden),
-            map_dim=config.map_dim,
-            ranges=ranges,
-            min_lead=config.min_lead,
-            described=tuple(texts),
-        ),
+    return agent.AgentConfig(
+        configurations=classes.names,
+        fallback=agent.Fallback(best) if ranges is None else fallback_of(best),
+        feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
+        embedder=known.embedder,
+        features=config.parts,
+        hidden=tuple(config.hidden),
+        map_dim=config.map_dim,
+        ranges=ranges,
+        min_lead=config.min_lead or 0.0,
     )
 
 
@@ -237,9 +329,7 @@ def _facts(labels: Labels, config: TrainAgentConfig, descriptions: Mapping[str, 
     changed = ", ".join(f"{name}={value}" for name, value in departures(config, usual).items())
     counts = ", ".join(f"{name} {(labels.data == name).sum()}" for name in sorted(set(labels.data)))
     readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in labels.metadata))
-    division = f"shares {config.shares} by document, seed {config.split_seed}"
-    if config.train_split:
-        division = f"split {config.train_split}" + (f", validation {config.val_split}" if config.val_split else "")
+    division = "their own splits" if config.own_splits else f"shares {config.shares} by document"
     texts = "; ".join(f"`{name}`: {text.replace('|', '/')}" for name, text in descriptions.items())
     models = "; ".join(
         f"{row['model']} on {row['hardware']} ({row['device']}), {row['precision']}, {row['backend']}"
@@ -263,15 +353,3 @@ def _facts(labels: Labels, config: TrainAgentConfig, descriptions: Mapping[str, 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file, hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def commit() -> str:
-    """Return the commit of the source tree, marked when it has changes; `unknown` outside a checkout."""
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return done.stdout.strip()

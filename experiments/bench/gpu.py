@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 SECONDS = 540.0
 """No row is begun after so many."""
-SHIPPED = (
-    "minilm-cosine", "minilm-maxsim", "minilm-softsim", "minilm-multihop", "minilm-factoid", "minilm-longform",
-    "minilm-sentence",
-)  # fmt: skip
 BASE = {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12}
 TINY = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 1}
 """Shapes of the cross-encoder."""
@@ -57,7 +53,7 @@ def measure(config: BenchConfig, timing: Timing) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = str(save_cross_encoder(Path(scratch), **(TINY if small else BASE)))
         parts: dict[str, Callable[..., Run]] = {"minilm embedder": _embedder, "minilm-reader": _reader}
-        parts |= {name: partial(_reranker, name, backend="torch") for name in SHIPPED}
+        parts |= {name: partial(_reranker, name, backend="torch") for name in _encoding()}
         parts["cross-encoder"] = partial(_reranker, "cross-encoder", model=folder)
         for name, make in parts.items():
             try:
@@ -103,6 +99,11 @@ def _rows(
         if cuda:
             row["gpu_peak_gb"] = cuda.max_memory_allocated(device) / 1e9
         yield row
+
+
+def _encoding() -> list[str]:
+    """Return the names of the shipped rerankers that run a model."""
+    return [name for name in corag.RERANKERS.local if "backend" in corag.RERANKERS.settings(name)]
 
 
 def _embedder(**where: Any) -> Run:

@@ -36,7 +36,7 @@ SIZES = (4, 5, 6, 7, 8)
 PER_SIZE = 12
 MAX_LENGTH = 5
 
-# With this distribution a problem has about 940 feasible orders; policy `public-code` finds about 35 of 60 optima in 10
+# With this distribution a problem has about 940 feasible orders; preset `public-code` finds about 35 of 60 optima in 10
 # iterations and 51 in 50.
 BUDGET, LOW_COST, HIGH_COST = 430, 50, 150
 """Upper bound on the cost of an order; costs of candidates are uniform whole numbers."""

@@ -20,7 +20,7 @@ from experiments.bench.harness import Timing, pooled_questions
 if TYPE_CHECKING:
     from experiments.bench.run import BenchConfig
 
-METHODS = "top-k,corag,corag(reranker=minilm-multihop),corag(reranker=minilm-softsim)"
+METHODS = "top-k,corag,corag(unit=passage),corag(reranker=minilm-softsim)"
 QUESTIONS = 20
 ENCODER = "the encoder alone"
 STATES = ("cold", "warm")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from corag.budget import AUTO, BudgetFor
-from corag.checks import check_budget, check_count
+from corag.checks import MOST_CANDIDATES, check_budget, check_count
 from corag.errors import InputError
 from corag.index.search import Retrieval
 
@@ -17,7 +17,6 @@ from corag.naming import Spelling, parse
 from corag.registry import with_prompt
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
-from corag.text.units import Unit
 
 PoolName = Literal["auto", "candidates", "document", "corpus"]
 
@@ -55,7 +54,7 @@ class CandidateSettings:
         for name in ("sample", "limit"):
             if (number := getattr(self, name)) is not None:
                 check_count(name, number, "leave it out for all questions")
-        check_count("num_candidates", self.num_candidates, "10 to 50 are usual")
+        check_count("num_candidates", self.num_candidates, "10 to 50 are usual", most=MOST_CANDIDATES)
         if self.run is not None and (self.pool in ("candidates", "document") or self.retrieval is not None):
             asked = f"retrieval {self.retrieval}" if self.retrieval is not None else f"pool {self.pool}"
             raise InputError(f"run {self.run!r} gives the candidates, so {asked} has no effect; leave one of them out")
@@ -85,10 +84,8 @@ class SelectionSettings(CandidateSettings, Runtime):
         budget: Token budget of the whole prompt, including chat template and question; of the context alone for a
             reader without a prompt, such as `minilm-reader`, or with `budget_for: context`.
         budget_for: What the budget covers: the whole prompt, or the context.
-        unit: What the selectors choose: whole passages (passage), their sentences (sentence), or windows of n
-            sentences (window(n)). By default sentences for `corag` without a reranker, else passages.
-        window: What happens to combinations longer than a reranker's window: not selected (forbid), scored in
-            overlapping windows (windows), or cut and counted (truncate).
+        window: What happens to combinations longer than a reranker's window: scored in overlapping windows (windows),
+            or cut and counted (truncate).
         reader: Reader that answers, with settings if needed: `minilm-reader(precision=bf16)`.
         prompt: Prompt of a reader with a language model: short, sentences, cited, paper-crag, or a text file with the
             fields {question} and {context}; the same as the setting `prompt` of the reader.
@@ -103,7 +100,6 @@ class SelectionSettings(CandidateSettings, Runtime):
 
     budget: int = DEFAULT_BUDGET
     budget_for: BudgetFor = "prompt"
-    unit: str | None = None
     window: WindowPolicy = DEFAULT_POLICY
     reader: Spelling = "minilm-reader"
     prompt: str | None = None
@@ -118,7 +114,5 @@ class SelectionSettings(CandidateSettings, Runtime):
         Runtime.__post_init__(self)
         object.__setattr__(self, "reader", with_prompt(self.reader, self.prompt))
         object.__setattr__(self, "prompt", None)
-        if self.unit is not None:
-            Unit.parse(self.unit)
         spell_out(self, "reader", "embedder", "tokenizer")
         check_budget(self.budget, "budget")

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -219,6 +220,31 @@ def clapnq(files: Files, split: str) -> Iterator[Question]:
 def clapnq_passages(files: Files) -> Iterator[Document]:
     """Convert the passages of CLAP NQ."""
     return (Document(row["id"], row["text"], row["title"] or "") for row in files.rows("corpus"))
+
+
+def mtrag(files: Files, split: str) -> Iterator[Question]:
+    """Convert MT-RAG-UN: the last question of a conversation, and the passages and the answer that people gave it."""
+    for row in files.rows(split):
+        *history, asked = [turn["text"] for turn in row["input"]]
+        passages = [Document(part["document_id"], part["text"]) for part in row["contexts"]]
+        gold, answers = [passage.id for passage in passages], [target["text"] for target in row["targets"]]
+        extra = {"history": history, "answerable": bool(gold)}
+        yield Question(row["task_id"], asked, answers, gold, passages, extra=extra)
+
+
+def chroma_spans(files: Files, split: str) -> Iterator[Question]:
+    """Convert Chroma's chunking evaluation: the evidence is spans of a document, and the answer their text."""
+    asked: Counter[str] = Counter()
+    for row in files.rows(split):
+        name, spans = row["corpus_id"], json.loads(row["references"])
+        gold = [f"{name}#{span['start_index']}-{span['end_index']}" for span in spans]
+        yield Question(f"{name}-{asked[name]}", row["question"], [" ".join(span["content"] for span in spans)], gold)
+        asked[name] += 1
+
+
+def chroma_documents(files: Files) -> Iterator[Document]:
+    """Convert the documents of Chroma's chunking evaluation; offsets count a line break as one character."""
+    return (Document(row["file"], row["text"].replace("\r\n", "\n")) for row in files.rows("corpus"))
 
 
 def pubmedqa(files: Files, split: str) -> Iterator[Question]:

@@ -154,7 +154,10 @@ class Files:
             self._get(remote)
 
     def rows(self, part: str) -> Iterator[Row]:
-        """Yield the rows of a part; rows of CSV have the name of their file, without its ending, as `file`."""
+        """Yield the rows of a part.
+
+        Rows of CSV, and the one row of a text, have the name of their file, without its ending, as `file`.
+        """
         for remote in self._parts[part]:
             for path in self._get(remote):
                 try:
@@ -266,5 +269,7 @@ def _parsed(name: str, file: IO[bytes]) -> Iterator[Row]:
                 yield {**row, "file": Path(name).stem}
         finally:
             text.detach()  # its owner closes the file
+    elif suffix == ".md":
+        yield {"file": Path(name).stem, "text": file.read().decode()}
     else:
         raise DataError(f"{name} is of an unknown kind: {suffix}")

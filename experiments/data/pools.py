@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from corag.cli.console import Report, progress
 from corag.errors import DataError
 from corag.index import ChunkIndex, Retrieval, update_index
 from corag.index.search import check_retrieval, reciprocal_rank_fusion
-from corag.optional import require
+from corag.optional import require, warn_once
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.raptor.tree import tree_file
 from corag.text.chunking import ChunkConfig
@@ -28,8 +27,6 @@ from corag.types import Candidate, Embedder
 from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName
 from experiments.run.journal import fingerprint
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ class Pool:
                 f"column must hold ids of questions of {folder.path}"
             )
         if lacking:
-            logger.warning("%s ranks nothing for %d questions (first: %s)", run, len(lacking), lacking[0])
+            warn_once(f"{run} ranks nothing for {len(lacking)} questions (first: {lacking[0]})")
 
         def candidate(rank: int, name: str, score: float) -> Candidate:
             chunk = passage_at(name, folder.documents) or passage_at(unquote(name), folder.documents)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import DataError
-from corag.text.data import NO_SPLIT, DataFolder, Query
+from corag.text.data import NO_SPLIT, DataFolder, Query, passage_of
 
 SHARES = {"train": 0.6, "dev": 0.2, "test": 0.2}
 """Splits of a data folder whose questions name none."""
@@ -89,7 +89,7 @@ def _shuffled(groups: Sequence[str] | NDArray[np.str_], salt: str) -> Iterator[l
 def document_groups(folder: DataFolder, queries: Sequence[Query]) -> list[str]:
     """Return the name of each question's group: of its connected component, the first document's.
 
-    Questions are connected when they share a gold passage, or gold passages of the same title.
+    Questions are connected when they share a gold passage, spans of one, or gold passages of the same title.
     """
     parent: dict[str, str] = {}
 
@@ -102,7 +102,8 @@ def document_groups(folder: DataFolder, queries: Sequence[Query]) -> list[str]:
 
     firsts = []
     for query in queries:
-        names = [folder.documents[gold].title or gold for gold in query.gold if gold in folder.documents] or [query.id]
+        passages = [name for gold in query.gold if (name := passage_of(gold, folder.documents)) is not None]
+        names = [folder.documents[name].title or name for name in passages] or [query.id]
         firsts.append(names[0])
         for name in names[1:]:
             parent[max(root(names[0]), root(name))] = min(root(names[0]), root(name))

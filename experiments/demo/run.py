@@ -10,10 +10,9 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import agent
 import corag
 from corag.cli.console import progress, say, stdout
 from corag.cli.show import show_reply
@@ -23,7 +22,6 @@ from corag.models.runtime import Runtime, in_runtime
 from corag.reply import Reply
 from corag.selectors.corag.selector import Corag
 from corag.text.chunking import ChunkConfig
-from experiments.agents.targets import EVERY_QUESTION, PAPER
 from experiments.agents.train import TrainAgentConfig, train
 from experiments.data.config import CandidateSettings
 from experiments.demo import write_data_folder
@@ -34,13 +32,15 @@ from experiments.labels.label import label
 from experiments.report.comparison import result_page, terminal_page
 from experiments.report.results import Result
 from experiments.run.journal import write_atomically
-from experiments.run.track import Tracking, tracked
+from experiments.run.track import Tracker, Tracking
 from experiments.run.track import Wandb as Wandb
 
-METHODS = "naive,corag(agent=none),corag-fixed,corag,upper"
+METHODS = "naive,corag(agent=none),{best_single},corag,upper"
 READER = "extractive"
 """The questions want explanations: whole sentences, where `minilm-reader` gives a few words."""
-RERANKERS = "minilm-multihop,minilm-factoid,minilm-maxsim,bm25"
+CONFIGURATIONS = tuple(
+    f"corag(unit=passage, reranker={name})" for name in ("minilm-evidence", "minilm-softsim", "bm25")
+)
 """What the agent chooses among: each values an order by what is known of its chunks, so that labels take a minute."""
 
 
@@ -54,7 +54,6 @@ class DemoConfig(Runtime, Tracking):
         max_tokens: Maximum tokens of a chunk.
         num_candidates: Chunks offered per question.
         limit: Only the first questions of each split, for a quick look.
-        logger: Where the curves of the training are logged: W&B (offline unless WANDB_MODE=online), CSV, or nowhere.
     """
 
     out: str = "runs/demo"
@@ -62,7 +61,7 @@ class DemoConfig(Runtime, Tracking):
     max_tokens: int = 96
     num_candidates: int = 8
     limit: int | None = None
-    logger: agent.config.Tracker = "wandb"
+    logger: Tracker = field(default="wandb", kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,7 +79,6 @@ class DemoConfig(Runtime, Tracking):
         return budgets
 
 
-@tracked
 @in_runtime
 def demo(config: DemoConfig) -> Path:
     """Run the demo; return the path of its report."""
@@ -102,7 +100,7 @@ def demo(config: DemoConfig) -> Path:
             LabelConfig(
                 data=str(data),
                 out=str(out / "labels.parquet"),
-                rerankers=RERANKERS,
+                configurations=CONFIGURATIONS,
                 iterations="2,4,6",
                 explorations="0.1,0.6",
                 cost_weights="0.0,0.3",
@@ -120,11 +118,9 @@ def demo(config: DemoConfig) -> Path:
             TrainAgentConfig(
                 labels=str(labels),
                 out=str(out / "agent"),
-                train_split="train",
-                val_split="dev",
-                # Of a few questions none may be clear enough for the paper's 10%.
-                target=PAPER if config.limit is None else replace(PAPER, margin=EVERY_QUESTION),
-                training=agent.TrainConfig(logger=config.logger),
+                own_splits=True,
+                logger=config.logger,
+                wandb=config.wandb,
             )
         )
         say(f"  best epoch {report.best_epoch + 1} of {len(report.history)}, checkpoint in {report.checkpoint}")
@@ -132,13 +128,14 @@ def demo(config: DemoConfig) -> Path:
         settings = EvaluateConfig(
             data=str(data),
             split="test",
-            methods=METHODS,
+            methods=METHODS.format(best_single=report.agent.config.fallback),
             pool="corpus",
             agent=str(report.checkpoint),
             reader=READER,
             index=str(index),
             num_candidates=config.num_candidates,
             limit=config.limit,
+            curves=False,
         )
         files = [out / f"evaluate-{tokens}.json" for tokens in budgets]
         for tokens, file in zip(budgets, files, strict=True):

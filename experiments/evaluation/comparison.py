@@ -15,16 +15,20 @@ import numpy as np
 
 from corag.budget import Budget
 from corag.cli.console import progress
+from corag.errors import InputError
 from corag.models.cluster import CLUSTER, cluster_workers
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
-from corag.text.data import DataFolder
+from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR
 from corag.text.visible import to_json
+from corag.types import Candidate, Selector
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
-from experiments.data.splits import HELD_OUT, held_out, questions_of
+from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.curves import MEASURES as CURVE_MEASURES
+from experiments.evaluation.curves import MOST_QUESTIONS, points, reads, small_budgets
 from experiments.evaluation.measure import Measuring, select
 from experiments.evaluation.metrics import evidence_ranks
 from experiments.evaluation.parts import Parts, checkpoint_hash
@@ -39,9 +43,9 @@ from experiments.evaluation.rankings import (
     write_runs,
 )
 from experiments.evaluation.verify import with_claims
-from experiments.report.comparison import sets_page
+from experiments.report.comparison import result_page, sets_page
 from experiments.report.measures import MEASURES, OF_ANSWERS, Row, summaries
-from experiments.report.results import Result, rows_file
+from experiments.report.results import Result, curves_file, rows_file
 from experiments.run.journal import (
     PAGE,
     RESULT,
@@ -52,21 +56,23 @@ from experiments.run.journal import (
     versions,
     write_atomically,
 )
-from experiments.run.track import UNMEASURED, log_run, tracked
+from experiments.run.track import UNMEASURED, log_run
 
 logger = logging.getLogger(__name__)
 
-MODELS = "models"
-"""Key in the journal of the models that ran."""
-OUTPUT_SETTINGS = ("out", "runs", "quiet", "baselines", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
+MODELS, CURVES = "models", "curves"
+"""Key in the journal of the models that ran, and what the keys of the curves' questions begin with."""
+LONG_ANSWER_WORDS = 20
+"""From this median length of the shortest reference answer, ROUGE-L is the measure of quality, not F1."""
+OUTPUT_SETTINGS = ("out", "runs", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings that no row depends on, but for rounding."""
 COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
 """Questions that are counted, by a measure that only they have."""
 RAY_BATCH = 8
 """Questions given to a worker at a time."""
 
-Job: TypeAlias = tuple[int, list[str]]
-"""A budget and the ids of questions."""
+Job: TypeAlias = tuple[str, list[str]]
+"""A budget, or `CURVES`, and the ids of questions."""
 Measurements: TypeAlias = tuple[list[dict[str, dict[str, Any]]], list[dict[str, str]]]
 
 
@@ -76,7 +82,6 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     return dict(result.record)
 
 
-@tracked
 @in_runtime
 def compare(config: EvaluateConfig) -> Mapping[str, list[Result]]:
     """Run the comparison that a config describes, and return for each set of questions one result a budget.
@@ -84,19 +89,23 @@ def compare(config: EvaluateConfig) -> Mapping[str, list[Result]]:
     An interrupted one resumes; a set whose results are in `out` is not measured again.
     """
     runs = [SetRun(name, alone, several=config.several) for name, alone in config.by_set().items()]
-    results = {run.name: run.results() for run in runs}
     if config.out is None:
-        return results
+        return {run.name: run.results() for run in runs}
     out = Path(config.out)
-    if config.several:
-        page = sets_page(results, title="Methods compared", baselines=config.baselines)
-        write_atomically(output_file(str(out / "comparison.html"), PAGE), page.html())
-        write_atomically(out / "comparison.md", page.markdown())
+    file = out / "comparison.html" if config.several else out.with_suffix(".html")
+    if file == out:
+        raise InputError(f"out is {config.out!r}, the name of its report; give another ending, such as .json")
+    output_file(str(file), PAGE)
+    results = {run.name: run.results() for run in runs}
+    title = "Methods compared"
+    page = sets_page(results, title=title) if config.several else result_page(*results.values(), title=title)
+    write_atomically(file, page.html())
+    write_atomically(file.with_suffix(".md"), page.markdown())
     for name, of_set in results.items():
         for result in of_set:
             figures = {row["method"]: row for row in result.record["methods"]}
             label, settings = f"{name}-{result.budget}", settings_of(config)
-            log_run("evaluate", config.logger, out, label, settings, figures, group=out.stem)
+            log_run("evaluate", config, out, label, settings, figures, group=out.stem, pages={"report": page.html()})
     return results
 
 
@@ -123,12 +132,14 @@ class SetRun:
         if config.task == "verify":
             self._queries = with_claims(self._queries, f"{config.data}, {config.split},")
         self._by_id = {query.id: query for query in self._queries}
-        self._parts = Parts(config, self._queries, self._beside)
+        self._shared = config.latency_questions is not None
+        # Memory on disk is for what methods share, and is half precision.
+        self._parts = Parts(config, self._queries, self._beside if self._shared else lambda _: None)
         for budget in self.budgets:
             self._budget(budget).check_room([query.question for query in self._queries])
         self._measures = Measures(config.measures)
-        self._shared = config.latency_questions is not None
-        self._methods = self._parts.methods(shared=self._shared)
+        self._methods = self._parts.methods(config.methods, shared=self._shared)
+        self._points = points(max(self.budgets)) if config.curves else []
         self._content = [
             content_hash(self._folder, self._folder.queries, config.index, config.run),
             checkpoint_hash(config.agent),
@@ -167,7 +178,7 @@ class SetRun:
         with recording() as embedded:
             _ = self._pool
         # A row depends on its question alone: with another limit or sample the same journal goes on.
-        unlimited = settings_of(replace(self.config, limit=None, sample=None, seed=0, measures=""))
+        unlimited = settings_of(replace(self.config, limit=None, sample=None, seed=0, measures="", curves=False))
         with Journal(self._beside("journal.jsonl"), fingerprint([unlimited, *self._content])) as journal:
             self._measure_quality(journal, embedded())
             results = [self._result(journal, budget, self._latencies(journal, budget)) for budget in self.budgets]
@@ -189,24 +200,27 @@ class SetRun:
         """Record a row for each budget, question and method, and the models that ran."""
         concurrent = max(1, getattr(self._parts.prompted, "max_concurrent", 1))
         step = RAY_BATCH if self.config.engine == "ray" else concurrent
+        on_curves = {query.id for query in self._on_curves}
         jobs: list[Job] = []
+        total = len(self.budgets) * len(self._queries) + len(on_curves)
         for begin in range(0, len(self._queries), step):
-            for budget in self.budgets:
+            # The curves last: what they share with the table is then read already.
+            for label in (*map(str, self.budgets), CURVES):
                 ids = [query.id for query in self._queries[begin : begin + step]]
-                if missing := [name for name in ids if f"{budget} {name}" not in journal.units]:
-                    jobs.append((budget, missing))
-        total = len(self.budgets) * len(self._queries)
+                ids = [name for name in ids if label != CURVES or name in on_curves]
+                if missing := [name for name in ids if f"{label} {name}" not in journal.units]:
+                    jobs.append((label, missing))
         done = total - sum(len(ids) for _, ids in jobs)
         with progress(self.name, quiet=self.config.quiet) as report, self._measuring(len(jobs)) as measured:
             report(done, total)
             for number, (found, models) in measured(jobs):
-                budget, ids = jobs[number]
+                label, ids = jobs[number]
                 # Those of an earlier, interrupted run stay.
                 before = journal.units.get(MODELS, [])
                 if (ran := merge_records([before, embedded, models])) != before:
                     journal.add(MODELS, ran)
                 for query_id, rows in zip(ids, found, strict=True):
-                    journal.add(f"{budget} {query_id}", rows)
+                    journal.add(f"{label} {query_id}", rows)
                 done += len(ids)
                 report(done, total)
 
@@ -220,16 +234,41 @@ class SetRun:
             yield workers.map
 
     def measured(self, job: Job) -> Measurements:
-        """Return for each question of a job the rows of all methods, and the models that ran."""
-        budget, ids = job
-        measuring = Measuring(
-            self._methods.selectors, self._budget(budget), self._parts, timed=not self._shared,
-            documents=self._folder.documents,
-        )  # fmt: skip
+        """Return for each question of a job the rows of all methods, or points, and the models that ran."""
+        label, ids = job
         with recording() as models:
-            queries = [self._by_id[name] for name in ids]
-            rows = measuring.rows([(query, self._pool.candidates(query)) for query in queries])
-        return rows, models()
+            questions = [(query, self._pool.candidates(query)) for query in (self._by_id[name] for name in ids)]
+            if label == CURVES:
+                return self._curve_rows(questions), models()
+            measuring = Measuring(
+                self._methods.selectors, self._budget(int(label)), self._parts, timed=not self._shared,
+                documents=self._folder.documents,
+            )  # fmt: skip
+            return measuring.rows(questions), models()
+
+    @cached_property
+    def _on_curves(self) -> list[Query]:
+        """Questions that the curves are made of."""
+        return drawn(self._queries, MOST_QUESTIONS if self._points else 0, self.config.seed)
+
+    @cached_property
+    def _curve_selectors(self) -> Mapping[str, Selector]:
+        return self._parts.methods(tuple(dict.fromkeys(one.method for one in self._points)), shared=True).selectors
+
+    def _curve_rows(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[dict[str, dict[str, Any]]]:
+        """Return for each question the row of each point, by its label."""
+        found: list[dict[str, dict[str, Any]]] = [{} for _ in questions]
+        for budget in dict.fromkeys(one.budget for one in self._points):
+            of_budget = [one for one in self._points if one.budget == budget]
+            measuring = Measuring(
+                {one.method: self._curve_selectors[one.method] for one in of_budget}, self._budget(budget), self._parts,
+                reads=reads(self._parts), timed=False, documents=self._folder.documents, measures=CURVE_MEASURES,
+            )  # fmt: skip
+            with small_budgets():
+                measured = measuring.rows(questions)
+            for of_question, rows in zip(found, measured, strict=True):
+                of_question |= {one.label: rows[one.method] for one in of_budget}
+        return found
 
     def _latencies(self, journal: Journal, budget: int) -> Mapping[str, Sequence[float]]:
         """Return the milliseconds of selections that are timed by themselves, by method.
@@ -243,7 +282,7 @@ class SetRun:
         wanted = min(self.config.latency_questions + 1, len(self._queries))
         timed = [self._queries[int(index)] for index in np.linspace(0, len(self._queries) - 1, wanted)]
         if (key := f"{budget} latency {fingerprint([query.id for query in timed])}") not in journal.units:
-            selectors = self._parts.methods(shared=False).selectors
+            selectors = self._parts.methods(self.config.methods, shared=False).selectors
             times: dict[str, list[float]] = {name: [] for name in selectors}
             with progress(f"{self.name}, latency at {budget} tokens", quiet=self.config.quiet) as report:
                 for number, query in enumerate(timed, start=1):
@@ -261,7 +300,18 @@ class SetRun:
 
     def _result(self, journal: Journal, budget: int, latencies: Mapping[str, Sequence[float]]) -> Result:
         units = [journal.units[f"{budget} {query.id}"] for query in self._queries]
-        rows = {name: [unit[name] for unit in units] for name in self._methods.selectors}
+        groups = dict(zip(self._by_id, document_groups(self._folder, self._queries), strict=True))
+
+        def in_groups(rows: Iterable[Row]) -> list[Row]:
+            return [{**row, "group": groups[row["query"]]} for row in rows]
+
+        rows = {name: in_groups(unit[name] for unit in units) for name in self._methods.selectors}
+        on_curves = [journal.units[f"{CURVES} {query.id}"] for query in self._on_curves]
+        curves = [
+            point._replace(rows=in_groups(unit[point.label] for unit in on_curves))
+            for point in self._points
+            if budget == max(self.budgets)
+        ]
         means = self._measure_rankings(rows, budget)
         apart = {name: _latency_figures(latencies.get(name, ())) if self._shared else {} for name in rows}
         unread = dict.fromkeys(OF_ANSWERS if self._parts.reader is None else ())
@@ -281,6 +331,7 @@ class SetRun:
                 for count, name in COUNTS.items()
             },
             "pool": self._pool.name,
+            "quality": self._quality,
             "measures": self._measures.names,
             "retriever": means[RETRIEVER],
             "methods": [
@@ -299,8 +350,11 @@ class SetRun:
         if budget in self._files:
             lines = [to_json({"method": name, **row}) for name in rows for row in rows[name]]
             write_atomically(rows_file(self._files[budget]), "\n".join(lines) + "\n")
+            if curves:
+                lines = [to_json({**point.key, **row}) for point in curves for row in point.rows]
+                write_atomically(curves_file(self._files[budget]), "\n".join(lines) + "\n")
             write_atomically(self._files[budget], to_json(record, indent=2) + "\n")
-        return Result(record, rows)
+        return Result(record, rows, curves)
 
     def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:
         """Return the means of the measures by method, and the retriever's; rows get theirs, and runs are written."""
@@ -322,6 +376,14 @@ class SetRun:
         means = {name: mean_of(list(found.values()), self._measures.names) for name, found in values.items()}
         means[RETRIEVER] |= retriever_figures(self._queries, self._pool.by_query)
         return means
+
+    @property
+    def _quality(self) -> str:
+        """Name of the measure that methods are compared by."""
+        if self._parts.reader is None:
+            return "evidence_recall"
+        words = [min(len(answer.split()) for answer in query.answers) for query in self._queries if query.answers]
+        return "rougeL" if words and np.median(words) >= LONG_ANSWER_WORDS else "f1"
 
     def _ceiling(self, budget: int) -> float | None:
         """Return the share of the questions with gold whose evidence is among the candidates and fits the budget.

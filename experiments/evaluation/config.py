@@ -6,17 +6,17 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from agent.config import Tracker
 from corag.checks import check_budget, check_choice, check_count
 from corag.errors import InputError
 from corag.models.cluster import ClusterSettings
 from corag.models.cluster import Engine as Engine
-from corag.naming import Spelling, Spellings, parse, split_parts
-from corag.registry import SELECTORS
+from corag.naming import Spelling, Spellings, split_parts
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
+from corag.text.units import Unit
 from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, spell_out
 from experiments.evaluation.judge import GRADE, judgements
-from experiments.evaluation.methods import ALL, check_used
+from experiments.evaluation.methods import check_used
+from experiments.run.track import Tracker as Tracker
 from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
 
@@ -65,7 +65,9 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
             means every selector that can run with the given settings.
         reranker: Reranker of every method that uses one, in place of their default.
         agent: Agent that predicts the configuration of `corag` for each question: a checkpoint folder, or
-            `agent-minilm`, the shipped one. `default` and `none` use fixed settings.
+            `agent-minilm`, the shipped one, which is the default. `none` uses fixed settings.
+        unit: What the methods choose: whole passages (passage), their sentences (sentence), or windows of n sentences
+            (window(n)). By default sentences for `corag` without a reranker, else passages.
         summarizer: Summarizer of methods that put summaries into the prompt.
         task: `answer` questions, or `verify` what is claimed (`halueval`, `felm`, `wikibio`): the reader's language
             model chooses between a right and a hallucinated answer, or judges a statement true or false; for a reader
@@ -82,12 +84,11 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
             each. By default beside `out`.
         sets: Questions of several data folders.
         budgets: Several budgets instead of one.
-        baselines: Methods that all others are compared with, question by question; of several, the one with the
-            highest TES counts.
+        curves: Whether the report also shows quality against tokens for `corag` over lambda, for
+            `sentence-threshold` over thresholds and for `naive` over budgets, on up to 100 questions of each set.
         latency_questions: By default every selection is timed, and each method has its own models, so that times are
             comparable. With a number, methods share models and vectors, and latency is measured afterwards on so many
             questions of each set with fresh models; 0 skips it.
-        logger: Where figures are logged besides: `wandb`, `csv` or `none`; a run for each set and budget.
     """
 
     data: str = ""
@@ -95,6 +96,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     methods: Spellings = "top-k,naive,corag,upper"
     reranker: Spelling | None = None
     agent: str = DEFAULT_AGENT
+    unit: str | None = None
     summarizer: Spelling = "extractive"
     task: Task = "answer"
     judge: Spelling | None = None
@@ -106,17 +108,17 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     runs: str | None = None
     sets: tuple[QuestionSet, ...] = ()
     budgets: tuple[int, ...] = ()
-    baselines: tuple[str, ...] = ()
+    curves: bool = True
     latency_questions: int | None = None
-    logger: Tracker = "none"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_logger(self.logger, self.out)
         self.check_engine()
         spell_out(self, "reranker", "summarizer", "judge")
+        if self.unit is not None:
+            Unit.parse(self.unit)
         object.__setattr__(self, "methods", tuple(split_parts(self.methods)) or self.methods)
-        object.__setattr__(self, "baselines", tuple(parse(one) for one in self.baselines))
         names = [one.name for one in self.sets]
         if not self.data and not names:
             raise InputError("data is empty; give a data folder with --data, by path or name")
@@ -141,11 +143,6 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
             raise InputError(f"latency_questions must be at least 0, got {self.latency_questions}; 10 are usual")
         if self.run is not None and self.sets:
             raise InputError(f"run {self.run!r} belongs to one data folder; give each of the sets its own run")
-        measured = [*self.method_texts, *(SELECTORS.names if ALL in self.method_texts else ())]
-        if unknown := set(self.baselines).difference(measured):
-            raise InputError(f"baseline {sorted(unknown)[0]!r} is no method of this comparison: {', '.join(measured)}")
-        if self.baselines and set(measured) <= set(self.baselines):
-            raise InputError(f"baselines are all methods, {', '.join(measured)}; add a method to compare with them")
 
     def check_used(self) -> None:
         """Raise `InputError` for a reranker, agent and the like that no method would take."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ class Measuring:
         reads: Whether the reader, if there is one, reads what was chosen.
         timed: Whether rows have the milliseconds of the selection.
         documents: The corpus, which tells the supporting sentences.
+        measures: Names of those to compute; by default all, those of judge and verifier included.
     """
 
     selectors: Mapping[str, Selector]
@@ -46,6 +47,7 @@ class Measuring:
     reads: bool = True
     timed: bool = True
     documents: Mapping[str, Document] = field(default_factory=dict)
+    measures: Collection[str] | None = None
 
     def rows(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[Rows]:
         """Let every selector choose for each question, and return the rows of the questions, by selector.
@@ -61,7 +63,7 @@ class Measuring:
             judged = self._judge(list(of_question.values()))
             for name, outcome in of_question.items():
                 key = outcome.query.id, outcome.selection.text
-                rows[name] |= {**_row(outcome), **judged.get(key[1], {}), **verdicts.get(key, {})}
+                rows[name] |= {**_row(outcome, self.measures), **judged.get(key[1], {}), **verdicts.get(key, {})}
         return [rows for _, rows in chosen]
 
     def _choose(self, query: Query, candidates: Sequence[Candidate]) -> tuple[dict[str, Outcome], Rows]:
@@ -93,7 +95,7 @@ class Measuring:
     def _judge(self, outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
         """Return what a judge says of one question's answers, by context."""
         answers = {one.selection.text: one.answer for one in outcomes if one.answer is not None}
-        if self.parts.judge is None or not answers:
+        if self.parts.judge is None or self.measures is not None or not answers:
             return {}
         query = outcomes[0].query
         judged = [JudgedAnswer(query.question, tuple(query.answers), text, answer) for text, answer in answers.items()]
@@ -104,7 +106,7 @@ class Measuring:
         claims = {
             (one.query.id, one.selection.text): claim for one in outcomes if (claim := claim_of(one.query)) is not None
         }
-        if self.parts.verifier is None or not claims:
+        if self.parts.verifier is None or self.measures is not None or not claims:
             return {}
         choices = self.parts.verifier.verify(list(claims.values()), [context for _, context in claims])
         return {key: verdict_figures(claims[key], choice) for key, choice in zip(claims, choices, strict=True)}
@@ -124,7 +126,9 @@ def _with_answers(outcome: Outcome, answers: Mapping[tuple[str, str], Answer]) -
     )
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: Outcome, names: Collection[str] | None) -> dict[str, Any]:
+    if names is not None:
+        return measured(outcome, names)
     selection = outcome.selection
     more = {"true_k": outcome.true_k, "reranker": selection.trace.reranker, "answer": outcome.answer}
     return {

@@ -11,15 +11,12 @@ import corag
 from corag.errors import InputError, MissingExtraError
 from corag.naming import PartName, Spellings, parse, split_parts
 from corag.registry import RERANKERS, SELECTORS
+from corag.selectors.corag.agents import decides
 from corag.selectors.corag.selector import LOGITS
 from corag.types import Reranker, Selector
 
 ALL = "all"
 """Every registered selector that can run."""
-FIXED = "corag-fixed"
-"""The selector that needs an agent's checkpoint."""
-NAMED_BY_AGENT = frozenset(("unit", "reranker", "preset", "search", "cost_weight"))
-"""What an agent names for each question: a method that has one of these itself is not offered an agent."""
 
 
 class Methods(NamedTuple):
@@ -60,8 +57,8 @@ def make_methods(
         for name in SELECTORS.names if text == ALL else [text]:
             try:
                 selectors[name] = _built(parse(name), offered, rerankers)
-            except (MissingExtraError, InputError) as error:
-                if text != ALL or (isinstance(error, InputError) and name != FIXED):
+            except MissingExtraError as error:
+                if text != ALL:
                     raise
                 left_out[name] = str(error)
     return Methods(selectors, left_out)
@@ -88,14 +85,11 @@ def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[st
     if not takes & {"reranker", "agent"}:
         # The window offered is a reranker's; other selectors call other things by that name.
         takes.discard("window")
-    if NAMED_BY_AGENT & method.settings.keys():
-        takes.discard("agent")
-    if "agent" in method.settings:
-        takes -= NAMED_BY_AGENT
+    if decides(method.settings.get("agent")):
+        # A reranker would take the place of the method's own agent.
+        takes.discard("reranker")
     settings = {name: value for name, value in offered.items() if name in takes and value is not None}
     settings.update(method.settings)
-    if method.name == FIXED:
-        settings.setdefault("agent", None)
     if rerankers is not None and isinstance(settings.get("reranker"), str):
         settings["reranker"] = rerankers(_reranker_for(method, settings["reranker"]))
     return corag.selector(method.name, **settings)

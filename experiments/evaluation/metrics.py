@@ -18,6 +18,7 @@ import numpy as np
 
 from corag.optional import require
 from corag.text.data import is_evidence
+from corag.text.units import Range
 from corag.types import Chunk, Embedder
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
@@ -79,6 +80,31 @@ def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, 
         "evidence_precision": useful / len(chunks) if chunks else 0.0,
         "full_evidence": float(found == len(gold)),
     }
+
+
+def character_figures(shown: Sequence[Range], gold: Sequence[Range]) -> dict[str, float]:
+    """Return recall, precision and intersection over union of characters, each in [0, 1]; the gold is not empty.
+
+    As in Chroma's "Evaluating Chunking Strategies for Retrieval" (Smith and Troynikov, 2024): recall is the share of
+    the gold that is shown, precision the share of what is shown that is gold, 0 if nothing is. Ranges may overlap; each
+    character counts once, whereas Chroma counts what overlapping chunks repeat again.
+    """
+    num_shown, num_gold, num_either = map(_num_characters, (shown, gold, [*shown, *gold]))
+    shared = num_shown + num_gold - num_either
+    return {
+        "character_recall": shared / num_gold,
+        "character_precision": shared / num_shown if num_shown else 0.0,
+        "character_iou": shared / num_either,
+    }
+
+
+def _num_characters(ranges: Sequence[Range]) -> int:
+    total, reached = 0, ("", 0)
+    for document, start, end in sorted(ranges):
+        begin = max(start, reached[1]) if document == reached[0] else start
+        if end > begin:
+            total, reached = total + end - begin, (document, end)
+    return total
 
 
 def substring_match(answer: str, references: Sequence[str]) -> float:

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from corag.budget import Budget
-from corag.text.data import Query, passage_of
+from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import SEPARATOR, Document, with_title
 from corag.text.support import SupportingSpan, findable, places, support_recall, supporting_spans
-from corag.text.units import source_of
+from corag.text.units import Range, ranges_of, source_of
 from corag.types import Chunk, Embedder, Selection, TokenCounter
 from experiments.evaluation.metrics import (
     answer_figures,
     answer_similarity,
+    character_figures,
     evidence_figures,
     evidence_ranks,
     normalize_answer,
@@ -29,19 +30,30 @@ class Support:
 
     Attributes:
         spans: Its supporting sentences.
-        answers: Answers that a context can hold; none if the gold passages hold none of them.
+        answers: Answers that a context can hold; none if the gold passages hold none of them, or if the data says that
+            the question has none (`answerable: false`).
+        ranges: Characters of its gold, whole passages included; none if no gold is a span, or some is not in the
+            corpus.
     """
 
     spans: tuple[SupportingSpan, ...] = ()
     answers: tuple[str, ...] = ()
+    ranges: tuple[Range, ...] = ()
 
     @classmethod
     def of(cls, query: Query, documents: Mapping[str, Document]) -> Support:
         """Return the support of a question, given the corpus."""
-        answers = tuple(findable(query.answers))
+        answers = tuple(findable(query.answers)) if query.extra.get("answerable", True) else ()
         gold = [documents[name] for entry in query.gold if (name := passage_of(entry, documents)) is not None]
         literal = not gold or any(contains_answer(with_title(one.title, one.text), answers) for one in gold)
-        return cls(supporting_spans(query, documents), answers if literal else ())
+        return cls(supporting_spans(query, documents), answers if literal else (), _gold_ranges(query, documents))
+
+
+def _gold_ranges(query: Query, documents: Mapping[str, Document]) -> tuple[Range, ...]:
+    chunks = [passage_at(entry, documents) for entry in query.gold]
+    if None in chunks or all(entry in documents for entry in query.gold):
+        return ()
+    return tuple(found for chunk in chunks if chunk is not None for found in ranges_of(chunk) or ())
 
 
 def contains_answer(text: str, answers: Sequence[str]) -> bool:
@@ -106,8 +118,15 @@ class Outcome:
 
     @cached_property
     def evidence(self) -> Mapping[str, float]:
-        """Recall, precision and completeness of the evidence in the text."""
-        return evidence_figures(self.shown_chunks, self.query.gold) or {}
+        """Recall, precision and completeness of the evidence in the text, by passages and by characters."""
+        return {**(evidence_figures(self.shown_chunks, self.query.gold) or {}), **self._characters}
+
+    @property
+    def _characters(self) -> Mapping[str, float]:
+        shown = [ranges_of(chunk) for chunk in self.selection.chunks]
+        if not self.support.ranges or not self.is_whole or None in shown:
+            return {}
+        return character_figures([one for ranges in shown for one in ranges or ()], self.support.ranges)
 
     @property
     def context_recall(self) -> float | None:

@@ -14,13 +14,15 @@ from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import resolve_device
 from corag.models.trained import shipped_checkpoint
+from corag.naming import Spellings
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
-from corag.registry import RERANKERS, SUMMARIZERS
+from corag.registry import EMBEDDERS, RERANKERS, SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
 from corag.selectors.raptor.tree import tree_file
+from corag.selectors.reranking import SHARED
 from corag.text.data import Query
 from corag.types import Reader, Reranker
 from experiments.evaluation.config import NO_READER, EvaluateConfig
@@ -96,12 +98,14 @@ class Parts:
 
     @cached_property
     def embedder(self) -> CachedEmbedder:
-        """Embeds each text once."""
-        on_cpu = resolve_device("embedder").kind == "cpu"
-        return CachedEmbedder(self._config.embedder, batch=1 if on_cpu else None)
+        """Embeds each text once; where no states are stored, from those that rerankers need, too."""
+        on_cpu, given = resolve_device("embedder").kind == "cpu", self._config.embedder
+        if self._beside("states.sqlite") is None and "encoder" in EMBEDDERS.settings(given):
+            return CachedEmbedder(EMBEDDERS.offer(given, {"encoder": self.encoder}))
+        return CachedEmbedder(given, batch=1 if on_cpu else None)
 
-    def methods(self, *, shared: bool) -> Methods:
-        """Return the methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""
+    def methods(self, methods: Spellings, *, shared: bool) -> Methods:
+        """Return methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""
         config = self._config
         offered: dict[str, Any] = {
             **tokens_setting(self.tokens),
@@ -118,7 +122,11 @@ class Parts:
             takes = SUMMARIZERS.settings(config.summarizer)
             settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes and name in offered}
             offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
-        return make_methods(config.methods, offered, shared=shared, make_reranker=self._shared_reranker)
+            # A file beside the results only for who needs it.
+            default = {"encoder": self.encoder} if config.reranker is None else {}
+            with SHARED.set(default):
+                return make_methods(methods, offered, shared=True, make_reranker=self._shared_reranker)
+        return make_methods(methods, offered)
 
     def _shared_reranker(self, text: str) -> Reranker:
         """Return a reranker that does nothing twice: not over methods and budgets, and where it can over runs."""

@@ -6,23 +6,33 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
-from agent.config import Tracker, spelled
+from agent.config import spelled
 from corag.errors import InputError
 from corag.models.cluster import ClusterSettings
 from corag.models.cluster import Engine as Engine
-from corag.naming import Spellings, split_parts
+from corag.naming import PartName, Spellings, split_parts
 from experiments.data.config import CandidateSettings, SelectionSettings, comma_separated
+from experiments.run.track import Tracker as Tracker
 from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
 
 SharePart = Literal["training", "held-out", "all"]
+
+CLASSES = (
+    "corag(unit=passage, reranker=minilm-evidence)",
+    "corag(unit=sentence, reranker=minilm-evidence)",
+    "corag(unit=passage, reranker=minilm-softsim)",
+    "corag(unit=sentence, reranker=minilm-softsim)",
+)
+"""What the agent that ships chooses among; a second head predicts iterations, c and lambda."""
 
 
 @dataclass(frozen=True)
 class LabelSource(CandidateSettings):
     """Questions of a data folder, and where the candidates of each come from.
 
-    `sample` is drawn by a hash of the questions' ids, and `num_candidates` is the most of a document, too.
+    `sample` is drawn by a hash of the questions' ids, and `num_candidates` is the most of a document, too. Questions on
+    the held-out list of `experiments.protocol` are never labelled.
 
     Attributes:
         data: Data folder: below that of the labelling, or by name.
@@ -30,6 +40,11 @@ class LabelSource(CandidateSettings):
         part: `training`, without the held-out share; `held-out`, only that share; or `all`.
         held_out: Held-out share, split by documents as for the shipped adapters.
         with_gold: Only questions whose whole evidence is in the corpus.
+        kind: Sources of one kind are left out together when an agent is tested on kinds that it does not know; by
+            default the name of the data folder.
+        adapter: Folder of an adapter that replaces the shipped one of the same name, such as one that was trained
+            without this kind. The table keeps the name.
+        max_tokens: Maximum tokens of a chunk, if an index is built; by default that of the labelling.
     """
 
     data: str
@@ -37,9 +52,13 @@ class LabelSource(CandidateSettings):
     part: SharePart = "all"
     held_out: float = 0.2
     with_gold: bool = False
+    kind: str = ""
+    adapter: str = ""
+    max_tokens: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "kind", self.kind or self.data)
         if not 0 <= self.held_out <= 1:
             raise InputError(f"held_out of source {self.data!r} is a share from 0 to 1, got {self.held_out}")
 
@@ -56,42 +75,35 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
         splits: Splits of the questions, separated by commas; without sources. Questions that name no split are divided
             by documents into train, dev and test.
         sources: Questions of several data folders.
-        configurations: Selectors to measure, separated by commas; by default the grid of the next four settings.
-        rerankers: Separated by commas; by default the best of those that need no download.
-        iterations: Numbers of iterations of the paper's search, separated by commas.
+        configurations: Selectors to measure, separated by commas. Each `corag` that sets neither search nor
+            cost_weight is measured with every combination of the next three settings, unless these are empty.
+        iterations: Numbers of iterations of the tree search, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
-        preset: Label the grid with the search of `corag(preset=paper)`, on logits where a reranker has them.
         shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work. Each keeps a journal
             beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
             journals into one folder and run the command without `shard`.
-        logger: Where the means of each configuration are logged besides: `wandb`, `csv` or `none`.
     """
 
     out: str
     data: str = ""
     splits: str = "train,dev"
     sources: tuple[LabelSource, ...] = ()
-    configurations: Spellings = ""
-    rerankers: Spellings = "minilm-multihop,minilm-factoid,minilm-longform,minilm-softsim,bm25"
-    iterations: str = "2,5,10"
-    explorations: str = "0.1,0.6"
-    cost_weights: str = "0.0,0.3"
-    preset: Literal["paper"] | None = None
+    configurations: Spellings = CLASSES
+    iterations: str = "40"
+    explorations: str = "0.001"
+    cost_weights: str = "0,0.05,0.1,0.2,0.4,0.8"
     shard: str = ""
-    logger: Tracker = "none"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.data and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
-        if self.reader == "none":
-            raise InputError("reader is 'none', but labels measure answers; name a reader, such as minilm-reader")
         check_logger(self.logger, self.out)
         self.check_engine()
         self.parsed_shard()
         if not self.configuration_list():
-            raise InputError(f"rerankers is {self.rerankers!r}; name at least one")
+            raise InputError(f"configurations is {self.configurations!r}; name at least one selector")
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")
 
@@ -106,19 +118,27 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
 
     def configuration_list(self) -> list[str]:
         """Return the spellings of what is measured, each once."""
-        if given := split_parts(self.configurations):
-            return list(dict.fromkeys(given))
-        base = "preset=paper" if self.preset else f"unit={self.unit or 'passage'}"
-        names = [f"corag({base}, reranker={name})" for name in dict.fromkeys(split_parts(self.rerankers))]
-        settings = product(
-            listed("explorations", self.explorations, float),
-            listed("cost_weights", self.cost_weights, float),
-            sorted(listed("iterations", self.iterations, int)),
+        grid = {"iterations": self.iterations, "explorations": self.explorations, "cost_weights": self.cost_weights}
+        given = [name for name, text in grid.items() if comma_separated(text)]
+        if 0 < len(given) < len(grid):
+            [lacking, *_] = [name for name in grid if name not in given]
+            raise InputError(f"{lacking} is empty, but {given[0]} is not; give values for {', '.join(grid)}, or none")
+        kinds = (int, float, float)
+        values = [listed(name, text, kind) for (name, text), kind in zip(grid.items(), kinds, strict=True) if given]
+        return list(
+            dict.fromkeys(
+                spelling
+                for part in split_parts(self.configurations)
+                for spelling in (
+                    [spelled(part, *settings) for settings in product(*values)] if _is_class(part) else [part]
+                )
+            )
         )
-        return [
-            spelled(name, count, exploration, cost_weight)
-            for name, (exploration, cost_weight, count) in product(names, list(settings))
-        ]
+
+
+def _is_class(part: PartName) -> bool:
+    """Whether a configuration leaves the settings of its search to the grid."""
+    return part.name == "corag" and not {"agent", "search", "cost_weight"} & part.settings.keys()
 
 
 def listed(name: str, text: str, kind: type) -> tuple[Any, ...]:

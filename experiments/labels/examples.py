@@ -15,6 +15,7 @@ from experiments.data.config import PoolName, candidate_settings
 from experiments.data.pools import Pool, check_pool, content_hash, open_pool, resolve
 from experiments.data.splits import document_groups, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
+from experiments.protocol.held_out import is_held_out
 from experiments.run.journal import fingerprint
 
 
@@ -24,11 +25,13 @@ class Example:
 
     Attributes:
         data: Name of its data folder.
+        kind: That of its source.
         group: Questions of one group share gold documents, directly or by others of the group; it begins with the data.
         source: Position of the source that the question comes from.
     """
 
     data: str
+    kind: str
     query: Query
     group: str
     source: int
@@ -82,9 +85,12 @@ class Examples:
         return "corpus" if settings.run is not None else resolve(settings.pool, self.queries(source), self.config.index)
 
     def check_pools(self) -> None:
-        """Check that every question has a pool; see `check_pool`."""
+        """Check that every question has a pool; see `check_pool`, and `Pool.of_run` for that of a run."""
         for source, folder in enumerate(self.folders):
-            check_pool(self.pool_name(source), folder, self.queries(source))
+            settings, queries = self.sources[source], self.queries(source)
+            check_pool(self.pool_name(source), folder, queries)
+            if settings.run is not None:
+                Pool.of_run(settings.run, folder, queries, settings.num_candidates)
 
     def open_pool(self, source: int, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
         """Return the pool of questions of a source; of a few questions all lists may be empty."""
@@ -96,7 +102,7 @@ class Examples:
             settings,
             index=self.config.index,
             documents_limit=settings.num_candidates,
-            chunking=ChunkConfig(self.config.max_tokens),
+            chunking=ChunkConfig(settings.max_tokens or self.config.max_tokens),
             check=False,
             quiet=quiet,
         )
@@ -119,7 +125,7 @@ def read_examples(config: LabelConfig) -> Examples:
         groups = document_groups(folder, [query for _, query in rows])
         for (row, query), group in zip(rows, groups, strict=True):
             data = sources[row].data
-            example = Example(data, query, f"{data}/{group}", row)
+            example = Example(data, sources[row].kind, query, f"{data}/{group}", row)
             if example.key in examples:
                 raise InputError(f"question {query.id!r} of {data} comes from two sources; leave it out of one")
             examples[example.key] = example
@@ -128,7 +134,11 @@ def read_examples(config: LabelConfig) -> Examples:
 
 
 def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
-    queries = questions_of(folder, source.split)
+    queries = [
+        query
+        for query in questions_of(folder, source.split)
+        if (query.answers or query.gold) and not is_held_out(folder, query)
+    ]
     if source.part != "all":
         held = held_out(folder, queries, source.held_out)
         queries = [query for query in queries if (query.id in held) == (source.part == "held-out")]
@@ -140,5 +150,8 @@ def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
     drawn = set(sorted(lots, key=lots.__getitem__)[: source.sample])
     queries = [query for query in queries if query.id in drawn]
     if not queries:
-        raise DataError(f"{folder.path} has no question of split {source.split!r}, part {source.part!r}, as asked for")
+        raise DataError(
+            f"{folder.path} has no question of split {source.split!r}, part {source.part!r}, that has answers or gold "
+            "and is not held out; choose another split, or add answers or gold to queries.jsonl"
+        )
     return queries

@@ -25,7 +25,7 @@ from experiments.labels.examples import Example, Examples, read_examples
 from experiments.labels.measure import Labeller
 from experiments.labels.table import read_metadata, write_labels
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_units, versions
-from experiments.run.track import UNMEASURED, log_run, means, tracked
+from experiments.run.track import UNMEASURED, log_run, means
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,6 @@ Unit = dict[str, Any]
 """What the journal keeps of a question: `rows`, one a configuration; `question`, its vectors; `models`, what ran."""
 
 
-@tracked
 @in_runtime
 def label(config: LabelConfig) -> Path:
     """Write the label table that a config describes; return its path.
@@ -77,7 +76,7 @@ def label(config: LabelConfig) -> Path:
             }
             rows = [row for example in examples.examples for row in _rows(example, units[example.key])]
             write_labels(out, rows, metadata)
-            log_run("label", config.logger, out, out.stem, settings, means(rows, "configuration"))
+            log_run("label", config, out, out.stem, settings, means(rows, "configuration"))
             for path in _journal_paths(out):
                 path.unlink(missing_ok=True)
     return out
@@ -85,7 +84,8 @@ def label(config: LabelConfig) -> Path:
 
 def _rows(example: Example, unit: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     query = example.query
-    names = {"data": example.data, "query": query.id, "split": query.split, "group": example.group}
+    names = {"data": example.data, "kind": example.kind, "query": query.id}
+    names |= {"split": query.split, "group": example.group}
     for number, row in enumerate(unit["rows"]):
         yield {**names, "question": query.question, **row, **(unit["question"] if number == 0 else {})}
 
@@ -96,10 +96,9 @@ class Worker:
     def __init__(self, config: LabelConfig, examples: Examples) -> None:
         self._examples = examples
         self._pools: dict[int, Pool] = {}
-        configurations = config.configuration_list()
-        settings = EvaluateConfig(
+        self._settings = EvaluateConfig(
             data=str(examples.folders[0].path),
-            methods=tuple(configurations),
+            methods=tuple(config.configuration_list()),
             latency_questions=0,
             budget=config.budget,
             budget_for=config.budget_for,
@@ -108,7 +107,15 @@ class Worker:
             tokenizer=config.tokenizer,
             embedder=config.embedder,
         )
-        self.labeller = Labeller(settings, configurations, [example.query for example in examples.examples])
+        self._queries = [example.query for example in examples.examples]
+        self.labeller = Labeller(self._settings, self._queries)
+        self._replaced: tuple[str, Labeller] = ("", self.labeller)
+
+    def _labeller(self, adapter: str) -> Labeller:
+        """Return the labeller with an adapter; the last one is kept, because sources of one kind are neighbours."""
+        if adapter != self._replaced[0]:
+            self._replaced = (adapter, Labeller(self._settings, self._queries, adapter) if adapter else self.labeller)
+        return self._replaced[1]
 
     def prepare(self, sources: Sequence[int], *, quiet: bool) -> None:
         """Open the indexes of sources, and build those that are not there."""
@@ -120,6 +127,7 @@ class Worker:
     def label(self, examples: Sequence[Example]) -> Iterator[tuple[str, Unit]]:
         """Yield key and unit of each question, all of one source."""
         source = examples[0].source
+        labeller = self._labeller(self._examples.sources[source].adapter)
         documents = self._examples.folders[source].documents
         # A question depends on what its candidates were embedded with, too.
         with recording() as before:
@@ -127,13 +135,13 @@ class Worker:
             pool = self._pools.get(source)
             if pool is None:
                 queries = [example.query for example in examples]
-                pool = self._examples.open_pool(source, queries, self.labeller.embedder)
+                pool = self._examples.open_pool(source, queries, labeller.embedder)
         for example in examples:
             candidates = pool.candidates(example.query)
             with recording() as models:
                 unit = {
-                    "rows": self.labeller.rows(example.query, candidates, documents),
-                    "question": self.labeller.question(example.query, candidates),
+                    "rows": labeller.rows(example.query, candidates, documents),
+                    "question": labeller.question(example.query, candidates),
                 }
             yield example.key, {**unit, "models": merge_records([before(), models()])}
 

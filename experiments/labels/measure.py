@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from corag.budget import Budget
-from corag.naming import parse
+from corag.models.trained import load_adapter
+from corag.naming import PartName, parse
 from corag.selectors.base import BudgetedSelector
-from corag.selectors.corag.agents import SHARED
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.text.data import Query
@@ -24,7 +24,7 @@ from corag.types import Candidate, Embedder, Selection
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.measure import Measuring
 from experiments.evaluation.parts import Parts
-from experiments.labels.table import MEASURES
+from experiments.labels.table import FIGURES
 
 
 class Labeller:
@@ -32,19 +32,25 @@ class Labeller:
 
     Args:
         config: Reader, budget, tokenizer and embedder; its methods are the configurations.
-        configurations: Spellings of selectors.
         queries: Questions that may be asked.
+        adapter: Folder of an adapter that replaces the shipped one of the same name; rows keep the name.
+
+    Raises:
+        ModelError: The adapter is missing or damaged.
     """
 
-    def __init__(self, config: EvaluateConfig, configurations: Sequence[str], queries: Sequence[Query]) -> None:
+    def __init__(self, config: EvaluateConfig, queries: Sequence[Query], adapter: str = "") -> None:
+        measured = {name: name for name in config.method_texts}
+        if adapter:
+            shipped = load_adapter(adapter).config.name
+            measured = {name: _with_adapter(name, shipped, adapter) for name in measured}
         self._parts = Parts(config, queries)
         self.budget = Budget(config.budget, self._parts.prompted, config.budget_for)
-        with SHARED.set({"encoder": self._parts.encoder}):
-            selectors = dict(self._parts.methods(shared=True).selectors)
+        selectors = self._parts.methods(tuple(measured.values()), shared=True).selectors
         self._problems: dict[Any, SelectionProblem] = {}
         self._selectors: dict[str, Any] = {}
-        for name in configurations:
-            selector = selectors[name]
+        for name, spelling in measured.items():
+            selector = selectors[spelling]
             if isinstance(selector, BudgetedSelector) and _is_plain(name):
                 self._selectors[name] = _WithSharedProblem(selector, self._problems)
             else:
@@ -61,17 +67,12 @@ class Labeller:
         return self._parts.tokens.name
 
     def rows(
-        self,
-        query: Query,
-        candidates: Sequence[Candidate],
-        documents: Mapping[str, Document],
-        configurations: Sequence[str] | None = None,
+        self, query: Query, candidates: Sequence[Candidate], documents: Mapping[str, Document]
     ) -> list[dict[str, Any]]:
-        """Return a row for each configuration, without what belongs to the question; all by default."""
+        """Return a row for each configuration, without what belongs to the question."""
         self._problems.clear()
-        names = list(self._selectors) if configurations is None else configurations
         measuring = Measuring(
-            {name: self._selectors[name] for name in names},
+            self._selectors,
             self.budget,
             self._parts,
             reads=bool(query.answers),
@@ -82,7 +83,7 @@ class Labeller:
             {
                 "configuration": name,
                 "budget_tokens": self.budget.tokens,
-                **{measured: float(row[measured]) for measured in MEASURES if row.get(measured) is not None},
+                **{measured: float(row[measured]) for measured in FIGURES if row.get(measured) is not None},
                 **({} if row["failed"] else {"seconds": row["latency_ms"] / 1000}),
                 "error": row.get("error"),
             }
@@ -91,13 +92,24 @@ class Labeller:
 
     def question(self, query: Query, candidates: Sequence[Candidate]) -> dict[str, Any]:
         """Return the vectors that an agent's features are made of; half precision is the table's."""
-        problem = SelectionProblem(query.question, candidates, self._parts.tokens, self.budget.tokens)
+        budget = self.budget.for_context(query.question)
+        problem = SelectionProblem(query.question, candidates, self._parts.tokens, budget)
         [vectors] = question_vectors([problem], self._parts.embedder)
         return {
             "similarities": vectors.similarities.astype(np.float32).tolist(),
             "query_vector": vectors.query.astype(np.float16).tolist(),
             "candidates_vector": vectors.candidates.astype(np.float16).tolist(),
+            "texts_vector": vectors.texts.astype(np.float32).tolist(),
+            "long_form": bool(query.extra.get("long_form", False)),
         }
+
+
+def _with_adapter(configuration: str, shipped: str, adapter: str) -> str:
+    """Return a configuration with another adapter where it names the shipped one as its reranker."""
+    written = parse(configuration)
+    if written.settings.get("reranker") != shipped:
+        return configuration
+    return written.with_settings(reranker=PartName(shipped, {"adapter": adapter}))
 
 
 def _is_plain(configuration: str) -> bool:

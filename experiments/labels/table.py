@@ -28,17 +28,15 @@ from experiments.run.journal import write_atomically
 
 logger = logging.getLogger(__name__)
 
-MEASURES = (
+FIGURES = (
     "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
     "answer_in_context", "cost_tokens", "chunks", "orders_scored", "value", "seconds",
 )  # fmt: skip
 """What is measured; null where a question has no such figure, or failed."""
-COMPLETE = ("data", "query", "split", "group", "configuration", "budget_tokens")
+COMPLETE = ("data", "kind", "query", "split", "group", "configuration", "budget_tokens")
 """Columns without nulls."""
-VECTORS = ("query_vector", "candidates_vector", "similarities")
-"""Columns with a value in the first row of each question."""
-PRICED_TOKENS = 256
-"""Tokens that the price of tokens is for."""
+VECTORS = ("query_vector", "candidates_vector", "similarities", "texts_vector")
+"""Columns with a value in the first row of each question, as `long_form`."""
 
 Row = Mapping[str, Any]
 
@@ -49,12 +47,13 @@ def _schema() -> Any:
     half = pyarrow.list_(pyarrow.float16())
     return pyarrow.schema(
         {
-            **dict.fromkeys(("data", "query", "split", "group", "question", "configuration"), pyarrow.string()),
+            **dict.fromkeys(("data", "kind", "query", "split", "group", "question", "configuration"), pyarrow.string()),
             "budget_tokens": pyarrow.int64(),
-            **dict.fromkeys(MEASURES, pyarrow.float64()),
+            **dict.fromkeys(FIGURES, pyarrow.float64()),
             "error": pyarrow.string(),
             **dict.fromkeys(VECTORS[:2], half),
-            VECTORS[2]: pyarrow.list_(pyarrow.float32()),
+            **dict.fromkeys(VECTORS[2:], pyarrow.list_(pyarrow.float32())),
+            "long_form": pyarrow.bool_(),
         }
     )
 
@@ -87,6 +86,7 @@ class Labels:
     Attributes:
         ids: Name of each question, with its data folder in front, `n`.
         data: Data folder of each question, `[n]`.
+        kind: Its kind, which may be that of several data folders, `[n]`.
         split: Split that the data folder gives it, `[n]`.
         group: Questions of one group share documents and are never on both sides of a division, `[n]`.
         questions: Texts, `n`; empty where the table has none.
@@ -96,12 +96,16 @@ class Labels:
         query_vectors: Embedding of each question, float32 `[n, d]`.
         candidates_vectors: Mean embedding of each question's best candidates, float32 `[n, d]`.
         similarities: Each question's similarities to its candidates, best first.
+        texts_vectors: What `corag.selectors.corag.features.text_statistics` says of each question, float32 `[n, t]`.
+        long_form: Whether the reference answers of each question are long, `[n]`.
         budgets: Token budgets that the figures are means over.
         metadata: Of each table that was read.
+        settings_head: Whether configurations that differ in the settings of the paper's search alone are one class.
     """
 
     ids: tuple[str, ...]
     data: NDArray[np.str_]
+    kind: NDArray[np.str_]
     split: NDArray[np.str_]
     group: NDArray[np.str_]
     questions: NDArray[np.str_]
@@ -110,8 +114,11 @@ class Labels:
     query_vectors: Float32
     candidates_vectors: Float32
     similarities: tuple[Float32, ...]
+    texts_vectors: Float32
+    long_form: NDArray[np.bool_]
     budgets: tuple[int, ...]
     metadata: tuple[Mapping[str, Any], ...]
+    settings_head: bool = True
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -123,12 +130,14 @@ class Labels:
 
     def features(self, recipe: Sequence[str]) -> Float32:
         """Return the feature vectors of a recipe; see `corag.selectors.corag.features`."""
-        return feature_vectors(recipe, self.query_vectors, self.candidates_vectors, self.similarities)
+        return feature_vectors(
+            recipe, self.query_vectors, self.candidates_vectors, self.similarities, self.texts_vectors
+        )
 
     def of(self, rows: ArrayLike) -> Labels:
         """Return the questions of some rows, given as indices or as a mask."""
         chosen = np.arange(len(self))[np.asarray(rows)]
-        arrays = ("data", "split", "group", "questions", "query_vectors", "candidates_vectors")
+        arrays = [name for name, value in vars(self).items() if isinstance(value, np.ndarray)]
         return replace(
             self,
             ids=tuple(self.ids[row] for row in chosen),
@@ -137,32 +146,33 @@ class Labels:
             **{name: getattr(self, name)[chosen] for name in arrays},
         )
 
-    def having(self, names: Sequence[str]) -> Labels:
-        """Return the questions that have all these measures; a warning counts the others.
+    def measured_as(self, other: Labels) -> Labels:
+        """Return these questions with the measures that another table has of them, NaN where it has none.
 
-        An unknown measure is an `InputError`; a `DataError` says that no question has them.
+        A configuration that the other table lacks is an `InputError`.
         """
-        for name in names:
-            if name not in self.measures:
-                raise InputError(f"metric {name!r} is not in the labels; their measures are {', '.join(self.measures)}")
-        known = np.all([np.isfinite(self.measures[name]).all(axis=1) for name in names], axis=0)
-        if not known.any():
-            raise DataError(f"no question has the measure {' and '.join(names)}; choose another metric")
-        if not known.all():
-            missing = int((~known).sum())
-            logger.warning("%d of %d questions have no %s and are left out", missing, len(self), " and ".join(names))
-        return self.of(known)
+        if missing := sorted(set(self.configurations) - set(other.configurations)):
+            raise InputError(f"{missing[0]} is not measured in both tables; label the same configurations in both")
+        row_of = {name: row for row, name in enumerate(other.ids)}
+        mine = np.array([row for row, name in enumerate(self.ids) if name in row_of], dtype=np.int64)
+        theirs = [row_of[self.ids[row]] for row in mine.tolist()]
+        columns = [other.configurations.index(name) for name in self.configurations]
+        measures = {name: np.full_like(values, np.nan) for name, values in self.measures.items()}
+        for name in measures.keys() & other.measures.keys():
+            measures[name][mine] = other.measures[name][np.ix_(theirs, columns)]
+        return replace(self, measures=measures)
 
     def classes(self) -> Classes:
         """Return what an agent chooses among.
 
         Where all configurations are spelled with iterations, exploration and cost weight of the paper's search, and
-        several differ in these alone, what differs else are the classes, and a head of the agent predicts the settings.
+        several differ in these alone, what differs else are the classes, and a head of the agent predicts the settings;
+        not without `settings_head`.
         """
         parts = [_search_settings(name) for name in self.configurations]
         names = tuple(dict.fromkeys(name for name, _ in parts))
         settings = [of_part for _, of_part in parts]
-        if None in settings or len(names) == len(parts):
+        if not self.settings_head or None in settings or len(names) == len(parts):
             return Classes(self.configurations, np.arange(len(parts)), None)
         label = np.array([names.index(name) for name, _ in parts], dtype=np.int64)
         return Classes(names, label, MeasuredGrid(label, np.array(settings, dtype=np.float32)))
@@ -233,7 +243,7 @@ def read_labels(paths: str) -> Labels:
     if not whole.all():
         logger.warning("%d of %d questions are left out: %s", int((~whole).sum()), len(whole), reason)
     measures = {}
-    for name in MEASURES:
+    for name in FIGURES:
         if table[name].null_count < len(table):
             sums = np.bincount(cells, table[name].to_numpy(), shape[0] * shape[1])
             means = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
@@ -243,12 +253,14 @@ def read_labels(paths: str) -> Labels:
     vector_rows, at = np.unique(rows[with_vector], return_index=True)
     of_question = table.take(with_vector[at[np.isin(vector_rows, np.flatnonzero(whole))]])
     vectors = {name: [np.array(row, dtype=np.float32) for row in of_question[name].to_pylist()] for name in VECTORS}
-    lengths = {len(vector) for name in VECTORS[:2] for vector in vectors[name]}
-    if len(lengths) > 1:
-        raise DataError(f"{paths}: vectors have {' and '.join(map(str, sorted(lengths)))} numbers; label again")
+    for names in (VECTORS[:2], VECTORS[3:]):
+        lengths = {len(vector) for name in names for vector in vectors[name]}
+        if len(lengths) > 1:
+            raise DataError(f"{paths}: vectors have {' and '.join(map(str, sorted(lengths)))} numbers; label again")
     return Labels(
         ids=tuple(np.array(ids)[whole].tolist()),
         data=text("data", first),
+        kind=text("kind", first),
         split=text("split", first),
         group=text("group", first),
         questions=text("question", first),
@@ -257,6 +269,8 @@ def read_labels(paths: str) -> Labels:
         query_vectors=np.stack(vectors["query_vector"]),
         candidates_vectors=np.stack(vectors["candidates_vector"]),
         similarities=tuple(vectors["similarities"]),
+        texts_vectors=np.stack(vectors["texts_vector"]),
+        long_form=np.array(of_question["long_form"].to_pylist(), dtype=bool),
         budgets=tuple(sorted(set(table["budget_tokens"].to_pylist()))),
         metadata=tuple(metadata),
     )
@@ -283,11 +297,11 @@ def _read(path: Path) -> Any:
     try:
         table = parquet.read_table(path)
         for field in _schema():
-            if field.name in MEASURES and field.name not in table.column_names:
+            if field.name in FIGURES and field.name not in table.column_names:
                 table = table.append_column(field, pyarrow.nulls(len(table), field.type))
         table = table.select(_schema().names).cast(_schema())
         damaged = [name for name in COMPLETE if not len(table) or table[name].null_count]
-        damaged += [name for name in MEASURES if compute.all(compute.is_finite(table[name])).as_py() is False]
+        damaged += [name for name in FIGURES if compute.all(compute.is_finite(table[name])).as_py() is False]
         damaged += ["budget_tokens"] if (compute.min(table["budget_tokens"]).as_py() or 0) < 1 else []
     except (OSError, KeyError, pyarrow.ArrowException) as error:
         raise DataError(f"{path} is damaged ({error}); label again") from error

@@ -29,7 +29,7 @@ DATA_SETTINGS = (
     "stress",  # with noise or redundancy: `pool`, where candidates come from, and `rewriter`, a reader that rewrites
 )
 """Settings of how the data of a cell is prepared."""
-OWN = ("methods", "out", "runs", "sets", "budgets", "baselines", "quiet")
+OWN = ("methods", "out", "runs", "sets", "budgets", "curves", "quiet")
 """Settings of `corag evaluate` that a study has in another form, or that the driver sets."""
 EVALUATE_SETTINGS = tuple(one.name for one in fields(EvaluateConfig) if one.name not in OWN)
 

@@ -64,7 +64,8 @@ def needs_of(study: Study, cells: Sequence[Cell] | None = None) -> list[Need]:
     if study.agent and any(cell.settings.get("agent") == TRAINED for cell in cells):
         label = study.agent["label"]
         splits.setdefault(str(label["data"]), set()).update(split_parts(str(label.get("splits", "train"))))
-        parts += [*_named(label), *(("reranker", one) for one in split_parts(label.get("rerankers", "")))]
+        parts += _named(label)
+        parts += [part for one in split_parts(label.get("configurations")) for part in _named(one.settings)]
     models = [need for part in dict.fromkeys(parts) if (need := _model(*part)) is not None]
     return list(dict.fromkeys([*(_data(name, wanted) for name, wanted in splits.items()), *models]))
 

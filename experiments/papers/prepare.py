@@ -66,7 +66,7 @@ class Preparation:
             # Its questions have lists of their own.
             settings |= {"pool": "candidates", "limit": None, "sample": None}
         methods = tuple(methods_of(cells))
-        settings |= {"data": str(folder), "methods": methods, "out": str(out), "quiet": self.quiet}
+        settings |= {"data": str(folder), "methods": methods, "out": str(out), "quiet": self.quiet, "curves": False}
         return EvaluateConfig(**{**self.runtime, **settings})
 
     def _data(self, settings: Mapping[str, Any], how: Mapping[str, Any]) -> Path:

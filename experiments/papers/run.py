@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.config import Tracker
 from corag.checks import check_choice, check_count
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
@@ -40,7 +39,7 @@ from experiments.papers.standins import (
 from experiments.papers.study import METHOD, Study, find_study, study_files
 from experiments.report.page import Page, Section
 from experiments.run.journal import PAGE, fingerprint, output_file, versions, write_atomically
-from experiments.run.track import Tracking, log_run, tracked
+from experiments.run.track import Tracker, Tracking, log_run
 from experiments.run.track import Wandb as Wandb
 
 ALL, LIST = "all", "list"
@@ -61,7 +60,6 @@ class ReproduceConfig(Runtime, Tracking):
         limit: Most questions of each set.
         only: Values of axes, separated by commas: only cells that have one of each axis named, such as
             `MARCO,256,512`.
-        logger: Where figures are logged besides: `wandb` (offline unless WANDB_MODE says otherwise), `csv` or `none`.
         quiet: Show no progress and no table.
     """
 
@@ -70,7 +68,6 @@ class ReproduceConfig(Runtime, Tracking):
     out: str = "runs/papers"
     limit: int | None = None
     only: str = ""
-    logger: Tracker = "none"
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -82,7 +79,6 @@ class ReproduceConfig(Runtime, Tracking):
             raise InputError("name is empty; name a study, or see `corag reproduce list`")
 
 
-@tracked
 @in_runtime
 def reproduce(config: ReproduceConfig) -> None:
     """Run studies, and write their tables, figures and page.
@@ -244,7 +240,8 @@ def _write(result: StudyResult, folder: Path, limit: int | None, config: Reprodu
     record = {**result.to_dict(), "limit": limit, "versions": versions(), "section": section}
     write_atomically(out := folder / "result.json", to_json(record, indent=2) + "\n")
     summaries = {"-".join(one.values.values()): one.summary for one in result.methods}
-    log_run("reproduce", config.logger, out, result.study.name, asdict(config), summaries, group=config.name)
+    pages = {"report": page.html(), "figure": svg or ""}
+    log_run("reproduce", config, out, result.study.name, asdict(config), summaries, group=config.name, pages=pages)
     if not config.quiet:
         page.show()
 

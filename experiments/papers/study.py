@@ -30,6 +30,7 @@ import experiments
 from corag.checks import check_choice
 from corag.errors import DataError, InputError
 from corag.naming import hidden, nearest, parse
+from corag.yaml_aliases import refuse_aliases
 
 CONFIGS = Path(experiments.__file__).parent / "configs"
 PAPERS, ABLATIONS = CONFIGS / "papers", CONFIGS / "ablations" / "search.yaml"
@@ -261,7 +262,9 @@ def read_mapping(file: Path) -> dict[str, Any]:
     import yaml  # type: ignore[import-untyped]
 
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        refuse_aliases(text)
+        content = yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DataError(f"{file} cannot be read: {' '.join(str(error).split())}; give a YAML file") from error
     if not isinstance(content, dict):

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from corag.errors import DataError, InputError
-from corag.text.data import DataFolder, Query, passage_of
+from corag.text.data import DataFolder, Query
 from corag.text.visible import to_json
-from experiments.agents.train import commit
-from experiments.data.splits import document_groups
+from experiments.run.journal import commit
 
 HELD_OUT_FILE = Path(__file__).with_name("sealed.txt")
 REGISTER = Path(__file__).with_name("register.jsonl")
@@ -68,9 +66,3 @@ def look(folder: DataFolder, why: str, register: Path = REGISTER) -> list[Query]
         file.flush()
         os.fsync(file.fileno())
     return queries
-
-
-def groups_of(folder: DataFolder, queries: Sequence[Query]) -> list[str]:
-    """Return the name of each question's group: those that share documents, or spans of them, have the same."""
-    passages = [tuple(passage_of(name, folder.documents) or name for name in query.gold) for query in queries]
-    return document_groups(folder, [replace(query, gold=gold) for query, gold in zip(queries, passages, strict=True)])

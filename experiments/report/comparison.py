@@ -1,22 +1,21 @@
-"""The page of a comparison, and `corag report`, which writes it: who leads by how much, and on which questions."""
+"""The page of a comparison: who leads by how much, and on which questions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-from corag.errors import CoragError, InputError
+from corag.errors import CoragError
 from corag.reply import Reply
 from corag.text.data import DataFolder, Query, passage_at, passage_of
-from experiments.data.config import comma_separated
-from experiments.report.drawing import MAX_CHILDREN_DRAWN, quality_plot, tree_plot
+from experiments.report.curves import CAPTION, Curves
+from experiments.report.drawing import MAX_CHILDREN_DRAWN, curves_plot, quality_plot, tree_plot
 from experiments.report.measures import MEASURES, Measure, Row
 from experiments.report.page import Block, Column, Figure, Page, Section, ShownPassage, Table
 from experiments.report.results import Result
-from experiments.run.journal import PAGE, output_file, write_atomically
 
-HEADLINE = ("evidence_recall", "cost_tokens", "latency_ms_median")
+HEADLINE = (
+    "evidence_recall", "character_recall", "character_precision", "character_iou", "cost_tokens", "latency_ms_median",
+)  # fmt: skip
 """Measures of the first table beside the main one."""
 MOST_CASES, MOST_QUESTIONS, MOST_CHARACTERS = 6, 500, 1200
 """Wins and losses with their contexts, questions in the list, and characters of a chunk that a page shows."""
@@ -39,32 +38,6 @@ COUNTS = {
 """How many questions the measures below the passage are of, if not of all."""
 
 
-@dataclass(frozen=True)
-class ReportConfig:
-    """Draw one HTML report from results of `corag evaluate`.
-
-    Attributes:
-        results: JSON files of `corag evaluate --out`, separated by commas; one per budget makes a curve.
-        out: HTML file to write.
-        title: Heading of the report.
-    """
-
-    results: str
-    out: str = "runs/report.html"
-    title: str = "CORAG: chunks chosen under a token budget"
-
-
-def report(config: ReportConfig) -> Path:
-    """Draw the report that a config describes; return its path."""
-    if not (paths := [Path(name) for name in comma_separated(config.results)]):
-        raise InputError("results is empty; give at least one JSON file that `corag evaluate --out` wrote")
-    if len(set(paths)) < len(paths):
-        raise InputError(f"results is {config.results!r}; give each file once")
-    out = output_file(config.out, PAGE)
-    write_atomically(out, result_page([Result.read(path) for path in paths], title=config.title).html())
-    return out
-
-
 def result_page(results: Sequence[Result], *, title: str, reply: Reply | None = None) -> Page:
     """Return the page of one set of questions.
 
@@ -74,10 +47,10 @@ def result_page(results: Sequence[Result], *, title: str, reply: Reply | None = 
         reply: A reply by method `corag`, whose policy tree is drawn.
     """
     results = sorted(results, key=lambda result: result.budget)
-    record, main = results[0].record, results[0].main_measure
+    record, main, curves = results[0].record, results[0].main_measure, Curves.of(results)
     contests = [(result, *pair) for result in results if (pair := result.contest()) is not None and result.rows]
     sections = [
-        Section(f"{main.title} against tokens", [quality_figure(results)]),
+        Section(f"{main.title} against tokens", _figures(results, curves)),
         Section("Each method, best first", [headline(results), *remarks(results)]),
     ]
     if contests:
@@ -91,33 +64,52 @@ def result_page(results: Sequence[Result], *, title: str, reply: Reply | None = 
         sections += _of_reply(reply)
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     note = f"{results[0].questions} questions of split {record['split']}. Versions: {versions}"
-    return Page(title, verdict(results), sections, note)
+    return Page(title, _lead(verdict(results), curves), sections, note)
 
 
 def terminal_page(result: Result, title: str) -> Page:
     """Return what a terminal shows of one result: all measures, remarks, and the verdict."""
     blocks: list[Block] = [measures_table(result, title), *remarks([result])]
-    return Page("", verdict([result]) if result.rows else "", [Section("", blocks)])
+    lead = _lead(verdict([result]), Curves.of([result])) if result.rows else ""
+    return Page("", lead, [Section("", blocks)])
 
 
-def sets_page(results: Mapping[str, Sequence[Result]], *, title: str, baselines: Sequence[str] = ()) -> Page:
-    """Return the page of several sets of questions: for each a figure, a table and a verdict.
+def sets_page(results: Mapping[str, Sequence[Result]], *, title: str) -> Page:
+    """Return the page of several sets of questions: means of their curves, and for each figures, a table and a verdict.
 
     Args:
         results: For each set of questions, by name, a result a budget.
         title: Heading of the page.
-        baselines: Methods that all others are compared with; of several, the one with the highest TES counts.
     """
-    sections = []
+    sections, of_sets = [], [curves for of_set in results.values() if (curves := Curves.of(of_set)) is not None]
+    mean = Curves.mean(of_sets) if len(of_sets) > 1 and len({one.measure.name for one in of_sets}) == 1 else None
+    if mean is not None:
+        sections.append(Section(f"Means of {mean.num_sets} sets", _curve_blocks(mean), anchor="means"))
     for name, of_set in results.items():
+        curves = Curves.of(of_set)
         blocks: list[Block] = [headline(of_set), *remarks(of_set)]
-        if baselines:
-            blocks.append(gains_table(of_set, baselines))
-        if text := verdict(of_set):
+        if text := _lead(verdict(of_set), curves):
             blocks.append(text)
-        blocks += [Section("Figure", [quality_figure(of_set)], folded=True), *_all_measures(of_set)]
+        blocks += [*_figures(of_set, curves), *_all_measures(of_set)]
         sections.append(Section(f"{name}: {of_set[0].questions} questions", blocks, anchor=name))
-    return Page(title, "", sections)
+    return Page(title, _lead("", mean), sections)
+
+
+def _lead(text: str, curves: Curves | None) -> str:
+    return " ".join(part for part in (text, curves.verdict() if curves is not None else "") if part)
+
+
+def _figures(results: Sequence[Result], curves: Curves | None) -> list[Block]:
+    """Return the curves, if there are any, and lines over budgets, if there are several."""
+    blocks = [] if curves is None else _curve_blocks(curves, str(results[0].record.get("data", "")))
+    return [*blocks, quality_figure(results)] if curves is None or len(results) > 1 else blocks
+
+
+def _curve_blocks(curves: Curves, name: str = "") -> list[Block]:
+    alike = f" of {curves.num_sets} sets, each counted alike" * (curves.num_sets > 1)
+    number = f"{len(curves.groups)} questions{alike}."
+    figure = Figure(curves_plot(curves), f"curves {name}", CAPTION + number)
+    return [figure, Section("All points, and the gain at equal tokens", [curves.table()], folded=True)]
 
 
 def _all_measures(results: Sequence[Result]) -> list[Section]:
@@ -163,24 +155,6 @@ def _cells(result: Result, one: Measure) -> list[str]:
     known = {value for value in values if value is not None}
     best = max(known, key=lambda value: one.direction * value) if one.direction and len(known) > 1 else None
     return [f"**{one.text(value)}**" if best is not None and value == best else one.text(value) for value in values]
-
-
-def gains_table(results: Sequence[Result], baselines: Sequence[str]) -> Table:
-    """Return what each other method gains over the best baseline, at each budget, question by question."""
-    measures = [MEASURES[name] for name in ("full_evidence", "f1", "tes", "recall_tes", "cost_tokens")]
-    rows = []
-    for result in results:
-        baseline = result.ranked(baselines, "tes")[0]
-        for method in result.methods:
-            if method in baselines or not result.rows:
-                continue
-            gains = [one.difference(result.rows[method], result.rows[baseline]) for one in measures]
-            rows.append([str(result.budget), method, baseline, *("-" if one is None else str(one) for one in gains)])
-    return Table(
-        ["budget", "method", "against", *(one.title for one in measures)],
-        rows,
-        note="What one method gains over another, question by question, with 95% intervals by bootstrap.",
-    )
 
 
 def verdict(results: Sequence[Result]) -> str:

@@ -60,7 +60,7 @@ def paired_difference(
         ours: Figures of the one, `[n]`, or `[n, k]` where the statistic takes several.
         theirs: Figures of the other, in the same order; None for 0, which gives the interval of a mean by itself.
         groups: The group of each question, `[n]`. Questions that share a document are right or wrong together, so
-            groups are resampled as a whole; by default each question by itself.
+            groups are resampled as a whole; by default, and if all are of one group, each question by itself.
         statistic: Of the means.
         resamples: Samples of the bootstrap.
         seed: Of the samples.
@@ -72,7 +72,7 @@ def paired_difference(
     theirs = np.zeros_like(ours) if theirs is None else _columns(theirs)
     if not len(ours) or ours.shape != theirs.shape:
         raise InputError(f"figures have shapes {ours.shape} and {theirs.shape}; give both for the same questions")
-    names = np.arange(len(ours)) if groups is None else np.asarray(groups, dtype=str)
+    names = np.arange(len(ours)) if groups is None or len(set(groups)) == 1 else np.asarray(groups, dtype=str)
     unique, index, sizes = np.unique(names, return_inverse=True, return_counts=True)
     sums = np.zeros((2, len(unique), ours.shape[1]))
     np.add.at(sums[0], index, ours)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from corag.optional import require
 from corag.reply import Reply
 from corag.text.visible import visible
+from experiments.report.curves import TABLE, Curves
+from experiments.report.difference import Difference
 from experiments.report.measures import measure
-from experiments.report.results import Result, selector_name
+from experiments.report.results import DEFAULT, Result, selector_name
 
 MARKERS = ("o", "s", "^", "D")
 """Of methods that share a colour."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 """Okabe and Ito's palette, which stays distinct for colour-blind readers."""
-MAX_CHILDREN_DRAWN = 6
+MAX_CHILDREN_DRAWN, MOST_NAMES = 6, 4
 SEARCHED, SUMMARIZED = ("naive", "corag", "upper"), ("edc2", "crag", "raptor")
 """Groups of methods that share a kind of line; all others cut the retriever's ranking, or take it in turn."""
 
@@ -26,23 +28,69 @@ def quality_plot(results: Sequence[Result], name: str) -> str:
 
     Rows of questions, if they are known, give 95% intervals as bars.
     """
-    styles = _styles([method for result in results for method in result.methods])
-    below = 0.22 * len(styles) + 0.1
-    figure = new_figure(4.8, 3.5 + below)
-    panel = figure.subplots()
     lines = []
-    for method, style in styles.items():
+    for method, style in _styles([method for result in results for method in result.methods]).items():
         known = [result for result in results if method in result.methods and result.value(method, name) is not None]
-        tokens = [result.value(method, "cost_tokens") for result in known]
-        lines += panel.plot(tokens, [result.value(method, name) for result in known], **style)
-        for x, result in zip(tokens, known, strict=True):
-            if (bar := result.interval(method, name)) is not None:
-                panel.vlines(x, bar.low, bar.high, color=style["color"], linewidth=1.0, alpha=0.45)
+        points = [
+            (result.value(method, "cost_tokens"), result.value(method, name), result.interval(method, name))
+            for result in known
+        ]
+        lines.append(Line(method, points, style))
+    return _against_tokens(lines, measure(name).title)
+
+
+def curves_plot(curves: Curves) -> str:
+    """Return an SVG of quality against tokens: the three curves, the methods compared, the default and the hull."""
+    hull = curves.hull()
+    # Beyond its best point the hull is level: more tokens need not be spent.
+    corners = [*curves.means(hull), (float(curves.tokens.mean(axis=1).max()), curves.means(hull)[-1][1], None)]
+    lines = [Line("", corners, {"color": "#999999", "linestyle": ":", "linewidth": 1.2})]
+    known = {point.curve: None for point in curves.points if point.curve not in (DEFAULT, TABLE)}
+    for number, name in enumerate(known):
+        style = {
+            "color": COLORS[number],
+            "marker": MARKERS[number],
+            "markersize": 5,
+            "linewidth": 2.0 - 0.6 * (number > 0),
+        }
+        lines.append(Line(name, curves.means(curves.curve(name), bars=True), style))
+    methods = [row for row, point in enumerate(curves.points) if point.curve == TABLE]
+    for number, row in enumerate(methods):
+        style = {"color": COLORS[(number + 3) % len(COLORS)], "marker": "X", "linestyle": "", "markersize": 6}
+        lines.append(Line(curves.points[row].method, curves.means([row]), style))
+    star = {"color": "#000000", "marker": "*", "linestyle": "", "markersize": 13, "zorder": 5}
+    lines.append(Line("the default, corag", curves.means(curves.curve(DEFAULT)), star))
+    return _against_tokens(lines, curves.measure.title)
+
+
+class Line(NamedTuple):
+    """A line of a plot: its name in the legend, if any, points with their intervals, if known, and matplotlib style."""
+
+    name: str
+    points: Sequence[tuple[float, float, Difference | None]]
+    style: Mapping[str, Any]
+
+
+def _against_tokens(lines: Sequence[Line], title: str) -> str:
+    """Return an SVG of lines over tokens, the names of lines below it."""
+    named = [line for line in lines if line.name]
+    columns = 1 + (len(named) > MOST_NAMES)
+    below = 0.19 * -(-len(named) // columns) + 0.1
+    figure = new_figure(4.8 + 0.8 * (columns > 1), 3.5 + below)
+    panel = figure.subplots()
+    drawn = []
+    for line in lines:
+        [artist] = panel.plot([x for x, _, _ in line.points], [y for _, y, _ in line.points], **line.style)
+        drawn += [artist] if line.name else []
+        for x, _, bar in line.points:
+            if bar is not None:
+                panel.vlines(x, bar.low, bar.high, color=line.style["color"], linewidth=1.0, alpha=0.45)
     panel.set_xlabel("tokens of the selection (mean)")
-    panel.set_ylabel(measure(name).title)
+    panel.set_ylabel(title)
     finish(panel)
     figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
-    figure.legend(lines, map(plain, styles), frameon=False, fontsize=8.5, loc="lower center", handlelength=3.2)
+    names = [plain(line.name) for line in named]
+    figure.legend(drawn, names, frameon=False, fontsize=8.5, loc="lower center", handlelength=3.2, ncols=columns)
     return to_svg(figure)
 
 

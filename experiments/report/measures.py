@@ -6,7 +6,7 @@ and `.rows.jsonl`, and shown on the terminal, in reports, in studies of papers a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,15 +58,15 @@ class Measure:
         return format(value, self.format) if isinstance(value, float) else f"{value:,}"
 
     def values(self, *of_methods: Sequence[Row]) -> FloatArray:
-        """Return the parts, `[methods, n, k]`, of the rows of methods, for the questions on which all have them."""
+        """Return the parts, `[methods, n, k]`, of the rows of methods, NaN for what a question does not have."""
         names = self.parts or (self.name,)
         cells = [row.get(name) for rows in of_methods for row in rows for name in names]
-        table = np.array(cells, dtype=float).reshape(len(of_methods), -1, len(names))
-        return table[:, ~np.isnan(table).any(axis=(0, 2))]
+        return np.array(cells, dtype=float).reshape(len(of_methods), -1, len(names))
 
     def summary(self, rows: Sequence[Row]) -> Any:
         """Return the measure over questions; None, or 0 if it is not partial, where none has it."""
         [values] = self.values(rows)
+        values = values[~np.isnan(values).any(axis=1)]
         if not len(values):
             return None if self.partial else self.total(np.zeros(1)) if self.total is not None else 0.0
         return self.total(values[:, 0]) if self.total is not None else float(self.statistic(values.mean(axis=0)))
@@ -81,8 +81,11 @@ class Measure:
 
     def _bootstrap(self, *of_methods: Sequence[Row]) -> Difference | None:
         values = self.values(*of_methods)
-        known = values.shape[1] and self.total is None
-        return paired_difference(*values, statistic=self.statistic) if known else None
+        known = ~np.isnan(values).any(axis=(0, 2))
+        if self.total is not None or not known.any():
+            return None
+        groups = np.array([row.get("group", str(number)) for number, row in enumerate(of_methods[0])])
+        return paired_difference(*values[:, known], groups=groups[known].tolist(), statistic=self.statistic)
 
 
 def _total(values: FloatArray) -> int:
@@ -118,8 +121,8 @@ def _score(name: str, title: str, *, brief: bool = True) -> Measure:
     return Measure(name, title, of=lambda one: one.answer_scores.get(name), brief=brief)
 
 
-def _evidence(name: str, title: str) -> Measure:
-    return Measure(name, title, of=lambda one: one.evidence.get(name))
+def _evidence(name: str, title: str, *, partial: bool = False) -> Measure:
+    return Measure(name, title, of=lambda one: one.evidence.get(name), partial=partial)
 
 
 _LIST = [
@@ -138,6 +141,9 @@ _LIST = [
         "full_sentences", "full sentences", partial=True,
         of=lambda one: None if one.sentence_recall is None else float(one.sentence_recall == 1),
     ),
+    _evidence("character_recall", "character recall", partial=True),
+    _evidence("character_precision", "character precision", partial=True),
+    _evidence("character_iou", "character IoU", partial=True),
     Measure("answer_in_context", "answer in context", of=lambda one: one.answer_in_context, partial=True),
     Measure("cost_tokens", "tokens", -1, ".1f", of=lambda one: one.cost),
     Measure("chunks", "chunks", 0, ".2f", of=lambda one: len(one.selection)),
@@ -176,7 +182,8 @@ MEASURES: dict[str, Measure] = {one.name: one for one in _LIST}
 """All measures, by name, in the order in which they are shown.
 
 `tes` is the trade-off efficiency score of CAR (section 5.1), `diff_k` that of Adaptive-k (section 5.5), change in
-tokens and answer similarity those of CRAG (section 3.1.3), the judged ones follow `experiments.evaluation.judge`.
+tokens and answer similarity those of CRAG (section 3.1.3), the judged ones follow `experiments.evaluation.judge`, and
+those of characters `experiments.evaluation.metrics.character_figures`.
 """
 OF_ANSWERS = ("rouge1", "rouge2", "rougeL", "f1", "em", "sub_em")
 """Null if nothing was read."""
@@ -187,9 +194,10 @@ def measure(name: str) -> Measure:
     return MEASURES.get(name) or Measure(name, name, partial=True)
 
 
-def measured(outcome: Outcome) -> dict[str, Any]:
-    """Return every value that one question has."""
-    values = {one.name: one.of(outcome) for one in MEASURES.values() if one.of is not None}
+def measured(outcome: Outcome, names: Collection[str] | None = None) -> dict[str, Any]:
+    """Return every value that one question has; with names, only these."""
+    chosen = [one for one in MEASURES.values() if names is None or one.name in names]
+    values = {one.name: one.of(outcome) for one in chosen if one.of is not None}
     return {name: value for name, value in values.items() if value is not None}
 
 

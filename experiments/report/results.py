@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from corag.errors import DataError
 from experiments.report.difference import Difference
@@ -15,6 +15,39 @@ from experiments.report.measures import MEASURES, Measure, Row, measure
 
 CHALLENGER, BOUND = "corag", "upper"
 """The method that is compared with the best other one, and the one that is no rival: it tries everything."""
+DEFAULT = "default"
+"""What stands for a curve of `corag` without settings, which is one point."""
+
+
+class CurvePoint(NamedTuple):
+    """A point of a curve of quality against tokens.
+
+    Attributes:
+        curve: Name of the selector whose setting or budget varies, or `DEFAULT`.
+        method: Its spelling.
+        budget: In tokens.
+        rows: Of the questions, in the same order for all points.
+    """
+
+    curve: str
+    method: str
+    budget: int
+    rows: Sequence[Row] = ()
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What tells it from other points."""
+        return {"curve": self.curve, "method": self.method, "budget_tokens": self.budget}
+
+    def of(self, questions: Sequence[str]) -> CurvePoint:
+        """Return the point with the rows of some questions, in their order."""
+        rows = {row["query"]: row for row in self.rows}
+        return self._replace(rows=tuple(rows[name] for name in questions))
+
+    @property
+    def label(self) -> str:
+        """A name that no other point of its curve has."""
+        return f"{self.curve}: {self.method} at {self.budget}"
 
 
 @dataclass(frozen=True)
@@ -24,21 +57,25 @@ class Result:
     Attributes:
         record: What the JSON file holds; see docs/experiments.md.
         rows: The rows of each method, their questions in one order; empty if they are not known.
+        curves: Points of curves; empty if they were not asked for, or belong to another budget.
     """
 
     record: Mapping[str, Any]
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    curves: Sequence[CurvePoint] = ()
 
     @classmethod
     def read(cls, path: Path) -> Result:
-        """Read a file of `corag evaluate --out` and the rows beside it.
+        """Read a file of `corag evaluate --out`, and the rows and curves beside it.
 
         Raises:
             DataError: It is anything else, or the rows are those of other questions or methods.
         """
         record = _read_record(path)
         file = rows_file(path)
-        return cls(record, _read_rows(file, record) if file.is_file() else {})
+        if not file.is_file():
+            return cls(record)
+        return cls(record, _read_rows(file, record), _read_curves(curves_file(path)))
 
     @property
     def budget(self) -> int:
@@ -65,9 +102,9 @@ class Result:
 
     @property
     def main_measure(self) -> Measure:
-        """The measure that methods are compared by: F1 if answers were read, else evidence recall."""
+        """The measure that methods are compared by: of answers, F1 or for long ones ROUGE-L; else evidence recall."""
         read = any(row.get("f1") is not None for row in self.record["methods"])
-        return MEASURES["f1" if read else "evidence_recall"]
+        return MEASURES[self.record.get("quality", "f1") if read else "evidence_recall"]
 
     def value(self, method: str, name: str) -> Any:
         """Return a measure of a method; None if it is missing, or if the method failed on every question."""
@@ -106,6 +143,27 @@ def selector_name(method: str) -> str:
 def rows_file(path: Path) -> Path:
     """Return the path of the rows beside a result."""
     return path.with_suffix(".rows.jsonl")
+
+
+def curves_file(path: Path) -> Path:
+    """Return the path of the rows of the curves beside a result."""
+    return path.with_suffix(".curves.jsonl")
+
+
+def _read_curves(file: Path) -> list[CurvePoint]:
+    if not file.is_file():
+        return []
+    points: dict[tuple[str, str, int], list[Row]] = {}
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                key = row.pop("curve"), row.pop("method"), row.pop("budget_tokens")
+                points.setdefault(key, []).append(row)
+        if len({tuple(row["query"] for row in rows) for rows in points.values()}) > 1:
+            raise ValueError("its points are of different questions")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{file} does not hold curves ({error}); evaluate again, or move it away") from error
+    return [CurvePoint(*key, rows) for key, rows in points.items()]
 
 
 def _read_rows(file: Path, record: Mapping[str, Any]) -> dict[str, list[Row]]:

@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -31,6 +32,18 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
     return found
+
+
+def commit() -> str:
+    """Return the commit of the source tree, marked when it has changes; `unknown` outside a checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip()
 
 
 def fingerprint(value: Any) -> str:

@@ -1,32 +1,37 @@
-"""Figures of a run in W&B or as CSV files; a tracker never makes a run fail."""
+"""Runs in Weights & Biases: settings, metrics, tables, reports and checkpoints. No work fails because of W&B."""
 
 from __future__ import annotations
 
-import functools
+import logging
+import netrc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import urlsplit
 
-from agent.config import Tracker
 from corag.checks import check_choice
 from corag.errors import InputError
 from corag.naming import without_secrets
+from experiments.run.journal import commit, versions
 
-PROJECTS = {"label": "corag-labels", "evaluate": "corag-evaluate", "tune": "corag-tune", "reproduce": "corag-papers"}
-VARIABLES = {
-    "project": "WANDB_PROJECT", "entity": "WANDB_ENTITY", "group": "WANDB_RUN_GROUP", "tags": "WANDB_TAGS",
-    "notes": "WANDB_NOTES",
+if TYPE_CHECKING:
+    from lightning.pytorch.loggers import WandbLogger
+
+logger = logging.getLogger(__name__)
+
+Tracker = Literal["wandb", "none"]
+PROJECTS = {
+    "train": "corag-agent", "label": "corag-labels", "evaluate": "corag-evaluate", "tune": "corag-tune",
+    "reproduce": "corag-papers",
 }  # fmt: skip
-"""W&B's own variables of the same meaning."""
 UNMEASURED = ("logger", "wandb")
 """Settings on which no result depends."""
-
-S = TypeVar("S", bound="Tracking")
-R = TypeVar("R")
+SERVER = "https://api.wandb.ai"
+ID_FILE = "wandb-run-id"
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,11 @@ class Wandb:
     """Where the runs of a command go in W&B, and what is noted of them; each option overrides W&B's own variable.
 
     Attributes:
-        project: Project; by default one for each command, such as corag-evaluate.
-        entity: User or team whose project it is; by default that of the login.
-        group: Runs that belong together.
-        tags: Tags, separated by commas, besides the command's own.
-        notes: A note.
+        project: Project, in place of WANDB_PROJECT; by default one for each command, such as corag-evaluate.
+        entity: User or team that owns the project, in place of WANDB_ENTITY; by default that of the login.
+        group: Runs that belong together, in place of WANDB_RUN_GROUP.
+        tags: Tags, separated by commas, in place of WANDB_TAGS.
+        notes: A note, in place of WANDB_NOTES.
     """
 
     project: str | None = None
@@ -53,81 +58,203 @@ class Tracking:
     """Commands that log to W&B inherit this.
 
     Attributes:
+        logger: Where settings and metrics are logged besides the results: `wandb` (offline without a login, or as
+            WANDB_MODE says) or `none`.
         wandb: Project, entity, group, tags and notes of the runs in W&B.
     """
 
+    logger: Tracker = "none"
     wandb: Wandb = field(default_factory=Wandb)
 
 
-@contextmanager
-def wandb_variables(wandb: Wandb) -> Iterator[None]:
-    """Set W&B's variables inside the block, also for processes that it starts; options without a value stay."""
-    before = dict(os.environ)
-    os.environ.update({VARIABLES[name]: value for name, value in asdict(wandb).items() if value is not None})
-    try:
-        yield
-    finally:
-        for name in VARIABLES.values():
-            os.environ.pop(name, None)
-        os.environ.update({name: before[name] for name in VARIABLES.values() if name in before})
-
-
-def grouped(wandb: Wandb, group: str) -> Wandb:
-    """Return options with a group for runs that nobody gave one."""
-    return replace(wandb, group=wandb.group or os.environ.get(VARIABLES["group"]) or group)
-
-
-def tracked(function: Callable[[S], R]) -> Callable[[S], R]:
-    """Run a function of settings with W&B's variables set as they say; a decorator."""
-
-    @functools.wraps(function)
-    def run(config: S) -> R:
-        with wandb_variables(config.wandb):
-            return function(config)
-
-    return run
-
-
 def check_logger(kind: Tracker, out: str | None) -> None:
-    """Raise `InputError` for an unknown tracker, and for one without a folder for its files."""
+    """Raise `InputError` for an unknown logger, and for one without a folder for its files."""
     check_choice("logger", kind, Tracker)
     if kind != "none" and out is None:
         raise InputError(f"logger {kind!r} writes beside the result; give --out with it")
 
 
+class TrackedRun(AbstractContextManager["TrackedRun"]):
+    """A run in W&B, from `start` to the end of the block. Without `logger=wandb` it logs nothing.
+
+    Whatever W&B raises becomes a warning, and the work goes on.
+
+    Args:
+        command: One of `PROJECTS`; the run's job type.
+        config: Settings of the command.
+        folder: Where W&B writes.
+        settings: What the run was made with, nested as in YAML; versions and commit are added.
+        name: Name of the run; by default that of the folder.
+        group: Group of a run that nobody gave one.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        config: Tracking,
+        folder: Path,
+        settings: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        group: str | None = None,
+    ) -> None:
+        self._command, self._config, self._folder, self._settings = command, config, folder, settings
+        self._name, self._group = name or folder.resolve().name, group
+        self._logger: WandbLogger | None = None
+
+    def start(self, state: Path | None = None) -> WandbLogger | None:
+        """Start the run and return Lightning's logger; None if there is none.
+
+        `state` is the folder of an unfinished training. The run's id is kept there, and a resumed training goes on as
+        the same run.
+        """
+        if self._config.logger != "none":
+            with _tolerated("start"):
+                self._logger = self._started(state)
+        return self._logger
+
+    def _started(self, state: Path | None) -> WandbLogger:
+        # W&B reports how it is used and what fails, offline or not, unless this was set when it is imported.
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        import wandb
+        from lightning.pytorch.loggers import WandbLogger
+
+        # The variables are read here, because W&B reads them once for a process, whose runs may differ in them.
+        noted, env = self._config.wandb, os.environ.get
+        tags = (env("WANDB_TAGS") or "") if noted.tags is None else noted.tags
+        kept = None if state is None else state / ID_FILE
+        known = kept.read_text(encoding="utf-8").strip() if kept is not None and kept.is_file() else None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        settings = without_secrets({**self._settings, "versions": versions(), "commit": commit()})
+        # Not through Lightning's `offline=True`, which would change the mode of the whole process.
+        run = wandb.init(
+            project=noted.project or env("WANDB_PROJECT") or PROJECTS[self._command],
+            entity=noted.entity or env("WANDB_ENTITY") or None,
+            notes=noted.notes or env("WANDB_NOTES") or None,
+            group=noted.group or env("WANDB_RUN_GROUP") or self._group,
+            tags=[tag.strip() for tag in tags.split(",") if tag.strip()],
+            job_type=self._command,
+            name=self._name,
+            # The agent of a W&B sweep has chosen the id already.
+            id=env("WANDB_RUN_ID") or known,
+            dir=self._folder,
+            config=settings,
+            resume="allow",
+            mode=cast(Any, wandb_mode()),
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(run.id, encoding="utf-8")
+        run.define_metric("trainer/global_step")
+        run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+        return WandbLogger(experiment=run, save_dir=self._folder)
+
+    def log_metrics(self, values: Mapping[str, float]) -> None:
+        """Log metrics."""
+        if self._logger is not None:
+            with _tolerated("log metrics"):
+                self._logger.log_metrics(dict(values))
+
+    def log_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Log a table."""
+        if self._logger is not None:
+            with _tolerated(f"log {name}"):
+                self._logger.log_table(name, columns=list(columns), data=[list(row) for row in rows])
+
+    def log_html(self, name: str, html: str) -> None:
+        """Log a page or a figure."""
+        if self._logger is not None and html:
+            import wandb
+
+            with _tolerated(f"log {name}"):
+                self._logger.experiment.log({name: wandb.Html(html, inject=False)})
+
+    def log_checkpoint(self, folder: Path, metadata: Mapping[str, Any]) -> None:
+        """Log a folder as the run's model."""
+        if self._logger is not None:
+            import wandb
+
+            with _tolerated("log the checkpoint"):
+                run = self._logger.experiment
+                artifact = wandb.Artifact(f"checkpoint-{run.id}", type="model", metadata=dict(metadata))
+                # `add_dir` prints, whatever the settings.
+                for file in sorted(folder.iterdir()):
+                    artifact.add_file(str(file))
+                run.log_artifact(artifact)
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        if self._logger is None:
+            return
+        with _tolerated("end"):
+            run = self._logger.experiment
+            offline, folder = bool(run.offline), Path(run.dir).parent
+            run.finish(exit_code=0 if failed is None else 1)
+            if offline:
+                logger.info("the W&B run is on this machine alone; send it with: wandb sync %s", folder)
+
+
+@contextmanager
+def _tolerated(what: str) -> Iterator[None]:
+    """Turn whatever W&B raises into a warning: it documents no closed set of errors, and the work matters more."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - see above
+        logger.warning("W&B could not %s (%s); the work goes on without it", what, error)
+
+
+def wandb_mode() -> str:
+    """Return how W&B runs: as WANDB_MODE says, else `online` where this user is logged in, else `offline`.
+
+    Logged in is who has a key in WANDB_API_KEY, or in the netrc file for the server, where `wandb login` puts it. The
+    server is not asked.
+    """
+    if chosen := os.environ.get("WANDB_MODE"):
+        return chosen
+    if os.environ.get("WANDB_API_KEY"):
+        return "online"
+    host = urlsplit(os.environ.get("WANDB_BASE_URL") or SERVER).hostname
+    try:
+        hosts = netrc.netrc(os.environ.get("NETRC") or Path.home() / ".netrc").hosts
+    except (OSError, netrc.NetrcParseError):
+        hosts = {}
+    return "online" if host in hosts else "offline"
+
+
 def log_run(
     command: str,
-    kind: Tracker,
+    config: Tracking,
     out: Path,
     name: str,
     settings: Mapping[str, Any],
-    figures: Mapping[str, Mapping[str, Any]],
+    rows: Mapping[str, Mapping[str, Any]],
     *,
     group: str | None = None,
+    pages: Mapping[str, str] | None = None,
 ) -> None:
-    """Log the figures of one run.
+    """Log a finished result as one run.
 
     Args:
-        command: One of `PROJECTS`, which is the project unless WANDB_PROJECT names one, and a tag.
-        kind: `wandb`, `csv` or `none`.
-        out: What the command writes; the tracker's files are in `<out>.log/<name>` beside it.
+        command: One of `PROJECTS`.
+        config: Settings of the command.
+        out: What the command writes; W&B's files are in `<out>.log/<name>` beside it.
         name: Name of the run.
-        settings: Of the command.
-        figures: Figures of each method or reranker; only numbers are logged.
-        group: Runs that belong together.
+        settings: What the run was made with.
+        rows: Figures of each method or configuration: a table `results`, and each number as `<method>/<figure>`.
+        group: Group of a run that nobody gave one.
+        pages: HTML or SVG by name.
     """
-    if kind == "none":
-        return
-    # Lightning takes seconds to import.
-    from agent.training.loggers import open_logger
-
     folder = out.with_suffix(".log") / name.replace("/", "-")
-    folder.mkdir(parents=True, exist_ok=True)
-    values = {f"{of}/{name}": value for of, row in figures.items() for name, value in numbers(row).items()}
-    public = without_secrets(settings)
-    with open_logger(kind, folder, public, project=PROJECTS[command], group=group, tags=(command,)) as logger:
-        if logger is not None:
-            logger.log_metrics(values)
+    with TrackedRun(command, config, folder, settings, name=name, group=group) as run:
+        if run.start() is None:
+            return
+        table = {of: numbers(row) for of, row in rows.items()}
+        columns = list(dict.fromkeys(figure for row in table.values() for figure in row))
+        run.log_metrics({f"{of}/{figure}": value for of, row in table.items() for figure, value in row.items()})
+        lines = [[of, *(row.get(figure) for figure in columns)] for of, row in table.items()]
+        run.log_table("results", ["method", *columns], lines)
+        for title, html in (pages or {}).items():
+            run.log_html(title, html)
 
 
 def numbers(row: Mapping[str, Any]) -> dict[str, float]:

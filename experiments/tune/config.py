@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agent.config import Tracker
 from corag.errors import InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
 from corag.naming import Spelling, Spellings, split_parts
-from corag.selectors.price import PREFERENCES, cost_weight_of
+from corag.registry import RERANKERS
+from corag.selectors.price import COST_WEIGHT, price_factor
 from experiments.data.config import CandidateSettings, spell_out
+from experiments.run.track import Tracker as Tracker
 from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
 
@@ -19,23 +20,10 @@ LEAST_QUESTIONS = 20
 """Fewer choose nothing: one question in five decides for itself."""
 DEFAULT = "corag"
 """What is used where nothing is tuned."""
-CONFIGURATIONS = (
-    DEFAULT,
-    "corag(cost_weight=0.02)",
-    "corag(cost_weight=0.3)",
-    "corag(unit=passage, reranker=minilm-multihop)",
-    "corag(unit=passage, reranker=minilm-factoid)",
-    "corag(unit=passage, reranker=minilm-longform)",
-    "corag(unit=passage, reranker=minilm-softsim)",
-    "corag(unit=passage, reranker=bm25)",
-    "naive(reranker=minilm-multihop)",
-    "naive(reranker=minilm-factoid)",
-    "naive(reranker=minilm-softsim)",
-    "naive(reranker=bm25)",
-    "sentence-threshold(reranker=minilm-sentence)",
-    "top-tokens",
-)
-"""Measured by default."""
+FORMS = ("corag(unit=passage, reranker={})", "naive(reranker={})")
+"""Measured by default with every reranker that needs no download."""
+OTHERS = ("corag(cost_weight=0.02)", "corag(cost_weight=0.3)", "sentence-threshold", "top-tokens")
+"""Measured by default besides."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +39,11 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         answer: Measure of the answer that counts: f1, or rougeL for long answers.
         evidence_weight: Weight of evidence recall in the quality; the answer has the rest. A question with one of both
             counts by that one.
-        prefer: What 256 tokens cost, in units of quality: `quality`, `balanced`, `tokens`, or a number, such as 0.1;
-            with 0 only quality counts.
+        prefer: Price of tokens: `quality` (half the usual 0.1 for 256 tokens, in units of quality), `balanced` (0.1),
+            `tokens` (twice that), or another factor; with 0 only quality counts.
         reader: Reader that answers; with `none` only evidence counts.
         index: Index of the corpus; by default one is built in the cache folder.
         seed: Seed of intervals and of the network.
-        logger: Where the means of each configuration are logged besides: `wandb`, `csv` or `none`.
         quiet: Show no progress and no table.
     """
 
@@ -71,7 +58,6 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     reader: Spelling = "minilm-reader"
     index: str | None = None
     seed: int = 0
-    logger: Tracker = "none"
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -90,11 +76,9 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     @property
     def price(self) -> float:
         """What 256 tokens cost, in units of quality."""
-        price = cost_weight_of(self.prefer)
-        if not 0 <= price < float("inf"):
-            raise InputError(f"prefer is {self.prefer!r}; give {', '.join(PREFERENCES)}, or a price of at least 0")
-        return price
+        return COST_WEIGHT * price_factor(self.prefer)
 
     def configuration_list(self) -> list[str]:
         """Return the spellings to choose from, the default first."""
-        return list(dict.fromkeys((DEFAULT, *(split_parts(self.configurations) or CONFIGURATIONS))))
+        usual = (*(form.format(name) for form in FORMS for name in RERANKERS.local), *OTHERS)
+        return list(dict.fromkeys((DEFAULT, *(split_parts(self.configurations) or usual))))

@@ -6,36 +6,34 @@ Letters: `n` questions, `C` configurations.
 from __future__ import annotations
 
 import shutil
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import agent
 from corag.checks import check_budget
-from corag.cli.console import progress, say
+from corag.cli.console import say
 from corag.errors import DataError, InputError
-from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime
+from corag.models.runtime import in_runtime
 from corag.models.trained import shipped_checkpoint
 from corag.selectors.corag.agents import SHIPPED_AGENT
-from corag.text.data import DataFolder, Query
+from corag.selectors.price import REFERENCE_TOKENS
 from corag.types import FloatArray
-from experiments.data.config import candidate_settings, comma_separated
-from experiments.data.pools import content_hash, drawn, open_pool
+from experiments.agents.targets import best_configuration, quality
+from experiments.data.config import candidate_settings
 from experiments.data.splits import divide, questions_of
-from experiments.evaluation.config import EvaluateConfig
-from experiments.labels.measure import Labeller
-from experiments.labels.table import PRICED_TOKENS, Labels, read_labels, write_labels
-from experiments.protocol.held_out import groups_of, is_held_out
+from experiments.labels.config import LabelConfig
+from experiments.labels.examples import read_examples
+from experiments.labels.label import label
+from experiments.labels.table import Labels, read_labels
+from experiments.protocol.held_out import is_held_out
 from experiments.report.difference import Difference, paired_difference
 from experiments.report.drawing import interval_plot
 from experiments.report.page import Figure, Page, Section, Table
-from experiments.run.journal import Journal, fingerprint, versions
-from experiments.run.track import UNMEASURED, log_run, tracked
+from experiments.run.journal import versions
+from experiments.run.track import log_run
 from experiments.tune.config import DEFAULT, LEAST_QUESTIONS, TuneConfig
 from experiments.tune.shrinkage import Estimate, estimate, prior_for
 
@@ -49,12 +47,7 @@ LEAST_GAIN = 1e-6
 """A smaller gain is a rounding error."""
 POWER = 1.96 + 0.84
 """Standard errors that a gain must be for four runs in five to see it at p < .05 (two-sided)."""
-LABELS_FILE, JOURNAL_FILE, PAGE_FILE, WORK_DIR = "labels.parquet", "labels.jsonl", "report.html", "work"
-NOT_WORK = (
-    "out", "splits", "limit", "sample", "configurations", "answer", "evidence_weight", "prefer", "seed", "quiet",
-    *UNMEASURED, *PLACEMENT_SETTINGS,
-)  # fmt: skip
-"""Settings on which the labels of one question do not depend."""
+LABELS_FILE, PAGE_FILE, WORK_DIR = "labels.parquet", "report.html", "work"
 
 
 @dataclass(frozen=True)
@@ -99,113 +92,63 @@ class Tuning:
         return "corag does the same without it" if self.keeps_default else f"use it with: {command}"
 
 
-@tracked
 @in_runtime
 def tune(config: TuneConfig) -> Tuning:
     """Label, choose, and write the checkpoint."""
     check_budget(config.budget)
-    folder = DataFolder.open(config.data)
-    queries, held_out = _questions(folder, config)
     out = Path(config.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"out is {config.out!r}, which is a file; give a folder")
-    configurations = config.configuration_list()
+    labelling, held_out = _labelling(config)
     if not config.quiet:
-        minutes = max(1, round(SECONDS * len(queries) * len(configurations) / 60))
+        number, configurations = len(read_examples(labelling).examples), len(config.configuration_list())
+        minutes = max(1, round(SECONDS * number * configurations / 60))
         say(
-            f"{len(queries)} questions, {len(configurations)} configurations: about {minutes} "
-            f"minute{'s' * (minutes > 1)} on one core" + (f"; {held_out} held-out ones left out" * bool(held_out))
+            f"{number} questions, {configurations} configurations: about {minutes} minute{'s' * (minutes > 1)} on one "
+            f"core" + (f"; {held_out} held-out ones left out" * bool(held_out))
         )
-    labels = _label(folder, queries, configurations, config, out)
+    labels = read_labels(str(label(labelling)))
     tuning, trained = choose(labels, config)
     page = tuning_page(tuning, labels, config, held_out)
     card = agent.model_card(trained.config, {"questions": len(labels), "versions": versions()}, page.markdown())
-    kept = {name: (out / name).read_bytes() for name in (LABELS_FILE, JOURNAL_FILE)}
+    table = (out / LABELS_FILE).read_bytes()
     shutil.rmtree(out / WORK_DIR, ignore_errors=True)
-    agent.save(out, trained, card, {**kept, PAGE_FILE: page.html()})
-    log_run("tune", config.logger, out, out.resolve().name, asdict(config), tuning.means)
+    agent.save(out, trained, card, {LABELS_FILE: table, PAGE_FILE: page.html()})
+    log_run("tune", config, out, out.resolve().name, asdict(config), tuning.means, pages={"report": page.html()})
     if not config.quiet:
         page.show()
     return tuning
 
 
-def _questions(folder: DataFolder, config: TuneConfig) -> tuple[list[Query], int]:
-    """Return the questions that can be learned from, and how many are held out; too few are a `DataError`."""
-    splits = comma_separated(config.splits) or ["train"]
-    queries = [query for split in splits for query in questions_of(folder, split)]
-    allowed = [query for query in queries if not is_held_out(folder, query)]
-    useful = [query for query in allowed if query.gold or (config.reader != "none" and query.answers)]
-    chosen = drawn(useful[: config.limit], config.sample, config.seed)
-    held_out = len(queries) - len(allowed)
-    if len(chosen) < LEAST_QUESTIONS:
-        left_out = f" ({held_out} more are held out, see docs/experiments.md)" if held_out else ""
-        raise DataError(
-            f"{folder.path}, {config.splits}: expected at least {LEAST_QUESTIONS} questions with answers or gold "
-            f"passages that count, got {len(chosen)} of {len(allowed)}{left_out}; 60 to 500 are usual. Add answers or "
-            "gold to queries.jsonl, or let a reader write answers: corag data references"
-        )
-    if repeated := [name for name, number in Counter(query.id for query in chosen).items() if number > 1]:
-        raise DataError(f"question {repeated[0]!r} of {folder.path} is in two of the splits {config.splits}; name one")
-    return chosen, held_out
-
-
-def _label(
-    folder: DataFolder, queries: Sequence[Query], configurations: Sequence[str], config: TuneConfig, out: Path
-) -> Labels:
-    """Measure what is missing, write the label table and read it."""
-    settings = EvaluateConfig(
-        data=str(folder.path),
-        methods=tuple(configurations),
-        latency_questions=0,
+def _labelling(config: TuneConfig) -> tuple[LabelConfig, int]:
+    """Return the settings of the labels, and how many questions are held out; too few others are a `DataError`."""
+    labelling = LabelConfig(
+        data=config.data,
+        out=str(Path(config.out) / LABELS_FILE),
+        splits=config.splits,
+        configurations=tuple(config.configuration_list()),
+        iterations="",
+        explorations="",
+        cost_weights="",
         budget=config.budget,
         budget_for="context",
         reader=config.reader,
+        index=config.index,
+        quiet=config.quiet,
+        **candidate_settings(config),
     )
-    labeller = Labeller(settings, configurations, queries)
-    work = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
-    key = fingerprint([work, content_hash(folder, folder.queries, config.index), versions()])
-    groups = dict(zip((query.id for query in queries), groups_of(folder, queries), strict=True))
-    rows: list[dict[str, Any]] = []
-    with Journal(out / JOURNAL_FILE, key) as journal, progress("label", quiet=config.quiet) as report:
-        known: dict[str, dict[str, Any]] = {query.id: dict(journal.units.get(query.id, {})) for query in queries}
-        lacking = [query for query in queries if set(configurations) - known[query.id].keys()]
-        pool = open_pool(
-            folder, lacking, labeller.embedder, replace(config, **candidate_settings(config)), index=config.index,
-            documents_limit=config.num_candidates, quiet=True,
-        ) if lacking else None  # fmt: skip
-        for number, query in enumerate(queries, start=1):
-            unit = known[query.id]
-            if pool is not None and (missing := [name for name in configurations if name not in unit]):
-                candidates = pool.candidates(query)
-                unit.setdefault("question", labeller.question(query, candidates))
-                unit |= {
-                    row["configuration"]: row for row in labeller.rows(query, candidates, folder.documents, missing)
-                }
-                journal.add(query.id, unit)
-            names = {"data": folder.path.resolve().name, "query": query.id, "split": query.split}
-            names |= {"group": groups[query.id], "question": query.question}
-            for column, name in enumerate(configurations):
-                # A selection that failed found and answered nothing.
-                failed = {"cost_tokens": 0.0, config.answer: 0.0} if unit[name]["error"] else {}
-                failed |= {"evidence_recall": 0.0} if failed and query.gold else {}
-                rows.append({**names, **unit[name], **failed, "error": None, **({} if column else unit["question"])})
-            report(number, len(queries))
-    metadata = {"embedder": labeller.embedder.name, "settings": asdict(config), "versions": versions()}
-    write_labels(out / LABELS_FILE, rows, metadata)
-    return read_labels(str(out / LABELS_FILE))
-
-
-def quality(labels: Labels, config: TuneConfig) -> FloatArray:
-    """Return how well each configuration serves each question, in [0, 1], `[n, C]`.
-
-    It is a weighted mean of answer and evidence recall; a question with one of both counts by that one.
-    """
-    weights = {config.answer: 1 - config.evidence_weight, "evidence_recall": config.evidence_weight}
-    weights = {name: weight for name, weight in weights.items() if name in labels.measures and weight}
-    if not weights:
-        raise DataError("no question has the measures that quality is made of; set another evidence_weight")
-    measured = np.ma.masked_invalid([labels.measures[name] for name in weights])
-    return np.asarray(np.ma.filled(np.ma.average(measured, axis=0, weights=list(weights.values())), np.nan))
+    examples = read_examples(labelling)
+    folder = examples.folders[0]
+    queries = [query for source in examples.sources for query in questions_of(folder, source.split)]
+    held_out = sum(is_held_out(folder, query) for query in queries)
+    if len(examples.examples) < LEAST_QUESTIONS:
+        left_out = f" ({held_out} more are held out, see docs/experiments.md)" if held_out else ""
+        raise DataError(
+            f"{folder.path}, {config.splits}: expected at least {LEAST_QUESTIONS} questions with answers or gold "
+            f"passages that count, got {len(examples.examples)} of {len(queries) - held_out}{left_out}; 60 to 500 are "
+            "usual. Add answers or gold to queries.jsonl, or let a reader write answers: corag data references"
+        )
+    return labelling, held_out
 
 
 def choose(labels: Labels, config: TuneConfig) -> tuple[Tuning, agent.ConfigurationAgent]:
@@ -214,10 +157,10 @@ def choose(labels: Labels, config: TuneConfig) -> tuple[Tuning, agent.Configurat
     The single best configuration is chosen by gains shrunk towards the priors of the shipped agent; a network is
     trained only if cross-validation says that it gains.
     """
-    values = quality(labels, config)
+    values = quality(labels, config.evidence_weight, config.answer)
     known = np.isfinite(values).all(axis=1)
     labels, values = labels.of(known), values[known]
-    utility = values - config.price * labels.measures["cost_tokens"] / PRICED_TOKENS
+    utility = values - config.price * labels.measures["cost_tokens"] / REFERENCE_TOKENS
     groups, names = labels.group.tolist(), labels.configurations
     estimates = _estimates(utility, labels)
     chosen = _best(estimates)
@@ -278,7 +221,7 @@ def _network(
     labels: Labels, utility: FloatArray, chosen: str, config: TuneConfig, name: str
 ) -> agent.ConfigurationAgent:
     """Return an agent over whole configurations, trained on the utilities of questions."""
-    best = utility.argmax(axis=1)
+    best = best_configuration(labels, utility)
     if len(np.unique(best)) < 2:
         return _constant(chosen)
     table = agent.TrainingTable(
@@ -299,7 +242,7 @@ def _network(
     )
     training = agent.TrainConfig(
         epochs=EPOCHS, standardize=True, temperature=0.1, contrastive_weight=0.0, regret_weight=1.0, seed=config.seed,
-        device="cpu", logger="none",
+        device="cpu",
     )  # fmt: skip
     return agent.fit(table, None, agent_config, training, Path(config.out) / WORK_DIR / name).agent
 

@@ -11,8 +11,9 @@ from search.bayesian.gaussian_process import GaussianProcess, first_largest, lar
 from search.bayesian.kernel import OrderPool
 from search.bayesian.neighbours import neighbours, opening
 from search.config import SearchConfig
+from search.incumbent import Incumbent
 from search.orders import OrderSpace
-from search.rounds import Incumbent, Rounds
+from search.result import SearchCoroutine
 from search.types import FloatArray, IntArray, Order
 
 BATCH_SIZE = 8
@@ -34,15 +35,27 @@ NUM_FILLS = 4
 """Orders filled up in the ranking of the candidates, each without one head more."""
 
 
-def bayesian(space: OrderSpace, config: SearchConfig, incumbent: Incumbent) -> Rounds:
-    """Propose `BATCH_SIZE` orders a round, until no expected improvement is large enough."""
+def bayesian_search(costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine:
+    """Ask for `BATCH_SIZE` orders a round, until no expected improvement is large enough.
+
+    It maximises the value, or under `choice="value-minus-cost"` the value minus lambda * cost / B.
+    """
+    incumbent = Incumbent(costs, budget, config.cost_weight if config.choice == "value-minus-cost" else 0.0)
+    space = OrderSpace(costs, budget, config.max_length)
     names = space.fitting[:MAX_CANDIDATES]
-    if not len(names):
-        return
-    space = OrderSpace(space.costs[names], space.budget, config.max_length)
-    optimizer = _Optimizer(names, space, incumbent)
-    while rows := optimizer.batch():
-        optimizer.observe((yield [optimizer.order(row) for row in rows]))
+    if len(names):
+        optimizer = _Optimizer(names, OrderSpace(costs[names], budget, config.max_length), incumbent)
+        while rows := optimizer.batch():
+            left = None if config.max_scored is None else config.max_scored - incumbent.num_scored
+            orders = [optimizer.order(row) for row in rows[:left]]
+            net_values = incumbent.update(orders, (yield orders))
+            if len(incumbent.orders) == config.iterations or incumbent.num_scored == config.max_scored:
+                break
+            optimizer.observe(net_values)
+    return incumbent.result(
+        utility=incumbent.value - config.cost_weight * incumbent.cost / budget,
+        complete=space.enumerate(incumbent.num_scored) is not None,
+    )
 
 
 class _Optimizer:

@@ -1,6 +1,6 @@
 """Monte Carlo tree search that expands a node into all its children at once (paper, section 4).
 
-With `policy="public-code"` it has the back-up and the visits of the code published with the paper
+With `backup="all-children", visits="parent"` it has the rules of the code published with the paper
 (github.com/wang0702/CARROT, `core/mcts.py`). Not imitated: that code also expands, scores and backs up orders above
 the budget and drops them in the end, counts words in eq. 5 in place of tokens, walks into an exhausted node in every
 iteration left, and prefers of equal values the most visited node, then the longest order.
@@ -54,17 +54,21 @@ def _walks(tree: SearchTree, config: SearchConfig) -> list[list[int]]:
     Each walk treats the nodes that earlier walks chose as closed. That is where a search of one node a round would go
     next if those nodes brought nothing new; unlike a virtual loss it needs no invented reward.
     """
+    # All at once: a call for each step of each walk costs more than the walk.
+    utilities = np.zeros(len(tree))
+    if tree.num_visits:
+        utilities[1:] = utility(tree, slice(1, len(tree)), config)
     closed = tree.closed
     tree.closed = closed.copy()
     paths: list[list[int]] = []
     while len(paths) < config.parallel and not tree.closed[tree.ROOT]:
-        paths.append(_walk(tree, config))
+        paths.append(_walk(tree, utilities))
         tree.close(paths[-1])
     tree.closed = closed
     return paths
 
 
-def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:
+def _walk(tree: SearchTree, utilities: FloatArray) -> list[int]:
     """Return the path from the root to a node not yet expanded, by the open child of largest U (paper, algorithm 2).
 
     Ties: lower cost, then the better-ranked candidate, the order of the children. An open node has an open child or no
@@ -73,8 +77,8 @@ def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:
     path = [tree.ROOT]
     while tree.num_children[path[-1]]:
         children = tree.children(path[-1])
-        utilities = np.where(tree.closed[children], -np.inf, utility(tree, children, config))
-        path.append(children.start + int(utilities.argmax()))
+        of_open = np.where(tree.closed[children], -np.inf, utilities[children])
+        path.append(children.start + int(of_open.argmax()))
     return path
 
 

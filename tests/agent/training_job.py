@@ -14,8 +14,8 @@ def train(out_dir: Path):
     return fit(
         toy_table(),
         toy_table(20, seed=1, prefix="val"),
-        toy_config(described=("first", "third", "second")),
+        toy_config(),
         toy_train_config(epochs=NUM_EPOCHS),
         out_dir,
-        descriptions=np.eye(3, DIM, dtype=np.float32),
+        descriptions=dict(zip(("first", "second"), np.eye(2, DIM), strict=True)),
     )

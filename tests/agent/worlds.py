@@ -15,7 +15,7 @@ def toy_config(**changes) -> AgentConfig:
 
 
 def toy_train_config(**changes) -> TrainConfig:
-    return TrainConfig(**{"lr": 0.01, "batch_size": 8, "epochs": 12, "logger": "none", **changes})
+    return TrainConfig(**{"lr": 0.01, "batch_size": 8, "epochs": 12, **changes})
 
 
 def toy_table(num_rows=40, seed=0, prefix="q", **changes) -> TrainingTable:

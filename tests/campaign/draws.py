@@ -17,7 +17,7 @@ from corag.text.documents import Document, passage
 from corag.types import TokenCounter
 from tests.campaign.counters import COUNTERS
 from tests.campaign.parts import LAYOUTS, RERANKERS, Coarse, Lost, LostEmbedder
-from tests.corag.worlds import HashEmbedder, OddReader, OddSummarizer, sign_agent
+from tests.corag.worlds import HashEmbedder, OddReader, OddSummarizer, SignEmbedder, sign_agent
 
 Draw = Callable[[random.Random, TokenCounter], Any]
 
@@ -62,7 +62,7 @@ def tree() -> Any:
 def drawn_search(rng: random.Random, tokens: TokenCounter) -> dict[str, Any]:
     """Return fields of a search, of which a policy may refuse some."""
     draws: dict[str, Draw] = {
-        "policy": one_of("bayesian", "paper", "public-code", "beam"),
+        "policy": one_of("bayesian", "paper"),
         "iterations": one_of(1, 2, 5, 12),
         "max_scored": one_of(1, 7, 40),
         "exploration": number(0.0, 5.0),
@@ -78,7 +78,7 @@ UNITS: dict[str, Draw] = {
     "unit": one_of("passage", "passage", "sentence", "window(2)"),
     "max_units": one_of(1, 3, 10, 60),
 }
-RERANKED: dict[str, Draw] = {"reranker": fake_reranker, "window": one_of("forbid", "windows", "truncate")}
+RERANKED: dict[str, Draw] = {"reranker": fake_reranker, "window": one_of("windows", "truncate")}
 EMBEDDED: dict[str, Draw] = {"embedder": fake_embedder}
 SEED: dict[str, Draw] = {"seed": one_of(0, 1, 2**32 - 1)}
 SUMMARIZED: dict[str, Draw] = {
@@ -98,10 +98,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
         **UNITS, **RERANKED,
         "preset": one_of(None, None, None, "paper", "public-code"),
         "search": drawn_search,
-        "cost_weight": number(0.0, 2.0),
-    },
-    "corag-fixed": {
-        "agent": made(lambda: sign_agent(rerankers=("bm25", "hash"))),
+        "cost_weight": number(0.0, 2.0), "prefer": one_of("quality", "tokens", 0.0, 3.0),
     },
     "upper": {**UNITS, **RERANKED, "max_length": whole(1, 3), "max_orders": one_of(50, 3000)},
     "none": UNITS,
@@ -180,6 +177,9 @@ def drawn_selector(rng: random.Random, name: str, tokens: TokenCounter, **fixed:
     settings |= {key: value for key, value in fixed.items() if key in draws}
     if settings.get("tree") is not None:
         settings["embedder"] = HashEmbedder()
+    if name == "corag" and not fixed and rng.random() < 0.3:
+        settings = {key: settings[key] for key in ("cost_weight", "prefer", "window", "max_units") if key in settings}
+        settings |= {"agent": sign_agent(rerankers=("bm25", "hash")), "embedder": SignEmbedder()}
     return corag.selector(name, tokens=tokens, **settings)
 
 

@@ -28,9 +28,7 @@ class Mean(HashReranker):
         return np.array([np.mean([len(part) % 4 / 4 for part in text.split(SEPARATOR)]) for text in texts])
 
     def scorer(self, query, chunks):
-        scorer = JoinedTextScorer(self, query, chunks)
-        scorer.order_matters = False
-        return scorer
+        return JoinedTextScorer(self, query, chunks, order_matters=False)
 
 
 class Lost(HashReranker):
@@ -69,7 +67,6 @@ RERANKERS = (
     Mean,
     lambda: "bm25",
     lambda: Letters(window=30),
-    lambda: Letters(window=12, surcharge=2),
 )
 
 

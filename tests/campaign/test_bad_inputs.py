@@ -16,7 +16,11 @@ import corag
 from corag import Candidate, Chunk
 from corag.cli.main import MISTAKE, main
 from corag.errors import CoragError
-from tests.experiments.worlds import listing, result_of, save_small_agent, write_folder, write_labels
+from corag.index import ChunkIndex
+from corag.text.units import Unit
+from corag.types import Answer
+from tests.corag.worlds import HashEmbedder
+from tests.experiments.worlds import MANY_QUERIES, listing, save_small_agent, write_folder, write_labels
 
 pytestmark = pytest.mark.slow
 
@@ -37,13 +41,14 @@ YAML = {
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory, small_index):
-    """A folder with data, index, agent, labels and a result that are right, and some files that are not."""
+    """A folder with data, index, agent and labels that are right, and some files that are not."""
     folder = tmp_path_factory.mktemp("bad inputs")
     write_folder(folder / "data")
+    write_folder(folder / "many", queries=MANY_QUERIES)
     save_small_agent(folder / "agent")
     write_labels(folder / "labels.parquet")
     shutil.copytree(small_index, folder / "index")
-    (folder / "r.json").write_text(json.dumps(result_of()))
+    (folder / "r.json").write_text("{}")
     (folder / "notes.md").write_text("# Mine\n\nSome words.\n")
     (folder / "empty.txt").touch()
     (folder / "folder").mkdir()
@@ -116,8 +121,7 @@ QUERIES = (
 )
 CONFIG = ("agent/config.json", "ask x --index index --agent agent", "")
 WEIGHTS = ("agent/model.safetensors", "ask x --index index --agent agent", "model.safetensors")
-LABELS = ("labels.parquet", "train --labels labels.parquet --out new --training.logger none --quiet", "labels.parquet")
-RESULT = ("r.json", "report --results r.json", "r.json")
+LABELS = ("labels.parquet", "train --labels labels.parquet --out new --logger none --quiet", "labels.parquet")
 FILES = {
     CORPUS: [
         *(line("3"), line("[" * 10**5), having(id=None), having(title=["Varn"]), nothing),
@@ -137,9 +141,6 @@ FILES = {
         lambda content: content[:-400] + np.full(100, np.nan, "<f4").tobytes(),
     ],
     LABELS: [nothing, half, lambda content: content[:-9] + b"x" * 9],
-    RESULT: [
-        *(nothing, half, lambda content: b"[]", having(methods=[]), having(queries=0), having(methods={"a": 1})),
-    ],
 }
 
 
@@ -174,6 +175,25 @@ class Counts:
         return self.counts
 
 
+class Says:
+    """A reader that returns what it is given."""
+
+    name = "says"
+
+    def __init__(self, answer):
+        self.said = answer
+
+    def answer(self, query, context):
+        return self.said
+
+
+HUGE = [Candidate(Chunk("a", "a"), 10**400)]
+
+
+def answered(answer):
+    return corag.ask("q?", ["The lake is deep."], selector="full", reader=Says(answer), embedder=HashEmbedder())
+
+
 def select(method="top-k", query="q?", candidates=POOL, budget=100, **settings):
     return corag.selector(method, **settings).select(query, candidates, budget)
 
@@ -182,7 +202,7 @@ CALLS = [
     *(lambda part=part: corag.selector(part) for part in (3, None, {"a": {}, "b": {}}, {"top-k": [3]})),
     *(lambda: corag.selector(corag.selector("full"), k=3), lambda: corag.selector("top-k(k=3)", k=4)),
     *(lambda: corag.SELECTORS.register("top-k", object), lambda: corag.reader(corag.selector("full"))),
-    *(lambda: corag.embedder(["minilm"]), lambda: corag.tokens(3), lambda: Chunk("a", 3)),
+    *(lambda: corag.embedder(["minilm"]), lambda: corag.tokens(3), lambda: Chunk("a", 3), lambda: corag.ChunkConfig(0)),
     *(lambda: Candidate(Chunk("a", "x"), 1.0, "bm25"), lambda: Candidate(Chunk("a", "x"), rank=-1)),
     *(lambda budget=budget: select(budget=budget) for budget in ("100", 0, 10**30)),
     *(lambda texts=texts: corag.select("q?", texts) for texts in ("a text", {"a": "b"}, [1, 2], [{"id": "a"}])),
@@ -191,8 +211,24 @@ CALLS = [
         for extra in ({"similarity": "high"}, {"metadata": [1]}, {"kind": "best"})
     ),
     *(lambda count=count: select(tokens=lambda text: count) for count in (-1, "many")),
-    *(lambda counts=counts: select(tokens=Counts(counts)) for counts in (None, np.array([1]), np.full(3, np.nan))),
-    *(lambda: corag.ChunkConfig(0), lambda: corag.ChunkConfig(8, 8), lambda: corag.ask("q?", "nowhere")),
+    *(
+        lambda counts=counts: select(tokens=Counts(counts))
+        for counts in (None, [10**30], np.array([1]), np.full(3, np.nan))
+    ),
+    *(
+        lambda: corag.ChunkConfig(8, 8),
+        lambda: corag.ask("q?", "nowhere"),
+        lambda: corag.ChunkConfig(8, -1),
+        lambda: corag.ChunkConfig("5"),
+        lambda: corag.ChunkConfig(10**22),
+    ),
+    *(lambda: Chunk("a", "One. Two.", None), lambda: Chunk("a", "a\ud83d"), lambda: select("mmr", candidates=HUGE)),
+    *(lambda: corag.select("q", [{"text": "a", "similarity": 10**400}], method="top-k"), lambda: Unit.parse(None)),
+    *(lambda: Unit.parse(f"window({10**20})"), lambda: corag.ask("q?", ["a text"], num_candidates=10**9)),
+    *(lambda: answered(None), lambda: answered(Answer("a", citations=(99,)))),
+    *(lambda: answered(Answer("a", chunk=99)), lambda: answered(Answer("a", spans=((5, 10**6),)))),
+    *(lambda: Answer("a", float("nan")), lambda: Answer("a", answerable=7)),
+    *(lambda: ChunkIndex.build("index", ["a"], HashEmbedder()), lambda: corag.runtime(gpu=1).__enter__()),
 ]
 
 

@@ -46,7 +46,7 @@ def test_selections_keep_their_promises(part, figure):
 def test_every_setting_of_every_selector_is_drawn():
     for name in corag.SELECTORS.names:
         takes = set(inspect.signature(corag.SELECTORS.builder(name)).parameters)
-        # Beside an agent, `corag` takes none of the settings that are drawn; `corag-fixed` draws one.
+        # An agent is drawn in place of a reranker.
         takes -= {"agent", "embedder"} if name == "corag" else set()
         assert takes - NOT_DRAWN == set(DRAWN[name]), name
 

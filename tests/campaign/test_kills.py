@@ -17,7 +17,7 @@ from corag.index import ChunkIndex
 from corag.text.data import DataFolder
 from experiments.agents.sweep import SUMMARY_FILE
 from tests.effort import CAMPAIGN
-from tests.experiments.worlds import DOCUMENTS, QUERIES, same, write_folder, write_labels
+from tests.experiments.worlds import DOCUMENTS, MANY_QUERIES, QUERIES, same, write_folder, write_labels
 from tests.processes import Command, run_command
 
 pytestmark = pytest.mark.slow
@@ -82,6 +82,11 @@ def names_in(folder):
     return sorted(name for name in names if ".lance" not in name)
 
 
+def rows_of(labels):
+    """Return the rows of a label table without their times."""
+    return pq.read_table(labels).drop_columns(["seconds"]).to_pylist()
+
+
 def lines_in(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
@@ -118,16 +123,15 @@ def test_index(tmp_path, small_data, figure):
 
 
 def test_label(tmp_path, small_data, figure):
-    grid = ["--rerankers", "bm25,minilm-maxsim", "--iterations", "2,4", "--budget", 48, "--quiet"]
+    classes = "corag(unit=passage, reranker=bm25), corag(unit=sentence, reranker=minilm-softsim)"
+    grid = ["--configurations", classes, "--iterations", "2,4", "--cost_weights", "0,0.4", "--budget", 48, "--quiet"]
     task = Task(
         lambda folder: ["label", "--data", small_data, "--out", folder / "labels.parquet", *grid],
         lambda folder: lines_in(folder / "labels.journal.jsonl") - 1,
-        9,
+        8,
     )
     for broken, whole in task.broken_and_whole(tmp_path, figure):
-        found, expected = (
-            pq.read_table(folder / "labels.parquet").drop_columns(["seconds"]).to_pylist() for folder in (broken, whole)
-        )
+        found, expected = (rows_of(folder / "labels.parquet") for folder in (broken, whole))
         assert found == expected
         assert names_in(broken) == ["labels.parquet"]
 
@@ -144,7 +148,7 @@ def epochs_done(folder):
 
 def test_train_agent(tmp_path, figure):
     labels, num_epochs = write_labels(tmp_path / "labels.parquet"), 20
-    settings = ["--training.logger", "none", "--training.epochs", num_epochs, "--quiet"]
+    settings = ["--logger", "none", "--training.epochs", num_epochs, "--quiet"]
     task = Task(
         lambda folder: ["train", "agent", "--labels", labels, "--out", folder, *settings],
         epochs_done,
@@ -159,7 +163,7 @@ def test_train_value(tmp_path, small_data, figure):
     source = {"data": small_data.name, "within": "corpus", "num_candidates": 4}
     training = {
         "name": "toy", "data": str(small_data.parent), "sources": [source], "logger": "none", "quiet": True,
-        "max_size": 2, "folds": 3,
+        "max_size": 2,
         "fit": {"hidden": 4, "epochs": 20, "members": 2},
     }  # fmt: skip
     config = tmp_path / "adapter.yaml"
@@ -173,7 +177,7 @@ def test_train_value(tmp_path, small_data, figure):
 
 def test_sweep(tmp_path, figure):
     labels = write_labels(tmp_path / "labels.parquet")
-    settings = ["--base.training.logger", "none", "--base.training.epochs", 4, "--quiet", "true"]
+    settings = ["--base.logger", "none", "--base.training.epochs", 4, "--quiet", "true"]
     vary = '{"training.margin": [0.5, 1.0]}'
     task = Task(
         lambda folder: ["sweep", "--base.labels", labels, "--base.out", folder / "s", "--vary", vary, *settings],
@@ -208,24 +212,16 @@ def test_evaluate(tmp_path, small_data, figure):
 
 
 def test_tune(tmp_path, figure):
-    queries = [{**QUERIES[number % 8], "id": f"q{number}", "split": "train"} for number in range(24)]
-    data = write_folder(tmp_path / "data", DOCUMENTS, queries)
-
-    def rows_of(folder):
-        rows = [json.loads(line) for line in (folder / "t" / "labels.jsonl").read_text().splitlines()[1:]]
-        return [row for row in rows if "seconds" not in row["key"]]
-
+    data = write_folder(tmp_path / "data", DOCUMENTS, MANY_QUERIES)
     settings = ["--configurations", "naive(reranker=bm25), top-k(k=1)", "--reader", "extractive", "--quiet"]
     task = Task(
         lambda folder: ["tune", "--data", data, "--out", folder / "t", *settings],
-        lambda folder: lines_in(folder / "t" / "labels.jsonl") - 1,
+        lambda folder: lines_in(folder / "t" / "labels.journal.jsonl") - 1,
         24,
     )
     for broken, whole in task.broken_and_whole(tmp_path, figure):
-        found, expected = rows_of(broken), rows_of(whole)
-        assert [row["key"] for row in found] == [row["key"] for row in expected]
-        assert same([untimed(row["unit"]) for row in found], [untimed(row["unit"]) for row in expected])
-        assert len({row["key"] for row in found}) == len(found) >= 24
+        found, expected = (rows_of(folder / "t" / "labels.parquet") for folder in (broken, whole))
+        assert found == expected and len(found) == 24 * 3
         records = [json.loads((folder / "t" / "config.json").read_text()) for folder in (broken, whole)]
         assert records[0]["fallback"]["configuration"] == records[1]["fallback"]["configuration"]
 

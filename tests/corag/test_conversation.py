@@ -5,9 +5,10 @@ import io
 import pytest
 
 from corag.cli.main import main
-from corag.conversation import Conversation, refers_back
+from corag.conversation import Conversation
 from corag.readers.chat import OllamaReader
 from corag.registry import READERS
+from corag.text.follow_ups import refers_back
 from corag.types import Answer
 from tests.chat_server import ChatServer
 from tests.chat_server import Reply as Sent

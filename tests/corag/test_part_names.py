@@ -210,6 +210,6 @@ def test_an_unknown_name_lists_all_names():
 
 
 def test_a_missing_extra_names_the_command():
-    with pytest.raises(MissingExtraError, match=r"no_such_module .* pip install 'corag\[bge\]'"):
-        require("no_such_module", "bge")
+    with pytest.raises(MissingExtraError, match=r"no_such_module .* pip install 'corag\[bm25\]'"):
+        require("no_such_module", "bm25")
     assert issubclass(MissingExtraError, ImportError)

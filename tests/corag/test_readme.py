@@ -116,7 +116,7 @@ def test_every_command_and_setting_named_in_a_sentence_is_there():
         for setting in settings:
             assert setting.partition("=")[0].replace("-", "_").replace("__", "--", 1) in known, words
             named += 1
-    assert named > 10
+    assert named > 5
 
 
 def test_every_command_is_in_the_table():

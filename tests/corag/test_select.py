@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import corag
 from corag.candidates import as_candidates
@@ -18,7 +20,6 @@ def test_plain_texts_are_candidates_with_stable_ids():
     assert one.chunk.id != two.chunk.id
     assert as_candidates(["b", "a", "a"]) == [two, one, one]
     assert as_candidates([]) == [] == as_candidates(())
-    assert as_candidates(["\ud800"])[0].chunk.text == "\ud800"
 
 
 def test_mappings_chunks_and_candidates_keep_what_they_say():
@@ -33,11 +34,13 @@ def test_mappings_chunks_and_candidates_keep_what_they_say():
     assert "text" in mapping  # what was given is left as it was
 
 
-def test_the_default_selector_decides_by_its_reranker():
+def test_the_agent_decides_by_default():
     selection = corag.select(QUERY, TEXTS, 8)
     assert selection.text == TEXTS[2]
     assert (selection.budget_tokens, selection.method) == (8, "corag")
-    assert selection.trace.reranker == "minilm-sentence"
+    assert selection.trace.details["because"]
+    fixed = corag.select(QUERY, TEXTS, 8, agent="none")
+    assert (fixed.text, fixed.trace.reranker) == (TEXTS[2], "minilm-evidence")
     assert corag.select(QUERY, TEXTS).budget_tokens == 1024
 
 
@@ -108,3 +111,10 @@ def test_ask_takes_a_path_and_parts_by_name(small_index):
     assert np.isfinite(asked.selection.value)
     with pytest.raises(corag.errors.IndexMismatchError, match="nowhere"):
         corag.ask("How deep?", "nowhere")
+
+
+@given(st.text(st.characters(categories=["Cs"]), min_size=1), st.text(), st.sampled_from(["none", "full", "corag"]))
+def test_lone_surrogates_are_refused_in_questions_and_texts(half, text, method):
+    for query, texts in ((f"q {half}{text}", TEXTS), ("q", [f"a {half}{text}"])):
+        with pytest.raises(InputError):
+            corag.select(query, texts, method=method)

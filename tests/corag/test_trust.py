@@ -16,7 +16,7 @@ from corag.errors import CoragError, ModelError
 from corag.index import ChunkIndex
 from corag.registry import trusted
 from corag.selectors.raptor.tree import Node, RaptorTree
-from experiments.agents.descriptions import describe
+from experiments.agents.descriptions import description_vectors
 
 CHECKPOINT = Path("checkpoints/agent-minilm")
 EVIL = "http://127.0.0.1:9/v1"
@@ -47,8 +47,8 @@ def attacks(folder):
         "minilm-cosine(trust_remote_code=true)",
         nowhere,
         f"cross-encoder(model={nowhere})",
-        f"minilm-multihop(adapter={evil})",
-        "minilm-multihop(adapter=default)",
+        f"minilm-evidence(adapter={evil})",
+        "minilm-evidence(adapter=default)",
         "no-such-reranker",
         3,
     ]
@@ -99,10 +99,10 @@ def test_no_file_may_name(folder):
 
 def test_no_file_may_name_a_folder_that_bears_the_name_of_the_default(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert trusted(registry.SELECTORS, "corag-fixed(agent=default)", "FILE")
+    assert trusted(registry.SELECTORS, "corag(agent=default)", "FILE")
     (tmp_path / "default").mkdir()
     with pytest.raises(ModelError):
-        trusted(registry.SELECTORS, "corag-fixed(agent=default)", "FILE")
+        trusted(registry.SELECTORS, "corag(agent=default)", "FILE")
 
 
 def test_a_model_of_which_only_a_part_is_here_would_be_fetched(tmp_path, monkeypatch):
@@ -137,7 +137,7 @@ def test_a_tree_and_a_label_table_name_no_other_embedder(folder, tmp_path):
         with pytest.raises(ModelError, match="tree"):
             corag.selector("raptor", tree=tmp_path / "tree")
         with pytest.raises(ModelError, match="label table"):
-            describe(["corag(reranker=bm25)"], [], {}, ("query",), embedder)
+            description_vectors({"corag(reranker=bm25)": "a text"}, embedder)
 
 
 @pytest.mark.parametrize(

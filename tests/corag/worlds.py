@@ -41,9 +41,7 @@ class SetReranker(HashReranker):
     name = "set"
 
     def scorer(self, query, chunks):
-        scorer = JoinedTextScorer(self, query, chunks)
-        scorer.order_matters = False
-        return scorer
+        return JoinedTextScorer(self, query, chunks, order_matters=False)
 
 
 COUNTERS = [
@@ -131,7 +129,7 @@ class OddSummarizer:
         return "" if mood == 1 else " and ".join(request.texts)
 
 
-def sign_agent(*, rerankers=("bm25", "minilm-maxsim"), embedder="sign") -> ConfigurationAgent:
+def sign_agent(*, rerankers=("bm25", "minilm-softsim"), embedder="sign") -> ConfigurationAgent:
     """An agent whose predictions are worked out by hand.
 
     With a question mark its map is (1, 0) and it says: the first reranker, by odds of e^10; 16 iterations (the
@@ -175,7 +173,7 @@ PACKING = ("mmr", "adagres", "submodular")
 EMBEDDING = (*PACKING, *SUMMARIZING)
 
 
-def cheap_selector(name, checkpoint, *, reranker=None, tokens=None):
+def cheap_selector(name, *, reranker=None, tokens=None):
     """Build any registered selector; where it takes a reranker, a cheap one."""
     settings = {"tokens": tokens} if tokens else {}
     if name in ("naive", "corag", "upper"):
@@ -188,8 +186,6 @@ def cheap_selector(name, checkpoint, *, reranker=None, tokens=None):
         settings["summary_tokens"] = 8
     if name == "self-route":
         settings["reader"] = OddReader()
-    if name == "corag-fixed":
-        settings["agent"] = checkpoint
     return corag.selector(name, **settings)
 
 

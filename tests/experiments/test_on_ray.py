@@ -48,7 +48,7 @@ def test_label():
     settings = {
         "data": "data",
         "sources": (LabelSource("islands"), LabelSource("seas", "dev", pool="corpus", num_candidates=5)),
-        "rerankers": "bm25,minilm-maxsim",
+        "configurations": "corag(reranker=bm25), corag(reranker=minilm-softsim)",
         "iterations": "1,3",
         "budget": 48,
         "quiet": True,
@@ -67,7 +67,7 @@ def timeless(result):
 
 def test_evaluate():
     settings = {
-        "data": "data/islands", "methods": "top-k,corag(agent=none)", "reranker": "minilm-maxsim", "budgets": (32, 64),
+        "data": "data/islands", "methods": "top-k,corag(agent=none)", "reranker": "minilm-softsim", "budgets": (32, 64),
         "reader": "extractive", "quiet": True,
     }  # fmt: skip
     alone = compare(EvaluateConfig(out="alone", **settings))["islands"]

@@ -72,8 +72,8 @@ def test_a_budget_without_room_for_a_context_is_one_error_before_any_work(small_
 
 def labelled(folder, tmp_path, **settings):
     given = {
-        "rerankers": "bm25", "iterations": "1,3", "explorations": "0.1", "cost_weights": "0.3", "reader": "chat",
-        "budget": BUDGET, "limit": 3,
+        "configurations": "corag(reranker=bm25)", "iterations": "1,3", "explorations": "0.1", "cost_weights": "0.3",
+        "reader": "chat", "budget": BUDGET, "limit": 3,
     }  # fmt: skip
     config = LabelConfig(data=str(folder), out=str(tmp_path / "labels.parquet"), quiet=True, **{**given, **settings})
     path = label(config)

@@ -13,8 +13,9 @@ import agent
 import corag
 from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges
 from agent.config import spelled
+from corag.selectors.corag.features import TEXTS
 from corag.types import Answer
-from experiments.labels.table import read_labels
+from experiments.labels.table import VECTORS, read_labels
 from experiments.labels.table import write_labels as write_table
 from experiments.report.measures import MEASURES
 
@@ -83,6 +84,9 @@ QUERIES = [
            ["bread", "sable", "glass", "herring", "choir", "kell"], "test"),
 ]  # fmt: skip
 
+MANY_QUERIES = [{**QUERIES[number % 8], "id": f"q{number}", "split": "train"} for number in range(24)]
+"""Enough for `corag tune`: the first eight, three times each."""
+
 
 def write_folder(path, documents=DOCUMENTS, queries=QUERIES):
     """Write a data folder and return its path."""
@@ -96,6 +100,7 @@ def label_row(query, reranker, rougeL, *, iterations=2, exploration=0.1, cost_we
     """One row of a label table, of a cell of the grid."""
     return {
         "data": "folder",
+        "kind": "folder",
         "query": query,
         "split": "train",
         "configuration": spelled(f"corag(unit=passage, reranker={reranker})", iterations, exploration, cost_weight),
@@ -117,10 +122,10 @@ def training_question(number):
 
 
 def training_rows(num_questions=12):
-    """A separable table: bm25 answers what is asked about numbers, minilm-maxsim the rest; half of it is dev."""
+    """A separable table: bm25 answers what is asked about numbers, minilm-softsim the rest; half of it is dev."""
     rows = []
     for number in range(num_questions):
-        for reranker in ("bm25", "minilm-maxsim"):
+        for reranker in ("bm25", "minilm-softsim"):
             for iterations in (2, 8):
                 good = (reranker == "bm25") == (number % 2 == 0)
                 rows.append(
@@ -146,6 +151,8 @@ def question_row(query, question, vector, **changes):
         "similarities": [0.9, 0.5, 0.4],
         "query_vector": [float(number) for number in vector],
         "candidates_vector": [float(number) / 2 for number in vector],
+        "texts_vector": [0.25] * len(TEXTS),
+        "long_form": False,
         "num_candidates": 3,
         **changes,
     }
@@ -169,7 +176,7 @@ def write_labels(path, rows=None, questions=None, **changes):
     written, seen = [], set()
     for row in training_rows() if rows is None else rows:
         of_question = dict(known.get(row["query"], {}))
-        for name in ("query_vector", "candidates_vector", "similarities"):
+        for name in (*VECTORS, "long_form"):
             if row["query"] in seen:
                 of_question.pop(name, None)
         seen.add(row["query"])
@@ -178,7 +185,7 @@ def write_labels(path, rows=None, questions=None, **changes):
     return path
 
 
-def small_agent(seed=0, rerankers=("bm25", "minilm-maxsim"), **changes):
+def small_agent(seed=0, rerankers=("bm25", "minilm-softsim"), **changes):
     """An agent over MiniLM's vectors with random weights."""
     configurations = tuple(f"corag(unit=passage, reranker={name})" for name in rerankers)
     settings = {

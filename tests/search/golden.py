@@ -18,7 +18,6 @@ PROBLEMS = {
     "paper": ([3, 2, 4, 1, 3], 8, paper_config()),
     "public_code": ([3, 2, 4, 1, 3], 8, paper_config(backup="all-children", visits="parent", choice="mean")),
     "greedy": ([3, 2, 4, 1, 3], 8, paper_config(iterations=6, exploration=0, cost_weight=0)),
-    "public_code_policy": ([3, 2, 4, 1, 3], 8, SearchConfig(policy="public-code", max_scored=20)),
     "bayesian": ([3, 2, 4, 1, 3], 8, SearchConfig(policy="bayesian")),
     "bayesian_large": ([3, 2, 4, 1, 3] * 5, 12, SearchConfig(policy="bayesian", iterations=5)),
     "complete": ([2, 5, 2], 6, paper_config(iterations=50, choice="value-minus-cost", max_length=2)),

@@ -37,16 +37,6 @@ def test_enumerated_orders_are_the_feasible_ones_cheapest_first(problem, max_len
 
 
 @given(problems, lengths)
-def test_children_are_the_feasible_ones_cheapest_first(problem, max_length):
-    costs, _ = problem
-    children = make(problem, max_length).children
-    everything = feasible_orders(*problem, max_length)
-    for order in {(), *everything}:
-        expected = [longer for longer in everything if longer[:-1] == order]
-        assert children(order) == sorted(expected, key=lambda longer: (costs[longer[-1]], longer[-1]))
-
-
-@given(problems, lengths)
 def test_opening_holds_every_candidate_and_feasible_orders_once(problem, max_length):
     costs, _ = problem
     orders = as_orders(opening(make(problem, max_length)), len(costs))

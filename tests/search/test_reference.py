@@ -74,15 +74,6 @@ def test_renaming_candidates_renames_the_answer(problem, config, seed, random):
     assert renamed.num_scored == plain.num_scored
 
 
-def test_the_policy_of_the_public_code_is_its_preset():
-    costs, budget = [3, 2, 4, 1, 3], 8
-    policy, preset = (
-        search(costs, HashScorer(7), budget, SearchConfig(**settings))
-        for settings in ({**PRESETS["public-code"], "policy": "public-code"}, PRESETS["public-code"])
-    )
-    assert policy == preset and policy.tree.total.tolist() == preset.tree.total.tolist()
-
-
 def test_what_goes_up_is_the_utility_before_the_update():
     # After the first round n is 1 everywhere and N is 4: 3 children and the root.
     values = {(0,): 5.0, (1,): 1.0, (2,): 0.0, (0, 1): 2.0, (0, 2): 3.0}

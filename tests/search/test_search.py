@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import TREE_POLICIES, SearchConfig, SearchError, exhaustive, search, search_many
+from search import SearchConfig, SearchError, exhaustive, search, search_many
 from search.drivers import POLICIES
 from tests.search.worlds import HashScorer, num_orders, policy_configs, problems, scorers
 
@@ -48,7 +48,7 @@ def check_contract(problem, config, scorer):
     value = scorer.value(best) if best else 0.0
     assert (result.order, result.value) == (best, value)
     assert result.cost == sum(costs[chunk] for chunk in best)
-    assert (result.tree is None) == (config.policy not in TREE_POLICIES)
+    assert (result.tree is None) == (config.policy != "paper")
     if result.tree is None:
         assert result.utility == pytest.approx(value - config.cost_weight * result.cost / budget)
 
@@ -157,7 +157,7 @@ def test_bad_values(answer):
     [
         {"iterations": 0}, {"iterations": 2.0}, {"max_length": 0}, {"max_scored": "3"}, {"parallel": 0},
         {"exploration": nan}, {"cost_weight": inf}, {"policy": "best"}, {"backup": "best"}, {"choice": "best"},
-        {"policy": "beam", "choice": "mean"}, {"policy": "bayesian", "parallel": 2},
+        {"policy": "bayesian", "choice": "mean"}, {"policy": "bayesian", "parallel": 2},
     ],
 )  # fmt: skip
 def test_bad_settings(setting):

@@ -8,7 +8,7 @@ const SLIDERS = ["budget", "cost_weight", "iterations", "exploration"];
 const SELECTS = ["unit", "reranker", "policy"];
 const LEAST = 16;
 const LABELS = {
-  passage: "passages", sentence: "sentences", paper: "paper (tree)", "public-code": "public-code (tree)",
+  passage: "passages", sentence: "sentences", paper: "paper (tree)",
 };
 const READ_AFTER_MS = 250;
 
@@ -50,7 +50,7 @@ function showSettings(given) {
 
 function showOutputs(given) {
   const texts = { budget: `${number(given.budget, 0)} tokens`, cost_weight: number(given.cost_weight, 2),
-    iterations: String(given.iterations), exploration: number(given.exploration, 2) };
+    iterations: String(given.iterations), exploration: number(given.exploration, 3) };
   for (const [name, text] of Object.entries(texts)) {
     byId(`${name}-is`).textContent = text;
     byId(name).setAttribute("aria-valuetext", text);

@@ -106,21 +106,18 @@ export function showRounds(found) {
   const rounds = found.rounds.filter((one, at) => at === 0 || String(one) !== String(found.rounds[at - 1]));
   replaced(holder, element("p", {}, `Policy ${found.settings.policy} keeps no tree. The best order as it changed from round to round:`),
     element("ol", {}, rounds.map((order) => element("li", {}, order.map((one) => one + 1).join(" → ")))),
-    element("p", { class: "hint" }, "Choose policy paper or public-code to see a tree."));
+    element("p", { class: "hint" }, "Choose policy paper to see a tree."));
 }
 
 export function showAgent(agent) {
-  const said = agent.prediction;
   const trace = element("dl", {});
   definitions(trace, agent.trace);
-  const because = agent.trace.find(([name]) => name === "because");
-  const rows = said && Object.entries(said.probabilities).sort((a, b) => b[1] - a[1]);
-  replaced(byId("agent-says"), said ? [
-    element("p", {}, `For this question: reranker ${said.reranker}, ${said.iterations} iterations, c ${number(said.exploration, 2)}, λ ${number(said.cost_weight, 2)}.`,
-      said.unsure ? " It is unsure: its first choice leads by too little, so these are the settings that are best on the whole." : ""),
-    element("h3", {}, "Probability that a reranker serves this question best"),
+  const rows = Object.entries(agent.probabilities).sort((a, b) => b[1] - a[1]);
+  replaced(byId("agent-says"), ...(agent.because ? [
+    element("p", {}, "For this question: ", foreign(agent.because), "."),
+    element("h3", {}, "Probability that a configuration serves this question best"),
     element("dl", { class: "odds" }, rows.map(([name, odds]) => [foreign(name, "dt"), element("dd", {}, bar(odds, number(odds, 2)))]).flat()),
-  ] : because ? element("p", {}, "Chosen for this question: ", foreign(because[1]), ".") : element("p", {}, "No agent predicts settings here."),
+  ] : [element("p", {}, "No agent names settings here.")]),
   element("details", {}, element("summary", {}, "What corag ask does with this question"), trace));
 }
 

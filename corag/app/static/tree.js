@@ -67,9 +67,8 @@ export function replayed(upTo) {
 }
 
 export function terms(node, { total, visits, all }) {
-  const around = tree.visits === "parent" ? visits[tree.parent[node]] : all;
   const mean = total[node] / visits[node];
-  const bonus = tree.exploration * Math.sqrt(Math.log(around) / visits[node]);
+  const bonus = tree.exploration * Math.sqrt(Math.log(all) / visits[node]);
   const charge = tree.cost_weight * tree.share[node];
   return { mean, bonus, charge, utility: mean + bonus - charge };
 }

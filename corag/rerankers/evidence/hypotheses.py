@@ -41,6 +41,8 @@ _NUM_CROSSED = len(_CROSSED_SINGLES) + len(_CROSSED_PAIRS) + 2
 NUM_FEATURES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + SIZES + SIZES * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 2
 NUM_WITH_PLACES = NUM_FEATURES + 3 * len(UNIT_SINGLES) + 3 * len(UNIT_PAIRS)
 """Features of a set where the places of units are known; the first are those without."""
+_LATE_SINGLES = ("cosine", "sentence", "maxsim", "rare_maxsim", "lexical")
+_LATE_UNIT_SINGLES = ("is_unit", "source_cosine", "source_maxsim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,19 @@ def features(signals: Signals, sets: Sets) -> Float32:
     covers of the question; its size; flags of the question, crossed with the size and with some of the others.
     """
     return describer(signals)(sets)
+
+
+def late_interaction() -> NDArray[np.bool_]:
+    """Return which features say how near a set is to the question, token by token, and its size, `[NUM_WITH_PLACES]`.
+
+    They mean the same for every kind of text, so the linear floor of a network looks at nothing else.
+    """
+    singles = [name in _LATE_SINGLES for name in SINGLES]
+    places = [name in _LATE_UNIT_SINGLES for name in UNIT_SINGLES]
+    covered_and_size = [True] * (4 + SIZES)
+    between = NUM_FEATURES - 3 * len(SINGLES) - 3 * len(PAIRS) - len(covered_and_size)
+    columns = [*singles * 3, *[False] * 3 * len(PAIRS), *covered_and_size, *[False] * between]
+    return np.array([*columns, *places * 3, *[False] * 3 * len(UNIT_PAIRS)])
 
 
 def describer(signals: Signals) -> Callable[[Sets], Float32]:

@@ -1,17 +1,16 @@
-"""`minilm-multihop`, `minilm-factoid`, `minilm-longform`, `minilm-sentence`: one form, four adapters."""
+"""`minilm-evidence`: the probability that a combination of passages, or of sentences, holds the evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import search
 from corag.errors import ModelError
 from corag.models.cached import cache_capacity
 from corag.models.engine import Float32
@@ -36,6 +35,7 @@ from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.text.units import UnitChunk
 from corag.types import Chunk, FloatArray
 
+NAME = "minilm-evidence"
 FORM = "evidence-sets"
 VOCABULARY = 30522
 """Tokens that MiniLM knows."""
@@ -153,8 +153,7 @@ class EvidenceReranker(Part):
     A value depends on all candidates, since hypotheses compete: there is no `identity` by which to keep values.
 
     Args:
-        shipped: Name of an adapter that ships with the project.
-        adapter: Another adapter to use: its folder, or its parts.
+        adapter: Used in place of the shipped one: its folder, or its parts.
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
@@ -165,9 +164,6 @@ class EvidenceReranker(Part):
     Attributes:
         max_tokens: The window *of one chunk*; combinations are never cut.
         gives_probabilities: Its values are probabilities, so they enter the search of `corag` as they are.
-        search_policy: The default search policy of `corag` with this reranker. Values that cost microseconds are
-            cheaper to compute than to predict with a surrogate: on 70 HotpotQA questions at 384 tokens `beam` reaches a
-            utility of 1.724 in 18 ms, `bayesian` 1.691 in 38 ms, `paper` 1.715 in 19 ms.
 
     Raises:
         ModelError: The adapter is missing, damaged or of another form, or its parts do not go together.
@@ -175,11 +171,9 @@ class EvidenceReranker(Part):
 
     max_tokens = MAX_TOKENS
     gives_probabilities = True
-    search_policy: search.Policy = "beam"
 
     def __init__(
         self,
-        shipped: str = "minilm-multihop",
         *,
         adapter: str | Path | EvidenceParts | None = None,
         backend: Backend = "auto",
@@ -189,7 +183,7 @@ class EvidenceReranker(Part):
         encoder: TextEncoder | None = None,
     ) -> None:
         if not isinstance(adapter, EvidenceParts):
-            adapter = EvidenceParts.load(adapter or shipped_adapter(shipped))
+            adapter = EvidenceParts.load(adapter or shipped_adapter(NAME))
         self.parts = adapter
         self.name = self.parts.name
         self._placement = resolve_device("reranker", backend=backend, precision=precision, device=device)
@@ -219,13 +213,3 @@ class EvidenceReranker(Part):
             return self.parts.scorer(question, self._read.of_chunks(chunks), self._logits)
         passages, sources = self._read.with_sources(chunks)
         return self.parts.scorer(question, passages, self._logits, places(question, chunks, passages, sources))
-
-
-minilm_multihop = partial(EvidenceReranker, "minilm-multihop")
-"""For questions whose evidence is spread over several passages."""
-minilm_factoid = partial(EvidenceReranker, "minilm-factoid")
-"""For questions that one passage answers in a few words."""
-minilm_longform = partial(EvidenceReranker, "minilm-longform")
-"""For questions that want an explanation."""
-minilm_sentence = partial(EvidenceReranker, "minilm-sentence")
-"""For sentences: what supports an answer may be several of one passage, or of several."""

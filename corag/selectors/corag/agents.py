@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -13,18 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from corag.ambient import Ambient
 from corag.errors import InputError, MissingExtraError, ModelError
-from corag.models.cached import CachedEncoder
+from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
 from corag.models.trained import FOLDER, shipped_checkpoint
-from corag.naming import parse
+from corag.naming import PartName, parse
 from corag.optional import warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.features import FEATURES, agent_features
 from corag.selectors.problem import SelectionProblem
+from corag.selectors.reranking import SHARED
 from corag.selectors.wrapping import built
 from corag.types import Candidate, Embedder, Reranker, Selection, TokenCounter
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
 
 AgentSource: TypeAlias = "str | Path | ConfigurationAgent | None"
-"""A checkpoint folder, the name of a checkpoint that ships with the project, a loaded agent, or `none` or None."""
+"""`default`, a checkpoint folder, the name of one that ships with the project, a loaded agent, or `none` or None."""
 
 DEFAULT_AGENT, NO_AGENT = "default", "none"
 SHIPPED_AGENT = "agent-minilm"
@@ -40,8 +39,13 @@ SHIPPED_AGENT = "agent-minilm"
 SELECTORS_KEPT = 64
 """Built selectors in memory: if an agent predicts search settings, nearly every question has its own."""
 
-SHARED: Ambient[Mapping[str, Any]] = Ambient(MappingProxyType({}))
-"""Settings offered to the rerankers of all selectors that are built in a block, such as one `encoder`."""
+TEXTS_AT_ONCE = 16
+"""Texts that an agent's encoder reads in a batch, on a CPU a tenth faster than one by one."""
+
+
+def decides(agent: AgentSource) -> bool:
+    """Return whether a setting gives an agent."""
+    return agent is not None and agent != NO_AGENT
 
 
 def load_agent(agent: AgentSource) -> ConfigurationAgent:
@@ -84,22 +88,38 @@ class AgentSelectors:
         agent: A checkpoint or a loaded agent.
         tokens: Counts tokens as the answering model does.
         embedder: Embeds questions; by default the one that the agent was trained with.
+        given: Settings that the user gave, such as `unit` and `cost_weight`: they replace those of a configuration that
+            takes them, and a configuration that names another unit is not available.
 
     Raises:
-        InputError: See `load_agent`; or another embedder is given than the agent was trained with.
+        InputError: See `load_agent`; another embedder is given than the agent was trained with; or no configuration has
+            the unit that is given.
         ModelError: The fallback names a part that cannot be used here. Other configurations that name one are left
             out, with a warning.
     """
 
-    def __init__(self, agent: AgentSource, tokens: TokenCounter, embedder: Embedder | None = None) -> None:
+    def __init__(
+        self,
+        agent: AgentSource,
+        tokens: TokenCounter,
+        embedder: Embedder | None = None,
+        given: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self.agent = load_agent(agent)
         self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
-        self._tokens, self._runtime, self._lock = tokens, current(), threading.RLock()
+        self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), threading.RLock()
         self.passed_over: dict[str, str] = {}
         self._shared: dict[str, Any] = dict(SHARED.get())
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
         fallback = self.agent.config.fallback.configuration
-        for name in self.agent.config.all_configurations if self.agent.has_network else (fallback,):
+        known = self.agent.config.configurations if self.agent.has_network else (fallback,)
+        unit = given.get("unit")
+        self._configurations = [name for name in known if unit in (None, parse(name).settings.get("unit", unit))]
+        if not self._configurations:
+            raise InputError(
+                f"unit is {unit!r}, but {self._source} names only {', '.join(known)}; leave unit out, or set agent=none"
+            )
+        for name in self._configurations:
             try:
                 trusted(SELECTORS, name, self._source)
             except ModelError as error:
@@ -107,7 +127,7 @@ class AgentSelectors:
                     raise
                 self._pass_over(name, error)
         self._rerankers: dict[str, Reranker] = {}
-        self._predictions: weakref.WeakKeyDictionary[SelectionProblem, AgentPrediction] = weakref.WeakKeyDictionary()
+        self._with_given = lru_cache(SELECTORS_KEPT)(self._lay_over)
         self._selector = lru_cache(SELECTORS_KEPT)(self._build)
 
     def predict(self, problems: Sequence[SelectionProblem]) -> list[AgentPrediction]:
@@ -123,16 +143,16 @@ class AgentSelectors:
         if self._embedder is not None:
             features = agent_features([problem.passages for problem in problems], self._embedder, config.features)
         while True:
-            available = [name for name in config.all_configurations if name not in self.passed_over]
+            available = [name for name in self._configurations if name not in self.passed_over]
             if not available:
                 reasons = "; ".join(f"{name}: {reason}" for name, reason in self.passed_over.items())
                 raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
             predictions = self.agent.predict(features, available)
             assert isinstance(predictions, list)
             broken = len(self.passed_over)
-            for prediction in {str(prediction): prediction for prediction in predictions}.values():
+            for prediction in predictions:
                 try:
-                    self._selector(str(prediction))
+                    self._selector(self._spelled(prediction))
                 except (InputError, MissingExtraError, ModelError) as error:
                     self._pass_over(prediction.configuration, error)
             if len(self.passed_over) == broken:
@@ -140,14 +160,15 @@ class AgentSelectors:
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what the selector for a question chooses from."""
-        [prediction] = self.predict([SelectionProblem(query, candidates, self._tokens, budget_tokens)])
-        problem = self._selector(str(prediction)).problem(query, candidates, budget_tokens)
-        self._predictions[problem] = prediction
+        asked = SelectionProblem(query, candidates, self._tokens, budget_tokens)
+        [prediction] = self.predict([asked])
+        problem = self._selector(self._spelled(prediction)).problem(query, candidates, budget_tokens)
+        self._remember(problem, prediction)
         return problem
 
     def choices(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         """Return what the selector for each question chooses; those with one selector are chosen for together."""
-        names = [str(prediction) for prediction in self._predictions_for(problems)]
+        names = [self._spelled(prediction) for prediction in self._predictions_for(problems)]
         choices: dict[int, Choice] = {}
         for name in dict.fromkeys(names):
             rows = [row for row, other in enumerate(names) if other == name]
@@ -158,38 +179,66 @@ class AgentSelectors:
     def selection(self, problem: SelectionProblem, choice: Choice | None) -> Selection:
         """Return the selection of the selector for a question; its trace says which that was, and why."""
         [prediction] = self._predictions_for([problem])
-        selection = self._selector(str(prediction)).select_from(problem, choice)
+        configuration = self._spelled(prediction)
+        selection = self._selector(configuration).select_from(problem, choice)
         details = {
-            **selection.trace.details,
-            "configuration": str(prediction),
-            "probabilities": dict(prediction.probabilities),
+            "configuration": str(configuration),
+            "probabilities": self._odds(prediction, self.agent.config.configurations),
             "unsure": prediction.unsure,
-            "because": self._because(prediction),
+            "because": self._because(configuration, prediction, selection.trace.cost_weight),
             **({"passed_over": dict(self.passed_over)} if self.passed_over else {}),
+            # A configuration may be `corag` with an agent of its own, which says more.
+            **selection.trace.details,
         }
         return replace(selection, trace=replace(selection.trace, details=details))
 
-    def _because(self, prediction: AgentPrediction) -> str:
+    def _because(self, configuration: PartName, prediction: AgentPrediction, cost_weight: float | None) -> str:
+        """Return in a line what is used for a question, and how sure the agent is of it among what it may name."""
+        settings, said = configuration.settings, str(configuration)
+        if configuration.name == "corag" and {"unit", "reranker"} <= settings.keys():
+            said = f"by {settings['unit']}s, {settings['reranker']}"
+            said += "" if cost_weight is None else f", lambda {cost_weight:.2g}"
         if not self.agent.has_network:
-            return f"{prediction}, named for all questions by {self._source}"
-        share = f"{prediction.probabilities[prediction.configuration]:.0%} sure"
-        if prediction.unsure:
-            return f"{prediction}, the fallback of {self._source}, as nothing else leads by enough ({share})"
-        return f"{prediction}, named by {self._source} ({share})"
+            return f"{said}; {self._source} names it for all questions"
+        odds = self._odds(prediction, [name for name in self._configurations if name not in self.passed_over])
+        share = f"{odds[_without_search(prediction.configuration)] / max(sum(odds.values()), 1e-300):.0%} sure"
+        return f"{said}; agent {share}" + (", so this is its fallback" if prediction.unsure else "")
+
+    def _odds(self, prediction: AgentPrediction, configurations: Sequence[str]) -> dict[str, float]:
+        """Return the probability of each class: of configurations that differ in lambda and search alone, the sum."""
+        odds: dict[str, float] = {}
+        for name in configurations:
+            known = _without_search(name)
+            odds[known] = odds.get(known, 0.0) + prediction.probabilities[name]
+        return odds
+
+    def _spelled(self, prediction: AgentPrediction) -> PartName:
+        return self._with_given(str(prediction))
+
+    def _lay_over(self, configuration: str) -> PartName:
+        """Return the selector that is named, with the settings that are given."""
+        named = parse(configuration)
+        takes = SELECTORS.settings(named) if self._given else ()
+        return named.with_settings(**{name: value for name, value in self._given.items() if name in takes})
+
+    def _remember(self, problem: SelectionProblem, prediction: AgentPrediction) -> None:
+        # Beside the agent, so that its id is not given to another. A copy with another layout is the same question.
+        problem.memory["prediction", id(self), problem.budget_tokens] = (self, prediction)
 
     def _predictions_for(self, problems: Sequence[SelectionProblem]) -> list[AgentPrediction]:
-        unknown = [problem for problem in problems if problem not in self._predictions]
-        self._predictions.update(zip(unknown, self.predict(unknown), strict=True))
-        return [self._predictions[problem] for problem in problems]
+        keys = [("prediction", id(self), problem.budget_tokens) for problem in problems]
+        unknown = [problem for key, problem in zip(keys, problems, strict=True) if key not in problem.memory]
+        for problem, prediction in zip(unknown, self.predict(unknown), strict=True):
+            self._remember(problem, prediction)
+        return [problem.memory[key][1] for key, problem in zip(keys, problems, strict=True)]
 
     def _pass_over(self, configuration: str, error: Exception) -> None:
         self.passed_over[configuration] = str(error)
         warn_once(f"{self._source} names {configuration}, which cannot be used here and is left out: {error}")
 
-    def _build(self, configuration: str) -> BudgetedSelector:
+    def _build(self, configuration: PartName) -> BudgetedSelector:
         """Return a selector; its reranker is built once and shares what the embedder encodes."""
-        written = parse(configuration)
-        settings = dict(written.settings)
+        settings = dict(configuration.settings)
         reranker = settings.get("reranker")
         with self._lock, use_runtime(self._runtime), SHARED.set(self._shared):
             # A preset says how its reranker is built.
@@ -197,7 +246,7 @@ class AgentSelectors:
                 if reranker not in self._rerankers:
                     self._rerankers[reranker] = RERANKERS.offer(reranker, self._shared)
                 settings["reranker"] = self._rerankers[reranker]
-            return built(written.name, self._tokens, **settings)
+            return built(configuration.name, self._tokens, **settings)
 
     def _embedder_for(self, given: Embedder | None) -> Embedder:
         wanted = self.agent.config.embedder
@@ -210,5 +259,12 @@ class AgentSelectors:
             return given
         trusted(EMBEDDERS, wanted, self._source)
         if "encoder" in EMBEDDERS.settings(wanted):
-            self._shared.setdefault("encoder", CachedEncoder(minilm_encoder()))
-        return EMBEDDERS.offer(wanted, self._shared)
+            self._shared.setdefault("encoder", CachedEncoder(minilm_encoder(), batch=TEXTS_AT_ONCE))
+        return CachedEmbedder(EMBEDDERS.offer(wanted, self._shared))
+
+
+def _without_search(configuration: str) -> str:
+    """Return a configuration without the settings of its search and lambda."""
+    written = parse(configuration)
+    kept = {name: value for name, value in written.settings.items() if name not in ("search", "cost_weight")}
+    return str(PartName(written.name, kept))

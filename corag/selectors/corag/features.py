@@ -5,10 +5,12 @@ A recipe names the parts of the vector, in order:
 - `query`: the question's embedding, `d` numbers.
 - `candidates`: the mean embedding of the ten most similar candidates, `d` numbers; zeros if there is none.
 - `curve`: what the candidates' similarities to the question look like, `len(CURVE)` numbers; see `curve_statistics`.
+- `texts`: what question and candidates look like whatever they are about, `len(TEXTS)` numbers; see `text_statistics`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,10 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import InputError
 from corag.models.cached import vectors_by
-from corag.selectors.problem import SelectionProblem
+from corag.selectors.problem import SelectionProblem, shared_words
+from corag.text.units import SENTENCE, UnitChunk, units
 from corag.types import Embedder, FloatArray
 
-FEATURES = ("query", "candidates", "curve")
+FEATURES = ("query", "candidates", "curve", "texts")
 """The parts that a recipe may name."""
 MEAN_OF = 10
 """Candidates whose mean embedding is the part `candidates`."""
@@ -33,6 +36,32 @@ CURVE = (
     "log_count",
 )  # fmt: skip
 """The numbers of the part `curve`."""
+TEXTS = (
+    "passages_top3", "passages_top5", "passages_correlation", "passages_peak", "cosine_peak", "sentences_top3",
+    "sentences_top5", "sentences_correlation", "sentences_peak", "best_sentence", "alike", "passage_tokens",
+    "sentence_tokens", "sentences_per_passage", "titled", "table_rows", "list_items", "digits", "symbols", "log_budget",
+    "question_tokens", "who", "when", "where", "how_many", "why", "how", "yes_no", "and",
+)  # fmt: skip
+"""The numbers of the part `texts`."""
+LOWEST_LOG_BUDGET = -3.0
+"""Below this, the budget holds a twentieth of the candidates or less."""
+
+_LIST_ITEM = re.compile(r"\s*(?:[-*+•‣▪–]|\d{1,3}[.)])\s+\S")  # noqa: RUF001
+_DIGITS, _SYMBOLS = "0123456789", "{}[]<>=;_`\\/#$@^~&*+"
+_QUESTION_FORMS = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        r"\bwho(m|se)?\b",
+        r"\b(when|(what|which) (year|date|day|month|century))\b",
+        r"\b(where|(what|which) (country|city|town|place|state))\b",
+        r"\bhow (many|much|long|old|far|often|high|tall|large|big)\b|\bwhat (percentage|number|amount)\b",
+        r"\bwhy\b|\breasons?\b",
+        r"\bhow (?!many|much|long|old|far|often|high|tall|large|big)",
+        r"^\W*(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|must)\b",
+        r"\band\b",
+    )
+)
+"""Of the last numbers of `TEXTS`, from `who` on; other languages than English have none of them."""
 
 Float32 = NDArray[np.float32]
 
@@ -49,7 +78,7 @@ def check_recipe(recipe: Sequence[str]) -> tuple[str, ...]:
 
 def feature_dim(recipe: Sequence[str], embedding_dim: int) -> int:
     """Return the length of a feature vector over embeddings of `embedding_dim` numbers."""
-    lengths = {"query": embedding_dim, "candidates": embedding_dim, "curve": len(CURVE)}
+    lengths = {"query": embedding_dim, "candidates": embedding_dim, "curve": len(CURVE), "texts": len(TEXTS)}
     return sum(lengths[part] for part in check_recipe(recipe))
 
 
@@ -87,8 +116,111 @@ def mean_vector(vectors: ArrayLike, embedding_dim: int) -> Float32:
     return first.mean(axis=0) if len(first) else np.zeros(embedding_dim, dtype=np.float32)
 
 
+def text_statistics(problem: SelectionProblem, similarities: ArrayLike, mean: ArrayLike) -> Float32:
+    """Return the statistics of a question and its passages that `TEXTS` names, each within [-3, 1], `[29]`.
+
+    How far two rankings agree says whether the values that build on them can be trusted on this kind of text: one is
+    by cosine, the other by the words that are shared with the question, rare ones counting more (`shared_words`), and
+    is made for passages and for sentences.
+
+    - `passages_top3`, `passages_top5`: overlap (Jaccard) of the three and five best passages under both;
+      `passages_correlation`: Spearman's rank correlation; `passages_peak` and `cosine_peak`: how far the best is
+      above the mean.
+    - `sentences_top3`, `sentences_top5`: share of the three and five best sentences whose passages are among as many
+      best by cosine; `sentences_correlation`: rank correlation of the passages by cosine and by their best sentence;
+      `sentences_peak`; `best_sentence`: share of the question's words in one sentence.
+    - `alike`: mean cosine between the ten best passages.
+    - `passage_tokens`, `sentence_tokens`, `sentences_per_passage`, `question_tokens`: the logarithm of one plus the
+      mean number, divided by 10, a token being four bytes of UTF-8; `titled`: share of passages with a title;
+      `table_rows` and `list_items`: share of sentences; `digits` and `symbols`: share of characters.
+    - `log_budget`: logarithm of the budget over the tokens of all passages, at least -3 and at most 0.
+    - `who` to `and`: 1 for a question of this form in English, else 0.
+
+    Without passages all but those about the question are 0. Ties do not depend on the order of the passages.
+
+    Args:
+        problem: The question with its passages, `n`.
+        similarities: Cosine of each passage to the question, `[n]`.
+        mean: Mean of the unit vectors of the ten best, `[d]`; see `mean_vector`.
+    """
+    query, chunks = problem.query, problem.chunks
+    numbers = dict.fromkeys(TEXTS, 0.0)
+    numbers["question_tokens"] = _log_share(_tokens(query))
+    for name, form in zip(TEXTS[-len(_QUESTION_FORMS) :], _QUESTION_FORMS, strict=True):
+        numbers[name] = float(form.search(query) is not None)
+    if not chunks:
+        return np.array(list(numbers.values()), dtype=np.float32)
+    cosines = np.asarray(similarities, dtype=np.float64)
+    cut = [units(chunk, SENTENCE) for chunk in chunks]
+    sentences = [sentence for of_passage in cut for sentence in of_passage]
+    owner = np.repeat(np.arange(len(cut)), [len(of_passage) for of_passage in cut])
+    texts = [chunk.text for chunk in chunks]
+    whole = "\n".join(texts)
+    tokens = _tokens(whole)
+    own = [s.source.text[slice(*s.span)] if isinstance(s, UnitChunk) else s.text for s in sentences]
+    by_words, by_sentence = shared_words(query, texts), shared_words(query, [s.text for s in sentences])
+    best = np.zeros(len(chunks))
+    np.maximum.at(best, owner, by_sentence)
+    for k in (3, 5):
+        top = _top(cosines, k)
+        among, chosen = _top(by_words, k), _top(by_sentence, k)
+        numbers[f"passages_top{k}"] = (top & among).sum() / (top | among).sum()
+        numbers[f"sentences_top{k}"] = top[owner[chosen]].mean()
+    nearest = min(MEAN_OF, len(chunks))
+    log_budget = float(np.log(problem.budget_tokens / max(1.0, tokens)))
+    numbers |= {
+        "passages_correlation": _rank_correlation(cosines, by_words),
+        "passages_peak": by_words.max() - by_words.mean(),
+        "cosine_peak": cosines.max() - cosines.mean(),
+        "sentences_correlation": _rank_correlation(cosines, best),
+        "sentences_peak": by_sentence.max() - by_sentence.mean(),
+        "best_sentence": by_sentence.max(),
+        # |sum of n unit vectors|^2 is n + n (n - 1) times the mean cosine of two of them.
+        "alike": (nearest * float(np.square(mean).sum()) - 1) / (nearest - 1) if nearest > 1 else 0.0,
+        "passage_tokens": _log_share(tokens / len(chunks)),
+        "sentence_tokens": _log_share(tokens / len(sentences)),
+        "sentences_per_passage": _log_share(len(sentences) / len(chunks)),
+        "titled": float(np.mean([bool(chunk.metadata.get("title")) for chunk in chunks])),
+        "table_rows": float(np.mean([text.count("|") + text.count("\t") > 1 for text in own])),
+        "list_items": float(np.mean([_LIST_ITEM.match(text) is not None for text in own])),
+        "digits": sum(map(whole.count, _DIGITS)) / max(1, len(whole)),
+        "symbols": sum(map(whole.count, _SYMBOLS)) / max(1, len(whole)),
+        "log_budget": min(0.0, max(LOWEST_LOG_BUDGET, log_budget)),
+    }
+    # Cosines in half precision may be a little beyond 1.
+    return np.clip(list(numbers.values()), LOWEST_LOG_BUDGET, 1.0).astype(np.float32)
+
+
+def _top(values: FloatArray, k: int) -> NDArray[np.bool_]:
+    """Return which values are among the `k` largest, with all that equal the last of these, `[n]`."""
+    return np.asarray(values >= np.sort(values)[-min(k, len(values))])
+
+
+def _rank_correlation(first: FloatArray, second: FloatArray) -> float:
+    """Return Spearman's rank correlation, in [-1, 1]; 0 if either has only one value."""
+    ranks = []
+    for values in (first, second):
+        _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+        centred = (np.cumsum(counts) - counts / 2)[index]
+        ranks.append(centred - centred.mean())
+    norm = np.sqrt(np.square(ranks[0]).sum() * np.square(ranks[1]).sum())
+    return float(ranks[0] @ ranks[1] / norm) if norm > 0 else 0.0
+
+
+def _tokens(text: str) -> float:
+    return len(text.encode("utf-8", "replace")) / 4
+
+
+def _log_share(number: float) -> float:
+    return min(1.0, float(np.log1p(number)) / 10)
+
+
 def feature_vectors(
-    recipe: Sequence[str], queries: ArrayLike, candidates: ArrayLike, similarities: Sequence[ArrayLike]
+    recipe: Sequence[str],
+    queries: ArrayLike,
+    candidates: ArrayLike,
+    similarities: Sequence[ArrayLike],
+    texts: ArrayLike | None = None,
 ) -> Float32:
     """Return one feature vector per question, `[n, feature_dim]`.
 
@@ -97,12 +229,15 @@ def feature_vectors(
         queries: Embedding of each question, `[n, d]`.
         candidates: Mean embedding of each question's best candidates, `[n, d]`; see `mean_vector`.
         similarities: Each question's similarities, `n` lists.
+        texts: Each question's `text_statistics`, `[n, 29]`; needed if the recipe names `texts`.
 
     Raises:
-        InputError: The recipe is no recipe.
+        InputError: The recipe is no recipe, or names `texts`, which are not given.
     """
+    if texts is None and "texts" in recipe:
+        raise InputError("features name texts, which these labels do not have; label again, or leave texts out")
     curves = np.array([curve_statistics(row) for row in similarities]).reshape(-1, len(CURVE))
-    columns = {"query": queries, "candidates": candidates, "curve": curves}
+    columns = {"query": queries, "candidates": candidates, "curve": curves, "texts": () if texts is None else texts}
     return np.concatenate([np.asarray(columns[part], dtype=np.float32) for part in check_recipe(recipe)], axis=1)
 
 
@@ -113,11 +248,13 @@ class QuestionVectors(NamedTuple):
         query: Embedding of the question, `[d]`.
         candidates: Mean embedding of its best candidates, `[d]`; see `mean_vector`.
         similarities: Cosine of each candidate to the question, `[n]`.
+        texts: See `text_statistics`, `[29]`.
     """
 
     query: Float32
     candidates: Float32
     similarities: FloatArray
+    texts: Float32
 
 
 def question_vectors(
@@ -128,13 +265,14 @@ def question_vectors(
     The candidates' similarities are used if they are cosines in [-1, 1] that name no other embedder. Otherwise all
     candidates are embedded and their cosines computed: a BM25 score or a rank would mislead an agent trained on
     cosines. Candidates are embedded only as far as the recipe needs it; what it does not name stays zeros
-    (`candidates`) or as given (`curve`).
+    (`candidates`, `texts`) or as given (`curve`).
     """
     names = (None, embedder.name)
+    compares = not {"curve", "texts"}.isdisjoint(recipe)
     own = [problem.has_cosines and all(c.embedder in names for c in problem.candidates) for problem in problems]
-    some = MEAN_OF if "candidates" in recipe else 0
+    some = 0 if {"candidates", "texts"}.isdisjoint(recipe) else MEAN_OF
     embedded = [
-        [chunk.text for chunk in (problem.chunks[:some] if known or "curve" not in recipe else problem.chunks)]
+        [chunk.text for chunk in (problem.chunks[:some] if known or not compares else problem.chunks)]
         for problem, known in zip(problems, own, strict=True)
     ]
     texts = [text for problem, best in zip(problems, embedded, strict=True) for text in (problem.query, *best)]
@@ -143,14 +281,18 @@ def question_vectors(
     found = []
     for problem, known, part in zip(problems, own, np.split(vectors, ends[:-1]), strict=True):
         query, rest, similarities = part[0], part[1:], problem.relevance
-        if not known and "curve" in recipe:
+        if not known and compares:
             similarities = np.asarray(rest @ query, dtype=np.float64)
             rest = rest[np.argsort(-similarities, kind="stable")]
-        found.append(QuestionVectors(query, mean_vector(rest[:some], embedder.dimension), similarities))
+        mean = mean_vector(rest[:some], embedder.dimension)
+        statistics = np.zeros(len(TEXTS), dtype=np.float32)
+        if "texts" in recipe:
+            statistics = text_statistics(problem, similarities, mean)
+        found.append(QuestionVectors(query, mean, similarities, statistics))
     return found
 
 
 def agent_features(problems: Sequence[SelectionProblem], embedder: Embedder, recipe: Sequence[str]) -> Float32:
     """Return the agent's feature vectors for questions, `[n, feature_dim]`; see `question_vectors`."""
-    queries, candidates, similarities = zip(*question_vectors(problems, embedder, recipe), strict=True)
-    return feature_vectors(recipe, queries, candidates, similarities)
+    queries, candidates, similarities, texts = zip(*question_vectors(problems, embedder, recipe), strict=True)
+    return feature_vectors(recipe, queries, candidates, similarities, texts)

@@ -16,15 +16,15 @@ from corag.naming import Spelling
 from corag.registry import RERANKERS
 from corag.registry import embedder as make_embedder
 from corag.registry import tokens as make_tokens
-from corag.rerankers.scorers import CachedScorer, score_together
-from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
+from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
+from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT, SHARED, AgentSelectors, AgentSource, load_agent
-from corag.selectors.price import REFERENCE_TOKENS, Scaling, default_cost_weight, gives_probabilities
-from corag.selectors.problem import DEFAULT_MAX_UNITS, Limits, SelectionProblem
-from corag.selectors.reranking import default_reranker
-from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, Selection, TokenCounter
-from search import PRESETS, TREE_POLICIES, Preset, SearchConfig, SearchResult, search_many
+from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSelectors, AgentSource, decides
+from corag.selectors.price import REFERENCE_TOKENS, Scaling, default_cost_weight, gives_probabilities, price_factor
+from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
+from corag.selectors.reranking import DEFAULT_RERANKER, SHARED
+from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, Scorer, Selection, TokenCounter
+from search import PRESETS, Policy, Preset, SearchConfig, SearchResult, search_many
 
 if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
@@ -33,16 +33,18 @@ LOGITS: Mapping[str, Any] = {"output": "logit"}
 """What a preset offers to a reranker that is given by name: its numbers were chosen for logits."""
 
 
-EXPLORATION = 0.3
-"""The paper's 2.4 is for rerankers that give raw logits. On values in [0, 1] it drowns every difference: with
-it and 10 iterations `minilm-maxsim` selects the whole evidence of 43 of 100 HotpotQA training questions at
-256 tokens, with 0.3 of 48, as many as exhaustive search."""
-NO_BOUND = 10**6
-"""Rounds of `beam`, which ends by itself when no chunk fits any more."""
+ITERATIONS, EXPLORATION = 20, 0.001
+"""Of the tree, on values in [0, 1]; docs/concepts.md has the figures. The paper's c of 2.4 is for raw logits. From 0.1
+on it keeps the tree shallow: with 60 sentences, 40 iterations reach a net value of .740 up to 0.02, .728 with 0.1 and
+.632 with 0.3. An order has at most as many chunks as there are iterations."""
 
 
 class Corag(BudgetedSelector):
     """Searches for the ordered combination that is worth most, its tokens paid for.
+
+    An agent names unit, reranker and lambda for each question. What is given is kept: beside `unit` and `cost_weight`
+    the agent names the rest; a `reranker`, a `preset` or a `search` leaves it nothing to name, and then, as without an
+    agent, the defaults below hold.
 
     Args:
         unit: What is chosen; see `BudgetedSelector`. By default sentences; if a reranker or a preset is given,
@@ -54,16 +56,15 @@ class Corag(BudgetedSelector):
             (`output=logit`). `trace.details["logits"]` says whether values are logits. lambda is then that of eq. 5,
             the price of the whole budget, 0.1 unless given.
         search: Settings of the search, laid over the preset or the defaults: a mapping of fields of
-            `search.SearchConfig`, or one whose fields that differ from its defaults count. By default the policy is
-            what the reranker names as its `search_policy`, such as `beam` if values cost next to nothing, else
-            `bayesian`, which needs the fewest scored orders for the same value.
+            `search.SearchConfig`, or one whose fields that differ from its defaults count. For the
+            policy see `default_policy`.
         cost_weight: lambda: what 256 tokens cost, whatever the budget is; by default 0.1, for passages 0.03. The answer
             is the order of the highest value - lambda * tokens / 256. Values are probabilities if the reranker gives
             these, else the single candidates of a question span 0 to 1.
+        prefer: Multiplies lambda, whoever names it: `quality` (by 0.5), `balanced` (by 1), `tokens` (by 2), or a
+            factor.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
-            Under `forbid`, if the window binds, a cost in the search is the larger share of budget or window.
-        agent: The folder of a checkpoint, the name of one that ships, or a loaded agent: it names the configuration for
-            each question, so that nothing above from `unit` to `cost_weight` may be given. None or `none`: no agent.
+        agent: `default`, the shipped one; the folder of a checkpoint; a loaded agent; or `none` or None.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
         tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
     """
@@ -79,8 +80,9 @@ class Corag(BudgetedSelector):
         preset: Preset | None = None,
         search: SearchConfig | Mapping[str, Any] | None = None,
         cost_weight: float | None = None,
+        prefer: str | float = "balanced",
         window: WindowPolicy = DEFAULT_POLICY,
-        agent: AgentSource = None,
+        agent: AgentSource = DEFAULT_AGENT,
         embedder: Spelling | Embedder | None = None,
         tokens: Spelling | TokenCounter | None = None,
     ) -> None:
@@ -88,8 +90,7 @@ class Corag(BudgetedSelector):
             check_choice("preset", preset, PRESETS)
         if cost_weight is not None:
             check_range("cost_weight", cost_weight, 0, 100, "0 to 0.5 are usual")
-        chosen = {"unit": unit, "reranker": reranker, "preset": preset, "search": search, "cost_weight": cost_weight}
-        given = [name for name, value in chosen.items() if value is not None]
+        factor = price_factor(prefer)
         super().__init__(
             unit=unit or ("sentence" if reranker is None and preset is None else "passage"),
             max_units=max_units,
@@ -97,20 +98,26 @@ class Corag(BudgetedSelector):
         )
         self.preset = preset
         self.window = check_policy(window)
-        self.cost_weight = cost_weight
         self._agent: AgentSelectors | None = None
-        if agent is None or agent in (NO_AGENT, DEFAULT_AGENT):
-            offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
-            self._reranker = RERANKERS.offer(default_reranker(self._unit) if reranker is None else reranker, offered)
-            self._config = search_config(self._reranker, preset, _as_mapping(search))
-            default = default_cost_weight(self._unit) if preset is None else self._config.cost_weight
-            self._price = default if cost_weight is None else cost_weight
+        if decides(agent) and reranker is None and preset is None and search is None:
+            settings = {
+                "unit": unit,
+                "max_units": max_units,
+                "cost_weight": cost_weight,
+                "prefer": prefer,
+                "window": window,
+            }
+            usual = {"max_units": DEFAULT_MAX_UNITS, "prefer": "balanced", "window": DEFAULT_POLICY}
+            given = {name: value for name, value in settings.items() if value != usual.get(name)}
+            embeds = None if embedder is None else make_embedder(embedder)
+            self._agent = AgentSelectors(agent, self.tokens, embeds, given)
             return
-        if given:
-            raise InputError(
-                f"{given[0]} is given beside agent {str(agent)!r:.100}, which names it for each question; leave one out"
-            )
-        self._agent = AgentSelectors(agent, self.tokens, None if embedder is None else make_embedder(embedder))
+        offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
+        self._reranker = RERANKERS.offer(DEFAULT_RERANKER if reranker is None else reranker, offered)
+        self._given = _as_mapping(search)
+        of_source = search_config("paper", preset, self._given).cost_weight
+        default = default_cost_weight(self._unit) if preset is None else of_source
+        self._price = factor * (default if cost_weight is None else cost_weight)
 
     @property
     def agent(self) -> ConfigurationAgent | None:
@@ -120,14 +127,19 @@ class Corag(BudgetedSelector):
     def search_of(self, problem: SelectionProblem) -> SearchConfig:
         """Return the settings of the search of a problem, with lambda for its whole budget; without an agent."""
         share = problem.capacity / REFERENCE_TOKENS if self.preset is None else 1.0
-        return replace(self._config, cost_weight=self._price * share)
+        policy: Policy = "paper"
+        if self.preset is None:
+            policy = default_policy(problem.scorer(self._reranker, self.window).scorer)
+        return replace(search_config(policy, self.preset, self._given), cost_weight=self._price * share)
 
-    def predict(self, query: str, candidates: Sequence[Candidate] = ()) -> AgentPrediction | None:
-        """Return the agent's prediction for a question, with its candidates best first; None without an agent."""
+    def predict(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> AgentPrediction | None:
+        """Return what the agent says of a question, with its candidates best first; None without an agent.
+
+        What is given to the selector replaces what the prediction says of it.
+        """
         if self._agent is None:
             return None
-        # No prediction depends on the budget.
-        return self._agent.predict([SelectionProblem(query, candidates, self.tokens, budget_tokens=1)])[0]
+        return self._agent.predict([SelectionProblem(query, candidates, self.tokens, budget_tokens)])[0]
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what is chosen from; see `BudgetedSelector`."""
@@ -147,11 +159,10 @@ class Corag(BudgetedSelector):
             return self._agent.choices(problems)
         # In lock-step, their orders scored in shared batches; values are cached in the problems.
         scorers = [problem.scorer(self._reranker, self.window) for problem in problems]
-        limits = [problem.limits(scorer) for problem, scorer in zip(problems, scorers, strict=True)]
         # Probabilities enter as they are, other values are standardised per question. The first expansion of a tree
         # scores the same orders, and then they are cached.
         raw = self.preset is not None or gives_probabilities(self._reranker)
-        singles: list[list[Order]] = [[] if raw else [(int(i),) for i in limit.fitting] for limit in limits]
+        singles: list[list[Order]] = [[] if raw else [(index,) for index in problem.fitting] for problem in problems]
         scalings = [Scaling.of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
 
         def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
@@ -162,15 +173,14 @@ class Corag(BudgetedSelector):
 
         configs = [self.search_of(problem) for problem in problems]
         with search_errors():
-            results = search_many([(limit.costs, limit.budget) for limit in limits], score, configs)
-        searched = zip(problems, scorers, limits, scalings, configs, results, strict=True)
+            results = search_many([(problem.costs, problem.capacity) for problem in problems], score, configs)
+        searched = zip(problems, scorers, scalings, configs, results, strict=True)
         return [self._choice(*of_problem) for of_problem in searched]
 
     def _choice(
         self,
         problem: SelectionProblem,
         scorer: CachedScorer,
-        limits: Limits,
         scaling: Scaling,
         config: SearchConfig,
         result: SearchResult,
@@ -181,7 +191,7 @@ class Corag(BudgetedSelector):
         trace: dict[str, Any] = {
             "reranker": self._reranker.name,
             "policy": config.policy,
-            "iterations": result.num_calls if config.iterations == NO_BOUND else config.iterations,
+            "iterations": config.iterations,
             "cost_weight": self._price,
             "token_price": price,
             **_unusual(config),
@@ -190,19 +200,24 @@ class Corag(BudgetedSelector):
             "orders_computed": scorer.num_computed,
             "truncated": scorer.num_truncated,
             "chunk_values": scorer([(index,) for index in result.order]).tolist(),
-            # If the window binds, the tree's costs are in the unit of `limits`; the result's are always tokens.
-            "result": replace(result, cost=int(problem.costs[list(result.order)].sum())),
-            **problem.window_trace(scorer, limits),
+            "result": result,
         }
         if self.preset is not None:
             trace |= {"preset": self.preset, "logits": getattr(self._reranker, "output", None) == "logit"}
         return Choice(result.order, float(scorer([result.order])[0]) if result.order else 0.0, trace)
 
 
-def search_config(
-    reranker: Reranker, preset: Preset | None = None, given: Mapping[str, Any] | None = None
-) -> SearchConfig:
-    """Return the settings of a search: those given, then the preset's, then the defaults for a reranker.
+def default_policy(scorer: Scorer) -> Policy:
+    """Return the policy of a search whose settings name none, by what it costs to value an order.
+
+    Where values are computed from what is known of each chunk, the tree finds better orders than `bayesian`, sooner.
+    Where a model reads the text of every order, `bayesian` finds as good ones from fewer orders.
+    """
+    return "bayesian" if isinstance(scorer, JoinedTextScorer | WindowedScorer) else "paper"
+
+
+def search_config(policy: Policy, preset: Preset | None = None, given: Mapping[str, Any] | None = None) -> SearchConfig:
+    """Return the settings of a search: those given, then the preset's, then the defaults for a policy.
 
     Raises:
         InputError: A field is unknown, is the price of tokens, has no use under the policy, or breaks a rule.
@@ -215,16 +230,11 @@ def search_config(
             known = ", ".join(field for field in fields if field != "cost_weight")
             remedy = "set cost_weight beside search" if name == "cost_weight" else f"its fields are {known}"
             raise InputError(f"search has no field {name!r}; {remedy}")
-    wanted = getattr(reranker, "search_policy", None)
-    policy = given.get("policy") or base.get("policy") or wanted or "bayesian"
-    defaults = {"policy": policy, "exploration": EXPLORATION, "choice": "value-minus-cost"}
-    if policy == "beam":
-        defaults["iterations"] = NO_BOUND
-    for name in ("backup", "visits"):
-        if name in given and policy != "paper":
-            raise InputError(
-                f"search sets {name}, which policy {policy!r} does not have; leave it out, or set policy to paper"
-            )
+    defaults: dict[str, Any] = {"policy": policy}
+    if preset is None:
+        defaults |= {"exploration": EXPLORATION, "choice": "value-minus-cost"}
+        if given.get("policy", policy) == "paper":
+            defaults["iterations"] = ITERATIONS
     with search_errors():
         return SearchConfig(**{**defaults, **base, **given})
 
@@ -234,7 +244,7 @@ def _unusual(config: SearchConfig) -> dict[str, Any]:
     usual = {**asdict(SearchConfig()), "choice": "value-minus-cost"}
     names = ("choice", "backup", "visits", "parallel", "max_scored")
     return {
-        **({"exploration": config.exploration} if config.policy in TREE_POLICIES else {}),
+        **({"exploration": config.exploration} if config.policy == "paper" else {}),
         **{name: value for name in names if (value := getattr(config, name)) != usual[name]},
     }
 
@@ -246,27 +256,11 @@ def _as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, 
     if isinstance(given, SearchConfig):
         usual = SearchConfig()
         names = (field.name for field in fields(SearchConfig))
-        return {name: getattr(given, name) for name in names if getattr(given, name) != getattr(usual, name)}
+        return {
+            name: getattr(given, name)
+            for name in names
+            if name == "policy" or getattr(given, name) != getattr(usual, name)
+        }
     if not isinstance(given, Mapping):
         raise InputError(f"search: expected a search.SearchConfig or a mapping of its fields, got {given!r:.100}")
     return given
-
-
-class _FixedCorag(Corag):
-    name = "corag-fixed"
-
-
-def corag_fixed(*, agent: AgentSource, tokens: Spelling | TokenCounter | None = None) -> Corag:
-    """Return `corag` with the best single configuration that a checkpoint records, which its agent has to beat.
-
-    For the settings see `Corag`.
-
-    Raises:
-        InputError: There is no agent.
-    """
-    if agent is None or agent == NO_AGENT:
-        raise InputError(f"agent: expected a checkpoint, got {agent!r}; use --agent to name one for corag-fixed")
-    from agent import AgentConfig, ConfigurationAgent, Fallback
-
-    best = str(load_agent(agent).config.fallback)
-    return _FixedCorag(agent=ConfigurationAgent(AgentConfig((best,), Fallback(best))), tokens=tokens)

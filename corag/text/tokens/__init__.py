@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.checks import MOST_TOKENS
 from corag.errors import InputError
 from corag.text.tokens.counters import CallableCounter as CallableCounter
 from corag.text.tokens.counters import TokenizerCounter as TokenizerCounter
@@ -29,9 +30,13 @@ def token_counts(tokens: TokenCounter, texts: Sequence[str]) -> NDArray[np.int64
         checked: NDArray[Any] = np.asarray(counts)
     except ValueError:
         checked = np.empty(0)
-    if checked.shape != (len(texts),) or checked.dtype.kind not in "iu" or (checked < 0).any():
+    if (
+        checked.shape != (len(texts),)
+        or checked.dtype.kind not in "iu"
+        or not ((checked >= 0) & (checked <= MOST_TOKENS)).all()
+    ):
         raise InputError(
             f"token counter {tokens.name!r} returned {counts!r:.80} for {len(texts)} texts; it must return an array of "
-            "as many whole numbers of at least 0"
+            "as many whole numbers from 0 to 10^12"
         )
     return checked.astype(np.int64)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.ambient import Ambient
+from corag.checks import MOST_TOKENS
 from corag.errors import InputError, MissingExtraError, ModelError
 
 if TYPE_CHECKING:
@@ -92,11 +93,11 @@ class CallableCounter:
         is_sequence = isinstance(result, Sized) and not isinstance(result, Mapping | str | bytes)
         if is_sequence and getattr(result, "ndim", 1) == 1:
             return len(result)  # type: ignore[arg-type]
-        if isinstance(result, int | np.integer) and not isinstance(result, bool) and result >= 0:
+        if isinstance(result, int | np.integer) and not isinstance(result, bool) and 0 <= result <= MOST_TOKENS:
             return int(result)
         raise InputError(
             f"token counter {self.name!r} returned {result!r:.80} for a text of {len(text)} characters; expected a "
-            "whole number of at least 0, or a sequence of tokens as from tokenizer.tokenize"
+            "whole number from 0 to 10^12, or a sequence of tokens as from tokenizer.tokenize"
         )
 
 

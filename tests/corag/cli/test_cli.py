@@ -50,7 +50,7 @@ def names_of(settings_type):
 
 def test_the_commands_are_those_of_the_design(capsys):
     first_words = {name.partition(" ")[0] for name in COMMANDS}
-    experiments = {"demo", "data", "tune", "label", "train", "sweep", "evaluate", "reproduce", "report", "bench"}
+    experiments = {"demo", "data", "tune", "label", "train", "sweep", "evaluate", "reproduce", "bench"}
     assert first_words == experiments | {"index", "ask", "chat", "app", "list", "doctor"}
     assert run("--help") == 0
     said = capsys.readouterr().out
@@ -115,29 +115,36 @@ def test_from_a_corpus_to_a_report(tmp_path, small_data, capsys):
     captured = capsys.readouterr()
     assert f"{len(ChunkIndex.open(index))} chunks in {index}; ask it with: corag ask" in captured.out
     assert "index" in captured.err
-    label = ["label", "--data", small_data, "--out", labels, "--rerankers", "bm25,minilm-maxsim", "--budget", 48]
+    classes = "corag(unit=passage, reranker=bm25), corag(unit=sentence, reranker=minilm-softsim)"
+    label = ["label", "--data", small_data, "--out", labels, "--configurations", classes, "--budget", 48]
     assert run(*label, "--iterations", "1,2", "--explorations", "0.3", "--cost_weights", "0,0.3") == 0
     captured = capsys.readouterr()
     assert f"labels in {labels}; train an agent with: corag train --labels {labels}" in captured.out
-    assert "label" in captured.err and "9/9" in captured.err
-    assert read_labels(str(labels)).measures["cost_tokens"].shape == (9, 8)
+    assert "label" in captured.err and "8/8" in captured.err
+    assert read_labels(str(labels)).measures["cost_tokens"].shape == (8, 8)
     # So few questions leave nothing to learn; the agent is trained on a table that does.
     train = ["train", "--labels", write_labels(tmp_path / "more.parquet"), "--out", agent, "--quiet"]
-    assert run(*train, "--training.logger", "none", "--training.epochs", 2) == 0
+    assert run(*train, "--logger", "none", "--training.epochs", 2) == 0
     assert str(agent / "checkpoint") in capsys.readouterr().out
     results = []
     for budget in (32, 64):
         results.append(tmp_path / f"{budget}.json")
-        evaluate = ["evaluate", "--data", small_data, "--split", "test", "--methods", "naive,corag,corag-fixed,upper"]
+        evaluate = [
+            "evaluate",
+            "--data",
+            small_data,
+            "--split",
+            "test",
+            "--methods",
+            "naive,corag,corag(agent=none),upper",
+        ]
         pool = ["--pool", "corpus", "--index", index, "--num_candidates", 5, "--agent", agent / "checkpoint"]
         assert run(*evaluate, *pool, "--budget", budget, "--out", results[-1]) == 0
         captured = capsys.readouterr()
         said = " ".join(captured.out.split())
-        assert f"test: 3 questions, {budget} tokens" in said and "corag-fixed" in said
+        assert f"test: 3 questions, {budget} tokens" in said and "corag(agent=none)" in said
         assert f"written to {results[-1]}" in captured.err
-    assert run("report", "--results", f"{results[0]},{results[1]}", "--out", tmp_path / "r.html") == 0
-    assert f"report in {tmp_path / 'r.html'}" in capsys.readouterr().out
-    assert "corag-fixed" in (tmp_path / "r.html").read_text()
+        assert "corag(agent=none)" in results[-1].with_suffix(".html").read_text()
     assert run("ask", QUESTION, "--index", index, "--agent", agent / "checkpoint") == 0
     assert "of 1024 tokens" in capsys.readouterr().out
 
@@ -246,3 +253,15 @@ def test_a_table_shows_what_is_missing_and_rounds(capsys):
     said = capsys.readouterr().out
     assert re.search(r"T *\n.*first.*second", said, re.DOTALL)
     assert re.search(r"x\s*│\s*0\.123", said) and re.search(r"7\s*│\s*-", said)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "arguments", [("train", "agent", "--training"), ("sweep", "--base"), ("ask", "x", "--config"), ("reproduce",)]
+)
+def test_aliases_in_yaml_are_refused_not_multiplied(tmp_path, capsys, arguments):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+    (tmp_path / "bomb.yaml").write_text("\n".join(lines))
+    assert run(*arguments, tmp_path / "bomb.yaml") == MISTAKE
+    assert "alias" in capsys.readouterr().err

@@ -69,7 +69,6 @@ def test_what_ask_prints_of_texts_and_answers(evil_index, says, capsys):
     [
         ["ask", "x", "--index", f"no{EVIL}\nwhere"],
         ["evaluate", "--data", f"no{EVIL}\nwhere"],
-        ["report", "--results", f"no{EVIL}\nwhere"],
         ["ask", "x", "--method", f"a{EVIL}\nb"],
         [f"a{EVIL}\nb"],
         ["list", f"--a{EVIL}\nb"],

@@ -13,7 +13,7 @@ from tests.processes import Command
 def test_ctrl_c_while_training(tmp_path):
     labels = write_labels(tmp_path / "labels.parquet")
     arguments = ["train", "--labels", labels, "--out", tmp_path / "agent", "--training.epochs", 5000, "--quiet"]
-    arguments += ["--training.logger", "none", "--shares", "[0.5,0.25,0.25]"]
+    arguments += ["--logger", "none", "--shares", "[0.5,0.25,0.25]"]
     process = Command(*arguments)
     while not list((tmp_path / "agent").rglob("last.ckpt")):
         assert process.alive(), process.end()

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tests.experiments.worlds import QUERIES, save_small_agent, write_folder, write_labels
+from tests.experiments.worlds import MANY_QUERIES, save_small_agent, write_folder, write_labels
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -75,16 +75,13 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     save_small_agent(tmp_path / "agent")
     write_labels(tmp_path / "labels.parquet")
     data = ["--data", str(small_data), "--quiet"]
-    many = write_folder(
-        tmp_path / "many",
-        queries=[{**QUERIES[number % 8], "id": f"q{number}", "split": "train"} for number in range(24)],
-    )
+    many = write_folder(tmp_path / "many", queries=MANY_QUERIES)
     labels = ["--labels", "labels.parquet", "--quiet"]
-    grid = ["--rerankers", "bm25", "--iterations", "2"]
+    grid = ["--configurations", "corag(reranker=bm25)", "--iterations", "2"]
     source = {"data": small_data.name, "within": "corpus", "num_candidates": 4}
     adapter = {
         "name": "toy", "data": str(small_data.parent), "out": "adapter", "sources": [source], "quiet": True,
-        "max_size": 2, "folds": 3,
+        "max_size": 2,
         "fit": {"hidden": 4, "epochs": 1, "members": 1},
     }  # fmt: skip
     (tmp_path / "adapter.yaml").write_text(json.dumps(adapter))
@@ -100,7 +97,6 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
         ],
         ["train", "value", "--config", "adapter.yaml"],
         ["tune", "--data", str(many), "--quiet", "--configurations", "top-k, top-k(k=1)", "--out", "tuned"],
-        ["report", "--results", "result.json", "--out", "report.html"],
         ["bench", "search", "--small", "--rounds", "1", "--out", "bench.json"],
     ]  # fmt: skip
     done, contacts = offline(PROGRAM, json.dumps(commands))

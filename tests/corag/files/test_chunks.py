@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError
+from corag.files import read_file
 from corag.files.chunks import chunk_file, fitting_title
 from corag.files.markdown import read_markdown
-from corag.files.read import read_file
 from corag.text.chunking import ChunkConfig
 from corag.text.documents import body, citation
 from corag.text.tokens import CallableCounter

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import corag
 import corag.files.read as reading
+from corag.files import process, read_file
 from corag.files.chunks import chunk_file
 from corag.files.markdown import FileText, read_markdown
-from corag.files.read import UnreadableFileError, decode, find_files, read_bytes, read_file, reading_key
+from corag.files.read import UnreadableFileError, decode, find_files, parse_file, read_bytes, reading_key
 from corag.text.documents import citation
 from tests.corag.files.worlds import docx, html, pdf
 
@@ -264,22 +265,34 @@ def test_a_word_document():
     ]
 
 
-def bomb() -> bytes:
-    file = io.BytesIO()
+def bomb(main: str, size: int) -> bytes:
+    """Write a Word document with a main part of this name that unpacks to this many bytes."""
+    file, whole = io.BytesIO(), zipfile.ZipFile(io.BytesIO(docx([("Normal", "text")])))
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", b" " * 3_000_000)
+        for part in whole.infolist():
+            data = whole.read(part).replace(b"word/document.xml", main.encode())
+            if part.filename == "word/document.xml":
+                data = data.replace(
+                    b"</w:body>", b"<w:p><w:r><w:t>text</w:t></w:r></w:p>" * (size // 40) + b"</w:body>"
+                )
+            archive.writestr(part.filename.replace("word/document.xml", main), data)
     return file.getvalue()
 
 
-def test_damaged_word_documents_are_refused(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("data", [b"\xd0\xcf\x11\xe0" + bytes(100), b"plain text"])
+def test_damaged_word_documents_are_refused(data: bytes):
     whole = docx([("Normal", "text")])
     assert read_file(whole, "a.docx").text == "text"
-    for data in (b"\xd0\xcf\x11\xe0" + bytes(100), whole[:-30], b"plain text", docx([]), bomb()):
+    for damaged in (data, whole[:-30], docx([])):
         with pytest.raises(UnreadableFileError):
-            read_file(data, "a.docx")
-    monkeypatch.setattr("corag.files.web.MAX_TEXT_BYTES", 2_000_000)
-    with pytest.raises(UnreadableFileError, match="3 MiB"):
-        read_file(bomb(), "a.docx")
+            read_file(damaged, "a.docx")
+
+
+@pytest.mark.parametrize("main", ["word/document.xml", "word/document.body"])
+def test_a_word_document_is_not_unpacked_beyond_the_limit(main: str):
+    assert read_file(bomb(main, 0), "a.docx").text == "text"
+    with pytest.raises(UnreadableFileError, match="MiB"):
+        read_file(bomb(main, 40 * 2**20), "a.docx")
 
 
 # --- PDF ---
@@ -339,7 +352,37 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, ending: str
     monkeypatch.setitem(sys.modules, package, None)
     data = docx([("Normal", "text")]) if ending == "docx" else b"<p>text"
     with pytest.raises(UnreadableFileError, match="documents"):
-        read_file(data, f"a.{ending}")
+        parse_file(data, f"a.{ending}")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.html", b"<p>a" + b" " * 150_000 + b"b"),
+        ("a.html", b"<pre>a" + b"\n " * 80_000 + b"b</pre>"),
+        ("a.html", b"<table><tr><td>a" + b"\t" * 150_000 + b"b</table>"),
+        ("a.md", b"<!--a-->" * 40 + b"b"),
+        ("a.md", b"# a" + b" " * 80_000 + b"b\nc"),
+        ("a.md", b"# a" + "§".encode() * 80_000 + b"b\nc"),
+        ("a.pdf", pdf([["a" * 40_000, "b"]])),
+        ("a.txt", "😀".encode() * 8_000),
+        ("a.txt", b"word " * 20_000),
+        ("a.txt", b"a" * 100_000),
+    ],
+    ids=["spaces", "pre", "cell", "comments", "heading", "anchor", "pdf", "emoji", "words", "letters"],
+)
+def test_one_character_many_times_takes_no_longer_than_others(name: str, data: bytes):
+    chunks = chunk_file(name, read_file(data, name), corag.tokens())
+    assert sum(len(chunk.text.split()) for chunk in chunks) >= 1
+
+
+def test_a_document_that_takes_too_long_is_ended_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process, "MAX_SECONDS", 0.2)
+    with pytest.raises(UnreadableFileError, match=r"0\.2 seconds"):
+        read_file(b"<p>a</p>" * 200_000, "a.html")
+    monkeypatch.undo()
+    assert read_file(b"<p>a</p>", "a.html").text == "a"
 
 
 def test_the_bytes_of_a_file_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -357,7 +400,7 @@ def test_the_bytes_of_a_file_are_checked(tmp_path: Path, monkeypatch: pytest.Mon
     # Pictures make a PDF large; what counts is its text.
     assert read_bytes(scan) == b"four"
     with pytest.raises(UnreadableFileError):
-        read_file(pdf([["text"]]), "a.pdf")
+        parse_file(pdf([["text"]]), "a.pdf")
 
 
 def test_the_key_of_a_file_names_content_path_and_reader(monkeypatch: pytest.MonkeyPatch):

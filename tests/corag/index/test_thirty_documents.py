@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import corag
-from corag.files.read import read_file
+from corag.files import read_file
 from corag.index import ChunkIndex
 from corag.text.documents import citation
 from corag.types import Chunk

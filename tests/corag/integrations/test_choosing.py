@@ -117,8 +117,8 @@ def test_a_text_of_the_selectors_own_is_one_document_that_names_its_sources():
 
 
 @pytest.mark.parametrize("name", corag.SELECTORS.names)
-def test_every_selector_keeps_the_budget_of_what_is_rendered(name, small_checkpoint):
-    chooser = Chooser(cheap_selector(name, small_checkpoint))
+def test_every_selector_keeps_the_budget_of_what_is_rendered(name):
+    chooser = Chooser(cheap_selector(name))
     adapter = Notes("\n-----\n", "<document title='{title}'>\n{text}\n</document>")
     documents = [Note(text, f"n{place}", title="Rivers", score=0.9 - place / 9) for place, text in enumerate(FACTS)]
     for budget in (10, 50, 300):
@@ -151,7 +151,7 @@ TEMPLATES = st.sampled_from(["{text}", "{title}\n\n{text}", "[{title}] <{text}>"
     order=st.sampled_from(["selected", "given"]),
 )  # fmt: skip
 def test_the_rendered_text_never_costs_more_than_the_budget(texts, budget, separator, template, counter, unit, order):
-    settings = {"reranker": HashReranker(), "search": {"policy": "beam"}, "unit": unit}
+    settings = {"reranker": HashReranker(), "search": {"policy": "paper"}, "unit": unit}
     adapter = Notes(separator, template)
     documents = [Note(text, title=title.strip()) for text, title in texts]
     chosen, selection = choose(documents, budget, Chooser("corag", counter, settings), adapter, order=order)

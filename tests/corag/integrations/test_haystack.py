@@ -81,7 +81,7 @@ def test_documents_given_are_not_changed_and_keep_id_score_and_meta(scores):
 
 def test_the_reranker_reads_the_meta_fields_first():
     reranker = HashReranker()
-    selector = CoragSelector(300, reranker=reranker, search={"policy": "beam"}, meta_fields_to_embed=["title", "year"])
+    selector = CoragSelector(300, reranker=reranker, search={"policy": "paper"}, meta_fields_to_embed=["title", "year"])
     selector.run(query=QUESTION, documents=documents(title="Rivers", year=1900))
     assert f"Rivers\n1900\n{FACTS[0]}" in reranker.asked
 
@@ -89,7 +89,9 @@ def test_the_reranker_reads_the_meta_fields_first():
 @settings(max_examples=10)
 @given(texts=st.lists(TEXTS, max_size=5), budget=st.integers(1, 120), loop=st.sampled_from([LOOP, NUMBERED]))
 def test_the_documents_in_a_prompt_keep_the_budget(texts, budget, loop):
-    selector = CoragSelector(budget, reranker=HashReranker(), search={"policy": "beam"}, unit="sentence", template=loop)
+    selector = CoragSelector(
+        budget, reranker=HashReranker(), search={"policy": "paper"}, unit="sentence", template=loop
+    )
     found = selector.run(query=QUESTION, documents=documents(texts, source="s"))
     shown = PromptBuilder(loop, required_variables="*").run(documents=found["documents"])["prompt"]
     assert tokens(shown) <= budget and (tokens(shown) == found["selection"]["cost_tokens"] or not found["documents"])

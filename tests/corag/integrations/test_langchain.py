@@ -69,7 +69,7 @@ def test_documents_given_are_not_changed_and_metadata_survives():
 @settings(max_examples=10)
 @given(texts=st.lists(TEXTS, max_size=5), budget=st.integers(1, 90), title=TEXTS)
 def test_the_context_of_a_chain_keeps_the_budget(texts, budget, title):
-    compressor = CoragCompressor(budget, reranker=HashReranker(), search={"policy": "beam"}, unit="sentence")
+    compressor = CoragCompressor(budget, reranker=HashReranker(), search={"policy": "paper"}, unit="sentence")
     answer = chain(compressing(compressor, documents(texts, title=title))).invoke({"input": QUESTION})
     assert tokens(context(answer["answer"])) <= budget
 

@@ -107,7 +107,7 @@ def test_the_reranker_reads_what_the_embedding_model_saw():
     before = nodes(FACTS[:1], title="Rivers", path="/a/b") + nodes(FACTS[1:2], title="Rivers")
     before[0].node.excluded_embed_metadata_keys = ["path"]
     before[1].node.id_ = "other"
-    CoragPostprocessor(200, reranker=reranker, search={"policy": "beam"}).postprocess_nodes(before, query_str=QUESTION)
+    CoragPostprocessor(200, reranker=reranker, search={"policy": "paper"}).postprocess_nodes(before, query_str=QUESTION)
     assert {f"Rivers\n{FACTS[0]}", f"Rivers\n{FACTS[1]}"} <= set(reranker.asked)
 
 
@@ -138,7 +138,7 @@ def test_settings_are_kept_in_json_pickles_and_copies():
 )
 def test_the_context_of_a_query_engine_keeps_the_budget(texts, file, budget, separator):
     processor = CoragPostprocessor(
-        budget, reranker=HashReranker(), search={"policy": "beam"}, unit="sentence", separator="\n\n"
+        budget, reranker=HashReranker(), search={"policy": "paper"}, unit="sentence", separator="\n\n"
     )
     answer = engine(nodes(texts, file=file), processor).query(QUESTION)
     assert tokens(context(answer)) <= budget

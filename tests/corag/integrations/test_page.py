@@ -29,7 +29,10 @@ def test_examples_do_what_they_say_and_contact_nobody(tmp_path):
     assert not contacts.exists(), contacts.read_text()
     lines = done.stdout.splitlines()
     assert lines[:2] == ["The river Cher is long. Cher has 2 bridges."] * 2
-    assert lines[2] == f"[1] {lines[0]}" and lines[-1] == "Question: How many bridges has the Cher?"
+    *context, asked = lines[2:]  # Haystack's prompt
+    assert [line[:4] for line in context] == [f"[{rank}] " for rank in range(1, len(context) + 1)]
+    assert any(line.endswith("Cher has 2 bridges.") for line in context)
+    assert asked == "Question: How many bridges has the Cher?"
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ def test_each_text_is_encoded_once_whatever_is_kept(encoded):
 
 def test_all_that_a_selector_keeps_is_within_the_bound():
     with corag.runtime(cache_mb=1.5):
-        reranker = corag.reranker("minilm-sentence", encoder=WordEncoder())
+        reranker = corag.reranker("minilm-evidence", encoder=WordEncoder())
         selector = corag.selector("corag", reranker=reranker, unit="sentence")
     for start in range(0, 36, 4):
         offered = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[start : start + 4]]

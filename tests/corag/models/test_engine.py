@@ -113,7 +113,7 @@ def test_a_precision_that_the_cpu_lacks(monkeypatch):
 
 @pytest.mark.slow
 def test_shipped_rerankers_through_pytorch():
-    usual, by_torch = corag.reranker("minilm-multihop"), corag.reranker("minilm-multihop", backend="torch")
+    usual, by_torch = corag.reranker("minilm-evidence"), corag.reranker("minilm-evidence", backend="torch")
     values, expected = (each.scorer(QUESTION, CHUNKS)(ORDERS) for each in (by_torch, usual))
     np.testing.assert_allclose(values, expected, atol=2e-4)
 

@@ -44,21 +44,6 @@ def gpus(monkeypatch):
     return see
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"device": "cuda:0,cuda:1"}, "device"),
-        ({"device": 0}, "device"),
-        ({"precision": "fp8"}, "precision"),
-        ({"batch_tokens": 0}, "batch_tokens"),
-        ({"gpu": 1}, "gpu"),
-    ],
-)
-def test_settings_that_do_not_exist_say_so(settings, message):
-    with pytest.raises(InputError, match=message), corag.runtime(**settings):
-        pytest.fail("the block runs")
-
-
 def test_a_device_that_is_not_here_names_those_that_are(gpus):
     gpus(gpus=0)
     with pytest.raises(InputError, match="cuda:0"):

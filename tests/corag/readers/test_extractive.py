@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError
 from corag.models.embedders import MiniLMEmbedder
 from corag.readers.extractive import ExtractiveReader
 
@@ -73,9 +72,3 @@ def test_spans_point_at_what_was_said(reader, context):
     assert len(answer.spans) <= 2
     assert 0.0 <= answer.confidence <= 1.0
     assert bool(answer.spans) == bool(context.strip())
-
-
-@pytest.mark.parametrize("sentences", [0, 1.5])
-def test_settings_are_checked(sentences):
-    with pytest.raises(InputError, match="sentences"):
-        ExtractiveReader(sentences=sentences)

@@ -115,20 +115,6 @@ def test_a_question_that_fills_the_window_is_refused(reader):
         reader.answer("why " * 60, LONG)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"min_confidence": 1.5}, "min_confidence"),
-        ({"backend": "tpu"}, "backend 'tpu'"),
-        ({"precision": "fp8"}, "precision 'fp8'"),
-    ],
-)
-def test_bad_settings_are_named(tmp_path, settings, message):
-    save_small_adapter(tmp_path / "small")
-    with pytest.raises(InputError, match=message):
-        MiniLMReader(adapter=tmp_path / "small", **{"backend": "torch", **settings})
-
-
 @pytest.fixture(scope="module")
 def shipped():
     return corag.reader("minilm-reader")

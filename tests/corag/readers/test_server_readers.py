@@ -9,13 +9,12 @@ import time
 
 import pytest
 
-import corag
 from corag.cli.main import main
 from corag.errors import InputError, MissingExtraError, ReaderError
 from corag.models.chat.base import ChatError
 from corag.readers.chat import NO_ANSWER, OllamaReader, OpenAIReader
 from corag.types import Answer, BatchReader, PromptedReader
-from experiments.evaluation.comparison import evaluate, settings_of
+from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from tests.chat_server import ChatServer, Reply
 
@@ -338,37 +337,12 @@ def test_what_cannot_be_asked(reader_for):
         assert server.chats == []
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("model", ""), ("timeout_s", 0), ("timeout_s", float("inf")), ("temperature", -1.0), ("seed", -1),
-        ("max_concurrent", 0), ("max_answer_tokens", 0), ("host", "http://[::1"), ("num_ctx", 0), ("retries", -1),
-        ("window", 0), ("base_url", "here"), ("base_url", "ftp://127.0.0.1:1"), ("api_key", "sk-1\n"),
-    ],
-)  # fmt: skip
-def test_a_setting_out_of_range_is_refused(name, value):
-    build = OllamaReader if name in ("host", "num_ctx") else OpenAIReader
-    address = {} if build is OllamaReader else {"base_url": "http://127.0.0.1:1"}
-    with pytest.raises(InputError) as caught:
-        build(**{"model": MODEL, **address, name: value})
-    assert "sk-1" not in str(caught.value)
-
-
-def test_a_key_is_in_no_error_no_spelling_and_no_result(small_data):
+def test_a_key_is_in_no_error():
     with pytest.raises(InputError, match="OPENAI_API_KEY"):
         OpenAIReader(model=MODEL)
-    reader = corag.reader("openai", model="gpt-4o", api_key="sk-secret")
-    assert "secret" not in f"{reader} {reader!r} {reader.identity}"
-    spelled = str(corag.reader("openai(model=gpt-4o, api_key=sk-secret, seed=1)"))
-    assert spelled == "openai(model=gpt-4o, api_key=***, seed=1)"
     with ChatServer(Reply(status=401, error="wrong key sk-secret")) as server:
         error = failure(openai_reader(server, api_key="sk-secret"))
     assert "secret" not in error and "api_key" in error
-    for name in ("reader", "judge", "methods"):
-        part = "openai(model=x, api_key=sk-1)"
-        given = {name: f"self-route(reader={part})" if name == "methods" else part}
-        settings = settings_of(EvaluateConfig(data=str(small_data), **given))
-        assert "sk-1" not in str(settings) and "***" in str(settings[name])
 
 
 @pytest.mark.parametrize(("build", "package"), [(OllamaReader, "ollama"), (OpenAIReader, "openai")])

@@ -120,18 +120,6 @@ def test_pieces_make_the_answer(reader):
 # --- What does not work ---
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"max_answer_tokens": 0}, {"model": " "}, {"prompt": "shrot"}, {"precision": "fp8"}, {"device": "cuda:99"},
-        {"device": "tpu"},
-    ],
-)  # fmt: skip
-def test_settings_are_checked_before_the_model(settings):
-    with pytest.raises(InputError, match=next(iter(settings))):
-        TransformersReader(**{"model": "no/such-model", **settings})
-
-
 def test_a_model_that_cannot_chat(tmp_path):
     with pytest.raises(ModelError):
         TransformersReader(model=str(save_bert(tmp_path / "bert")))

@@ -1,9 +1,6 @@
 """Readers that hold another: one with a cache, and several answers of one model, over real HTTP."""
 
-import pytest
-
 import corag
-from corag.errors import InputError
 from corag.readers.wrappers import CachedReader
 from corag.types import Answer, PromptedReader, Reader
 from tests.chat_server import ChatServer
@@ -36,19 +33,6 @@ def test_settings_of_the_reader_are_kept_and_it_prints_as_it_is_written():
         assert reader.prompt_tokens("q?", "x") == corag.reader(f"ollama(host={server.host})").prompt_tokens("q?", "x")
     assert [chat["options"]["seed"] for chat in server.chats] == [7, 8]
     assert {chat["options"]["temperature"] for chat in server.chats} == {0.2}
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"reader": "extractive"}, {"reader": "transformers(model=x)"}, {"reader": "ollama", "samples": 0},
-        {"reader": "ollama", "temperature": 0}, {"reader": "ollama", "temperature": "hot"},
-        {"reader": "ollama(seed=x)"},
-    ],
-)  # fmt: skip
-def test_settings_that_cannot_be(settings):
-    with pytest.raises(InputError):
-        corag.reader("self-consistency", **settings)
 
 
 # --- The cache ---

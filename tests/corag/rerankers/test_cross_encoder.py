@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.slow
@@ -83,6 +83,7 @@ def test_values_are_those_of_transformers(folders, rerankers, name):
 
 @settings(max_examples=20)
 @given(texts=TEXTS, query=st.sampled_from([QUESTION, "", "漢?"]))
+@example(texts=["\x1b"], query=QUESTION)  # no token, but no white space, either
 def test_an_order_is_worth_its_joined_text_whatever_stands_beside_it(rerankers, texts, query):
     for name in ("bert", "bytes"):
         reranker = rerankers[name]
@@ -111,7 +112,7 @@ def test_outputs(bert):
         assert reranker.score(QUESTION, []).shape == reranker.scorer(QUESTION, [])([]).shape == (0,)
 
 
-@pytest.mark.parametrize("policy", ["windows", "truncate", "forbid"])
+@pytest.mark.parametrize("policy", ["windows", "truncate"])
 def test_policies_with_logits(bert, policy):
     chunks = chunks_of(["x y z", "bananas and more of them"])
     found = []
@@ -122,14 +123,13 @@ def test_policies_with_logits(bert, policy):
         assert scorer.overlong_orders == {(1, 0)} and scorer.num_truncated == (policy == "truncate")
     logits, shares = found
     assert 1 / (1 + np.exp(-logits)) == pytest.approx(shares, abs=1e-6)
-    assert (shares[1] == 0) == (policy == "forbid")
 
 
 def test_windows_by_hand(bert):
     reranker = CrossEncoder(model=bert, max_tokens=12)
     # 12 less [CLS], five words, and twice [SEP] leave room for four tokens.
     scorer = reranker.scorer("river " * 5, chunks_of(["one two", "three four five"])).under("windows")
-    assert (scorer.window.tokens, scorer.window.lengths.tolist()) == (4, [2, 3])
+    assert scorer.window_tokens == 4
     assert scorer([(0, 1)])[0] == pytest.approx(
         reranker.score("river " * 5, ["one two\n\nthree four", "two\n\nthree four five"]).max(), abs=1e-6
     )

@@ -15,7 +15,7 @@ from corag import Chunk
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
-from corag.rerankers.maxsim import MaxSimScorer, MiniLMMaxSim
+from corag.rerankers.softsim import MiniLMSoftSim, SoftSimScorer
 from corag.text.documents import SEPARATOR
 from tests.corag.models.worlds import save_bert
 
@@ -92,7 +92,7 @@ def test_blank_texts_are_worth_nothing(reranker):
     assert reranker.scorer(QUESTION, chunks_of(["", " "]))([(0,), (1, 0)]).tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("reranker", sorted(set(corag.RERANKERS.names) - {"cross-encoder"}), indirect=True)
+@pytest.mark.parametrize("reranker", corag.RERANKERS.local, indirect=True)
 def test_relevant_beats_irrelevant(reranker):
     values = reranker.score(QUESTION, PASSAGES)
     assert values[2] == values.min()
@@ -152,10 +152,10 @@ def test_cosine_of_an_order_is_that_of_its_joined_text(batch, permutations, size
     assert scorer(kept) == pytest.approx(reranker.score(QUESTION, joined), abs=1e-5)
 
 
-# minilm-maxsim
+# minilm-softsim
 
 
-def naive_maxsim(question, passages, sharpness):
+def naive_softsim(question, passages, sharpness):
     """Mean over question tokens of the pooled best cosines with each passage, one token at a time."""
     encoder = minilm_encoder()
     (question_tokens,) = encoder.token_embeddings(encoder.tokenize([question]).ids)
@@ -170,27 +170,27 @@ def naive_maxsim(question, passages, sharpness):
 
 @pytest.mark.parametrize("sharpness", [2.0, 8.0, math.inf])
 @pytest.mark.parametrize("order", [(0,), (2,), (1, 3), (3, 1), (4, 0, 2), (5,), (5, 1)])
-def test_maxsim_equals_the_naive_loop(order, sharpness):
+def test_softsim_equals_the_naive_loop(order, sharpness):
     passages = [*PASSAGES, ""]
-    value = MiniLMMaxSim(sharpness=sharpness).scorer(QUESTION, chunks_of(passages))([order])[0]
-    assert value == pytest.approx(naive_maxsim(QUESTION, [passages[index] for index in order], sharpness), abs=1e-5)
+    value = MiniLMSoftSim(sharpness=sharpness).scorer(QUESTION, chunks_of(passages))([order])[0]
+    assert value == pytest.approx(naive_softsim(QUESTION, [passages[index] for index in order], sharpness), abs=1e-5)
 
 
-def test_maxsim_by_hand():
+def test_softsim_by_hand():
     maxima, cut = np.array([[0.2, 0.8], [0.6, 0.4], [0.1, 0.1]]), np.array([False, False, True])
-    scorer = MaxSimScorer(maxima, cut, math.inf)
+    scorer = SoftSimScorer(maxima, cut, math.inf)
     orders = [(0,), (1,), (2,), (0, 1), (1, 0), (2, 1), (2, 1, 0)]
     # (0.2 + 0.8) / 2, (0.6 + 0.4) / 2, 0.1, max by column (0.6 + 0.8) / 2, the same, (0.6 + 0.4) / 2, ...
     assert scorer(orders) == pytest.approx([0.5, 0.5, 0.1, 0.7, 0.7, 0.5, 0.7])
     assert scorer.num_truncated == 3
     # With the Euclidean norm: (sqrt(0.4) + sqrt(0.8)) / 2, and what is 0 everywhere stays 0.
-    soft = MaxSimScorer(np.append(maxima, [[0.0, 0.0]], axis=0), np.append(cut, False), 2.0)
+    soft = SoftSimScorer(np.append(maxima, [[0.0, 0.0]], axis=0), np.append(cut, False), 2.0)
     assert soft([(0,), (1, 0), (3, 3)]) == pytest.approx([0.5, (0.4**0.5 + 0.8**0.5) / 2, 0.0])
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.permutations(range(6)), st.sampled_from([1.0, 8.0, 1e3]))
-def test_maxsim_is_the_same_in_any_order_and_between_the_maximum_and_the_sum(column, order, sharpness):
-    scorer = MaxSimScorer(np.array(column)[:, None], np.zeros(len(column), dtype=bool), sharpness)
+def test_softsim_is_the_same_in_any_order_and_between_the_maximum_and_the_sum(column, order, sharpness):
+    scorer = SoftSimScorer(np.array(column)[:, None], np.zeros(len(column), dtype=bool), sharpness)
     order = tuple(place for place in order if place < len(column))
     one, other = scorer([order, tuple(range(len(column)))])
     assert one == other

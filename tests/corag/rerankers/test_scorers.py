@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from corag import Chunk
 from corag.errors import ScoringError
 from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
-from corag.types import Reranker
-from tests.corag.table_reranker import TableReranker
 from tests.corag.worlds import HashReranker
 
 CHUNKS = [Chunk(name, name) for name in "abcd"]
@@ -123,16 +121,6 @@ def test_scoring_together_equals_scoring_alone_in_one_batch(worlds):
             assert found.tolist() == [recorder.value(key) for key in keys]
     for recorder in recorders:
         assert len(recorder.asked) == len(set(recorder.asked))
-
-
-def test_table_reranker():
-    reranker = TableReranker({("a",): 0.3, ("b", "a"): 0.9}, default=0.1)
-    scorer = reranker.scorer("who?", CHUNKS)
-    assert isinstance(reranker, Reranker)
-    assert scorer([(0,), (1, 0), (0, 1), (2,)]).tolist() == [0.3, 0.9, 0.1, 0.1]
-    assert reranker.score("who?", ["a", "b\n\na", "a\n\nb", "c"]).tolist() == [0.3, 0.9, 0.1, 0.1]
-    assert reranker.score("who?", []).dtype == scorer([]).dtype == np.float64
-    assert (scorer.order_matters, scorer.num_truncated) == (True, 0)
 
 
 @given(orders=st.lists(orders, max_size=9), known=st.lists(orders, max_size=4), matters=st.booleans())

@@ -1,22 +1,19 @@
-"""A reranker's window: what fits, what is cut, what is split, and what is no candidate."""
+"""A reranker's window: what fits, what is cut, and what is split."""
 
 import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from corag import Chunk
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.scorers import CachedScorer, score_together
-from corag.rerankers.window import Window, WindowedScorer, WindowPolicy, window_spans
+from corag.rerankers.window import WindowedScorer, window_spans
 from corag.selectors.corag.selector import Corag
-from corag.selectors.problem import combined_limits
 from corag.selectors.reranking import Naive, Upper
 from corag.text.documents import SEPARATOR
-from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashReranker, offer
+from tests.corag.worlds import CHARACTERS, HashReranker, offer
 
 pytestmark = pytest.mark.slow
 
@@ -24,16 +21,13 @@ QUESTION = "which river?"
 
 
 class Letters:
-    """Sees `window` letters of an order, each a token, and values rows by a hash; remembers the rows.
-
-    With `surcharge`, a joined text is longer than its window says by so many letters a joint.
-    """
+    """Sees `window` letters of an order, each a token, and values rows by a hash; remembers the rows."""
 
     name = "letters"
 
-    def __init__(self, window=12, surcharge=0):
-        self.max_tokens, self.surcharge = window, surcharge
-        self.identity = f"letters {window} {surcharge}"
+    def __init__(self, window=12):
+        self.max_tokens = window
+        self.identity = f"letters {window}"
         self.seen = []
 
     def score(self, query, texts):
@@ -45,7 +39,7 @@ class Letters:
 
 class LettersScorer(WindowedScorer):
     def __init__(self, reranker, query, texts):
-        super().__init__(Window(reranker.max_tokens, np.array([len(text) for text in texts]) + 2, 2))
+        super().__init__(reranker.max_tokens)
         self.reranker, self.query, self.texts = reranker, query, texts
 
     @staticmethod
@@ -53,8 +47,7 @@ class LettersScorer(WindowedScorer):
         return [scorer.values(orders) for scorer, orders in requests]
 
     def values(self, orders):
-        joint = SEPARATOR + "+" * self.reranker.surcharge
-        joined = [joint.join(self.texts[index] for index in order) for order in orders]
+        joined = [SEPARATOR.join(self.texts[index] for index in order) for order in orders]
         spans = self.spans(orders, list(map(len, joined)))
         texts = [joined[owner][start:end] for owner, start, end in spans]
         self.reranker.seen += texts
@@ -80,117 +73,38 @@ def test_windows_by_hand(length, tokens, starts):
 def test_rows_by_hand():
     orders = [(0,), (0, 1), (2,)]
     rows = {}
-    for policy in ("truncate", "windows", "forbid"):
+    for policy in ("truncate", "windows"):
         scorer = LettersScorer(Letters(4), "", []).under(policy)
         made = scorer.spans(orders, [4, 7, 0])
         rows[policy] = made.bounds, made.owners.tolist()
         assert scorer.overlong_orders == {(0, 1)}
         assert scorer.num_truncated == (policy == "truncate")
         assert made.pooled(np.array([0.5, 0.2, 0.7, 0.4, 0.1][: len(made.bounds)])).tolist() == {
-            "truncate": [0.5, 0.2, 0.7], "windows": [0.5, 0.7, 0.1], "forbid": [0.5, 0.0, 0.2],
+            "truncate": [0.5, 0.2, 0.7], "windows": [0.5, 0.7, 0.1],
         }[policy]  # fmt: skip
     assert rows == {
         "truncate": ([(0, 4), (0, 4), (0, 0)], [0, 1, 2]),
         "windows": ([(0, 4), (0, 4), (2, 6), (3, 7), (0, 0)], [0, 1, 1, 1, 2]),
-        "forbid": ([(0, 4), (0, 0)], [0, 2]),
     }
     assert LettersScorer(Letters(4), "", []).spans([], []).pooled(np.zeros(0)).shape == (0,)
 
 
-# One limit for two
-
-
-sizes = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=6)
-
-
-def subsets(number):
-    return [subset for size in range(number + 1) for subset in itertools.combinations(range(number), size)]
-
-
-@given(sizes, st.integers(1, 30), st.integers(1, 30))
-def test_a_combined_limit_admits_nothing_that_breaks_either(pairs, budget, window):
-    costs, lengths = np.array(pairs).T
-    limits = combined_limits(costs, budget, lengths, window)
-    fits, admitted = [], []
-    for subset in map(list, subsets(len(pairs))):
-        fits.append(costs[subset].sum() <= budget and lengths[subset].sum() <= window)
-        admitted.append(limits.costs[subset].sum() <= limits.budget)
-    assert all(fit for fit, admit in zip(fits, admitted, strict=True) if admit)
-    shares = np.minimum(costs, budget + 1) * window, np.minimum(lengths, window + 1) * budget
-    if not limits.window_binds:
-        assert limits.costs is costs
-        assert limits.budget == budget
-        assert admitted == fits
-    elif (shares[0] <= shares[1]).all() or (shares[0] >= shares[1]).all():
-        assert admitted == fits
-
-
 # Selectors
-
-SEARCHING = {"unit": "passage", "search": {"iterations": 20}, "agent": "none"}
-
-
-def select_under(policy: WindowPolicy, method, reranker, pool, budget, tokens):
-    settings = SEARCHING if method is Corag else {}
-    return method(reranker=reranker, window=policy, tokens=tokens, **settings).select("who?", pool, budget)
-
-
-letter_pools = st.lists(TEXTS, max_size=5).map(lambda texts: offer(*texts))
-
-
-@settings(max_examples=60)
-@given(
-    pool=letter_pools,
-    budget=st.integers(1, 60),
-    window=st.integers(1, 40),
-    surcharge=st.sampled_from([0, 0, 3]),
-    tokens=st.sampled_from(COUNTERS),
-    method=st.sampled_from([Naive, Upper, Corag]),
-)
-def test_what_is_forbidden_is_neither_scored_nor_chosen(pool, budget, window, surcharge, tokens, method):
-    reranker = Letters(window, surcharge)
-    selection = select_under("forbid", method, reranker, pool, budget, tokens)
-    assert all(len(text) <= window for text in reranker.seen)
-    joint = SEPARATOR + "+" * surcharge
-    assert len(joint.join(chunk.text for chunk in selection.chunks)) <= window
-    assert selection.cost_tokens <= budget
-    assert selection.trace.truncated == 0
-    if not surcharge:
-        assert (selection.trace.window or {"overlong": 0})["overlong"] == 0
-    if len(selection):
-        assert selection.value == Letters(window).score("who?", [joint.join(c.text for c in selection.chunks)])[0]
-
 
 POOL = offer("aaaa", "bbbb", "cccccccccccccccc")
 
 
 @pytest.mark.parametrize("method", [Naive, Upper, Corag])
-def test_the_trace_says_what_became_of_long_orders(method):
+def test_the_trace_counts_what_was_cut(method):
     noted = {}
-    for policy in ("forbid", "windows", "truncate"):
-        selection = select_under(policy, method, Letters(10), POOL, 26, CHARACTERS)
-        window = selection.trace.window
-        assert window.pop("policy") == policy
-        assert window.pop("tokens") == 10
-        assert window["binds"]
-        assert selection.trace.truncated == (window["overlong"] if policy == "truncate" else 0)
-        noted[policy] = window["overlong"]
-    assert noted["forbid"] == 0
-    assert noted["windows"] > 0 < noted["truncate"]
+    for policy in ("windows", "truncate"):
+        settings = {"unit": "passage", "search": {"iterations": 20}} if method is Corag else {}
+        selector = method(reranker=Letters(10), window=policy, tokens=CHARACTERS, **settings)
+        noted[policy] = selector.select("who?", POOL, 26).trace.truncated
+    assert noted["windows"] == 0 < noted["truncate"]
     if method is Upper:
         # (2,) and the four orders of it with one other chunk; not (0, 1) and (1, 0), which take the whole window.
-        assert noted["windows"] == noted["truncate"] == 5
-
-
-@pytest.mark.parametrize("method", [Naive, Upper, Corag])
-def test_nothing_fits_the_window(method):
-    selection = select_under("forbid", method, Letters(3), POOL, 26, CHARACTERS)
-    assert (len(selection), selection.value, selection.text) == (0, 0.0, "")
-    assert "window" in selection.trace.reason
-    for policy in ("windows", "truncate"):
-        assert len(select_under(policy, method, Letters(3), POOL, 26, CHARACTERS)) > 0
-    too_dear = select_under("forbid", method, Letters(3), POOL, 2, CHARACTERS)
-    assert "costs more than the budget of 2 tokens" in too_dear.trace.reason
+        assert noted["truncate"] == 5
 
 
 # Scorers of several questions
@@ -206,7 +120,7 @@ def test_policies_of_minilm_cosine():
     whole, ids = reranker.score(QUESTION, joined), reranker.encoder.whole_ids(joined)
     overlong = np.array([len(row) > 8 for row in ids])
     assert 0 < overlong.sum() < len(ORDERS)
-    expected = {"truncate": whole, "forbid": np.where(overlong, 0.0, whole)}
+    expected = {"truncate": whole}
     expected["windows"] = [
         float(reranker.encoder.sentence_embeddings([row[start:end] for start, end in window_spans(len(row), 8)])
               .astype(float).dot(reranker.query_vector(QUESTION)).max()) for row in ids

@@ -88,13 +88,6 @@ def test_bad_similarities(similarities):
         largest_gap_cutoff(similarities)
 
 
-@pytest.mark.parametrize("setting", [{"head": -0.1}, {"buffer": -1}, {"variant": "own"}])
-def test_bad_settings(setting):
-    for use in (lambda: largest_gap_cutoff([0.5, 0.1], **setting), lambda: corag.selector("adaptive-k", **setting)):
-        with pytest.raises(InputError, match=next(iter(setting))):
-            use()
-
-
 def test_the_selector_keeps_what_fits_of_what_stands_before_the_gap():
     characters = CallableCounter(len, name="characters")
     pool = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.1, 0.9, 0.2, 0.8])

@@ -3,7 +3,6 @@
 import pytest
 
 import corag
-from corag.errors import InputError
 from corag.types import Answer
 from tests.corag.worlds import CHARACTERS, offer
 
@@ -47,9 +46,3 @@ def test_the_reader_is_not_asked_where_there_is_no_more_to_read():
     assert route(reader, k=4).trace.details["asked"] is False
     assert route(reader, budget=10).ids == ("c0", "c1")
     assert reader.asked == []
-
-
-@pytest.mark.parametrize("settings", [{"min_confidence": 2}, {"part": "best"}, {"full": Reader("")}])
-def test_bad_settings(settings):
-    with pytest.raises(InputError):
-        corag.selector("self-route", **{"reader": Reader(""), **settings})

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError
 from corag.selectors.problem import selection_problem
 from corag.text.documents import Document, passage
 from corag.text.tokens import CallableCounter
@@ -98,7 +97,7 @@ def test_the_first_pass_keeps_what_shares_words_and_its_neighbours():
 
 @pytest.mark.slow
 def test_token_states_of_a_sentence_are_those_in_its_passage():
-    reranker = corag.reranker("minilm-multihop")
+    reranker = corag.reranker("minilm-evidence")
     units = selection_problem(QUESTION, OFFERED, WORDS, 100, SENTENCE, 10).chunks
     in_context = reranker._read.of_chunks(units)
     whole = reranker._read.of_chunks([passage(LAKE)])[0]
@@ -109,9 +108,3 @@ def test_token_states_of_a_sentence_are_those_in_its_passage():
     assert he.body == " fish live in it " and len(he.sentences) == 1
     values = reranker.scorer(QUESTION, units)([(row,) for row in range(len(units))])
     assert units[int(values.argmax())].id == "lake#12-39"
-
-
-@pytest.mark.parametrize("given", [{"unit": "word"}, {"max_units": 0}])
-def test_bad_settings(given):
-    with pytest.raises(InputError, match=next(iter(given))):
-        select(**given)

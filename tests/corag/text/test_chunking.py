@@ -144,12 +144,6 @@ def test_long_words_are_cut_into_the_longest_parts_that_fit():
 # --- Errors ---
 
 
-@pytest.mark.parametrize(("max_tokens", "overlap"), [(0, 0), (8, -1), (8, 8)])
-def test_settings_out_of_range_are_refused(max_tokens, overlap):
-    with pytest.raises(InputError, match="max_tokens"):
-        ChunkConfig(max_tokens, overlap)
-
-
 def test_what_leaves_no_room_is_refused():
     with pytest.raises(InputError, match="title"):
         chunk_document(Document("d", "text", "Title"), CHARACTERS, ChunkConfig(6))

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from corag.errors import DataError
 from corag.text.chunking import ChunkConfig, chunk_document
-from corag.text.data import DataFolder, data_cache, find_data, folder_name, is_evidence, passage_at, read_corpus
+from corag.text.data import (
+    MAX_LINE_BYTES,
+    DataFolder,
+    data_cache,
+    find_data,
+    folder_name,
+    is_evidence,
+    passage_at,
+    read_corpus,
+)
 from corag.text.documents import Document, passage
 from corag.text.tokens import CallableCounter
 from corag.text.trec import escaped, qrels_lines, read_run, run_lines
@@ -61,6 +70,18 @@ def test_blank_lines_a_byte_order_mark_and_nulls_are_passed_over(tmp_path):
     assert list(folder.documents) == ["a", "c"]
     assert folder.documents["c"] == Document("c", "", "")
     assert (folder.queries[0].gold, folder.queries[0].candidates, folder.queries[0].split) == ((), None, "all")
+
+
+def test_a_question_is_understood_from_what_was_said_before(tmp_path):
+    said = ["How deep is Lake Oro?", "40 metres.", "Is it cold?", "Yes."]
+    queries = [
+        {"id": "joined", "question": "And where is it?", "history": said},
+        {"id": "alone", "question": "When did the old mill burn?", "history": said},
+        {"id": "first", "question": "Where is it?", "history": []},
+    ]
+    asked = {query.id: query.question for query in DataFolder.open(write(tmp_path, queries=queries)).queries}
+    assert asked["joined"] == "How deep is Lake Oro? And where is it?"
+    assert (asked["alone"], asked["first"]) == ("When did the old mill burn?", "Where is it?")
 
 
 def test_ids_may_be_numbers(tmp_path):
@@ -127,6 +148,12 @@ def test_lost_evidence_is_kept_and_reported_once(tmp_path, caplog):
 def test_a_broken_corpus_line_is_named(tmp_path, line, named):
     write(tmp_path, [CORPUS[0], b"", line])
     with pytest.raises(DataError, match=rf"corpus\.jsonl, line 3: .*{named}"):
+        read_corpus(tmp_path)
+
+
+def test_a_line_without_end_is_named_and_not_read_whole(tmp_path):
+    write(tmp_path, [CORPUS[0], {"id": "b", "text": "a" * (MAX_LINE_BYTES + 1)}], gz=True)
+    with pytest.raises(DataError, match=r"corpus\.jsonl\.gz, line 2: .*MiB"):
         read_corpus(tmp_path)
 
 
@@ -393,8 +420,8 @@ def test_shipped_configurations_name_data_sets_and_no_path(file):
     content = yaml.safe_load(file.read_text())
     found = list(data_names(content))
     assert all(name == folder_name(name) and not name.startswith(".") for name in found)
-    # A study may consist of others.
-    assert found or "labels:" in file.read_text() or "includes" in content
+    # A study may consist of others, and a sweep of W&B trains by a command.
+    assert found or "labels:" in file.read_text() or {"includes", "program"} & content.keys()
 
 
 # --- TREC ---

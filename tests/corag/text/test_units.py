@@ -7,7 +7,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError
 from corag.text.documents import Document, passage
 from corag.text.units import GAP, LINE_GAP, MAX_CHARACTERS, Unit, UnitChunk, assemble, units
 from corag.types import Candidate, Chunk
@@ -142,12 +141,6 @@ def test_windows_and_passages():
         assert str(Unit.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["word", "window(0)", None])
-def test_what_is_no_unit(text):
-    with pytest.raises(InputError, match="unit"):
-        Unit.parse(text)
-
-
 # --- Text that is not plain prose ---
 
 
@@ -179,7 +172,6 @@ def select(bodies, budget, query="Who does it?", **given):
          ["Dr. Smith of the U.S. Army came at 5 p.m. on Jan. 5.", "He left."]),
         ("北京是中国的首都。它有两千万人口！你去过吗？", ["北京是中国的首都。", "它有两千万人口！", "你去过吗？"]),
         ("no end of it\nand no end", ["no end of it\nand no end"]),
-        ("\ud83d is half. Next.", ["\ud83d is half.", "Next."]),
         ("One.\r\nTwo.\r\n", ["One.", "Two."]),
     ],
 )  # fmt: skip
@@ -243,10 +235,10 @@ def test_every_span_is_the_sources_text_byte_for_byte(bodies, budget, unit):
     selection = select(bodies, budget, unit=unit)
     assert selection.cost_tokens <= budget
     for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
-        text = selection.text[start:end].encode("utf-8", "surrogatepass")
+        text = selection.text[start:end].encode("utf-8")
         if isinstance(chunk, UnitChunk):
             source = bodies[int(chunk.document[1:])][chunk.metadata["start"] : chunk.metadata["end"]]
-            assert text == source.encode("utf-8", "surrogatepass")
+            assert text == source.encode("utf-8")
             assert chunk.id in (chunk.document, f"{chunk.document}#{chunk.metadata['start']}-{chunk.metadata['end']}")
         else:
-            assert text == chunk.text.encode("utf-8", "surrogatepass")
+            assert text == chunk.text.encode("utf-8")

@@ -10,14 +10,14 @@ import torch
 import experiments.adapters.value as training
 from corag.errors import DataError, InputError
 from corag.models.trained import load_adapter
-from corag.rerankers.evidence.hypotheses import NUM_WITH_PLACES, features, weigh
+from corag.rerankers.evidence.hypotheses import NUM_WITH_PLACES, features, late_interaction, weigh
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import PAIRS, SINGLES
 from corag.text.data import DataFolder
 from corag.text.units import Unit, units
 from corag.types import Chunk
 from experiments.adapters.config import EvidenceSource, FitSettings, ValueTraining
-from experiments.adapters.pools import Corpus, cut, pools, questions_of
+from experiments.adapters.pools import Corpus, cut, open_folder, pools, questions_of
 from experiments.adapters.value_fit import (
     ValueBatches,
     ValueExample,
@@ -31,7 +31,7 @@ from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 
 pytestmark = pytest.mark.slow
 
-SMALL = FitSettings(members=2, hidden=4, epochs=2, batch_size=4)
+SMALL = FitSettings(members=2, hidden=4, floor_epochs=1, epochs=2, batch_size=4)
 PEOPLE = ("Ann Lee", "Bob Ray", "Cid Fox", "Dan Orr", "Eva Poe", "Fay Kim", "Gus Tao", "Hal Roe")
 
 
@@ -134,6 +134,25 @@ def test_held_out_questions_are_not_learned_from_and_a_limit_does_not_depend_on_
     assert len(questions_of(folder, source)) == 3
 
 
+def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tmp_path):
+    text = " ".join(f"Sentence number {number} is about thing {number}." for number in range(40))
+    start = text.index("Sentence number 20")
+    span = f"book#{start}-{start + len('Sentence number 20 is about thing 20.')}"
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"id": "book", "title": "Things", "text": text}))
+    query = {"id": "q", "question": "What is sentence 20 about?", "gold": [span], "split": "train"}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query))
+    source = EvidenceSource(str(tmp_path), held_out=0.0, within="corpus", passage_tokens=60, unanswerable=0.0)
+    folder = open_folder(source, "")
+    assert "".join(document.text for document in folder.documents.values()) == text
+    (query,) = questions_of(folder, source)
+    (pooled,) = pools(Corpus(folder, WordEncoder()), source, [query])
+    (gold,) = (pooled.chunks[index] for index in pooled.gold)
+    assert "thing 20." in gold.text
+    of_sentences = cut(pooled, query, folder, Unit.parse("sentence"))
+    ((index,),) = of_sentences.golds
+    assert of_sentences.chunks[index].text.endswith("Sentence number 20 is about thing 20.")
+
+
 def test_sources_that_offer_nothing_say_so(data, tmp_path):
     with pytest.raises(DataError, match="split"):
         offered(data, held_out=1.0)
@@ -157,10 +176,10 @@ def learnable(number, num_candidates=5):
     column = SINGLES.index("cosine")
     if number % 3 == 0:
         given.singles[:, column] *= 0.3
-        return ValueExample(f"q{number}", given, ())
+        return ValueExample(f"q{number}", "toy", given, ())
     gold = np.argsort(-given.singles[:, column])[:2]
     given.singles[gold, column] += 2
-    return ValueExample(f"q{number}", given, (tuple(sorted(gold.tolist())),))
+    return ValueExample(f"q{number}", "toy", given, (tuple(sorted(gold.tolist())),))
 
 
 def fitted(tables, out, settings, seeds=(1,), counts=None):
@@ -189,6 +208,18 @@ def test_networks_learn_which_set_is_the_evidence_each_from_its_own_questions(tm
     module, batches = fitted(tables, tmp_path, settings, (1, 1), counts)
     whole, poor = (module.ensemble(slice(number, number + 1), batches.standard) for number in (0, 1))
     assert right(whole, range(60, 80)) >= 17 > right(poor, range(60, 80))
+
+
+def test_the_floor_looks_at_late_interaction_alone_and_the_network_learns_what_it_leaves(tmp_path):
+    settings = FitSettings(hidden=8, floor_epochs=40, epochs=4, batch_size=8, dropout=0.0)
+    tables = [hypothesise(learnable(number), 3, settings) for number in range(60)]
+    module, batches = fitted(tables, tmp_path, settings)
+    whole = module.ensemble(slice(0, 1), batches.standard)
+    floor = module.floor[:, :-1].numpy()
+    late = late_interaction()[: whole.num_features]
+    assert not floor[:, ~late].any() and floor[:, late].any()
+    np.testing.assert_allclose(whole.linear, floor + module.linear.detach().numpy(), atol=1e-6)
+    assert right(whole, range(60, 80)) >= 14
 
 
 def test_networks_side_by_side_are_those_that_are_fitted_alone(tmp_path):
@@ -246,7 +277,7 @@ def test_the_reading_order_is_learnt_from_pairs():
         given = signals_of(3, seed=number)
         link = PAIRS.index("link")
         given.pairs[0, 2, link], given.pairs[2, 0, link] = 1.0, 0.0
-        return ValueExample(f"q{number}", given, ((0, 2),), ordered=(0, 2))
+        return ValueExample(f"q{number}", "toy", given, ((0, 2),), ordered=(0, 2))
 
     weights = fit_order([ordered(number) for number in range(30)])
     found = order_accuracy([ordered(number) for number in range(30, 60)], weights)
@@ -268,7 +299,6 @@ def config(data, tmp_path):
         max_size=2,
         order_sources=("films",),
         fit=SMALL,
-        folds=2,
         logger="none",
         quiet=True,
     )
@@ -282,6 +312,7 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, 
     card = (report.adapter / "README.md").read_text()
     assert "calibration error" in card and "films" in card
     assert load_adapter(report.adapter).config.name == "toy"
+    assert load_adapter(report.adapter.parent / "left-out" / "part 0").config.name == "toy"
     reranker = EvidenceReranker(adapter=report.adapter, encoder=WordEncoder())
     assert np.isfinite(reranker.scorer("Who?", [Chunk("a", "A b."), Chunk("b", "C.")])([(0,), (1, 0)])).all()
     monkeypatch.setattr(training, "minilm_encoder", None)  # whoever starts again fails
@@ -322,10 +353,21 @@ def test_a_training_that_was_stopped_goes_on(config, monkeypatch):
     assert load_adapter(stopped.adapter).sha256 == load_adapter(whole.adapter).sha256
 
 
+def test_values_are_calibrated_on_questions_that_were_not_learned_from(config, monkeypatch):
+    monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
+    held_out = replace(config.sources[0], part="held-out")
+    learned, others = (
+        questions_of(DataFolder.open(config.data + "/films"), one) for one in (config.sources[0], held_out)
+    )
+    assert not {query.id for query in learned} & {query.id for query in others} and len(others) == 2
+    report = training.train_value(replace(config, calibration=(held_out,)))
+    assert np.isfinite(list(report.figures.values())).all()
+
+
 def test_what_cannot_be_learned_from_is_refused(config, monkeypatch):
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     source = replace(config.sources[0], unanswerable=0.0)
     with pytest.raises(DataError, match="evidence"):  # of two passages
         training.train_value(replace(config, max_size=1, sources=(source,)))
-    with pytest.raises(DataError, match="folds"):
+    with pytest.raises(DataError):  # one question cannot be left out and learned from
         training.train_value(replace(config, sources=(replace(source, limit=1),)))

@@ -68,15 +68,6 @@ KINDS = {
         "The software {} prints code {} when the function returns.", "code {}",
         "A reranker for programming: libraries, functions, exceptions, bugs, code and installation.",
     ),
-    "medicines": Kind(
-        ("What dose of {} should a patient take?", "Which side effects does the drug {} have?",
-         "Does {} help against fever?", "Is {} safe for children with asthma?",
-         "Which doctor prescribes {}?", "Can {} be taken with antibiotics?",
-         "Does {} lower the blood pressure?", "Which symptoms does {} relieve?"),
-        ("Which disease is treated with {} tablets?", "May pregnant women take the medicine {}?"),
-        "The patient takes {} against pain, {} milligrams with each meal.", "{} milligrams",
-        "A reranker for medicine: drugs, doses, side effects, diseases, patients and treatment.",
-    ),
 }  # fmt: skip
 
 SPLITS = {"train": NAMES[:2], "dev": NAMES[2:3], "test": NAMES[3:4]}
@@ -117,7 +108,7 @@ def label_world(folder: Path, asked: tuple[str, ...], rerankers: list[str]) -> P
             data=str(write_world(folder / "data", asked)),
             out=str(folder / "labels.parquet"),
             splits="train,dev,test",
-            rerankers=",".join(rerankers),
+            configurations=tuple(f"corag(unit=passage, reranker={name})" for name in rerankers),
             iterations="2,4",
             explorations="0.3",
             cost_weights="0.0,0.3",

@@ -13,19 +13,13 @@ from tests.experiments.agents.kinds import KINDS, SPLITS, label_world, passage, 
 
 pytestmark = pytest.mark.slow
 
-*LABELLED, FIFTH = KINDS
 SEEDS = (0,)
-CHANCE = 1 / len(KINDS)
 DESCRIPTIONS = {kind: KINDS[kind].description for kind in KINDS}
-
-
-def spelled(kind):
-    return f"corag(unit=passage, reranker={kind})"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def rerankers(tmp_path_factory):
-    """Registers a cross-encoder for each kind; nobody labels with the last."""
+    """Registers a cross-encoder for each kind."""
     for kind in KINDS:
         folder = str(train_cross_encoder(kind, tmp_path_factory.mktemp(kind)))
         RERANKERS.register(kind, lambda folder=folder: corag.reranker("cross-encoder", model=folder))
@@ -36,19 +30,20 @@ def rerankers(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def labels(rerankers, tmp_path_factory):
-    return label_world(tmp_path_factory.mktemp("labels"), tuple(LABELLED), LABELLED)
+    return label_world(tmp_path_factory.mktemp("labels"), tuple(KINDS), list(KINDS))
 
 
 @pytest.fixture(scope="module")
 def agents(labels, tmp_path_factory):
-    """Agents of several seeds that know the fifth reranker by its description alone."""
+    """Agents of several seeds."""
     folder = tmp_path_factory.mktemp("agents")
     return [
         train(
             TrainAgentConfig(
-                labels=str(labels), out=str(folder / str(seed)), recipe="paper", train_split="train", val_split="dev",
-                descriptions=DESCRIPTIONS, extra_rerankers=FIFTH, quiet=True,
-                training=agent.TrainConfig(seed=seed, logger="none"),
+                labels=str(labels), out=str(folder / str(seed)), recipe="paper", own_splits=True,
+                descriptions=DESCRIPTIONS, quiet=True,
+                logger="none",
+                training=agent.TrainConfig(seed=seed),
             )
         )
         for seed in SEEDS
@@ -65,39 +60,11 @@ def test_it_reaches_the_oracle_within_two_percent(agents, labels):
     assert values.mean(axis=0).max() < 0.4 * values.max(axis=1).mean()
 
 
-def test_a_reranker_that_nobody_labelled_is_chosen_where_it_should_be(agents):
-    embedder = corag.embedder()
-    asked = {kind: embedder.embed(questions(kind, "test")) for kind in KINDS}
-    shares = {
-        kind: np.mean([[one.reranker == FIFTH for one in report.agent.predict(asked[kind])] for report in agents])
-        for kind in KINDS
-    }
-    assert shares[FIFTH] > 2 * CHANCE
-    assert np.mean([shares[kind] for kind in LABELLED]) < CHANCE / 2
-
-
 def test_the_selector_searches_with_it(agents):
     selector = corag.selector("corag", agent=agents[0].checkpoint, tokens="minilm")
     [name] = SPLITS["test"]
     offered = [corag.Candidate(corag.Chunk(kind, passage(kind, name)[0]), 0.5) for kind in KINDS]
-    for kind, question in ((FIFTH, questions(FIFTH, "test")[0]), ("kings", questions("kings", "test")[0])):
+    for kind in KINDS:
+        question = questions(kind, "test")[0]
         selection = selector.select(question, offered, 26)
         assert selection.ids == (kind,) and f"reranker={kind}" in selection.trace.details["configuration"]
-
-
-def test_a_reranker_added_later_is_as_one_of_the_training(agents, labels, tmp_path):
-    config = TrainAgentConfig(
-        labels=str(labels), out=str(tmp_path), recipe="paper", train_split="train", val_split="dev", quiet=True,
-        descriptions={kind: DESCRIPTIONS[kind] for kind in LABELLED},
-        training=agent.TrainConfig(seed=SEEDS[0], logger="none"),
-    )  # fmt: skip
-    without = train(config).agent
-    assert without.config.unlabelled == ()
-    vector = corag.embedder().embed([DESCRIPTIONS[FIFTH]])[0]
-    later = without.with_configuration(spelled(FIFTH), vector)
-    vectors = corag.embedder().embed(questions(FIFTH, "test"))
-    np.testing.assert_allclose(
-        [list(one.probabilities.values()) for one in later.predict(vectors)],
-        [list(one.probabilities.values()) for one in agents[0].agent.predict(vectors)],
-        atol=1e-5,
-    )

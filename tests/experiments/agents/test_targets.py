@@ -3,13 +3,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from corag.errors import InputError
-from experiments.agents.targets import EVERY_QUESTION, PAPER, TargetConfig, best_single, make_targets, shrunk, utility
+from experiments.agents.targets import (
+    PAPER,
+    TargetConfig,
+    best_configuration,
+    best_single,
+    make_targets,
+    quality,
+    shrunk,
+    utility,
+)
 from tests.experiments.worlds import labels_of
 
 
 def targets_of(labels, **settings):
-    return make_targets(labels, TargetConfig(**{"metric": "rougeL", "noise": 0.0, **settings}), ("query",))
+    return make_targets(
+        labels, TargetConfig(**{"metric": "rougeL", "price": 0.0, "shrink": 0.0, **settings}), ("query",)
+    )
 
 
 TABLE = {
@@ -36,53 +46,49 @@ def test_targets_worked_by_hand(tmp_path):
 
 @pytest.mark.parametrize(
     ("margin", "weights"),
-    [(EVERY_QUESTION, [1, 1, 1, 0]), (0.0, [0, 1, 1, 0]), (0.09, [0, 1, 1, 0]), (0.49, [0, 1, 0, 0]), (0.51, [0] * 4)],
+    [(-1.0, [1, 1, 1, 0]), (0.0, [0, 1, 1, 0]), (0.09, [0, 1, 1, 0]), (0.49, [0, 1, 0, 0]), (0.51, [0] * 4)],
 )
 def test_the_papers_rule(tmp_path, margin, weights):
     labels = labels_of(tmp_path, TABLE)
     assert make_targets(labels, replace(PAPER, margin=margin), ("query",)).weight.tolist() == weights
 
 
-def test_the_lead_is_a_weight(tmp_path):
+def test_a_question_counts_unless_all_classes_are_worth_the_same(tmp_path):
     labels = labels_of(tmp_path, TABLE)
-    # Leads 0, 0.2, 0.04, 0: in units of the mean of those above 0.
-    np.testing.assert_allclose(targets_of(labels).weight, [0, 0.2 / 0.12, 0.04 / 0.12, 0], rtol=1e-5)
-    # Within the noise there is no lead.
-    np.testing.assert_allclose(targets_of(labels, noise=0.05).weight, [0, 1, 0, 0], rtol=1e-5)
-    assert targets_of(labels, weighting="equal").weight.tolist() == [0, 1, 1, 0]
-    assert targets_of(labels, weighting="equal", noise=0.5).weight.tolist() == [0, 0, 0, 0]
-
-
-def test_within_the_noise_the_cheaper_one_is_right(tmp_path):
-    tokens = {query: [60, 50, 40, 40] for query in TABLE}
-    labels = labels_of(tmp_path, TABLE, cost_tokens=tokens)
-    assert targets_of(labels).label.tolist() == [1, 0, 0, 1]
-    found = targets_of(labels, noise=0.05)
-    assert found.label.tolist() == [1, 0, 1, 1]
-    np.testing.assert_allclose(found.settings[2], [2, 0.1, 0.3], rtol=1e-6)
+    assert targets_of(labels).weight.tolist() == [0, 1, 1, 0]
+    # With a class for each configuration the best ones of q1 and q2 are equals, but others are worse.
+    assert targets_of(replace(labels, settings_head=False)).weight.tolist() == [1, 1, 1, 0]
 
 
 def test_quality_is_traded_for_tokens(tmp_path):
     tokens = {query: [256, 256, 128, 128] for query in TABLE}
     labels = labels_of(tmp_path, TABLE, cost_tokens=tokens)
-    priced = utility(labels, TargetConfig(metric="rougeL", cost_weight=0.5))
+    priced = utility(labels, TargetConfig(metric="rougeL", price=0.5))
     np.testing.assert_allclose(priced[1], [0.6 - 0.5, 0.6 - 0.5, 0.4 - 0.25, 0.2 - 0.25])
     # b needs half the tokens: worth more than the 0.2 that a is better.
     assert targets_of(labels).label.tolist()[1:3] == [0, 0]
-    assert targets_of(labels, cost_weight=0.5).label.tolist()[1:3] == [1, 1]
+    assert targets_of(labels, price=0.5).label.tolist()[1:3] == [1, 1]
 
 
-def test_a_metric_of_two_figures_is_their_mean(tmp_path):
-    recall = {query: [0.0, 0.0, 1.0, 1.0] for query in TABLE}
-    labels = labels_of(tmp_path, TABLE, evidence_recall=recall)
-    np.testing.assert_allclose(
-        utility(labels, TargetConfig(metric="rougeL + evidence_recall"))[1], [0.3, 0.3, 0.7, 0.6], rtol=1e-6
-    )
+def test_utility_worked_by_hand(tmp_path):
+    recall = {"q1": [0.0, 0.5, 1.0, 1.0], "q2": [None] * 4, "q3": [1.0] * 4, "q4": [0.0] * 4}
+    tokens = {query: [256, 256, 128, 0] for query in TABLE}
+    labels = labels_of(tmp_path, TABLE, evidence_recall=recall, cost_tokens=tokens)
+    values = utility(labels, TargetConfig())
+    np.testing.assert_allclose(values[0], [0.25 - 0.1, 0.5 - 0.1, 0.75 - 0.05, 0.55], rtol=1e-6)
+    # Without gold passages the answer alone counts.
+    np.testing.assert_allclose(values[1], [0.6 - 0.1, 0.6 - 0.1, 0.4 - 0.05, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(utility(labels, TargetConfig(price=0.0))[2], [0.72, 0.55, 0.7, 0.55], rtol=1e-6)
+    assert best_configuration(labels, values).tolist()[:2] == [2, 0]
 
 
-def test_what_a_class_is_worth(tmp_path):
+def test_long_answers_count_by_rouge(tmp_path):
     labels = labels_of(tmp_path, TABLE)
-    np.testing.assert_allclose(targets_of(labels, class_value="mean").quality[0], [0.5, 0.3], rtol=1e-6)
+    rouge = {name: values * (0.5 if name == "rougeL" else 1.0) for name, values in labels.measures.items()}
+    labels = replace(labels, measures=rouge, long_form=np.array([True, False, False, False]))
+    found, without = quality(labels, evidence_weight=0.0), labels.measures["f1"]
+    np.testing.assert_allclose(found[0], without[0] / 2)
+    np.testing.assert_allclose(found[1:], without[1:])
 
 
 def test_the_best_single_configuration_by_hand(tmp_path):
@@ -93,23 +99,6 @@ def test_the_best_single_configuration_by_hand(tmp_path):
     turned = {query: [9, 1, 9, 9] for query in ("q1", "q2")}
     labels = labels_of(tmp_path, {"q1": [0.5, 0.25, 0.75, 0.0], "q2": [0.5, 0.75, 0.0, 0.0]}, orders_scored=turned)
     assert best_single(labels, utility(labels, PAPER)) == 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"metric": "f1+"}, "metric"),
-        ({"cost_weight": -0.1}, "cost_weight"),
-        ({"noise": float("nan")}, "noise"),
-        ({"margin": float("inf")}, "margin"),
-        ({"shrink": 1.1}, "shrink"),
-        ({"weighting": "loud"}, "weighting"),
-        ({"class_value": "worst"}, "class_value"),
-    ],
-)
-def test_targets_that_cannot_be(settings, message):
-    with pytest.raises(InputError, match=message):
-        TargetConfig(**settings)
 
 
 def test_labels_drawn_to_the_mean_of_their_folder_by_hand():
@@ -126,6 +115,9 @@ def test_labels_drawn_to_the_mean_of_their_folder_by_hand():
 
 def test_drawing_labels_together_does_not_change_what_is_measured(tmp_path):
     labels = labels_of(tmp_path, TABLE)
+    # Of one folder all questions would have one target.
+    np.testing.assert_array_equal(targets_of(labels, shrink=1.0).weight, targets_of(labels).weight)
+    labels = replace(labels, data=np.array(["x", "y", "x", "x"]))
     drawn = targets_of(labels, shrink=1.0)
     np.testing.assert_allclose(drawn.utility, list(TABLE.values()), rtol=1e-6)
     # Nobody answers q4, but who answers the others is known.

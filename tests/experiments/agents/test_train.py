@@ -13,10 +13,12 @@ from corag.errors import DataError, InputError
 from corag.rerankers.descriptions import description_of
 from corag.selectors.corag.features import curve_statistics
 from experiments.agents.compare import AGENT, BASE, CEILING, comparison
+from experiments.agents.descriptions import describe, description_vectors
 from experiments.agents.recipes import departures
 from experiments.agents.targets import PAPER, TargetConfig, learnt_targets
-from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, commit, divided, train
+from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, divided, train
 from experiments.labels.table import read_labels
+from experiments.run.journal import commit
 from tests.experiments.worlds import (
     label_row,
     question_row,
@@ -26,12 +28,21 @@ from tests.experiments.worlds import (
     write_labels,
 )
 
-QUICK = agent.TrainConfig(logger="none", epochs=2, device="cpu")
-BM25, MAXSIM = "corag(unit=passage, reranker=bm25)", "corag(unit=passage, reranker=minilm-maxsim)"
+QUICK = agent.TrainConfig(epochs=2, device="cpu")
+BM25, SOFTSIM = "corag(unit=passage, reranker=bm25)", "corag(unit=passage, reranker=minilm-softsim)"
 
 
 def config_of(labels, out, **settings):
-    given = {"train_split": "train", "val_split": "dev", "training": QUICK, "quiet": True, **settings}
+    given = {
+        "logger": "none",
+        "own_splits": True,
+        "features": "query",
+        "settings_head": True,
+        "target": TargetConfig(shrink=0.0),
+        "training": QUICK,
+        "quiet": True,
+        **settings,
+    }
     return TrainAgentConfig(labels=str(labels), out=str(out), **given)
 
 
@@ -43,7 +54,7 @@ def table(tmp_path):
 def test_from_a_table_to_a_checkpoint_that_predicts(tmp_path, table):
     report = train(config_of(table, tmp_path / "out"))
     loaded = agent.load(tmp_path / "out" / "checkpoint")
-    assert loaded.config.configurations == (BM25, MAXSIM)
+    assert loaded.config.configurations == (BM25, SOFTSIM)
     assert loaded.config.ranges == agent.Ranges(iterations=(2, 8), exploration=(0.1, 0.1), cost_weight=(0.0, 0.0))
     # On the training questions each reranker is right about half the time; with 8 iterations it gains most.
     assert loaded.config.fallback == agent.Fallback(BM25, 8, 0.1, 0.0)
@@ -52,7 +63,7 @@ def test_from_a_table_to_a_checkpoint_that_predicts(tmp_path, table):
     card = (report.checkpoint / "README.md").read_text()
     assert "4 configurations on 12 questions: folder 12" in card and str(tmp_path) not in card
     selector = corag.selector("corag", agent=report.checkpoint)
-    assert selector.predict("how many of item 0?") == prediction
+    assert selector.predict("how many of item 0?", [], 48) == prediction
     # The same table gives the same bits.
     again = train(config_of(table, tmp_path / "again")).checkpoint / "model.safetensors"
     assert again.read_bytes() == (report.checkpoint / "model.safetensors").read_bytes()
@@ -62,7 +73,7 @@ def test_from_a_table_to_a_checkpoint_that_predicts(tmp_path, table):
 def test_the_agent_learns_what_the_table_says(tmp_path, table):
     report = train(config_of(table, tmp_path / "out", training=replace(QUICK, epochs=25, batch_size=6)))
     predictions = report.agent.predict(corag.embedder().embed([training_question(number) for number in range(12)]))
-    assert [prediction.configuration for prediction in predictions] == [BM25, MAXSIM] * 6
+    assert [prediction.configuration for prediction in predictions] == [BM25, SOFTSIM] * 6
 
 
 def test_whole_configurations_are_classes_of_their_own(tmp_path):
@@ -79,11 +90,11 @@ def test_whole_configurations_are_classes_of_their_own(tmp_path):
 def test_the_questions_are_divided_by_group(tmp_path):
     questions = [{**row, "group": f"folder/{number // 2}"} for number, row in enumerate(training_questions())]
     labels = write_labels(tmp_path / "labels.parquet", questions=questions)
-    config = config_of(labels, tmp_path / "out", train_split="", val_split="", shares=(0.5, 0.25, 0.25))
+    config = config_of(labels, tmp_path / "out", own_splits=False, shares=(0.5, 0.25, 0.25))
     report = train(config)
     assert report.monitor == "val_regret"
     card = (report.checkpoint / "README.md").read_text()
-    assert re.search(r"training questions\D*6 ", card) and "by document, seed 0" in card
+    assert re.search(r"training questions\D*6 ", card) and "by document" in card
     # What is left is for the comparison, in the card and on a page.
     assert "oracle" in card and "oracle" in (tmp_path / "out" / "report.html").read_text()
     parts, known = divided(read_labels(str(labels)), config), read_labels(str(labels))
@@ -104,7 +115,7 @@ def test_a_comparison_worked_by_hand(tmp_path):
     questions = [question_row(f"q{number}", "?", vector) for number, vector in enumerate(vectors)]
     labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows, questions)))
     parts = labels.of(range(6)), labels.of(range(6, 8)), labels.of(range(8, 12))
-    target = TargetConfig(metric="f1", weighting="equal", noise=0.0)
+    target = TargetConfig(metric="f1", price=0.0, shrink=0.0)
     config = agent.AgentConfig(
         labels.configurations, agent.Fallback(labels.configurations[0]), 2, "toy", hidden=(), map_dim=2
     )
@@ -131,41 +142,26 @@ def test_candidates_are_features_in_training_and_in_use(tmp_path, table, feature
     vectors = embedder.embed([question, *(candidate.chunk.text for candidate in candidates)])
     parts = {"query": vectors[0], "candidates": vectors[1:].mean(axis=0), "curve": curve_statistics([0.7, 0.4, 0.1])}
     expected = report.agent.predict(np.concatenate([parts[name] for name in features.split(",")]))
-    assert selector.predict(question, candidates).probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+    assert selector.predict(question, candidates, 48).probabilities == pytest.approx(expected.probabilities, abs=1e-5)
 
 
 def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
     one_class = [row for row in training_rows() if int(row["query"][1:]) % 2]
     with pytest.raises(AgentError, match="at least 2"):
         train(config_of(write_labels(tmp_path / "one.parquet", one_class), tmp_path / "out"))
-    with pytest.raises(DataError, match="test"):
-        train(config_of(table, tmp_path / "out", train_split="test"))
+    renamed = write_labels(tmp_path / "renamed.parquet", [{**row, "split": "x"} for row in training_rows()])
+    with pytest.raises(DataError, match="own_splits"):
+        train(config_of(renamed, tmp_path / "out"))
     with pytest.raises(InputError, match="beauty"):
         train(config_of(table, tmp_path / "out", target=TargetConfig(metric="beauty")))
-    assert train(config_of(table, tmp_path / "out", val_split="")).monitor == "train_loss"
-    lacking = [{**row, "f1": None if row["query"] == "q0" else row["f1"]} for row in training_rows()]
-    train(config_of(write_labels(tmp_path / "lacking.parquet", lacking), tmp_path / "lacking"))
-    assert "1 of 12 questions have no f1" in caplog.text
+    assert train(config_of(table, tmp_path / "out", own_splits=False, shares=(1.0, 0.0, 0.0))).monitor == "train_loss"
+    lacking = [{**row, "rougeL": None if row["query"] == "q0" else row["rougeL"]} for row in training_rows()]
+    target = TargetConfig(metric="rougeL", shrink=0.0)
+    train(config_of(write_labels(tmp_path / "lacking.parquet", lacking), tmp_path / "lacking", target=target))
+    assert "1 of 12 questions have no rougeL" in caplog.text
     mixed = [{**row, "budget_tokens": 32 if row["query"] == "q0" else 64} for row in training_rows()]
     train(config_of(write_labels(tmp_path / "mixed.parquet", mixed), tmp_path / "mixed"))
     assert "mix the budgets 32, 64" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"shares": (0.0, 0.5, 0.5)}, "shares"),
-        ({"split_seed": -1}, "split_seed"),
-        ({"recipe": "cake"}, "recipe"),
-        ({"features": "query,query"}, "features"),
-        ({"train_split": "", "val_split": "dev"}, "val_split"),
-        ({"descriptions": {"bm25": "words"}}, "descriptions"),
-        ({"extra_rerankers": "minilm-softsim"}, "extra_rerankers"),
-    ],
-)
-def test_settings_that_cannot_be(settings, name):
-    with pytest.raises(InputError, match=name):
-        config_of("labels", "out", **settings)
 
 
 # The paper's agent.
@@ -182,12 +178,12 @@ def test_the_paper_by_name_has_all_its_settings():
 
 
 def test_what_is_set_beside_a_recipe_wins():
-    target = TargetConfig(metric="f1", noise=0.02)
+    target = TargetConfig(metric="f1", shrink=0.5)
     training = agent.TrainConfig(keep="best", epochs=5)
     config = TrainAgentConfig("l", "o", recipe="paper", target=target, training=training, describe=False).settled()
-    assert (config.target.metric, config.target.noise, config.target.weighting) == ("f1", 0.02, "rule")
+    assert (config.target.metric, config.target.shrink, config.target.weighting) == ("f1", 0.5, "rule")
     changed = departures(config, TrainAgentConfig("l", "o", recipe="paper").settled())
-    assert changed.keys() == {"target.metric", "target.noise", "describe", "training.epochs", "training.keep"}
+    assert changed.keys() == {"target.metric", "target.shrink", "describe", "training.epochs", "training.keep"}
 
 
 def test_questions_that_are_not_clear_are_left_out(tmp_path):
@@ -199,19 +195,16 @@ def test_questions_that_are_not_clear_are_left_out(tmp_path):
 
 
 def test_descriptions_are_embedded_as_the_questions_were(tmp_path, table):
-    own = {"bm25": "Counts and numbers of items."}
-    extra = "minilm-softsim"
-    report = train(config_of(table, tmp_path / "out", recipe="paper", descriptions=own, extra_rerankers=extra))
-    config = report.agent.config
-    assert config.described == (BM25, MAXSIM, f"corag(unit=passage, reranker={extra})")
-    texts = [own["bm25"], description_of("minilm-maxsim"), description_of(extra)]
-    expected = corag.embedder().embed([" ".join(text.split()) for text in texts])
-    np.testing.assert_allclose(report.agent.weights["descriptions"], expected, atol=1e-6)
-    assert config.unlabelled == (f"corag(unit=passage, reranker={extra})",)
+    own = {"bm25": "Counts and\n numbers of items."}
+    texts = {BM25: "Counts and numbers of items.", SOFTSIM: " ".join(description_of("minilm-softsim").split())}
+    assert describe((BM25, SOFTSIM), own, ("query",)) == texts
+    expected = corag.embedder().embed(list(texts.values()))
+    np.testing.assert_array_equal(list(description_vectors(texts, "minilm").values()), expected)
+    report = train(config_of(table, tmp_path / "out", recipe="paper", descriptions=own))
+    assert "Counts and numbers" in (report.checkpoint / "README.md").read_text()
     for settings, name in (
         ({"descriptions": {"nobody": "x"}}, "nobody"),
         ({"descriptions": {"bm25": " "}}, "bm25"),
-        ({"extra_rerankers": "bm25"}, "bm25"),
         ({"features": "query,curve"}, "features"),
     ):
         with pytest.raises(InputError, match=name):

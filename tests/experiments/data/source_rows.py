@@ -92,6 +92,12 @@ MULTIHOP_RAG = [
      "evidence_list": FACTS},
     {"query": "Who left?", "answer": "Insufficient information.", "question_type": "null_query", "evidence_list": []},
 ]  # fmt: skip
+MTRAG = {
+    "task_id": "c<::>2", "turn": 2, "Collection": "govt", "contexts": [{"document_id": "v-0-20", "text": VARN}],
+    "input": [{"speaker": "user", "text": "What is Varn?"}, {"speaker": "agent", "text": "An island."},
+              {"speaker": "user", "text": "Who rules it?"}],
+    "targets": [{"speaker": "agent", "text": "Tolmere rules it."}],
+}  # fmt: skip
 HALUEVAL = {
     "knowledge": VARN, "question": "What is Varn?", "right_answer": "an island",
     "hallucinated_answer": "Varn is a city.",
@@ -194,6 +200,14 @@ ROWS = {
         "dev": [CLAPNQ, {"id": 276, "input": "who left varn", "output": [{"answer": None}]}],
         "dev-retrieval": [{"id": "138", "doc-id-list": "82_1-9"}],
         "corpus": [{"id": "82_1-9", "text": VARN, "title": "Varn"}, {"id": "82_10-20", "text": KELL, "title": ""}],
+    },
+    "mtrag": {"all": [MTRAG, MTRAG | {"task_id": "c<::>3", "contexts": []}]},
+    "chroma_spans": {
+        "all": [{"corpus_id": "varn", "question": ASKED, "references": json.dumps(
+            [{"content": VARN, "start_index": 5, "end_index": 5 + len(VARN)},
+             {"content": "Kell.", "start_index": 6 + len(VARN), "end_index": 11 + len(VARN)}]
+        )}],
+        "corpus": [{"file": "varn", "text": f"Far.\r\n{VARN}\r\nKell.\r\n"}],
     },
     "pubmedqa": {"train": [PUBMEDQA]},
     "halueval": {"test": [HALUEVAL, HALUEVAL]},

@@ -139,9 +139,10 @@ def test_every_form_of_a_file(tmp_path):
     table = b"\xef\xbb\xbfid\ttext\n1\tVarn\n"
     contents = {
         "a.jsonl": json.dumps(row).encode() + b"\n\n", "a.json": json.dumps([row], indent=1).encode(),
-        "o.json": b'{"x": {"id": 0.5}}', "a.tsv": table, "a.csv": table.replace(b"\t", b","),
+        "o.json": b'{"x": {"id": 0.5}}', "a.md": b"Varn\nKell", "a.tsv": table, "a.csv": table.replace(b"\t", b","),
     }  # fmt: skip
     expected = {name: [row | ({"file": "a"} if name[2] in "tc" else {})] for name in contents}
+    expected["a.md"] = [{"file": "a", "text": "Varn\nKell"}]
     expected["o.json"] = [{"key": "x", "value": {"id": 0.5}}]
     with (
         zipfile.ZipFile(tmp_path / "archive", "w") as zipped,

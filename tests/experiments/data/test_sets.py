@@ -105,6 +105,8 @@ EXPECTED = {
     "tatqa": ("q1", ("$ 12",), ["Sales of boats.", " | 2019\nBoats | $ 12"], {"from": "table-text"}),
     "multihoprag_facts": ("mhr-0", ("Tolmere",), ["Varn chose Tolmere.", "Kell was calm."], {}),
     "clapnq": ("138", ("For glass.", "Its glass."), [VARN], {"supporting_sentences": ["It is known for glass ."]}),
+    "mtrag": ("c<::>2", ("Tolmere rules it.",), [VARN],
+              {"history": ["What is Varn?", "An island."], "answerable": True}),
     "pubmedqa": ("214", ("maybe",), ["BACKGROUND: Glass is old.\nMETHODS: We tried."],
                  {"long_answer": "It seems so."}),
     "halueval": ("halueval-0", ("an island",), [VARN], {"hallucinated_answer": "Varn is a city."}),
@@ -123,10 +125,18 @@ def test_the_first_question(name):
     assert EXPECTED[name][3].items() <= question.extra.items()
 
 
+def test_spans_of_long_documents():
+    [question], passages = converted("chroma_spans")
+    spans = [entry.partition("#") for entry in question.gold]
+    assert [passages[name].text[slice(*map(int, span.split("-")))] for name, _, span in spans] == [VARN, "Kell."]
+    assert (question.id, question.answers) == ("varn-0", (f"{VARN} Kell.",))
+
+
 def test_questions_without_an_answer_or_evidence():
     (_, without), (_, unanswerable) = converted("msmarco-qa")[0], converted("clapnq")[0]
     for question in (without, unanswerable):
         assert (question.answers, question.gold, question.extra["answerable"]) == ((), (), False)
+    assert [question.extra["answerable"] for question in converted("mtrag")[0]] == [True, False]
     assert [question.id for question in converted("nq_qed")[0]] == ["-42", "44"]
     assert converted("nq_qed")[0][0].extra["supporting_spans"][0].endswith("#20-44")
     assert [question.id for question in converted("tatqa")[0]] == ["q1", "q2"]

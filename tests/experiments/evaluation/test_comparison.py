@@ -1,15 +1,16 @@
 """The comparison on several sets: its measures are those of `corag evaluate`, whatever methods share."""
 
 import json
+from collections import Counter
 
 import pytest
 
 from corag.cli.main import main
-from corag.errors import InputError
 from corag.text.data import DataFolder
 from experiments.data.splits import HELD_OUT, held_out
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
+from experiments.report.measures import MEASURES
 from experiments.report.results import Result
 from tests.experiments.worlds import QUERIES, same
 from tests.paths import ROOT
@@ -37,24 +38,45 @@ def untimed(result):
 @pytest.mark.slow
 def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
     out = tmp_path / "out"
-    results = compare(config_of(small_data, out, baselines=("top-k",)))
+    results = compare(config_of(small_data, out))
     for name, split, limit, sample in (("early", "train", 3, None), ("late", "dev", None, 2)):
         for result in results[name]:
-            alone = {"budget": result.budget, "reranker": "bm25", "reader": "first-words", "quiet": True}
+            alone = {
+                "budget": result.budget,
+                "reranker": "bm25",
+                "reader": "first-words",
+                "curves": False,
+                "quiet": True,
+            }
             expected = evaluate(EvaluateConfig(str(small_data), split, METHODS, limit=limit, sample=sample, **alone))
             assert (result.questions, result.record["pool"]) == (expected["queries"], "candidates")
             assert all(row["latency_ms_p95"] >= row["latency_ms_median"] > 0 for row in result.record["methods"])
             assert same(untimed(result), untimed(Result(expected)))
             stored = Result.read(out / f"{name}-{result.budget}.json")
             assert stored.record["work"] == result.record["work"] and stored.rows == result.rows
+            assert stored.curves == result.curves and bool(stored.curves) == (result.budget == 48)
     text = (out / "comparison.md").read_text()
-    assert "## early: 3 questions" in text and "## late: 2 questions" in text and "| against |" in text
-    assert (out / "comparison.html").read_text().count("<svg") == 2
+    assert "## early: 3 questions" in text and "## late: 2 questions" in text
     names = [f"{name}-{budget}" for name in ("early", "late") for budget in (24, 48)]
+    assert "## Means of 2 sets" in text and (out / "comparison.html").read_text().count("<svg") == 5
     assert {path.name for path in out.iterdir()} == {
         "comparison.html", "comparison.md", "early.journal.jsonl", "late.journal.jsonl",
         *(f"{name}{ending}" for name in names for ending in (".json", ".rows.jsonl", ".runs")),
+        *(f"{name}-48.curves.jsonl" for name in ("early", "late")),
     }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_points_of_curves_are_what_their_methods_measure_alone(tmp_path, small_data, reader):
+    [_, result] = compare(config_of(small_data, tmp_path / "out", sets=(QuestionSet("late", small_data.name),)))["late"]
+    assert max(Counter(reader.asked).values()) == 1
+    assert {point.curve for point in result.curves} == {"default", "corag", "sentence-threshold", "naive"}
+    assert {point.budget for point in result.curves if point.curve == "naive"} > {32, 48}
+    for point in result.curves[::4]:
+        alone = {"budget": point.budget, "reranker": "bm25", "reader": "first-words", "curves": False, "quiet": True}
+        [row] = evaluate(EvaluateConfig(str(small_data), methods=point.method, **alone))["methods"]
+        for name in ("f1", "evidence_recall", "cost_tokens"):
+            assert MEASURES[name].summary(point.rows) == pytest.approx(row[name])
 
 
 @pytest.mark.slow
@@ -113,23 +135,6 @@ def test_nothing_is_read_without_a_reader(tmp_path, small_data):
     ).values()
     assert all(row["f1"] is None and row["evidence_recall"] > 0 for row in result.record["methods"])
     assert result.main_measure.name == "evidence_recall"
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"sets": (QuestionSet("a", "x"), QuestionSet("a", "y"))},
-        {"budgets": (0, 5)},
-        {"budgets": (5, 5)},
-        {"baselines": ("best",)},
-        {"latency_questions": -1},
-        {"judge_figures": "faithfulness"},
-    ],
-)
-def test_settings_that_cannot_be(tmp_path, settings):
-    [name] = settings
-    with pytest.raises(InputError, match="baseline" if name == "baselines" else name):
-        config_of(tmp_path, tmp_path, **settings)
 
 
 @pytest.mark.slow

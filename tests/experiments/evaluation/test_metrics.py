@@ -11,6 +11,7 @@ from rouge_score.rouge_scorer import RougeScorer
 from corag.types import Chunk
 from experiments.evaluation.metrics import (
     answer_similarity,
+    character_figures,
     evidence_figures,
     evidence_ranks,
     exact_match,
@@ -115,6 +116,39 @@ def test_evidence_of_whole_passages_is_set_arithmetic(chosen, gold):
     assert figures["evidence_recall"] == shared / len(gold)
     assert figures["evidence_precision"] == (shared / len(chosen) if chosen else 0.0)
     assert figures["full_evidence"] == (set(gold) <= set(chosen))
+
+
+@pytest.mark.parametrize(
+    ("shown", "gold", "recall", "precision", "iou"),
+    [
+        ([], [("a", 0, 10)], 0, 0, 0),
+        ([("a", 5, 25)], [("a", 0, 10)], 5 / 10, 5 / 20, 5 / 25),
+        ([("a", 0, 20), ("a", 10, 30)], [("a", 15, 25)], 1, 10 / 30, 10 / 30),  # what is shown twice counts once
+        ([("a", 0, 10), ("b", 0, 10)], [("a", 0, 10), ("a", 20, 30)], 1 / 2, 1 / 2, 10 / 30),
+        ([("b", 0, 10)], [("a", 0, 10)], 0, 0, 0),
+        ([("a", 0, 30)], [("a", 0, 10), ("a", 5, 15)], 1, 1 / 2, 1 / 2),
+    ],
+)
+def test_characters_by_hand(shown, gold, recall, precision, iou):
+    assert character_figures(shown, gold) == pytest.approx(
+        {"character_recall": recall, "character_precision": precision, "character_iou": iou}
+    )
+
+
+RANGES = st.tuples(st.sampled_from("ab"), st.integers(0, 20), st.integers(1, 9)).map(lambda r: (*r[:2], r[1] + r[2]))
+
+
+@given(st.lists(RANGES, max_size=6), st.lists(RANGES, min_size=1, max_size=3), RANGES)
+def test_characters_are_set_arithmetic(shown, gold, more):
+    def characters(ranges):
+        return {(document, place) for document, start, end in ranges for place in range(start, end)}
+
+    figures, one, two = character_figures(shown, gold), characters(shown), characters(gold)
+    assert all(0 <= value <= 1 for value in figures.values())
+    assert figures["character_recall"] == len(one & two) / len(two)
+    assert figures["character_precision"] == (len(one & two) / len(one) if one else 0)
+    assert figures["character_iou"] == len(one & two) / len(one | two)
+    assert character_figures([*shown, more], gold)["character_recall"] >= figures["character_recall"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from corag.models.trained import FOLDER
 from corag.selectors.corag.agents import SHIPPED_AGENT
 from experiments.agents.targets import TargetConfig, best_single, utility
 from experiments.agents.train import TEST, TrainAgentConfig, divided
-from experiments.labels.table import fallback_of, read_labels
+from experiments.labels.table import read_labels
 from tests.paths import GOLDEN
 
 LABELS = Path(FOLDER) / "labels"
@@ -23,17 +24,20 @@ def labels():
     return read_labels(str(LABELS / "labels.parquet"))
 
 
-def test_the_file_is_the_one_that_the_readme_names():
-    content = (LABELS / "labels.parquet").read_bytes()
+@pytest.mark.parametrize("name", ["labels.parquet", "left-out.parquet"])
+def test_the_files_are_those_that_the_readme_names(name):
+    content = (LABELS / name).read_bytes()
     assert hashlib.sha256(content).hexdigest() in (LABELS / "README.md").read_text(encoding="utf-8")
     assert len(content) < 5_000_000
 
 
 @pytest.mark.slow
 def test_the_table_is_whole(labels):
-    assert (len(labels), len(labels.configurations), labels.embedder) == (1726, 90, "minilm")
-    assert all(np.isfinite(labels.measures[name]).all() for name in ("f1", "rougeL", "em"))
-    assert len(set(labels.data)) == 8
+    assert (len(labels), len(labels.configurations), labels.embedder) == (1121, 24, "minilm")
+    assert np.isfinite(utility(labels, TargetConfig())).all()
+    assert (len(set(labels.data)), len(set(labels.kind))) == (12, 5)
+    left_out = labels.measured_as(read_labels(str(LABELS / "left-out.parquet")))
+    assert np.isfinite(left_out.measures["cost_tokens"]).all()
 
 
 def parts(labels):
@@ -41,11 +45,12 @@ def parts(labels):
 
 
 def test_the_shipped_agent_knows_the_tables_classes_and_its_best_single_configuration(labels):
-    config, classes = agent.load(Path(FOLDER) / SHIPPED_AGENT).config, labels.classes()
-    assert config.configurations == classes.names
-    assert config.ranges.contains(classes.grid.settings * [1, 1, 0]).all()
-    known = labels.of(parts(labels) != TEST)
-    assert config.fallback == fallback_of(labels.configurations[best_single(known, utility(known, TargetConfig()))])
+    config = agent.load(Path(FOLDER) / SHIPPED_AGENT).config
+    assert config.configurations == labels.configurations and config.ranges is None
+    # The fallback is the best where values do not know the kind.
+    known = labels.measured_as(read_labels(str(LABELS / "left-out.parquet"))).of(parts(labels) != TEST)
+    best = best_single(known, utility(known, TargetConfig()))
+    assert str(config.fallback) == labels.configurations[best]
 
 
 def test_what_the_shipped_agent_says(labels):
@@ -54,9 +59,7 @@ def test_what_the_shipped_agent_says(labels):
     test = labels.of(parts(labels) == TEST)
     predictions = loaded.predict(test.features(loaded.config.features))
     golden = json.loads((GOLDEN / "agent-minilm.json").read_text())
-    counts = {name: sum(one.reranker == name for one in predictions) for name in golden["counts"]}
-    assert counts == golden["counts"]
+    assert Counter(one.configuration for one in predictions) == golden["counts"]
     for one, expected in zip(predictions, golden["first"], strict=False):
-        assert one.reranker == expected["reranker"]
-        assert one.iterations == expected["iterations"]
+        assert str(one) == expected["configuration"]
         assert list(one.probabilities.values()) == pytest.approx(expected["probabilities"], abs=1e-4)

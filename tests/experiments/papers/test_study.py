@@ -17,6 +17,7 @@ from experiments.papers.standins import reduced, substitute, substitute_method
 from experiments.papers.study import METHOD, find_study, make_study, study_files
 from experiments.report.page import Page
 from tests.experiments.worlds import write_folder
+from tests.wandb_files import offline_runs
 
 SMALL = {
     "name": "small",
@@ -114,10 +115,11 @@ def test_figures_leads_and_the_papers_own_by_hand():
 def test_parts_that_ship_replace_all_others():
     text = 'reorder(selector="corag(preset=paper, reranker=BAAI/bge-reranker-large, agent=trained)")'
     method = substitute_method(text)
-    assert "minilm-multihop" in method and "trained" not in method and "BAAI" not in method
+    assert "minilm-evidence" in method and "trained" not in method and "BAAI" not in method
     assert substitute("reader", "ollama(model=llama3:8b)") == "minilm-reader"
     assert substitute("judge", "openai(model=gpt-4o)") is None
-    assert substitute("reranker", "cross-encoder(model=BAAI/bge-reranker-base, output=logit)") == "minilm-factoid"
+    softer = substitute("reranker", "cross-encoder(model=BAAI/bge-reranker-base, output=logit)")
+    assert softer == "minilm-softsim(sharpness=4)"
     assert substitute("embedder", "bge-m3") == "minilm"
     assert substitute("reranker", "bm25") == "bm25"
 
@@ -171,10 +173,11 @@ def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(pla
     assert "Not measured:" in page and "| CORAG |" in page
     measured = []
     monkeypatch.setattr("experiments.evaluation.comparison.Measuring", lambda *args, **kwargs: measured.append(args))
-    assert main(["reproduce", "small", "--out", "out", "--limit", "2", "--quiet", "--logger", "csv"]) == 0
+    assert main(["reproduce", "small", "--out", "out", "--limit", "2", "--quiet", "--logger", "wandb"]) == 0
     assert not measured
-    [logged] = (place / "out" / "small").rglob("metrics.csv")
-    assert "64-0-CORAG/evidence_recall" in logged.read_text()
+    [logged] = offline_runs(place / "out" / "small")
+    assert "64-0-CORAG/evidence_recall" in logged.summary
+    assert list((place / "out" / "small").rglob("figure*.html"))
 
 
 @pytest.mark.slow

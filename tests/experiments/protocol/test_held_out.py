@@ -6,8 +6,9 @@ import pytest
 
 from corag.errors import DataError, InputError
 from corag.text.data import DataFolder
+from experiments.data.splits import document_groups
 from experiments.protocol import held_out as module
-from experiments.protocol.held_out import groups_of, held_out_ids, is_held_out, look
+from experiments.protocol.held_out import held_out_ids, is_held_out, look
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 
@@ -55,5 +56,5 @@ def test_a_damaged_list(tmp_path):
 def test_questions_that_share_documents_are_one_group(tmp_path):
     queries = [{**QUERIES[0], "gold": ["varn#0-5"]}, {**QUERIES[10], "gold": ["varn"]}, QUERIES[3]]
     folder = DataFolder.open(write_folder(tmp_path / "a", DOCUMENTS, queries))
-    first, second, third = groups_of(folder, folder.queries)
+    first, second, third = document_groups(folder, folder.queries)
     assert first == second != third

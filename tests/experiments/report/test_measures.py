@@ -104,6 +104,35 @@ def test_measures_of_sentences():
     assert found([lake[0], mill[0]], f"{lake[0].text}\n\n{mill[0].text}") == (0.5, 0.0, 0.0)
 
 
+def test_measures_of_characters():
+    # "The lake is 40 metres deep." of the one (27 of 56 characters), and all of the other (51), which has no span.
+    of = query(gold=("lake#12-39", "mill"))
+    [lake], sentences = [passage(LAKE)], units(passage(LAKE), Unit(1))
+
+    def found(chunks, text=None, of=of):
+        values = measured(outcome(chunks, text, of=of, support=Support.of(of, DOCUMENTS), ranking=chunks))
+        return tuple(values.get(f"character_{name}") for name in ("recall", "precision", "iou"))
+
+    # Titles are no characters of a document.
+    assert found([lake]) == pytest.approx((27 / 78, 27 / 56, 27 / 107))
+    assert found([sentences[1], passage(MILL)]) == (1, 1, 1)
+    assert found([sentences[0]]) == found([]) == (0, 0, 0)
+    nothing = (None, None, None)
+    assert found([lake], "A summary.") == nothing
+    assert found([Chunk("s", "A chunk that was written.")]) == nothing
+    # Without a span, or where the corpus lacks some of the gold, characters are not what was marked.
+    assert found([lake], of=query(gold=("lake",))) == found([lake], of=query(gold=("lake#12-39", "c"))) == nothing
+
+
+def test_a_row_of_a_table_shows_its_header():
+    table = Document("t", "| lake | depth |\n| --- | --- |\n| Oro | 40 m |\n| Ula | 7 m |")
+    of = query(gold=("t#47-58",))
+    row = units(passage(table), Unit(1))[1]
+    values = measured(outcome([row], row.text, of=of, support=Support.of(of, {"t": table})))
+    header = len("| lake | depth |\n| --- | --- |")
+    assert (values["character_recall"], values["character_precision"]) == (1, pytest.approx(11 / (header + 13)))
+
+
 @pytest.mark.parametrize(
     ("given", "answers"),
     [
@@ -112,6 +141,7 @@ def test_measures_of_sentences():
         (query(("a sum of 71",)), ()),  # worked out: no context of the evidence holds it
         (query(("a sum of 71",), gold=()), ("a sum of 71",)),
         (query(("Lake Oro",)), ("Lake Oro",)),  # titles are read, too
+        (query(("I do not know that.",), gold=(), answerable=False), ()),
     ],
 )
 def test_which_answers_a_context_can_hold(given, answers):

@@ -14,9 +14,7 @@ from corag.reply import Reply
 from corag.text.visible import visible
 from corag.types import Answer, Candidate, Chunk
 from experiments.report.comparison import (
-    ReportConfig,
     headline,
-    report,
     result_page,
     sets_page,
     terminal_page,
@@ -134,7 +132,10 @@ def test_markdown_and_terminal_show_the_same_texts(capsys):
             ("corag", "mmr"),
         ),
         ({"top-k": [0.0, 1.0], "mmr": [1.0, 1.0]}, ("mmr", "top-k")),  # without corag, the best
-        ({"corag": [0.5, 0.5], "corag-fixed": [0.0, 1.0]}, ("corag", "corag-fixed")),  # its variants if alone
+        (
+            {"corag": [0.5, 0.5], "corag(agent=none)": [0.0, 1.0]},
+            ("corag", "corag(agent=none)"),
+        ),  # its variants if alone
         ({"corag": [0.5, 0.5], "upper": [1.0, 1.0]}, None),
         ({"corag": [0.5, 0.5]}, None),
     ],
@@ -200,7 +201,7 @@ def test_the_best_values_are_bold_and_missing_ones_left_out():
 
 
 def test_many_methods_have_a_line_each_on_a_terminal(capsys):
-    record = result_of(methods=[f"m{number}" for number in range(9)]) | {"left_out": {"corag-fixed": "no agent"}}
+    record = result_of(methods=[f"m{number}" for number in range(9)]) | {"left_out": {"corag(agent=none)": "no agent"}}
     record["methods"][3] |= {"failed": 2, "error": "SearchError: too many orders"}
     record["methods"][5] |= {"failed": 7, "error": "SearchError: too many orders"}
     terminal_page(Result(record), "a title").show()
@@ -212,7 +213,7 @@ def test_many_methods_have_a_line_each_on_a_terminal(capsys):
     assert lines[-3:] == [
         "m3 failed on 2 of 7 questions; the first: SearchError: too many orders",
         "m5 failed on 7 of 7 questions; the first: SearchError: too many orders",
-        "corag-fixed is left out: no agent",
+        "corag(agent=none) is left out: no agent",
     ]
 
 
@@ -220,9 +221,8 @@ def test_several_sets_have_a_section_each():
     results = {
         name: [measured({"corag": [1.0] * 4, "mmr": [0.0] * 4}, budget) for budget in (64, 128)] for name in "ab"
     }
-    text = sets_page(results, title="T", baselines=["mmr"]).markdown()
+    text = sets_page(results, title="T").markdown()
     assert "## a: 4 questions" in text and "## b: 4 questions" in text
-    assert text.count("+1.000 (+1.000 to +1.000)") >= 4
 
 
 # --- Figures and replies ---
@@ -244,7 +244,7 @@ def reply_of(num_candidates=3, budget_tokens=40, chunk_words=10, iterations=4, q
 def test_a_method_of_any_name_is_shown_and_drawn():
     name = "$\\frac$ a\x1b[31m\x00\u202eb \ud83d </p><script>é</script>&amp;"
     result = Result(result_of(methods=(name, "corag")))
-    checker = parsed(result_page([result], title=name, reply=reply_of(question=name)).html())
+    checker = parsed(result_page([result], title=name, reply=reply_of(question=name.replace("\ud83d", ""))).html())
     text = "".join(checker.text)
     assert text.count(visible(name)) >= 3 and visible(text) == text and "script" not in checker.tags
     ElementTree.fromstring(quality_plot([result], "f1"))
@@ -269,10 +269,10 @@ def written(path, result):
     return path
 
 
-def test_the_command_reads_results_and_the_rows_beside_them(tmp_path):
+def test_results_are_read_with_the_rows_beside_them(tmp_path):
     values = {"corag": [1.0] * 9, "mmr": [0.0] * 9}
-    paths = [written(tmp_path / f"{budget}.json", measured(values, budget)) for budget in (128, 64)]
-    page = report(ReportConfig(f"{paths[0]}, {paths[1]}", out=str(tmp_path / "r.html"), title="A & B")).read_text()
+    results = [Result.read(written(tmp_path / f"{budget}.json", measured(values, budget))) for budget in (128, 64)]
+    page = result_page(results, title="A & B").html()
     assert "beyond chance" in page and page.count("9 won, 0 lost") == 2 and "A &amp; B" in page
 
 
@@ -289,7 +289,7 @@ def test_rows_of_something_else_are_refused(tmp_path, change):
     rows = path.with_suffix(".rows.jsonl")
     rows.write_text(change(rows.read_text()))
     with pytest.raises(DataError):
-        report(ReportConfig(str(path), out=str(tmp_path / "r.html")))
+        Result.read(path)
 
 
 @pytest.mark.parametrize(

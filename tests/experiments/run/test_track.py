@@ -1,69 +1,160 @@
-import csv
-import os
+"""What W&B gets, read back from its offline files."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
+import agent
 from corag.cli.main import COMMANDS, main, make_parser
-from experiments.run.track import VARIABLES
-from tests.experiments.worlds import write_folder
+from experiments.agents.sweep import SweepConfig, sweep
+from experiments.agents.train import TrainAgentConfig, train
+from tests.experiments.worlds import write_folder, write_labels
+from tests.paths import ROOT
+from tests.wandb_files import offline_runs
 
 EVALUATE = ["evaluate", "--split", "dev", "--methods", "naive,top-k", "--reranker", "bm25", "--budget", "64",
             "--pool", "candidates", "--reader", "none", "--quiet"]  # fmt: skip
+BM25 = "corag(unit=passage, reranker=bm25)"
 
 
-def logged(folder):
-    (file,) = folder.rglob("metrics.csv")
-    with file.open() as lines:
-        (row,) = csv.DictReader(lines)
-    return {name: float(value) for name, value in row.items() if value}
-
-
-@pytest.mark.slow
-def test_evaluate_logs_each_method(tmp_path, capsys):
-    data, out = write_folder(tmp_path / "data"), tmp_path / "result.json"
-    command = [*(one for one in EVALUATE if one != "--quiet"), "--data", str(data), "--out", str(out), "--limit", "2"]
-    assert main([*command, "--logger", "csv"]) == 0, capsys.readouterr().err
-    # The last line that is printed is the verdict of the page.
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert " the best other method " in last and "(evidence recall, 2 questions)" in last
-    figures = logged(tmp_path / "result.log")
-    assert 0 < figures["naive/cost_tokens"] <= 64 and "top-k/evidence_recall" in figures
-    # A logger changes nothing that was measured, so nothing is measured again.
-    before = out.read_bytes()
-    assert main(command) == 0 and out.read_bytes() == before
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for name in ("PROJECT", "ENTITY", "RUN_GROUP", "TAGS", "NOTES", "RUN_ID"):
+        monkeypatch.delenv(f"WANDB_{name}", raising=False)
+    monkeypatch.setenv("WANDB_MODE", "offline")
 
 
 @pytest.fixture
-def runs(monkeypatch):
-    """What W&B is told of each run when figures are logged."""
-    wandb = pytest.importorskip("wandb")
-    told, log = [], wandb.Run.log
-
-    def recorded(run, data, **rest):
-        told.append(((run.project, run.settings.entity, run.group, run.tags, run.notes), data))
-        return log(run, data, **rest)
-
-    monkeypatch.setattr(wandb.Run, "log", recorded)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    for name in VARIABLES.values():
-        monkeypatch.delenv(name, raising=False)
-    return told
+def config(tmp_path):
+    return TrainAgentConfig(
+        str(write_labels(tmp_path / "labels.parquet")), str(tmp_path / "run"), features="query", hidden=(4,), map_dim=3,
+        shares=(0.5, 0.5, 0.0), training=agent.TrainConfig(epochs=3, device="cpu"), quiet=True,
+    )  # fmt: skip
 
 
 @pytest.mark.slow
-def test_wandb_gets_project_group_and_tags_of_an_evaluation(tmp_path, capsys, runs, monkeypatch):
-    data = write_folder(tmp_path / "data")
-    command = [*EVALUATE, "--data", str(data), "--out", str(tmp_path / "mine.json"), "--limit", "1"]
+def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
+    pytest.importorskip("wandb")
+    out = tmp_path / "lr"
+    base = replace(config, out=str(out), settings_head=True)
+    sweep(SweepConfig(base, {"training.lr": [0.01, 0.02]}, seeds=(0,), quiet=True))
+    folders = sorted(path.parent for path in out.rglob("run.json"))
+    runs = [offline_runs(folder)[0] for folder in folders]
+    first, second = (run.config for run in runs)
+    assert [config["training"]["lr"] for config in (first, second)] == [0.01, 0.02]
+    differing = {name for name in first if first[name] != second[name]} - {"_wandb"}
+    assert differing == {"training", "out"}
+    assert (first["hidden"], first["map_dim"], first["features"], first["recipe"]) == ([4], 3, "query", "default")
+    assert first["target"]["metric"] == "quality" and first["agent"]["embedder"] == "minilm"
+    assert BM25 in first["agent"]["configurations"] and len(first["label_tables"][0]["sha256"]) == 64
+    assert first["commit"] and first["versions"]["torch"]
+    for run, folder in zip(runs, folders, strict=True):
+        assert (run.run.project, run.run.run_group, run.run.job_type) == ("corag-agent", "lr", "train")
+        epochs = json.loads((folder / "training.json").read_text())["history"]
+        logged = [row for row in run.history if "epoch" in row]
+        assert [{name: row[name] for name in epoch} for row, epoch in zip(logged, epochs, strict=True)] == epochs
+        parts = ("loss", "contrastive", "choice", "settings", "accuracy", "top2_accuracy", "regret", "iterations_error")
+        assert {f"{split}_{part}" for split in ("train", "val") for part in parts} <= epochs[0].keys()
+        assert all(0 <= epoch["val_accuracy"] <= epoch["val_top2_accuracy"] <= 1 for epoch in epochs)
+        [artifact] = [one for one in run.artifacts if one.type == "model"]
+        metadata = json.loads(artifact.metadata)
+        assert "How it was made" in metadata["card"]
+        assert {entry.path for entry in artifact.manifest.contents} >= {"config.json", "model.safetensors"}
+        [table] = [json.loads(path.read_text()) for path in folder.rglob("val_confusion*.json")]
+        assert sum(sum(row[1:]) for row in table["data"]) == 6
+
+
+@pytest.mark.slow
+def test_a_resumed_training_is_the_same_run(config, monkeypatch):
+    pytest.importorskip("wandb")
+    fit = agent.fit
+
+    def stopped(*args, progress, **settings):
+        def stop(done, _):
+            if done == 2:
+                raise KeyboardInterrupt
+
+        return fit(*args, progress=stop, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agent, "fit", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            train(config)
+    train(config)
+    train(config)  # finished: nothing is logged again
+    first, second = offline_runs(config.out)
+    assert first.run.run_id == second.run.run_id
+    assert [row["epoch"] for run in (first, second) for row in run.history if "epoch" in row] in (
+        [0, 1, 2], [0, 1, 1, 2]
+    )  # fmt: skip
+    train(replace(config, map_dim=2))
+    assert offline_runs(config.out)[2].run.run_id != first.run.run_id
+
+
+@pytest.mark.slow
+def test_an_evaluation_logs_its_table_and_report(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("wandb")
+    out = tmp_path / "mine.json"
+    command = [*EVALUATE, "--data", str(write_folder(tmp_path / "data")), "--out", str(out), "--limit", "2"]
     assert main([*command, "--logger", "wandb"]) == 0, capsys.readouterr().err
-    about, figures = runs[0]
-    assert (about[0], *about[2:4]) == ("corag-evaluate", "mine", ("evaluate",))
-    assert figures["naive/cost_tokens"] <= 64
+    [run] = offline_runs(tmp_path / "mine.log")
+    assert (run.run.project, run.run.run_group, run.run.job_type) == ("corag-evaluate", "mine", "evaluate")
+    result = {row["method"]: row for row in json.loads(out.read_text())["methods"]}
+    assert run.summary["naive/cost_tokens"] == result["naive"]["cost_tokens"] <= 64
+    [table] = [json.loads(path.read_text()) for path in (tmp_path / "mine.log").rglob("results*.table.json")]
+    assert [row[0] for row in table["data"]] == ["naive", "top-k"]
+    [report] = (tmp_path / "mine.log").rglob("report*.html")
+    assert "<svg" in report.read_text()
+    # A logger changes nothing that was measured, so nothing is measured again.
+    before = out.read_bytes()
     monkeypatch.setenv("WANDB_PROJECT", "of the variable")
     monkeypatch.setenv("WANDB_NOTES", "kept")
-    told = ["--wandb.project", "own", "--wandb.entity", "me", "--wandb.group", "g", "--wandb.tags", "a, b"]
-    assert main([*command, "--logger", "wandb", *told]) == 0, capsys.readouterr().err
-    assert runs[-1][0] == ("own", "me", "g", ("a", "b", "evaluate"), "kept")
-    assert os.environ["WANDB_PROJECT"] == "of the variable" and "WANDB_ENTITY" not in os.environ
+    own = ["--wandb.project", "own", "--wandb.entity", "me", "--wandb.group", "g", "--wandb.tags", "a, b"]
+    assert main([*command, "--logger", "wandb", *own]) == 0, capsys.readouterr().err
+    about = offline_runs(tmp_path / "mine.log")[-1].run
+    assert (about.project, about.entity, about.run_group, list(about.tags), about.notes) == (
+        "own", "me", "g", ["a", "b"], "kept"
+    )  # fmt: skip
+    assert out.read_bytes() == before
+
+
+def test_without_a_login_runs_are_offline(tmp_path, config, monkeypatch):
+    pytest.importorskip("wandb")
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+    train(config)
+    assert list((Path(config.out) / "wandb").glob("offline-run-*"))
+
+
+def test_a_training_goes_on_without_wandb(config, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert len(train(config).history) == 3
+    assert "W&B could not start" in caplog.text
+
+
+@pytest.mark.slow
+def test_the_agent_of_a_wandb_sweep_can_drive_a_training(tmp_path, config, monkeypatch, capsys):
+    """Its server is not asked: the flags are as its agent makes them, and the id is in the variable that it sets."""
+    pytest.importorskip("wandb")
+    from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
+
+    planned = yaml.safe_load((ROOT / "experiments" / "configs" / "wandb" / "agent.yaml").read_text())
+    values = {name: {"value": of.get("values", [of.get("min")])[0]} for name, of in planned["parameters"].items()}
+    values["training.regret_weight"] = {"value": 0.5}
+    flags = create_sweep_command_args({"args": values})["args"]
+    assert "--training.lr=0.0001" in flags and "--hidden=[64, 32]" in flags
+    monkeypatch.setenv("WANDB_RUN_ID", "chosen01")
+    given = ["--labels", config.labels, "--features", "query", "--shares", "[0.5,0.5,0]", "--training.epochs", "2"]
+    assert main(["train", *given, "--out", config.out, "--quiet", *flags]) == 0, capsys.readouterr().err
+    [run] = offline_runs(config.out)
+    assert run.run.run_id == "chosen01" and planned["metric"]["name"] in run.summary
+    assert (run.config["training"]["lr"], run.config["hidden"]) == (0.0001, [64, 32])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -13,7 +13,7 @@ from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models.trained import shipped_checkpoint
 from corag.registry import RERANKERS
 from corag.selectors.corag.agents import SHIPPED_AGENT, AgentSelectors, load_agent
-from corag.selectors.corag.features import agent_features
+from corag.selectors.corag.features import TEXTS, agent_features
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
 from tests.corag.worlds import CHARACTERS, HashEmbedder, HashReranker, SignEmbedder, offer, save_agent, sign_agent
@@ -55,7 +55,10 @@ def single(configuration):
 def test_each_question_gets_the_selector_that_the_agent_names(parts):
     selector = named(sign_agent(rerankers=("first", "second")))
     asked = selector.select("a cat?", POOL, 30)
-    assert asked.trace.details["configuration"] == str(selector.predict("a cat?")) and asked.trace.reranker == "first"
+    assert (
+        asked.trace.details["configuration"] == str(selector.predict("a cat?", POOL, 30))
+        and asked.trace.reranker == "first"
+    )
     assert '"iterations": 16' in asked.trace.details["configuration"]
     told = selector.select("a cat", POOL, 30)
     assert told.trace.reranker == "second" and "sure" in told.trace.details["because"]
@@ -80,7 +83,7 @@ def test_an_unsure_agent_falls_back(parts):
     trained = sign_agent(rerankers=("first", "second"))
     config = AgentConfig(**{**vars_of(trained.config), "min_lead": 1.0})
     selector = named(ConfigurationAgent(config, trained.weights))
-    prediction = selector.predict("a cat")
+    prediction = selector.predict("a cat", POOL, 30)
     assert prediction.unsure and prediction.reranker == "first"
     assert "fallback" in selector.select("a cat", POOL, 30).trace.details["because"]
 
@@ -143,23 +146,66 @@ def test_agents_are_loaded_from_folders_names_and_objects(tmp_path):
         Corag(agent=folder)
 
 
-def test_settings_that_do_not_go_with_an_agent(tmp_path):
-    for settings in ({"unit": "passage"}, {"reranker": "bm25"}, {"cost_weight": 0.1}, {"preset": "paper"}):
-        with pytest.raises(InputError, match=next(iter(settings))):
-            named(sign_agent(), **settings)
+def test_what_is_given_is_kept_and_the_agent_names_the_rest(parts):
+    trained = sign_agent(rerankers=("first", "second"))
+    priced = named(trained, cost_weight=0.4, window="windows")
+    selection = priced.select("a cat?", POOL, 30)
+    assert selection.trace.reranker == "first" and selection.trace.cost_weight == 0.4
+    assert selection.trace.iterations == 16
+    # The agent says lambda 0.25.
+    assert named(trained, prefer="tokens").select("a cat?", POOL, 30).trace.cost_weight == 0.5
+    assert named(trained, prefer=3).select("a cat?", POOL, 30).trace.cost_weight == 0.75
+    assert named(trained, unit="passage").select("a cat?", POOL, 30).trace.reranker == "first"
+    with pytest.raises(InputError, match="sentence"):
+        named(trained, unit="sentence")
+    for settings in ({"reranker": "bm25"}, {"preset": "paper", "reranker": "bm25"}, {"search": {}, "reranker": "bm25"}):
+        assert named(trained, **settings).agent is None
+    assert Corag(agent="none").agent is Corag(agent=None).agent is None
+
+
+def test_a_given_unit_leaves_the_configurations_of_that_unit(parts):
+    trained = sign_agent(rerankers=("first", "second"))
+    names = ("corag(unit=passage, reranker=first)", "corag(unit=sentence, reranker=second)")
+    fallback = Fallback(names[0], *trained.config.fallback.settings)
+    config = AgentConfig(**{**vars_of(trained.config), "configurations": names, "fallback": fallback})
+    agent = ConfigurationAgent(config, trained.weights)
+    assert named(agent).select("a cat?", POOL, 30).trace.reranker == "first"
+    selection = named(agent, unit="sentence").select("a cat?", POOL, 30)
+    assert (
+        selection.trace.reranker == "second"
+        and "by sentences, second, lambda 0.25" in selection.trace.details["because"]
+    )
+    # A configuration that names no unit takes the one that is given.
+    assert Corag(agent=single("naive(reranker=bm25)"), unit="sentence").select("a cat?", POOL, 30).ids
+
+
+def test_agents_that_cannot_be_used():
     with pytest.raises(InputError, match="sign"):
         Corag(agent=sign_agent(), embedder=HashEmbedder())
     with pytest.raises(InputError, match="features"):
         config = AgentConfig(**{**vars_of(sign_agent().config), "features": ("moon",)})
         Corag(agent=ConfigurationAgent(config, sign_agent().weights))
+    for prefer in ("cheap", -1, float("nan"), None):
+        with pytest.raises(InputError, match="prefer"):
+            Corag(prefer=prefer, reranker="bm25")
 
 
-def test_the_best_single_configuration_of_a_checkpoint(tmp_path):
-    fixed = corag.selector("corag-fixed", agent=save_agent(tmp_path / "agent"), tokens=CHARACTERS)
-    selection = fixed.select("a cat", POOL, 30)
-    assert selection.trace.details["configuration"] == str(sign_agent().config.fallback)
-    with pytest.raises(InputError, match="agent"):
-        corag.selector("corag-fixed", agent="none")
+def test_the_budget_is_a_feature():
+    config = AgentConfig(
+        ("naive(reranker=bm25)", "top-k"),
+        Fallback("top-k"),
+        len(TEXTS),
+        "sign",
+        features=("texts",),
+        hidden=(),
+        map_dim=1,
+    )
+    weights = {name: np.zeros(shape, dtype=np.float32) for name, shape in config.tensor_shapes.items()}
+    weights["encoder.0.weight"][0, TEXTS.index("log_budget")] = -1.0
+    weights["choice.weight"][:, 0], weights["choice.bias"][:] = (9, 0), (0, 1)
+    selector = named(ConfigurationAgent(config, weights))
+    configurations = [selector.select("a cat", POOL, budget).trace.details["configuration"] for budget in (2, 10**6)]
+    assert configurations == ["naive(reranker=bm25)", "top-k"]
 
 
 # --- Similarities that are not its embedder's cosines ---

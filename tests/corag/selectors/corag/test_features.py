@@ -1,17 +1,39 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+import corag
 from corag.errors import InputError
 from corag.selectors.corag.features import (
     CURVE,
+    LOWEST_LOG_BUDGET,
+    TEXTS,
+    agent_features,
     check_recipe,
     curve_statistics,
     feature_dim,
     feature_vectors,
+    text_statistics,
 )
+from corag.selectors.problem import SelectionProblem
+from corag.types import Candidate, Chunk
+from tests.corag.worlds import HashEmbedder
+
+TOKENS = corag.tokens("estimate")
+
+
+def statistics(query, texts, similarities, mean=(0.5, 0.0), budget=256, title=""):
+    candidates = [
+        Candidate(Chunk(str(row), text, {"title": title} if title else {}), similarity)
+        for row, (text, similarity) in enumerate(zip(texts, similarities, strict=True))
+    ]
+    found = text_statistics(SelectionProblem(query, candidates, TOKENS, budget), similarities, mean)
+    assert found.shape == (len(TEXTS),) and found.dtype == np.float32
+    return dict(zip(TEXTS, found.tolist(), strict=True))
 
 
 def test_a_curve_worked_by_hand():
@@ -43,6 +65,69 @@ def test_a_curve_is_finite_and_knows_no_order(similarities, random):
     np.testing.assert_allclose(curve_statistics(shuffled), found, atol=1e-6)
 
 
+def test_texts_worked_by_hand():
+    # In all texts of one kind: "moon" is in the second only, and in its second sentence.
+    texts = ["The sun is big. It shines.", "Rocks are old. The moon is old.", "- milk\n- eggs", "Cats sleep."]
+    found = statistics("How old is the moon?", texts, [0.9, 0.5, 0.4, 0.1], mean=(0.8, 0.0), budget=10**6)
+    assert found["best_sentence"] > 0.7
+    # By words the second passage, then the first ("is", "the"), then the others, which share nothing.
+    assert found["passages_top3"] == 3 / 4
+    assert found["passages_correlation"] == pytest.approx(np.corrcoef([3, 2, 1, 0], [2, 3, 0.5, 0.5])[0, 1])
+    assert found["sentences_correlation"] == found["passages_correlation"]
+    assert found["cosine_peak"] == pytest.approx(0.9 - 1.9 / 4)
+    assert (
+        found["list_items"] == pytest.approx(2 / 7) and found["table_rows"] == found["digits"] == found["titled"] == 0
+    )
+    assert found["sentences_per_passage"] == pytest.approx(math.log(1 + 7 / 4) / 10)
+    # |mean|^2 = 0.64 = (4 + 12 c) / 16
+    assert found["alike"] == pytest.approx((16 * 0.64 - 4) / 12)
+    assert found["log_budget"] == 0 and found["how_many"] == 1
+    assert found["how"] == found["who"] == found["yes_no"] == found["and"] == 0
+
+
+def test_texts_of_tables_and_titles():
+    found = statistics("Why, and who?", ["| a | 1 | 2 |\n| b | 3 | 4 |"], [0.5], title="Prices", budget=1)
+    assert found["table_rows"] == found["titled"] == found["why"] == found["who"] == found["and"] == 1
+    assert found["digits"] == pytest.approx(4 / 27)
+    assert -3 <= found["log_budget"] < -1
+
+
+def test_without_passages_only_the_question_is_known():
+    found = statistics("Is it so?", [], [])
+    assert {name for name, value in found.items() if value} == {"question_tokens", "yes_no"}
+
+
+TEXT = st.text(st.sampled_from("ab .?!|-\n\t1{é水"), max_size=40)
+
+
+@given(
+    st.text(max_size=30),
+    st.lists(
+        st.tuples(TEXT, st.sampled_from([-1.0, 0.0, 0.3, 0.3001, 1.0005])), max_size=8, unique_by=lambda row: row[0]
+    ),
+    st.integers(1, 10**9),
+    st.randoms(use_true_random=False),
+)
+def test_texts_are_bounded_and_the_order_of_equal_passages_does_not_matter(query, rows, budget, random):
+    found = statistics(query, [text for text, _ in rows], [value for _, value in rows], budget=budget)
+    assert all(LOWEST_LOG_BUDGET <= value <= 1 for value in found.values())
+    shuffled = random.sample(rows, len(rows))
+    other = statistics(query, [text for text, _ in shuffled], [value for _, value in shuffled], budget=budget)
+    assert other == pytest.approx(found, abs=1e-5)
+
+
+def test_texts_are_part_of_an_agents_features():
+    candidates = [Candidate(Chunk(text, text)) for text in ("Alpha is a letter.", "Beta is the next.")]
+    [row] = agent_features(
+        [SelectionProblem("Which letter?", candidates, TOKENS, 9)], HashEmbedder(), ("texts", "query")
+    )
+    assert row.shape == (feature_dim(("texts", "query"), 8),)
+    # "letter" is in one of two sentences, "which" in none: weights log 2 and log 3.
+    assert row[TEXTS.index("best_sentence")] == pytest.approx(math.log(2) / math.log(6))
+    with pytest.raises(InputError):
+        feature_vectors(("texts",), np.zeros((1, 3)), np.zeros((1, 3)), [[0.5]])
+
+
 def test_the_recipe_orders_the_parts():
     queries, candidates = np.ones((2, 3)), np.full((2, 3), 2.0)
     similarities = [[0.5], [0.7, 0.1]]
@@ -53,7 +138,7 @@ def test_the_recipe_orders_the_parts():
     assert feature_vectors(("query", "curve"), np.zeros((0, 3)), np.zeros((0, 3)), []).shape == (0, 3 + len(CURVE))
 
 
-@pytest.mark.parametrize("recipe", [(), ("query", "query"), ("query", "text")])
+@pytest.mark.parametrize("recipe", [(), ("query", "query"), ("query", "words")])
 def test_recipes_that_are_none(recipe):
     with pytest.raises(InputError):
         check_recipe(recipe)

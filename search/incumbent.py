@@ -1,23 +1,14 @@
-"""The loop of the policies without a tree, and the simplest of them, `beam`.
-
-A policy is a generator of rounds: it yields orders that it has not yielded before, the most wanted first, and
-receives their net values once the incumbent knows them. The net value, which the policy maximises, is the value, or
-the value minus lambda * cost / B under `choice="value-minus-cost"`.
-"""
+"""The best order so far of a search without a tree."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
 
-from search.config import SearchConfig
-from search.orders import OrderSpace
-from search.result import SearchCoroutine, SearchResult
+from search.result import SearchResult
 from search.types import FloatArray, IntArray, Order
-
-BEAM_WIDTH = 3
 
 
 class Incumbent:
@@ -26,7 +17,7 @@ class Incumbent:
     Ties: lower cost, then fewer candidates, then the lexicographically smaller order, that is, the better-ranked
     candidates.
 
-    Its net values are value - cost_weight * cost / budget.
+    "Best" is by net value: value - cost_weight * cost / budget.
 
     Attributes:
         value: Value of the best order; 0 before any was scored.
@@ -83,37 +74,3 @@ class Incumbent:
             incumbents=tuple(self.orders),
             complete=complete,
         )
-
-
-Rounds = Generator[list[Order], FloatArray, None]
-Policy = Callable[[OrderSpace, SearchConfig, Incumbent], Rounds]
-
-
-def run_rounds(policy: Policy, costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine:
-    """Run a policy as far as the config allows."""
-    incumbent = Incumbent(costs, budget, config.cost_weight if config.choice == "value-minus-cost" else 0.0)
-    space = OrderSpace(costs, budget, config.max_length)
-    rounds = policy(space, config, incumbent)
-    orders = next(rounds, None)
-    while orders:
-        if config.max_scored is not None:
-            orders = orders[: config.max_scored - incumbent.num_scored]
-        net_values = incumbent.update(orders, (yield orders))
-        if len(incumbent.orders) == config.iterations or incumbent.num_scored == config.max_scored:
-            break
-        try:
-            orders = rounds.send(net_values)
-        except StopIteration:
-            break
-    return incumbent.result(
-        utility=incumbent.value - config.cost_weight * incumbent.cost / budget,
-        complete=space.enumerate(incumbent.num_scored) is not None,
-    )
-
-
-def beam(space: OrderSpace, config: SearchConfig, incumbent: Incumbent) -> Rounds:
-    """Extend the `BEAM_WIDTH` best orders of each length; of equals, those proposed first."""
-    front: list[Order] = [()]
-    while orders := [child for order in front for child in space.children(order)]:
-        values = yield orders
-        front = [orders[row] for row in np.argsort(-values, kind="stable")[:BEAM_WIDTH].tolist()]

@@ -1,24 +1,21 @@
-"""`minilm-maxsim` and `minilm-softsim`: late interaction over token embeddings of all-MiniLM-L6-v2.
+"""`minilm-softsim`: late interaction over token embeddings of all-MiniLM-L6-v2.
 
 For every token of the question, the best cosine among the tokens of the chosen chunks, averaged over the
 question (Khattab and Zaharia, "ColBERT", 2020, eq. 3, with a mean in place of the sum so that values of one chunk are
 in [0, 1]). Token embeddings are computed once per chunk; an order then costs a few operations on a few rows.
 
-`minilm-maxsim` takes the maximum over the chunks of a combination, so chunks beyond the first few add almost nothing,
-and at larger budgets a search for the best value leaves out evidence. `minilm-softsim` takes a norm of the chunks'
-cosines with the question token instead: a soft maximum.
+ColBERT takes the maximum over all tokens. Over the chunks of a combination it saturates: chunks beyond the first few
+add almost nothing, and at larger budgets a search for the best value leaves out evidence. So the chunks' cosines with a
+question token are pooled by a norm, a soft maximum.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-import search
 from corag.errors import InputError
 from corag.memory import LRU
 from corag.models.cached import cache_capacity
@@ -30,7 +27,7 @@ from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.types import Chunk, FloatArray, Order
 
 SOFT = 8.0
-"""Order of the norm of `minilm-softsim`, chosen on training questions of HotpotQA and MuSiQue; 4 to 12 do about as well
+"""Default order of the norm, chosen on training questions of HotpotQA and MuSiQue; 4 to 12 do about as well
 there."""
 
 
@@ -62,7 +59,7 @@ class TokenEmbeddings:
         return list(zip(self._encoder.token_embeddings(tokens.ids), tokens.truncated.tolist(), strict=True))
 
 
-class MiniLMMaxSim(Part):
+class MiniLMSoftSim(Part):
     """Late-interaction value, of one chunk in [0, 1]; the order of chunks does not matter.
 
     Args:
@@ -75,22 +72,20 @@ class MiniLMMaxSim(Part):
         encoder: Used in place of the encoder that backend and precision select.
 
     Attributes:
-        name: `minilm-maxsim`, or `minilm-softsim` for a finite sharpness.
+        name: `minilm-softsim`.
         max_tokens: The window *of one chunk*; combinations are never cut.
-        search_policy: The default search policy of `corag` with this reranker; None for the policy's own default. With
-            a finite sharpness it is `beam`: values that cost microseconds are cheaper to compute than to predict with a
-            surrogate, which can also miss a chunk that fits beside no other.
 
     Raises:
         InputError: A setting does not exist, or not on this machine.
     """
 
+    name = "minilm-softsim"
     max_tokens = MAX_TOKENS
 
     def __init__(
         self,
         *,
-        sharpness: float = math.inf,
+        sharpness: float = SOFT,
         backend: Backend = "auto",
         precision: Precision | None = None,
         device: str | None = None,
@@ -98,11 +93,8 @@ class MiniLMMaxSim(Part):
         encoder: TextEncoder | None = None,
     ) -> None:
         if not sharpness >= 1:
-            raise InputError(f"sharpness must be at least 1, got {sharpness!r}; 4 to 12 are usual, inf is the maximum")
+            raise InputError(f"sharpness must be at least 1, got {sharpness!r}; 4 to 12 are usual")
         self.sharpness = sharpness
-        soft = math.isfinite(sharpness)
-        self.name = "minilm-softsim" if soft else "minilm-maxsim"
-        self.search_policy: search.Policy | None = "beam" if soft else None
         self._embeddings = TokenEmbeddings(
             encoder or minilm_encoder(backend, precision, device, role="reranker"), cache_mb
         )
@@ -112,9 +104,9 @@ class MiniLMMaxSim(Part):
         maxima, _ = self.token_maxima(query, texts)
         return np.asarray(maxima.mean(axis=1))
 
-    def scorer(self, query: str, chunks: Sequence[Chunk]) -> MaxSimScorer:
+    def scorer(self, query: str, chunks: Sequence[Chunk]) -> SoftSimScorer:
         """Return a scoring function over the maxima of each chunk, computed here once."""
-        return MaxSimScorer(*self.token_maxima(query, [chunk.text for chunk in chunks]), self.sharpness)
+        return SoftSimScorer(*self.token_maxima(query, [chunk.text for chunk in chunks]), self.sharpness)
 
     def token_maxima(self, query: str, texts: Sequence[str]) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return the best cosine of each question token in each text, and which texts were cut, `[len(texts)]`.
@@ -130,16 +122,12 @@ class MiniLMMaxSim(Part):
         return maxima, truncated
 
 
-minilm_softsim = partial(MiniLMMaxSim, sharpness=SOFT)
-"""`minilm-maxsim` with a soft maximum over the chunks of a combination; values of single chunks are the same."""
-
-
-class MaxSimScorer(ChunkScorer):
+class SoftSimScorer(ChunkScorer):
     """Late interaction over the best cosine of each question token in each chunk, `[chunks, question tokens]`."""
 
     order_matters = False
 
-    def __init__(self, maxima: FloatArray, truncated: NDArray[np.bool_], sharpness: float = math.inf) -> None:
+    def __init__(self, maxima: FloatArray, truncated: NDArray[np.bool_], sharpness: float) -> None:
         super().__init__(truncated)
         self._maxima = maxima
         self._sharpness = sharpness
@@ -154,7 +142,7 @@ class MaxSimScorer(ChunkScorer):
     def _pooled(self, maxima: FloatArray) -> FloatArray:
         """Return the norm over chunks, `[orders, question tokens]`, given `[orders, chunks, question tokens]`."""
         largest: FloatArray = maxima.max(axis=1)
-        if np.isinf(self._sharpness) or maxima.shape[1] == 1:
+        if maxima.shape[1] == 1:
             return largest
         # Relative to the largest, so that no power is too small for a float.
         shares = maxima / np.where(largest > 0, largest, 1.0)[:, None]

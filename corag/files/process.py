@@ -1,0 +1,132 @@
+"""Reads documents in a separate process, which can be ended: a file may keep its reader busy for hours, or crash it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import BinaryIO, cast
+
+from corag.files.markdown import FileText
+from corag.files.read import UnreadableFileError, kind_of, parse_file
+
+MAX_SECONDS = 120.0
+"""Time to read one document, where the operating system has such a timer (not Windows)."""
+
+MAX_MEMORY = 4 * 2**30
+"""Bytes that the process may take besides its code, where the operating system has such a limit (Linux)."""
+
+
+def read_file(data: bytes, path: str) -> FileText:
+    """Return the text of a file and its structure, in at most `MAX_SECONDS`.
+
+    Args:
+        data: The file's bytes.
+        path: Its path, which gives type and name.
+
+    Raises:
+        UnreadableFileError: It is damaged, encrypted, of another type than its name says, holds no text, or takes too
+            long or too much memory.
+    """
+    return parse_file(data, path) if kind_of(path) == "text" else _reader(os.getpid()).read(data, path)
+
+
+class _Reader:
+    """A process that reads files, one at a time; it is started when it is needed and after each end."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def read(self, data: bytes, path: str) -> FileText:
+        """Return what `parse_file` returns there, or raise what it raises."""
+        with self._lock:
+            process = self._running()
+            stdin, stdout = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
+            begun_s = time.monotonic()
+            try:
+                pickle.dump((MAX_SECONDS, data, path), stdin)
+                stdin.flush()
+                result = pickle.load(stdout)  # noqa: S301  (from our own process)
+            except (EOFError, OSError, pickle.UnpicklingError):
+                self.end()
+                if time.monotonic() - begun_s >= MAX_SECONDS:
+                    raise UnreadableFileError(f"reading takes more than {MAX_SECONDS:g} seconds; split it") from None
+                raise UnreadableFileError("its reader crashed; save it anew, or in another format") from None
+            except BaseException:
+                self.end()
+                raise
+        if isinstance(result, UnreadableFileError):
+            raise result
+        return cast(FileText, result)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            command = [sys.executable, "-c", "from corag.files.process import serve; serve()"]
+            # BLAS reserves memory for each of its threads, which is not used here.
+            environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | environment
+            )
+        return self._process
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+@cache
+def _reader(pid: int) -> _Reader:
+    """Return the reader of this process; a fork has its own."""
+    reader = _Reader()
+    atexit.register(reader.end)
+    return reader
+
+
+def serve() -> None:
+    """Read files from standard input until it ends; write what each holds, or why it is unreadable."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    _limit_memory()
+    with suppress(EOFError):
+        while True:
+            seconds, data, path = pickle.load(requests)  # noqa: S301
+            _set_timer(seconds)
+            result: FileText | UnreadableFileError
+            try:
+                result = parse_file(data, path)
+            except UnreadableFileError as error:
+                result = UnreadableFileError(str(error))
+            except MemoryError:
+                result = UnreadableFileError(f"reading takes more than {MAX_MEMORY // 2**30} GiB of memory; split it")
+            except Exception as error:  # noqa: BLE001  (readers of damaged files raise errors of many kinds)
+                result = UnreadableFileError(f"its reader failed ({type(error).__name__}: {str(error)[:200]})")
+            _set_timer(0)
+            pickle.dump(result, replies)
+            replies.flush()
+
+
+def _set_timer(seconds: float) -> None:
+    """End this process after some seconds, whatever it does then; 0 for never."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _limit_memory() -> None:
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + MAX_MEMORY,) * 2)

@@ -1,0 +1,155 @@
+"""What an agent is worth on a kind of texts that it does not know: each kind is left out of its training in turn.
+
+Letters: `n` questions, `C` configurations, `K` kinds, `L` leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+import agent
+from corag.types import FloatArray
+from experiments.agents.compare import named
+from experiments.agents.targets import QUALITY, TargetConfig, best_configuration, best_single, utility
+from experiments.labels.table import Labels
+from experiments.report.difference import paired_difference
+from experiments.report.page import Section, Table
+
+LEADS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+"""Values of `min_lead` to choose from; with the last the agent never departs from its fallback."""
+TOLERATED_LOSS = 0.003
+"""The most utility that an agent may lose to the best single configuration on a kind left out."""
+
+Choices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """One kind that an agent was trained without.
+
+    Attributes:
+        kind: Its name.
+        rows: Its questions, as indices into the labels, `[n]`.
+        single: The best single configuration of the other kinds.
+        leads: Values of `min_lead`, `L`.
+        by_lead: Measured configuration that the agent names under each of them, `[L, n]`.
+    """
+
+    kind: str
+    rows: NDArray[np.int64]
+    single: int
+    leads: tuple[float, ...]
+    by_lead: Choices
+
+    def gains(self, values: FloatArray) -> FloatArray:
+        """Return the mean gain over the best single configuration under each lead, `[L]`; `values` is `[n, C]`."""
+        own = values[self.rows]
+        chosen = np.take_along_axis(own.T, self.by_lead, axis=0)
+        return np.asarray((chosen - own[:, self.single]).mean(axis=1))
+
+
+def leave_kinds_out(
+    labels: Labels,
+    tests: Labels,
+    target: TargetConfig,
+    recipe: Sequence[str],
+    fit: Callable[[Labels, Labels, str], agent.ConfigurationAgent],
+    leads: tuple[float, ...] = LEADS,
+) -> list[LeftOut]:
+    """Train an agent without each kind, by `fit` with the labels and tests of the others and the kind's name.
+
+    `tests` are the same questions; those of a kind are measured with values that do not know the kind either.
+    """
+    values, found = utility(tests, target), []
+    for kind in dict.fromkeys(labels.kind.tolist()):
+        rows, others = np.flatnonzero(labels.kind == kind), np.flatnonzero(labels.kind != kind)
+        trained, own = fit(labels.of(others), tests.of(others), kind), tests.of(rows)
+        by_lead = np.stack([named(with_min_lead(trained, lead), own, recipe) for lead in leads])
+        found.append(LeftOut(kind, rows, best_single(tests.of(others), values[others]), leads, by_lead))
+    return found
+
+
+def with_min_lead(trained: agent.ConfigurationAgent, min_lead: float) -> agent.ConfigurationAgent:
+    """Return an agent that departs from its fallback only with another lead."""
+    return agent.ConfigurationAgent(replace(trained.config, min_lead=min_lead), trained.weights)
+
+
+def chosen_lead(gains: Sequence[FloatArray]) -> int:
+    """Return the index of the lead with the highest mean gain of those that lose little on every kind.
+
+    If each loses more than `TOLERATED_LOSS` on some kind, it is the last. `gains` are `[K, L]`; ties go to the larger
+    lead.
+    """
+    table = np.stack(gains)[:, ::-1]
+    mean = np.where((table >= -TOLERATED_LOSS).all(axis=0), table.mean(axis=0), -np.inf)
+    return len(mean) - 1 - int(mean.argmax())
+
+
+def left_out_section(
+    labels: Labels, target: TargetConfig, kinds: Sequence[LeftOut], known: Choices, tested: NDArray[np.int64]
+) -> Section:
+    """Return a line for each kind left out, and one for their mean.
+
+    The lead of each is chosen on the other kinds, so that nothing of the kind itself is known.
+
+    Args:
+        labels: Of all questions, those of a kind as measured with values that do not know it.
+        target: Of the agents.
+        kinds: Of `leave_kinds_out`.
+        known: What the agent that learned from all kinds names for the tested questions, `[m]`.
+        tested: Questions that this agent did not learn from, as indices into the labels, `[m]`.
+    """
+    values, qualities = utility(labels, target), utility(labels, replace(target, metric=QUALITY, price=0.0))
+    tokens, groups = labels.measures["cost_tokens"], labels.group
+    gains = [one.gains(values) for one in kinds]
+    known_of = dict(zip(tested.tolist(), known.tolist(), strict=True))
+    lines, means = [], []
+    for number, one in enumerate(kinds):
+        others = gains[:number] + gains[number + 1 :]
+        lead = chosen_lead(others)
+        rows, chosen = one.rows, one.by_lead[lead]
+        own, gap = values[rows], paired_difference
+        difference = gap(own[np.arange(len(rows)), chosen], own[:, one.single], groups=groups[rows].tolist())
+        at = [position for position, row in enumerate(rows.tolist()) if row in known_of]
+        over = [known_of[int(rows[position])] for position in at]
+        best_of_kind = int(own.mean(axis=0).argmax())
+        by_question = own[np.arange(len(rows)), best_configuration(labels.of(rows), own)]
+        figures = [
+            own[:, one.single].mean(),
+            own[np.arange(len(rows)), chosen].mean(),
+            difference.mean,
+            qualities[rows, one.single].mean(),
+            qualities[rows, chosen].mean(),
+            tokens[rows, one.single].mean(),
+            tokens[rows, chosen].mean(),
+            (own[at, over] - own[at, chosen[at]]).mean() if at else np.nan,
+            own[:, best_of_kind].mean() - own[:, one.single].mean(),
+            by_question.mean() - own[:, one.single].mean(),
+        ]
+        means.append(figures)
+        lines.append([one.kind, f"{len(rows)}", *_cells(figures, str(difference)), f"{one.leads[lead]:g}"])
+    lines.append(["**mean**", f"{len(labels)}", *_cells(np.nanmean(means, axis=0).tolist()), ""])
+    headings = [
+        "kind left out", "questions", "utility, single", "utility, agent", "gain", "quality, single", "quality, agent",
+        "tokens, single", "tokens, agent", "gain of knowing the kind", "oracle by kind", "oracle by question",
+        "min_lead",
+    ]  # fmt: skip
+    note = (
+        "Single: the best single configuration of the other kinds. Agent: trained on the other kinds; its min_lead is "
+        "given, or the one with the highest mean gain on them that loses at most "
+        f"{TOLERATED_LOSS:g} on each. Gain: of the agent over the single one, 95% intervals over resampled documents. "
+        "Gain of knowing the kind: of the agent that "
+        "learned from all kinds, on questions that it has not seen. Oracles: gain over the single one of the best "
+        "configuration of the kind, and of each question, with hindsight."
+    )
+    return Section("Each kind left out of the training", [Table(headings, lines, note=note)])
+
+
+def _cells(figures: Sequence[float], gain: str = "") -> list[str]:
+    formats = (".4f", ".4f", "+.4f", ".3f", ".3f", ".0f", ".0f", "+.4f", "+.4f", "+.4f")
+    cells = ["-" if np.isnan(figure) else format(figure, spec) for figure, spec in zip(figures, formats, strict=True)]
+    return [*cells[:2], gain or cells[2], *cells[3:]]

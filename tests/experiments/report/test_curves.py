@@ -1,0 +1,122 @@
+"""Curves of quality against tokens, worked out by hand."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.report.comparison import result_page, sets_page
+from experiments.report.curves import Curves
+from experiments.report.measures import MEASURES
+from experiments.report.results import CurvePoint, Result
+from tests.experiments.worlds import result_of
+
+# Tokens and F1 of two questions. By tokens: (10, .1), (20, .6), (30, .5), (40, .8), (50, .7).
+CORAG = ["corag(cost_weight=0.8)", "corag(cost_weight=0.1)", "corag(cost_weight=0)"]
+TOKENS = dict(zip(CORAG, ((10, 10), (10, 30), (40, 40)), strict=True))
+QUALITY = dict(zip(CORAG, ((0.0, 0.2), (0.2, 1.0), (0.6, 1.0)), strict=True))
+SIMPLE_TOKENS = {"sentence-threshold(threshold=0.5)": (20, 40), "naive": (50, 50)}
+SIMPLE_QUALITY = {"sentence-threshold(threshold=0.5)": (0.4, 0.6), "naive": (0.6, 0.8)}
+
+
+def rows_of(quality, tokens):
+    return [
+        {
+            "query": f"q{number}",
+            "f1": f1,
+            "evidence_recall": f1,
+            "cost_tokens": cost,
+            "group": f"g{number}",
+        }
+        for number, (f1, cost) in enumerate(zip(quality, tokens, strict=True))
+    ]
+
+
+def result_with_curves(default="corag(cost_weight=0.1)", budget=64):
+    tokens, quality = TOKENS | SIMPLE_TOKENS, QUALITY | SIMPLE_QUALITY
+    points = [CurvePoint("default", "corag", budget, rows_of(quality[default], tokens[default]))]
+    points += [
+        CurvePoint(name.partition("(")[0], name, budget, rows_of(quality[name], tokens[name])) for name in tokens
+    ]
+    rows = {method: rows_of((0.1, 0.3), (25, 25)) for method in ("corag", "top-k")}
+    return Result(result_of(budget, methods=tuple(rows)) | {"queries": 2}, rows, points)
+
+
+def curves_of(quality, tokens):
+    points = [CurvePoint("corag", f"corag(cost_weight={row})", 64) for row in range(len(quality))]
+    return Curves(MEASURES["f1"], points, np.array(tokens, dtype=float)[:, None], np.array(quality)[:, None], ["g"])
+
+
+def test_the_hull_and_the_gain_at_equal_tokens():
+    curves = Curves.of([result_with_curves()])
+    names = [point.method for point in curves.points]
+    assert curves.tokens.mean(axis=1)[curves.hull()].tolist() == [10, 20, 40]
+    corag = curves.curve("corag")
+    # At 30 tokens, halfway between those of 20 and 40: (.4, 1) against (.4, .6).
+    gain = curves.gain(corag, names.index("sentence-threshold(threshold=0.5)"))
+    assert (gain.mean, gain.low, gain.high) == pytest.approx((0.2, 0.0, 0.4))
+    # Beyond its last point the line stays where it is: (.6, 1) against (.6, .8).
+    assert curves.gain(corag, names.index("naive")).mean == pytest.approx(0.1)
+    assert curves.gain(corag[1:], corag[0]) is None
+
+
+@pytest.mark.parametrize(("default", "expected"), [("corag(cost_weight=0.1)", "is on"), ("naive", "is below")])
+def test_the_verdict_on_the_default(default, expected):
+    text = Curves.of([result_with_curves(default)]).verdict()
+    assert f"{expected} the upper hull of all 7 points" in text
+    assert "+0.200" in text and "+0.100" in text
+
+
+points = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=12)
+
+
+@given(points)
+def test_no_point_is_above_the_hull(drawn):
+    curves = curves_of([float(y) for _, y in drawn], [x for x, _ in drawn])
+    hull = curves.hull()
+    x, y = np.array(drawn, dtype=float).T
+    for row in range(len(drawn)):
+        above = curves.gain(hull, row).mean
+        assert above >= -1e-9 and (row not in hull or above == pytest.approx(0))
+    assert y[hull].max() == y.max() and x[hull].min() == x.min()
+    assert np.all(np.diff(x[hull]) > 0) and np.all(np.diff(y[hull]) > 0)
+
+
+def test_each_set_counts_alike_in_the_means():
+    one = curves_of([0.2, 0.4], [10, 20])
+    two = Curves(one.measure, one.points, np.full((2, 3), 30.0), np.full((2, 3), 0.8), ["a", "b", "b"])
+    mean = Curves.mean([one, two])
+    assert mean.quality.mean(axis=1) == pytest.approx([0.5, 0.6]) and mean.tokens.mean(axis=1) == pytest.approx(
+        [20, 25]
+    )
+    assert len(set(mean.groups)) == 3
+
+
+def test_points_that_failed_and_questions_without_the_measure_are_left_out():
+    result = result_with_curves()
+    default, *others = result.curves
+    del others[0].rows[0]["f1"], default.rows[1]["f1"]
+    curves = Curves.of([result])
+    assert curves.quality.shape == (6, 1) and others[0].method not in [point.method for point in curves.points]
+    for point in (*result.curves, *(CurvePoint("", "", 0, rows) for rows in result.rows.values())):
+        for row in point.rows:
+            row.pop("f1", None)
+    assert Curves.of([result]).measure.name == "evidence_recall"
+    assert Curves.of([Result(result.record, result.rows)]) is None
+
+
+def test_pages_show_curves_and_say_what_they_mean(tmp_path):
+    result = result_with_curves()
+    page = sets_page({"a": [result], "b": [result]}, title="T")
+    assert page.html().count("<svg") == 3 and page.lead == Curves.mean([Curves.of([result])] * 2).verdict()
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(result.record))
+    for ending, rows in (
+        ("rows", [{"method": name, **row} for name, of_one in result.rows.items() for row in of_one]),
+        ("curves", [{**point.key, **row} for point in result.curves for row in point.rows]),
+    ):
+        path.with_suffix(f".{ending}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert Result.read(path) == result
+    assert "is on the upper hull of all 7 points" in result_page([result], title="T").lead
