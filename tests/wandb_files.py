@@ -23,7 +23,8 @@ def offline_runs(folder):
     import wandb
 
     wandb.teardown()  # waits for W&B's process, which may still be writing the end of a run
-    return [read(path) for path in sorted(Path(folder).rglob("run-*.wandb"), key=lambda path: path.parent.name)]
+    # By time, because runs that are started within the same second have folders named by their random ids.
+    return [read(path) for path in sorted(Path(folder).rglob("run-*.wandb"), key=lambda path: path.stat().st_mtime_ns)]
 
 
 def read(path):
