@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from corag.selectors.clustering import (
     CLUSTERERS,
     IntArray,
     Method,
+    Solver,
     mean_silhouette,
     pairwise_distances,
     partitions,
@@ -27,6 +28,8 @@ from corag.selectors.clustering import (
 )
 from corag.selectors.problem import SelectionProblem
 from corag.types import FloatArray
+
+Scaling = Literal["unit", "standard"]
 
 FLAT = 1e-9
 """Distances that span no more than this are equal but for rounding: normalised, the rounding would be all."""
@@ -55,11 +58,13 @@ def cluster_cutoff(
     *,
     method: Method = "bisecting-kmeans",
     seed: int = 0,
+    scaling: Scaling = "unit",
+    solver: Solver = "exact",
 ) -> Cutoff:
     """Return where to cut a ranking: algorithm 1 of the paper, from its normalisation on.
 
-    Every setting of the clusterer's grid clusters the points (rank, normalised distance), both from 0 to 1: with ranks
-    from 1 to N, as algorithm 1 is written, the rank drowns the distance. The first setting with the largest mean
+    Every setting of the clusterer's grid clusters the points (rank, normalised distance), scaled alike: with ranks from
+    1 to N, as algorithm 1 is written, the rank drowns the distance. The first setting with the largest mean
     silhouette counts; what a clusterer calls noise is one more cluster. Of the ranks i (from 1) where a new cluster
     begins, the first with the largest `g_i / max g + i / N` is the boundary, with g_i the step of the normalised
     distance there; the documents before it are kept.
@@ -67,7 +72,10 @@ def cluster_cutoff(
     Args:
         distances: Distance of each document to the query, nearest first, `[N]`; such as 1 - cosine.
         method: `kmeans`, `dbscan`, `hdbscan`, `optics`, `agglomerative`, `spectral`, `birch` or `bisecting-kmeans`.
-        seed: Of `spectral`; no other clusterer draws random numbers.
+        seed: Of `spectral`, and of `solver="scikit-learn"`.
+        scaling: Of the points, which the paper leaves open: rank and distance both from 0 to 1 (`unit`), or both with
+            mean 0 and deviation 1 (`standard`).
+        solver: Of the two kinds of k-means; see `corag.selectors.clustering.partitions`.
 
     Returns:
         The cut. All N documents are kept if there is nothing to cut by: fewer than 3 documents, equal distances, no
@@ -77,7 +85,7 @@ def cluster_cutoff(
         InputError: Distances are not finite, not `[N]` or not in ascending order, or a name is unknown.
         MissingExtraError: The method needs scikit-learn, which is not installed.
     """
-    check_choice("method", method, CLUSTERERS)
+    _check_settings(method, scaling, solver)
     given = finite_numbers("distances", distances)
     if (np.diff(given) < 0).any():
         raise InputError("distances: expected the nearest first, got some that fall; sort them and their documents")
@@ -87,15 +95,23 @@ def cluster_cutoff(
         return nothing
     normalised = (given - given[0]) / (given[-1] - given[0])
     points = np.column_stack([np.arange(num_documents) / (num_documents - 1), normalised])
+    if scaling == "standard":
+        points = (points - points.mean(axis=0)) / points.std(axis=0)
     between = pairwise_distances(points)
     best = nothing
-    for params, labels in partitions(points, method, seed=seed):
+    for params, labels in partitions(points, method, seed=seed, solver=solver):
         clusters = renumbered(labels)
         silhouette = mean_silhouette(between, clusters)
         # The first comparison is with NaN.
         if silhouette > best.silhouette or (best is nothing and not np.isnan(silhouette)):
             best = Cutoff(boundary_cutoff(normalised, clusters), labels, params, silhouette)
     return best
+
+
+def _check_settings(method: str, scaling: str, solver: str) -> None:
+    check_choice("method", method, CLUSTERERS)
+    check_choice("scaling", scaling, Scaling)
+    check_choice("solver", solver, Solver)
 
 
 def boundary_cutoff(normalised: FloatArray, labels: IntArray) -> int:
@@ -125,18 +141,22 @@ class Car(ComparingSelector):
     method: Method = "bisecting-kmeans"
     max_candidates: int = 40
     seed: int = 0
+    scaling: Scaling = "unit"
+    solver: Solver = "exact"
     name = "car"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("method", self.method, CLUSTERERS)
+        _check_settings(self.method, self.scaling, self.solver)
         check_count("max_candidates", self.max_candidates, "40 is usual")
         check_seed(self.seed)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = problem.comparable(self._embed)
         distances = 1.0 - problem.relevance[problem.by_relevance[: self.max_candidates]]
-        cut = cluster_cutoff(distances, method=self.method, seed=self.seed)
+        cut = cluster_cutoff(
+            distances, method=self.method, seed=self.seed, scaling=self.scaling, solver=self.solver
+        )
         silhouette = None if np.isnan(cut.silhouette) else cut.silhouette
         trace = {"cutoff": cut.cutoff, "clusterer": dict(cut.params), "silhouette": silhouette}
         return unscored(problem, keep_best(problem, cut.cutoff), trace)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
+from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.models.runtime import Runtime
 from corag.rerankers.evidence.hypotheses import MAX_SIZE
 from corag.text.units import Unit
-from experiments.run.track import Tracker, Tracking
+from experiments.run.track import UNMEASURED, Tracker, Tracking
 from experiments.run.track import Wandb as Wandb
 
 Within = Literal["candidates", "article", "corpus"]
@@ -17,14 +18,12 @@ Within = Literal["candidates", "article", "corpus"]
 
 def _check_shares(settings: object, *names: str) -> None:
     for name in names:
-        if not 0 <= getattr(settings, name) <= 1:
-            raise InputError(f"{name} is a share, from 0 to 1, got {getattr(settings, name)}")
+        check_range(name, getattr(settings, name), 0, 1, "it is a share")
 
 
 def _check_least(settings: object, least: int, *names: str) -> None:
     for name in names:
-        if getattr(settings, name) < least:
-            raise InputError(f"{name} must be at least {least}, got {getattr(settings, name)}")
+        check_count(name, getattr(settings, name), f"{least} is the least", least=least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +43,12 @@ class AdapterTraining(Runtime, Tracking):
     logger: Tracker = "wandb"
     quiet: bool = False
 
+    @property
+    def work(self) -> dict[str, Any]:
+        """The settings that the adapter depends on, nested."""
+        own = ("out", "quiet", *UNMEASURED, *self.runtime_settings)
+        return {name: value for name, value in asdict(self).items() if name not in own}
+
 
 @dataclass(frozen=True)
 class EvidenceSource:
@@ -59,7 +64,6 @@ class EvidenceSource:
         within: The question's own `candidates`; or the gold passages and the nearest ones from the same `article`
             (field `article` of the question) or the whole `corpus`, half of them by cosine, half by BM25.
         num_candidates: Candidates of a question that has none of its own; 0 for all there are.
-        unit: What is chosen: the passages (`passage`), or their `sentence`s or `window(n)`s.
         limit: Maximum number of questions, sampled by a hash of their ids; 0 for all.
         unanswerable: Share of the questions that are repeated without their evidence.
         weight: Weight of a question in the loss.
@@ -73,7 +77,6 @@ class EvidenceSource:
     part: Literal["training", "held-out"] = "training"
     within: Within = "candidates"
     num_candidates: int = 10
-    unit: str = "passage"
     limit: int = 0
     unanswerable: float = 0.2
     weight: float = 1.0
@@ -84,7 +87,6 @@ class EvidenceSource:
             object.__setattr__(self, "kind", self.data)
         _check_shares(self, "held_out", "unanswerable")
         _check_least(self, 0, "num_candidates", "limit", "passage_tokens")
-        Unit.parse(self.unit)
         if not self.weight > 0:
             raise InputError(f"weight of source {self.data!r} must be above 0, got {self.weight}")
 
@@ -130,31 +132,28 @@ class ValueTraining(AdapterTraining):
         sources: Training data.
         calibration: Data that the values are calibrated on, of the same kinds and with other questions; by default
             each training question, by a network that has not learned from its kind.
+        units: What is chosen: the passages (`passage`), their `sentence`s or `window(n)`s; each question is learned
+            from once with each unit.
         max_size: Maximum number of passages, or sentences, that the evidence is spread over.
         order_sources: Data folders that list the evidence in reading order.
         fit: Training of the networks.
-        states: SQLite file for token states, which several trainings may share; `states.sqlite` in `out` if empty.
     """
 
     name: str
     sources: tuple[EvidenceSource, ...]
     calibration: tuple[EvidenceSource, ...] = ()
+    units: tuple[str, ...] = ("passage",)
     max_size: int = MAX_SIZE
     order_sources: tuple[str, ...] = ()
     fit: FitSettings = field(default_factory=FitSettings)
-    states: str = ""
-
-    @property
-    def units(self) -> bool:
-        """Whether it learns from units of passages."""
-        return any(source.unit != "passage" for source in self.sources)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.sources:
             raise InputError("sources is empty; give at least one data folder to learn from")
-        if not 1 <= self.max_size <= MAX_SIZE:
-            raise InputError(f"max_size must be from 1 to {MAX_SIZE}, got {self.max_size}")
+        for unit in self.units:
+            Unit.parse(unit)
+        check_count("max_size", self.max_size, "5 is usual", most=MAX_SIZE)
 
 
 @dataclass(frozen=True)

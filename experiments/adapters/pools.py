@@ -205,6 +205,20 @@ def _share(name: str, purpose: str) -> float:
     return int.from_bytes(hashlib.sha256(f"{purpose} {name}".encode()).digest()[:6], "big") / 2**48
 
 
+def questions_by_unit(corpus: Corpus, source: EvidenceSource, units: Sequence[str]) -> dict[str, list[Pooled]]:
+    """Return the questions of a source, their candidates cut into each of some units."""
+    queries = questions_of(corpus.folder, source)
+    whole = pools(corpus, source, queries)
+    by_id = {query.id: query for query in queries}
+
+    def in_units(unit: Unit) -> list[Pooled]:
+        if unit.size is None:
+            return whole
+        return [one for pooled in whole if (one := cut(pooled, by_id[pooled.id], corpus.folder, unit)) is not None]
+
+    return {name: in_units(Unit.parse(name)) for name in units}
+
+
 def cut(pooled: Pooled, query: Query, folder: DataFolder, unit: Unit) -> Pooled | None:
     """Return the question with the units of its candidates; None where its evidence is not among these."""
     candidates = list(map(Candidate, pooled.chunks, pooled.similarities))

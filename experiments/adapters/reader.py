@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -27,17 +27,31 @@ from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import FloatArray
 from corag.writing import write_atomically
-from experiments.adapters.calibration import calibration_error, fit_sigmoid, separation
-from experiments.adapters.card import reader_card
+from experiments.adapters.calibration import calibration_error, fit_sigmoid
+from experiments.adapters.card import adapter_card, facts_table
 from experiments.adapters.config import ReaderTraining
 from experiments.adapters.reader_fit import engine_of, export, learn
 from experiments.adapters.reader_rows import ReadingExample, examples
 from experiments.adapters.training import ADAPTER_DIR, AdapterReport, finished_report, ship
 from experiments.data.splits import held_out
 from experiments.evaluation.metrics import exact_match, f1
+from experiments.report.page import Block, Table
 from experiments.run.journal import fingerprint
-from experiments.run.track import UNMEASURED
 
+ABOUT = """\
+Answers a question from a context: with a span of it, or with yes or no. An adapter on all-MiniLM-L6-v2 (Apache-2.0):
+low-rank updates of all its linear layers, its biases, layer norms and token types, and a linear head.
+"""
+USE = """\
+answer = corag.reader("minilm-reader").answer("Who wrote it?", context)
+answer.text, answer.confidence, answer.spans, answer.chunk"""
+GOLD = """\
+The gold passages are the context; the weights have the precision that is shipped. F1 and exact match as in SQuAD 1.1,
+in percent. Held out: a share of the training questions, split between documents."""
+READS = """\
+The reader copies; it does not reason. It was trained on English Wikipedia and a few medical abstracts. Most of its
+questions have one hop. If the context holds no answer, it still gives its best span, with low confidence, unless
+`min_confidence` is set."""
 WINDOW_TOKENS = 288
 """Tokens that the reader sees at once."""
 LOST = 0.1
@@ -64,9 +78,7 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     """
     out, started = Path(config.out), time.perf_counter()
     parts, learning = _read_sources(config)
-    kept = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
-    kept = {name: value for name, value in kept.items() if name not in (*UNMEASURED, *config.runtime_settings)}
-    work = fingerprint([kept, [example.id for example in learning]])
+    work = fingerprint([config.work, [example.id for example in learning]])
     if (finished := finished_report(out, work)) is not None:
         return finished
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
@@ -85,12 +97,25 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     draft = load_adapter(out / "draft", FORM)
     settings, found, figures = _measure(span_reader(draft, resolve_device("reader")), parts, config)
     facts = {"questions learned from": len(learning), "hours": f"{(time.perf_counter() - started) / 3600:.2f}"}
-    card = reader_card(config, settings, facts, figures)
+    answers = {name: row for name, row in figures.items() if name != "calibration"}
+    results: list[Block] = [GOLD, _by_questions(answers), facts_table(figures["calibration"]), READS]
+    made = {
+        **facts,
+        "settings": {name: value for name, value in config.work.items() if name not in ("data", "sources")},
+        "window": f"{settings.window_tokens} tokens, half over the next",
+        "confidence": f"logistic function of {settings.slope} * margin + {settings.offset}",
+    }
+    card = adapter_card(config, NAME, ABOUT, USE, results, made)
     (out / ADAPTER_DIR / ANSWERABLE_FILE).unlink(missing_ok=True)
     report = ship(out, replace(draft, config=_adapter_config(settings)), card, figures, work)
     if found is not None:
         write_atomically(report.adapter / ANSWERABLE_FILE, json.dumps(asdict(found), indent=2) + "\n")
     return report
+
+
+def _by_questions(figures: Mapping[str, Mapping[str, float]]) -> Table:
+    columns = list(next(iter(figures.values()), {}))
+    return Table(("questions", *columns), [(name, *map(str, row.values())) for name, row in figures.items()])
 
 
 def _adapter_config(settings: ReaderSettings) -> AdapterConfig:
@@ -208,6 +233,8 @@ def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[Reader
 
     The error is measured on halves: each with the line that was fitted on the other.
     """
+    from sklearn.metrics import roc_auc_score
+
     margins = np.array([case.signals.margin for case in seen], dtype=np.float64)
     right = np.array([case.is_right for case in seen], dtype=np.float64)
     answered = np.array([case.is_answerable for case in seen], dtype=bool)
@@ -225,7 +252,8 @@ def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[Reader
         "without answer": int((~answered).sum()),
         "right": round(float(right.mean()), 4),
         "calibration error": round(calibration_error(confidence, right), 4),
-        "separation": round(separation(margins[answered], margins[~answered]), 4),
+        # How often a question with an answer has the larger margin than one without: the area under the ROC curve.
+        "separation": float("nan") if answered.all() else round(float(roc_auc_score(answered, margins)), 4),
     }
     return replace(settings, slope=round(slope, 4), offset=round(offset, 4)), found
 

@@ -35,12 +35,11 @@ from corag.rerankers.evidence.signals import (
 )
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.text.documents import passage
-from corag.text.units import Unit
 from corag.types import Chunk, FloatArray, Order
 from experiments.adapters.calibration import calibration_error, fit_sigmoid
-from experiments.adapters.card import value_card
-from experiments.adapters.config import EvidenceSource, ValueTraining
-from experiments.adapters.pools import Corpus, Pooled, cut, open_folder, pools, questions_of
+from experiments.adapters.card import adapter_card, facts_table
+from experiments.adapters.config import ValueTraining
+from experiments.adapters.pools import Corpus, Pooled, open_folder, questions_by_unit
 from experiments.adapters.training import AdapterReport, finished_report, ship
 from experiments.adapters.value_fit import (
     Hypothesised,
@@ -51,12 +50,21 @@ from experiments.adapters.value_fit import (
     order_accuracy,
 )
 from experiments.run.journal import fingerprint
-from experiments.run.track import UNMEASURED
 
+ABOUT = """\
+Values ordered combinations of chunks for a question by the probability that they hold all evidence, the expected share
+of it, and their order. Small networks on the frozen encoder all-MiniLM-L6-v2 (Apache-2.0), in the format
+`evidence-sets` of `corag/rerankers/evidence/`. They run in NumPy; an order costs microseconds.
+"""
+CALIBRATED = """\
+On questions that the networks in question have not learned from. A value is calibrated to the probability that an order
+holds all evidence, over the orders that the tree search scores."""
+MEASURED = """\
+What it selects under a budget beside other methods: `corag evaluate --config experiments/configs/comparison.yaml`."""
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 BUDGETS, ORDERS_MET = (256, 384), 100
 """Orders of a question that the calibration looks at, for each budget."""
-CALIBRATED = 1500
+MOST_CALIBRATED = 1500
 """Questions, drawn from all, that temperature, slope and offset are fitted on."""
 PARTS = 4
 """Parts of the questions that are left out in turn where all are of one kind."""
@@ -76,14 +84,12 @@ def train_value(config: ValueTraining) -> AdapterReport:
         DataError: A data folder is missing or damaged, or has nothing to learn.
     """
     out = Path(config.out)
-    settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet", "states")}
-    settings = {name: value for name, value in settings.items() if name not in (*UNMEASURED, *config.runtime_settings)}
+    settings = config.work
     work = fingerprint(settings | {"precision": resolve_device("embedder").precision})
     if (report := finished_report(out, work)) is not None:
         return report
     started = time.perf_counter()
-    path = config.states or out / "states.sqlite"
-    encoder = CachedEncoder(minilm_encoder(), batch=256, cache_mb=0, path=path)
+    encoder = CachedEncoder(minilm_encoder(), batch=256, cache_mb=0, path=out / "states.sqlite")
     rarity = _rarity(config, encoder)
     training = _training_questions(config, encoder, rarity)
     left_out, network = _fitted(config, training)
@@ -94,7 +100,7 @@ def train_value(config: ValueTraining) -> AdapterReport:
         others = _training_questions(replace(config, sources=config.calibration), encoder, rarity)
         cases = [(pooled, table, network) for pooled, table in others]
     parts, fitted = _calibrated(config, parts, cases)
-    described = {**parts.settings(), "sources": settings["sources"], "seed": config.seed}
+    described = {**parts.settings(), **{name: settings[name] for name in ("sources", "units", "seed")}}
     # Rounded to half precision.
     draft = out / "draft"
     for folder, of_folder in {
@@ -109,13 +115,16 @@ def train_value(config: ValueTraining) -> AdapterReport:
         "without evidence": sum(not pooled.golds for pooled, _ in training),
         "hours": round((time.perf_counter() - started) / 3600, 2),
     }
-    return ship(out, load_adapter(draft), value_card(config, parts, facts, figures), figures, work)
+    made = {**facts, "seed": config.seed, "units": ", ".join(config.units), "fit": config.fit, "value": parts.weights}
+    use = f'reranker = corag.reranker("{config.name}")'
+    card = adapter_card(config, config.name, ABOUT, use, [CALIBRATED, facts_table(figures), MEASURED], made)
+    return ship(out, load_adapter(draft), card, figures, work)
 
 
 def _fitted(config: ValueTraining, training: Training) -> tuple[dict[str, Ensemble], Ensemble]:
     """Return a network for each kind that has not learned from it, and the whole ensemble."""
     tables = [table for _, table in training]
-    names = ("data", "sources", "max_size", "fit", "seed")
+    names = ("data", "sources", "units", "max_size", "fit", "seed")
     described = {name: value for name, value in asdict(config).items() if name in names}
     features = [SINGLES, PAIRS, FLAGS, UNIT_SINGLES, UNIT_PAIRS]
     work = fingerprint([described, resolve_device("embedder").precision, features])
@@ -148,23 +157,27 @@ def _rarity(config: ValueTraining, encoder: TextEncoder) -> FloatArray:
 def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: FloatArray) -> Training:
     learned: list[tuple[Pooled, Hypothesised]] = []
     several = len({source.kind for source in config.sources}) > 1
-    for source in config.sources:
-        read = PassageReader(encoder)
-        questions = _questions(config, source, encoder)
-        with progress(f"describe {source.data}", quiet=config.quiet) as report:
-            for number, pooled in enumerate(questions, start=1):
-                question = read_question(encoder, pooled.question, rarity)
-                example = ValueExample(
-                    f"{pooled.id} {len(pooled.chunks)}",
-                    source.kind if several else f"part {_part(pooled.id, config)}",
-                    _signals(config, read, question, pooled.chunks),
-                    pooled.golds,
-                    pooled.ordered if source.data in config.order_sources and pooled.gold else (),
-                    source.weight,
-                )
-                if (table := hypothesise(example, config.max_size, config.fit)) is not None:
-                    learned.append((pooled, table))
-                report(number, len(questions))
+    by_source = [
+        questions_by_unit(Corpus(open_folder(source, config.data), encoder), source, config.units)
+        for source in config.sources
+    ]
+    for unit in config.units:
+        for source, by_unit in zip(config.sources, by_source, strict=True):
+            read = PassageReader(encoder)
+            with progress(f"describe {source.data} by {unit}", quiet=config.quiet) as report:
+                for number, pooled in enumerate(by_unit[unit], start=1):
+                    question = read_question(encoder, pooled.question, rarity)
+                    example = ValueExample(
+                        f"{pooled.id} {len(pooled.chunks)}",
+                        source.kind if several else f"part {_part(pooled.id, config)}",
+                        _signals(config, read, question, pooled.chunks),
+                        pooled.golds,
+                        pooled.ordered if source.data in config.order_sources and pooled.gold else (),
+                        source.weight,
+                    )
+                    if (table := hypothesise(example, config.max_size, config.fit)) is not None:
+                        learned.append((pooled, table))
+                    report(number, len(by_unit[unit]))
     if not any(table.num_true for _, table in learned):
         raise DataError(f"no question of the sources has evidence of at most {config.max_size} passages")
     return learned
@@ -174,19 +187,8 @@ def _signals(
     config: ValueTraining, read: PassageReader, question: QuestionFeatures, chunks: Sequence[Chunk]
 ) -> Signals:
     passages, sources = read.with_sources(chunks)
-    known = places(question, chunks, passages, sources) if config.units else None
+    known = places(question, chunks, passages, sources) if set(config.units) != {"passage"} else None
     return signals(question, passages, with_pairs=config.max_size > 1, places=known)
-
-
-def _questions(config: ValueTraining, source: EvidenceSource, encoder: TextEncoder) -> list[Pooled]:
-    corpus = Corpus(open_folder(source, config.data), encoder)
-    queries = questions_of(corpus.folder, source)
-    found = pools(corpus, source, queries)
-    unit = Unit.parse(source.unit)
-    if unit.size is None:
-        return found
-    by_id = {query.id: query for query in queries}
-    return [of_units for one in found if (of_units := cut(one, by_id[one.id], corpus.folder, unit)) is not None]
 
 
 def _part(name: str, config: ValueTraining) -> int:
@@ -206,7 +208,7 @@ def _calibrated(
     config: ValueTraining, parts: EvidenceParts, questions: Sequence[tuple[Pooled, Hypothesised, Ensemble]]
 ) -> tuple[EvidenceParts, dict[str, float]]:
     """Fit temperature, slope and offset on questions, each with a network that has not learned from it."""
-    drawn = np.sort(np.random.default_rng(config.seed).permutation(len(questions))[:CALIBRATED]).tolist()
+    drawn = np.sort(np.random.default_rng(config.seed).permutation(len(questions))[:MOST_CALIBRATED]).tolist()
     cases = [
         (pooled, table, weigh(table.example.signals, config.max_size, network))
         for pooled, table, network in (questions[row] for row in drawn)
@@ -231,7 +233,7 @@ def _calibrated(
         utilities.append(np.log(values) - np.log1p(-values))
         judged.append(complete)
     x, right = np.concatenate(utilities), np.concatenate(judged)
-    slope, offset = fit_sigmoid(x, right, start=(5.0, -3.0))
+    slope, offset = fit_sigmoid(x, right)
     weights = replace(plain, slope=round(slope, 4), offset=round(offset, 4), temperature=round(temperature, 4))
     by_kind: dict[str, list[tuple[FloatArray, FloatArray]]] = {}
     for (_, table, _), *of_question in zip(cases, utilities, judged, strict=True):

@@ -27,7 +27,7 @@ from corag.rerankers.evidence.hypotheses import Sets, features, late_interaction
 from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
 from corag.types import FloatArray
-from experiments.adapters.calibration import minimised
+from experiments.adapters.calibration import fit_line
 from experiments.adapters.config import FitSettings, ValueTraining
 from experiments.adapters.training import Epoch, fit
 
@@ -298,12 +298,12 @@ def fit_order(examples: Sequence[ValueExample]) -> FloatArray:
     Half the squared weights is added to the summed loss. The weights, `[len(SINGLES) + len(PAIRS)]`, are
     zero if no example has an order.
     """
-    x = torch.from_numpy(_ordered_pairs(examples))
-
-    def loss(weights: torch.Tensor) -> torch.Tensor:
-        return nn.functional.softplus(-x @ weights).sum() + weights.square().sum() / 2
-
-    return minimised(loss, np.zeros(x.shape[1]))
+    rows = _ordered_pairs(examples)
+    if not len(rows):
+        return np.zeros(rows.shape[1])
+    # Both orders of each pair, at half the weight: a regression needs both outcomes.
+    outcomes = np.repeat([1.0, 0.0], len(rows))
+    return fit_line(np.concatenate([rows, -rows]), outcomes, intercept=False, strength=0.5)
 
 
 def order_accuracy(examples: Sequence[ValueExample], weights: FloatArray) -> dict[str, float]:

@@ -74,8 +74,8 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
             without one the words that the context holds decide.
         judge: Reader whose language model judges answers and contexts, such as `ollama(model=llama3.1:8b)`; by default
             none.
-        judge_figures: What it judges, separated by commas: grade (against the reference answers), answer_relevancy,
-            contextual_relevancy, faithfulness, hallucination; or all.
+        judge_figures: What it judges, separated by commas: grade and mention (against the reference answers),
+            answer_relevancy, contextual_relevancy, faithfulness, hallucination; or all.
         seed: Seed of the sample.
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
             separated by commas; empty for none. Questions without gold are left out.

@@ -1,6 +1,6 @@
 """A language model as the judge of answers and contexts.
 
-`grade` is that of Adaptive-k (section 4.4: LLM-as-a-judge); the others are the measures of evaluation frameworks that
+`grade` is a share, `mention` the three steps of Adaptive-k (section 4.4: LLM-as-a-judge); the others are the measures of evaluation frameworks that
 CAR reports (table 3), each a share that follows from a structured reply, not a number that the model makes up.
 """
 
@@ -105,6 +105,15 @@ def _grade(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
     return float(grade) if is_number and 0 <= grade <= 1 else None  # type: ignore[arg-type, operator]
 
 
+def _mention(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
+    return {"correct": 1.0, "partial": 0.5, "none": 0.0}.get(str(content.get("mention")))
+
+
+def _references(one: JudgedAnswer) -> dict[str, str] | None:
+    listed = "\n".join(one.references)
+    return {"question": one.question, "answer": one.answer, "references": listed} if one.references else None
+
+
 def _share_of_items(items: str, flag: str) -> Callable[[dict[str, Any], JudgedAnswer], float | None]:
     def parse(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
         listed = content.get(items)
@@ -127,15 +136,8 @@ def _share_of_numbers(field: str, texts: Callable[[JudgedAnswer], Sequence[str]]
 
 
 _LIST = (
-    Judgement(
-        GRADE,
-        lambda one: (
-            {"question": one.question, "answer": one.answer, "references": "\n".join(one.references)}
-            if one.references
-            else None
-        ),
-        _grade,
-    ),
+    Judgement(GRADE, _references, _grade),
+    Judgement("mention", _references, _mention),
     Judgement(
         "answer_relevancy",
         lambda one: {"question": one.question, "answer": one.answer} if one.answer else 0.0,
@@ -171,6 +173,8 @@ JUDGEMENTS = {one.name: one for one in _LIST}
 """What a judge can be asked, by name. With A the statements of the answer and C the sentences of the context:
 
 - `grade`: how much of the reference answers is right; none without references.
+- `mention`: 1, 0.5 or 0 for an answer that mentions the reference answers correctly, partly or not, as for HoloBench in
+  Adaptive-k (section 4.4); none without references.
 - `answer_relevancy`: share of A that is relevant to the question; 0 for an empty answer.
 - `contextual_relevancy`: share of C that the answer needs; 0 for an empty context.
 - `faithfulness`: share of A that the context supports; none for an empty answer, 0 for one out of an empty context.

@@ -1,14 +1,14 @@
 """The cells of a study: every combination of its axes, as settings of one comparison.
 
-Settings of a cell are those of `base`, and over them those of each axis' value. They go three ways: to `corag
-evaluate`; to how the data is prepared (`DATA_SETTINGS`); and all others into every method that takes a setting of
-that name.
+Settings of a cell are those of `base`, and over them those of each axis' value. They go to `corag
+evaluate`, to how the data is prepared (`DATA_SETTINGS`), to which questions are counted (`KEEP`), and all others into
+every method that takes a setting of that name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any
 
@@ -29,6 +29,8 @@ DATA_SETTINGS = (
     "stress",  # with noise or redundancy: `pool`, where candidates come from, and `rewriter`, a reader that rewrites
 )
 """Settings of how the data of a cell is prepared."""
+KEEP = "keep"
+"""Setting of the questions that are kept: `{Top-5: {full_evidence: 1}}` are those with this value of a method."""
 OWN = ("methods", "out", "runs", "sets", "budgets", "curves", "quiet")
 """Settings of `corag evaluate` that a study has in another form, or that the driver sets."""
 EVALUATE_SETTINGS = tuple(one.name for one in fields(EvaluateConfig) if one.name not in OWN)
@@ -46,12 +48,14 @@ class Cell:
         settings: Settings of `corag evaluate`.
         data: Settings of how its data is prepared.
         methods: Spelling of each method, by its name in the table.
+        keep: Values of methods, by name, that a question has to have to be counted.
     """
 
     values: Mapping[str, str]
     settings: Mapping[str, Any]
     data: Mapping[str, Any]
     methods: Mapping[str, str]
+    keep: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -97,15 +101,16 @@ def _cell(study: Study, values: dict[str, str]) -> Cell | None:
     merged = {**study.base}
     for axis, name in values.items():
         merged |= study.axes[axis][name]
+    keep = merged.pop(KEEP, {})
     settings = {name: merged.pop(name) for name in list(merged) if name in EVALUATE_SETTINGS}
     data = {name: merged.pop(name) for name in list(merged) if name in DATA_SETTINGS}
     known = {name for text in study.methods.values() for name in _settings_of(text)}
     for name in merged:
         if name not in known:
-            names = (*EVALUATE_SETTINGS, *DATA_SETTINGS, *sorted(known))
+            names = (*EVALUATE_SETTINGS, *DATA_SETTINGS, KEEP, *sorted(known))
             why = "is set by the study itself" if name in OWN else "is no setting of `corag evaluate`, data or a method"
             raise InputError(f"{study.name}: {name!r} {why}{nearest(name, names)}")
-    return Cell(values, settings, data, {label: with_settings(text, merged) for label, text in methods.items()})
+    return Cell(values, settings, data, {label: with_settings(text, merged) for label, text in methods.items()}, keep)
 
 
 def with_settings(method: str, settings: Mapping[str, Any]) -> str:
@@ -115,8 +120,8 @@ def with_settings(method: str, settings: Mapping[str, Any]) -> str:
     """
     written, own = parse(method), SELECTORS.settings(method)
     chosen = {name: value for name, value in settings.items() if name in own}
-    if "search" in own and (fields := {name: settings[name] for name in SEARCH_FIELDS if name in settings}):
-        chosen["search"] = {**(written.settings.get("search") or {}), **fields}
+    if "search" in own and (of_search := {name: settings[name] for name in SEARCH_FIELDS if name in settings}):
+        chosen["search"] = {**(written.settings.get("search") or {}), **of_search}
     return PartName(written.name, {**written.settings, **chosen})
 
 

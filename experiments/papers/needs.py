@@ -52,8 +52,6 @@ class Need(NamedTuple):
 
 def needs_of(study: Study, cells: Sequence[Cell] | None = None) -> list[Need]:
     """Return what a study, or some of its cells, needs without substitutions."""
-    if study.includes:
-        return list(dict.fromkeys(need for name in study.includes for need in needs_of(find_study(name))))
     cells = cells_of(study) if cells is None else cells
     splits: dict[str, set[str]] = {}
     parts: list[tuple[str, str]] = []
@@ -146,16 +144,14 @@ def list_studies() -> None:
     for name in study_files():
         study = find_study(name)
         needed = needs_of(study)
-        parts = [find_study(one).needs for one in study.includes] or [study.needs]
         known = [need.at_hand for need in needed if need.at_hand is not None]
-        gpu_gb = max(part.gpu_gb for part in parts)
         rows.append(
             {
                 "name": name,
                 "what": study.title,
                 "downloads": "\n".join(map(str, needed)) or "none",
-                "gpu": f"{gpu_gb:g} GB" if gpu_gb else "-",
-                "hours": f"{sum(part.hours for part in parts):g}",
+                "gpu": f"{study.needs.gpu_gb:g} GB" if study.needs.gpu_gb else "-",
+                "hours": f"{study.needs.hours:g}",
                 "at_hand": "yes" if all(known) else f"{sum(known)} of {len(known)}",
             }
         )

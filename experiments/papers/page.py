@@ -26,7 +26,7 @@ def section_record(result: StudyResult) -> dict[str, Any]:
     """Return the section of a study as JSON values: texts and tables; its figure is a file beside it."""
     study = result.study
     claim = f"The paper: {study.claim}" if study.claim and study.paper else study.claim
-    blocks = [block for block in (claim, *_tables(result), *_notes(result)) if block]
+    blocks = [block for block in (claim, *_tables(result), *_notes(result), *_ran(result)) if block]
     return {
         "title": f"{study.name}: {result.title}",
         "anchor": study.name,
@@ -73,7 +73,20 @@ def _notes(result: StudyResult) -> list[str]:
             f"{MARK} differs from {_baseline(result)}: the 95% interval of the difference, by paired bootstrap over "
             f"questions ({RESAMPLES:,} samples), excludes 0.",
         )
-    return [*notes, study.published.note, *study.remarks]
+    return [*notes, study.published.note]
+
+
+def _ran(result: StudyResult) -> list[Table]:
+    """Return the tables of what was run: data and settings, the spelling of every method, what is not the paper's."""
+    settings = list({tuple(one.ran.values()): one.ran for one in result.methods}.values())
+    spelled = dict.fromkeys((one.values[METHOD], one.part) for one in result.methods)
+    differences = () if result.standin is None else result.standin.differences
+    tables = [
+        Table(list(settings[0]), [list(one.values()) for one in settings], "What was run:") if settings else None,
+        Table(["method", "as it ran"], [list(one) for one in spelled]) if spelled else None,
+        Table(["setting", "the paper's study", "here"], differences, "Not as in the paper's study:"),
+    ]
+    return [table for table in tables if table is not None and table.rows]
 
 
 def _main(result: StudyResult) -> Table:

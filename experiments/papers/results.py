@@ -27,6 +27,7 @@ class MethodInCell:
         part: Spelling of the method that ran.
         file: File of the comparison, below the folder of the study.
         data: Data folder.
+        ran: Questions, budget and the like of the comparison, by name.
     """
 
     values: Point
@@ -35,10 +36,48 @@ class MethodInCell:
     part: str = ""
     file: str = ""
     data: str = ""
+    ran: Mapping[str, str] = field(default_factory=dict)
 
     def beside(self, axis: str) -> tuple[tuple[str, str], ...]:
         """Return its values but for one axis."""
         return tuple((name, value) for name, value in self.values.items() if name != axis)
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """What of a study is not the paper's.
+
+    Attributes:
+        names: What replaces the data set or part that a value of an axis names, by axis and value.
+        data: What replaces a data set that all cells share, and that set.
+        differences: Settings and methods that are not those of the full study: name, there, here.
+    """
+
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    data: tuple[str, str] | None = None
+    differences: Sequence[tuple[str, str, str]] = ()
+
+    def __str__(self) -> str:
+        replaced = [(name, value) for value, name in self.names.get("data", {}).items()]
+        pairs = [*replaced, *([self.data] if self.data else ())]
+        return ": ".join(filter(None, ("stand-in", ", ".join(f"{name} for {value}" for name, value in pairs))))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Similarities of a question's candidates, highest first, how many of them a method kept, and which are evidence.
+
+    Attributes:
+        values: Value of each axis of its cell.
+        similarities: Of all candidates, highest first.
+        kept: Candidates that the method put into the prompt.
+        evidence: Ranks of those that are evidence, from 0.
+    """
+
+    values: Point
+    similarities: Sequence[float]
+    kept: int
+    evidence: Sequence[int]
 
 
 @dataclass
@@ -46,27 +85,27 @@ class StudyResult:
     """All that a study measured.
 
     Attributes:
-        study: The study, with its substitutions if it is a stand-in.
-        standin: Whether parts or data that ship replace the paper's.
-        substitutions: What replaces the part that a value of an axis names, by axis and value.
+        study: The study, as it was measured.
+        standin: What replaces the paper's data, parts and settings; None for nothing.
         methods: Each method of each cell.
-        remarks: What a reader should know: substitutions, and what went wrong.
+        remarks: What went wrong.
         lines: Rows of a table of texts: data sets that were counted, or the contexts of a case study.
+        curves: Similarities of some questions, for a figure of them.
         seconds: Of this run; what was measured before is not in it.
     """
 
     study: Study
-    standin: bool = False
-    substitutions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    standin: StandIn | None = None
     methods: list[MethodInCell] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
     def title(self) -> str:
-        """Title of the table."""
-        return f"{self.study.title}{' (stand-in)' if self.standin else ''}"
+        """Title of the table; of a stand-in with what replaces the data."""
+        return self.study.title if self.standin is None else f"{self.study.title} ({self.standin})"
 
     def values(self, axis: str) -> list[str]:
         """Return the values of an axis, or the methods, that were measured, in the order of the study."""
@@ -75,9 +114,10 @@ class StudyResult:
         return [name for name in order if name in measured]
 
     def labels(self, point: Point) -> list[str]:
-        """Return the values of axes as tables and figures name them, with their substitutions."""
-        substitutes = {axis: self.substitutions.get(axis, {}).get(value) for axis, value in point.items()}
-        return [f"{substitutes[axis]} for {value}" if substitutes[axis] else value for axis, value in point.items()]
+        """Return the values of axes as tables and figures name them, with what replaces them."""
+        names = {} if self.standin is None else self.standin.names
+        shown = ((names.get(axis, {}).get(value), value) for axis, value in point.items())
+        return [f"{name} for {value}" if name else value for name, value in shown]
 
     def at(self, point: Point) -> list[MethodInCell]:
         """Return the methods in cells that have these values."""
@@ -140,7 +180,8 @@ class StudyResult:
             "paper": self.study.paper,
             "title": self.title,
             "claim": self.study.claim,
-            "standin": self.standin,
+            "standin": self.standin is not None,
+            "differences": [] if self.standin is None else [list(one) for one in self.standin.differences],
             "seconds": round(self.seconds, 1),
             "remarks": self.remarks,
             "baseline": None if self.study.against is None else dict([self.study.against]),
@@ -149,7 +190,7 @@ class StudyResult:
         }
 
     def _record(self, one: MethodInCell) -> dict[str, Any]:
-        record = {"values": dict(one.values), "part": one.part, "questions": len(one.rows), "file": one.file}
+        record = {"values": dict(one.values), "part": one.part, **one.ran, "questions": len(one.rows), "file": one.file}
         for name in self.study.figures:
             for key, value in ((name, self.figure(name, one.values)), (f"{name}_lead", self.gain(name, one.values))):
                 if value is not None:

@@ -6,11 +6,12 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import corag
 from corag.checks import check_choice, check_count
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
@@ -20,31 +21,26 @@ from corag.text.data import DataFolder, find_data, passage_at
 from corag.text.visible import one_line, to_json
 from experiments.data.config import comma_separated
 from experiments.data.folder import read_source
+from experiments.data.pools import open_pool
 from experiments.evaluation.comparison import compare
+from experiments.evaluation.config import EvaluateConfig
 from experiments.papers.cells import Cell, cells_of, comparisons_of, methods_of
 from experiments.papers.needs import check_needs, list_studies
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
 from experiments.papers.prepare import Preparation, changed_settings
-from experiments.papers.results import MethodInCell, StudyResult
-from experiments.papers.standins import (
-    DEMO,
-    described,
-    reduced,
-    standins,
-    substitute_cell,
-    substitutions,
-    write_demo,
-)  # fmt: skip
+from experiments.papers.results import Curve, MethodInCell, StudyResult
+from experiments.papers.standins import DEMO, reduced, standin_of, standins, substitute_cell, write_demo
 from experiments.papers.study import METHOD, Study, find_study, study_files
+from experiments.report.measures import Row
 from experiments.report.page import Page, Section
-from experiments.run.journal import PAGE, fingerprint, output_file, versions, write_atomically
+from experiments.run.journal import PAGE, commit, fingerprint, output_file, versions, write_atomically
 from experiments.run.track import Tracker, Tracking, log_run
 from experiments.run.track import Wandb as Wandb
 
 ALL, LIST = "all", "list"
-NUM_CASES = 3
-"""Questions of a case study, as in figure 9 of CORAG."""
+NUM_CASES, NUM_CURVES = 3, 3
+"""Questions of a case study, as in figure 9 of CORAG, and of a figure of similarities."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +87,9 @@ def reproduce(config: ReproduceConfig) -> None:
         list_studies()
         return
     names = list(study_files()) if config.name == ALL else comma_separated(config.name)
-    studies = {study.name: study for name in names for study in _with_included(find_study(name))}
-    own = [study for study in studies.values() if not study.includes]
+    studies = {study.name: study for study in map(find_study, names)}
     failed: dict[str, str] = {}
-    for study in own:
+    for study in studies.values():
         try:
             run_study(study, config)
         except CoragError as error:
@@ -103,35 +98,29 @@ def reproduce(config: ReproduceConfig) -> None:
             failed[study.name] = one_line(str(error))
             say(f"{study.name} failed: {failed[study.name]}", stderr())
     page = _write_page(config, list(studies), failed)
-    say(f"{len(own) - len(failed)} studies measured; all tables and figures in {page}", stderr())
+    say(f"{len(studies) - len(failed)} studies measured; all tables and figures in {page}", stderr())
     if failed:
         listed = "; ".join(f"{name}: {why}" for name, why in failed.items())
         raise InputError(f"{len(failed)} of the studies failed: {listed}")
 
 
-def _with_included(study: Study) -> list[Study]:
-    """Return a study and, before it, those that it consists of."""
-    return [*(one for name in study.includes for one in _with_included(find_study(name))), study]
-
-
-def run_study(study: Study, config: ReproduceConfig) -> StudyResult:
+def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
     """Measure what is missing of one study, and write its table, figure and result."""
     started = time.perf_counter()
-    root, limit = Path(config.out), config.limit
+    root, limit, study = Path(config.out), config.limit, full
     folder = root / _folder_name(study.name, standin=config.standin)
     if config.standin:
-        study = reduced(study)
+        study = reduced(full)
         most = int(study.standin.get("limit", standins()["limit"]))
         limit = min(most, config.limit or most)
-    result = StudyResult(study, config.standin, substitutions(study) if config.standin else {})
-    say(f"{study.name}: {result.title}", stderr())
     cells = _chosen(study, config.only)
+    result = StudyResult(study)
     if config.standin and limit is not None:
-        replaced = [substitute_cell(cell, limit) for cell in cells]
-        result.remarks += described(cells, replaced)
-        cells = replaced
+        cells = [substitute_cell(cell, limit) for cell in cells]
+        result.standin = standin_of(full, study, cells)
     else:
         check_needs(study, cells)
+    say(f"{study.name}: {result.title}", stderr())
     if study.methods:
         preparation = Preparation(root, cells, study.agent, limit, changed_settings(config), config.quiet)
         comparisons = comparisons_of(cells)
@@ -181,12 +170,46 @@ def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparatio
             result.remarks.append(f"{why}: {row.get('error', '')}"[:400])
     if record.get("unread"):
         result.remarks.append(f"no figures of answers: {record['unread']}")
+    ran = {
+        "data": f"{Path(config.data).name}, {config.split}", "questions": str(record["queries"]),
+        "pool": record["pool"], "candidates": f"{record['retriever']['candidates']:.4g}",
+        "budget": f"{config.budget:,}", "reader": str(config.reader), "embedder": str(config.embedder),
+    }  # fmt: skip
+    file = str(out.relative_to(folder))
     for cell in cells:
+        queries = kept_questions(cell, measured.rows)
         for label, text in cell.methods.items():
             name, values = parse(text), {**cell.values, METHOD: label}
-            part, file = str(record["parts"].get(name, name)), str(out.relative_to(folder))
-            one = MethodInCell(values, measured.rows[name], summaries[name], part, file, str(config.data))
-            result.methods.append(one)
+            rows = [row for row in measured.rows[name] if row["query"] in queries]
+            part = str(record["parts"].get(name, name))
+            result.methods.append(MethodInCell(values, rows, summaries[name], part, file, str(config.data), ran))
+    plot = result.study.plot
+    if plot is not None and plot.kind == "curves":
+        result.curves += _curves(config, cells[0], measured.rows[parse(cells[0].methods[plot.x])])
+
+
+def kept_questions(cell: Cell, rows: Mapping[str, Sequence[Row]]) -> set[str]:
+    """Return the questions that count in a cell, given the rows of each method."""
+    queries = {row["query"] for of_method in rows.values() for row in of_method}
+    for label, wanted in cell.keep.items():
+        of_method = {row["query"]: row for row in rows[parse(cell.methods[label])]}
+        queries = {name for name in queries if all(of_method[name].get(key) == one for key, one in wanted.items())}
+    return queries
+
+
+def _curves(config: EvaluateConfig, cell: Cell, rows: Sequence[Row]) -> list[Curve]:
+    """Return the similarities of the first questions' candidates, and where a method, given its rows, cut them."""
+    folder = DataFolder.open(config.data)
+    queries = [query for query in folder.queries if query.id in {row["query"] for row in rows[:NUM_CURVES]}]
+    pool = open_pool(folder, queries, corag.embedder(config.embedder), config, quiet=True)
+    kept = {row["query"]: int(row["chunks"]) for row in rows}
+    curves = []
+    for query in queries:
+        ranked = sorted(pool.candidates(query), key=lambda one: -(one.similarity or 0.0))
+        names = [{one.chunk.id, one.chunk.metadata.get("document")} for one in ranked]
+        evidence = [rank for rank, ids in enumerate(names) if not ids.isdisjoint(query.gold)]
+        curves.append(Curve(cell.values, [one.similarity or 0.0 for one in ranked], kept[query.id], evidence))
+    return curves
 
 
 def _count(cell: Cell, root: Path) -> dict[str, Any]:
@@ -233,11 +256,13 @@ def _cases(result: StudyResult) -> list[dict[str, Any]]:
 
 def _write(result: StudyResult, folder: Path, limit: int | None, config: ReproduceConfig) -> None:
     svg, section = draw(result), section_record(result)
+    command = f"corag reproduce {result.study.name}{' --standin' if config.standin else ''}"
     page = Page(result.study.name, "", [read_section(section, svg, "figure.svg")])
     write_atomically(folder / "table.md", page.markdown())
     if svg:
         write_atomically(folder / "figure.svg", svg)
-    record = {**result.to_dict(), "limit": limit, "versions": versions(), "section": section}
+    made = {"command": command, "limit": limit, "commit": commit(), "versions": versions()}
+    record = {**result.to_dict(), **made, "section": section}
     write_atomically(out := folder / "result.json", to_json(record, indent=2) + "\n")
     summaries = {"-".join(one.values.values()): one.summary for one in result.methods}
     pages = {"report": page.html(), "figure": svg or ""}
@@ -264,9 +289,7 @@ def _write_page(config: ReproduceConfig, names: Sequence[str], failed: dict[str,
                 figure = folder / "figure.svg"
                 svg = figure.read_text(encoding="utf-8") if figure.exists() else ""
                 sections.append(read_section(record, svg, f"{folder.name}/figure.svg"))
-    parts = [f"{study.name}: {', '.join(study.includes)}" for study in map(find_study, study_files()) if study.includes]
-    questions = f"Questions of CORAG (section 6): {'; '.join(parts)}." if parts else ""
-    page = Page("Tables and figures of the papers", f"{len(sections)} studies. {questions}", sections)
+    page = Page("Tables and figures of the papers", f"{len(sections)} studies.", sections)
     write_atomically(html := output_file(str(root / "index.html"), PAGE), page.html())
     write_atomically(root / "index.md", page.markdown())
     return html

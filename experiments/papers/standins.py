@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import agent
 from corag.errors import InputError
 from corag.models.trained import shipped_checkpoint
 from corag.naming import PartName, hidden, parse
@@ -20,7 +21,8 @@ from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document, body
 from experiments.data.folder import is_at_hand
 from experiments.demo import load
-from experiments.papers.cells import Cell
+from experiments.papers.cells import Cell, cells_of
+from experiments.papers.results import StandIn
 from experiments.papers.study import STANDINS, Study, make_axis, read_mapping
 from experiments.run.journal import write_data
 
@@ -28,7 +30,7 @@ DEMO = "demo"
 """The data set that is always at hand."""
 PASSAGE_TOKENS = 96
 """Of its passages, where candidates hold given shares of noise or of rewritings."""
-STANDIN_SETTINGS = ("base", "axes", "methods", "limit", "remarks")
+STANDIN_SETTINGS = ("base", "axes", "methods", "limit")
 """Settings of a study's `standin`."""
 LANGUAGE_MODELS = ("openai", "ollama", "transformers")
 ROLES = {
@@ -39,6 +41,8 @@ ROLES = {
 """Settings that name a part, of `corag evaluate` and of methods, and of which kind."""
 TRAINED = "trained"
 """Setting `agent`: the agent of the study itself."""
+FALLBACK = "fallback"
+"""Method of a stand-in: what the shipped agent chooses between, without the agent."""
 NEEDS_MODEL = ("judge", "rewriter", "references_reader")
 """Parts that only a language model can be: they are left out."""
 
@@ -89,7 +93,8 @@ def substitute_cell(cell: Cell, limit: int) -> Cell:
         # Times of an efficiency study are of methods that share nothing.
         del settings["latency_questions"]
     settings = _substituted(settings) | data_set(str(settings.get("data", DEMO))) | {"limit": limit}
-    settings.pop("sample", None)
+    for name in ("sample", "title"):
+        settings.pop(name, None)
     if "judge" not in settings:
         settings.pop("judge_figures", None)
     # What replaces the data has answers.
@@ -101,13 +106,13 @@ def substitute_cell(cell: Cell, limit: int) -> Cell:
 
 
 def data_set(name: str) -> dict[str, Any]:
-    """Return the settings of the data set that replaces one: the first at hand."""
+    """Return the settings of the data set that replaces one, the first at hand, and its `title`."""
     table = standins()["data"]
     offered = table.get(name, [{"data": name}, table["default"]])
     for one in offered if isinstance(offered, list) else [offered]:
         settings = dict(standins()["demo"] if one == DEMO else one)
         if settings["data"] == DEMO or is_at_hand(settings["data"]):
-            return settings
+            return {"title": settings["data"], **settings}
     raise InputError(f"no data set replaces {name!r}; add demo to its list in {STANDINS}")
 
 
@@ -130,38 +135,61 @@ def reduced(study: Study) -> Study:
         study,
         base={**study.base, **{name: hidden(value) for name, value in given.get("base", {}).items()}},
         axes=axes,
-        methods={label: parse(text) for label, text in methods.items() if text is not None},
-        remarks=(*study.remarks, *given.get("remarks", ())),
+        methods={label: _method(text) for label, text in methods.items() if text is not None},
     )
 
 
-def substitutions(study: Study) -> dict[str, dict[str, str]]:
-    """Return what replaces the parts that values of axes name, by axis and value; a part once for each value."""
-    replaced: dict[str, dict[str, str]] = {}
+def _method(text: str) -> PartName:
+    """Return a method; `fallback` is the one configuration that the shipped agent itself has for unknown questions."""
+    if text != FALLBACK:
+        return parse(text)
+    path = standins()["agent"]
+    fixed = "corag" if path == "none" else agent.load(path).config.fallback.configuration
+    return parse(fixed).with_settings(agent="none")
+
+
+def standin_of(full: Study, study: Study, cells: Sequence[Cell]) -> StandIn:
+    """Return what is not as in a full study.
+
+    Args:
+        full: The study as the paper has it.
+        study: The same, reduced.
+        cells: Cells of the reduced study, with substitutions.
+    """
+    names: dict[str, dict[str, str]] = {}
     for axis, values in study.axes.items():
         for value, settings in values.items():
-            for role in ("reader", "reranker", "embedder"):
-                before = settings.get(role)
-                if before is not None and (after := substitute(role, before)) != parse(before):
-                    replaced.setdefault(axis, {}).setdefault(value, str(after))
-    return replaced
+            for role in ("data", "reader", "reranker", "embedder"):
+                if (name := _replacing(role, settings.get(role))) is not None:
+                    names.setdefault(axis, {}).setdefault(value, name)
+    shared = study.base.get("data")
+    data = _replacing("data", shared)
+    return StandIn(names, None if data is None else (data, str(shared)), _differences(cells_of(full), cells))
 
 
-def described(cells: Sequence[Cell], replaced: Sequence[Cell]) -> list[str]:
-    """Return the substitutions in these cells, a line for each kind of part."""
-    pairs: dict[str, dict[str, str]] = {}
-    for cell, other in zip(cells, replaced, strict=True):
-        for role in ("data", "reader", "reranker", "embedder"):
-            before, after = str(cell.settings.get(role, "")), str(other.settings.get(role, ""))
-            if before and before != after:
-                pairs.setdefault(role, {})[before] = after
-        for label, text in cell.methods.items():
-            if other.methods[label] != text:
-                pairs.setdefault("methods", {}).setdefault(label, other.methods[label])
-    return [
-        f"{role}: " + ", ".join(f"{after} for {before}" for before, after in of_role.items())
-        for role, of_role in pairs.items()
-    ]
+def _replacing(role: str, value: Any) -> str | None:
+    """Return the name of what replaces the value of a setting, if anything does."""
+    if value is None:
+        return None
+    if role == "data":
+        replaced = data_set(str(value))
+        return str(replaced["title"]) if replaced["data"] != value else None
+    after = substitute(role, value)
+    return None if after is None or after == str(parse(value)) else str(after)
+
+
+def _differences(there: Sequence[Cell], here: Sequence[Cell]) -> list[tuple[str, str, str]]:
+    """Return the settings, and the methods, that two lists of cells do not share: name, values there, values here."""
+    sides = [[{**cell.settings, **cell.data, **cell.methods} for cell in cells] for cells in (there, here)]
+    names = dict.fromkeys(name for side in sides for settings in side for name in settings)
+    listed = {
+        name: [
+            "; ".join(dict.fromkeys("default" if one.get(name) is None else str(one[name]) for one in side))
+            for side in sides
+        ]
+        for name in names
+    }
+    return [(name, before, after) for name, (before, after) in listed.items() if before != after]
 
 
 def write_demo(folder: Path, *, passages: bool = False) -> Path:

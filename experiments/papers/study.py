@@ -39,7 +39,7 @@ STANDINS = CONFIGS / "papers" / "standins.yaml"
 METHOD = "method"
 """What tables and plots may be divided by beside the axes."""
 
-Kind = Literal["lines", "bars", "histogram", "cases"]
+Kind = Literal["lines", "bars", "histogram", "curves", "cases"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ class Plot:
     """How the figure is drawn.
 
     Attributes:
-        kind: `lines`, `bars`, `histogram` (of x over questions), or `cases` (contexts side by side).
+        kind: `lines`, `bars`, `histogram` (of x over questions), `curves` (similarities of some questions' candidates,
+            and where a method cuts them), or `cases` (contexts side by side).
         x: Axis, `method`, or a figure, such as `cost_tokens`; of a histogram a figure of questions.
         y: Figures, each with a row of panels.
         along: Axis whose values are the points of a line, where x is a figure.
@@ -140,9 +141,7 @@ class Study:
         published: The paper's own figures.
         agent: Settings of `corag label` and `corag train`, under `label` and `train`, for the agent that `agent:
             trained` names; or the name of the study that has them.
-        standin: What a run with `--standin` changes: `base`, `axes`, `methods`, `limit`.
-        includes: Studies that this one consists of.
-        remarks: Lines below the table.
+        standin: What a run with `--standin` changes: `base`, `axes`, `methods`, `limit`; `null` leaves a method out.
     """
 
     name: str
@@ -161,14 +160,12 @@ class Study:
     published: Published = field(default_factory=Published)
     agent: Mapping[str, Any] = field(default_factory=dict)
     standin: Mapping[str, Any] = field(default_factory=dict)
-    includes: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raise `InputError` for methods without figures, and for an axis or a value that the study does not have."""
         axes: Mapping[str, Any] = {**self.axes, METHOD: self.methods}
         if bool(self.methods) != bool(self.figures):
-            raise InputError("a study that compares has methods and figures; give both, or includes")
+            raise InputError("a study that compares has methods and figures; give both")
         names = [*self.table.rows, *self.table.columns]
         if self.plot is not None:
             check_choice("plot.kind", self.plot.kind, Kind)

@@ -189,10 +189,10 @@ def finish(panel: Any) -> None:
     panel.grid(alpha=0.3)
 
 
-def new_figure(width_inches: float, height_inches: float) -> Any:
-    """Return an empty figure."""
+def new_figure(width_inches: float, height_inches: float, **settings: Any) -> Any:
+    """Return an empty figure; further settings are those of matplotlib's `Figure`."""
     # Not from pyplot, which keeps figures, and the back end of a user's own plots, for the whole process.
-    return require("matplotlib.figure", "experiments").Figure(figsize=(width_inches, height_inches))
+    return require("matplotlib.figure", "experiments").Figure(figsize=(width_inches, height_inches), **settings)
 
 
 def to_svg(figure: Any) -> str:

@@ -159,6 +159,7 @@ _LIST = [
     Measure("tes", "TES", parts=("full_evidence", "chunks"), statistic=_tes, partial=True),
     Measure("recall_tes", "TES of recall", parts=("evidence_recall", "chunks"), statistic=_tes, partial=True),
     Measure("judge", "judged grade", partial=True),
+    Measure("mention", "correct mention", partial=True),
     Measure("answer_relevancy", "answer relevancy", partial=True),
     Measure("contextual_relevancy", "contextual relevancy", partial=True),
     Measure("faithfulness", "faithfulness", partial=True),

@@ -15,7 +15,7 @@ from corag.readers.minilm_reader import AnswerSignals
 from corag.readers.span_network import SpanNetwork
 from corag.text.data import DataFolder
 from experiments.adapters import reader_fit
-from experiments.adapters.calibration import calibration_error, fit_sigmoid, separation
+from experiments.adapters.calibration import calibration_error, fit_sigmoid
 from experiments.adapters.config import ReaderSource, ReaderTraining, RowSettings
 from experiments.adapters.reader import fit_answerable, gold_cases, train_reader
 from experiments.adapters.reader_fit import ReaderModule, build, export, learning_rate, loss_of
@@ -191,10 +191,6 @@ def test_calibration_error_by_hand():
     # Two bins: says 0.1 and is never right; says 0.9 and is right half of the time.
     error = calibration_error(np.array([0.1, 0.1, 0.9, 0.9]), np.array([0.0, 0.0, 1.0, 0.0]), bins=2)
     assert error == pytest.approx((0.1 + 0.4) / 2)
-
-
-def test_separation_counts_pairs():
-    assert separation(np.array([2.0, 0.0]), np.array([1.0, 0.0])) == pytest.approx((1 + 1 + 0 + 0.5) / 4)
 
 
 def test_whether_a_context_answers_is_fitted_from_both_kinds():

@@ -321,8 +321,7 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, 
 
 def test_a_training_on_sentences_gives_an_adapter_that_knows_their_places(config, monkeypatch):
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
-    by_sentence = [replace(source, unit="sentence") for source in config.sources]
-    report = training.train_value(replace(config, sources=(*config.sources, *by_sentence)))
+    report = training.train_value(replace(config, units=("passage", "sentence")))
     reranker = EvidenceReranker(adapter=report.adapter, encoder=WordEncoder())
     assert reranker.parts.network.num_features == NUM_WITH_PLACES
     whole = Chunk("d", "Film 3\nFilm 3 was made by Dan Orr. It is long.", {"title": "Film 3"})

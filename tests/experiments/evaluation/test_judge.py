@@ -33,6 +33,8 @@ def chat_at(server):
         ("grade", "0.5", None),
         ("grade", '{"grade": 7}', None),
         ("grade", '{"grade": 0.5} or {"grade": 1}', None),
+        ("mention", '{"mention": "partial"}', 0.5),
+        ("mention", '{"mention": 0.5}', None),
         ("answer_relevancy", '{"statements": [{"relevant": true}, {"relevant": false}]}', 0.5),
         ("answer_relevancy", '{"statements": []}', None),
         ("answer_relevancy", '{"statements": [{"relevant": "yes"}]}', None),

@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+import agent
 from corag.cli.main import main
 from corag.errors import InputError
 from corag.naming import parse
@@ -12,8 +13,9 @@ from experiments.papers.cells import cells_of, comparisons_of, methods_of
 from experiments.papers.needs import needs_of
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
-from experiments.papers.results import MethodInCell, StudyResult
-from experiments.papers.standins import reduced, substitute, substitute_method
+from experiments.papers.results import Curve, MethodInCell, StandIn, StudyResult
+from experiments.papers.run import kept_questions
+from experiments.papers.standins import reduced, standin_of, substitute, substitute_cell, substitute_method
 from experiments.papers.study import METHOD, find_study, make_study, study_files
 from experiments.report.page import Page
 from tests.experiments.worlds import write_folder
@@ -95,7 +97,7 @@ def test_figures_leads_and_the_papers_own_by_hand():
         {"budget": 96, "cost_weight": 0, "method": "CORAG", "values": [0.8]},
     ]}  # fmt: skip
     better = [found("CORAG", "0", [1.0] * 10), found("Naive", "0", [0.0, 0.5] * 5), found("Top", "0", [0.5, 0.0] * 5)]
-    measured = StudyResult(small(published=published), True, methods=better)
+    measured = StudyResult(small(published=published), StandIn(), methods=better)
     where = {"budget": "64", "cost_weight": "0"}
     assert measured.figure("evidence_recall", {**where, "method": "Naive"}).mean == 0.25
     assert measured.figure("cost_tokens", {**where, "method": "Naive"}).mean == 10.0
@@ -124,11 +126,38 @@ def test_parts_that_ship_replace_all_others():
     assert substitute("reranker", "bm25") == "bm25"
 
 
+def test_a_standin_names_its_data_and_all_that_is_not_as_in_the_papers_study():
+    full = find_study("corag-table2")
+    study = reduced(full)
+    cells = [substitute_cell(cell, 20) for cell in cells_of(study)]
+    standin = standin_of(full, study, cells)
+    rows = {name: (there, here) for name, there, here in standin.differences}
+    assert rows["budget"] == ("1024", "256") and rows["limit"] == ("100", "20")
+    assert rows["max_tokens"] == ("256; 512; 1024", "64; 128") and "agent" in rows and "CORAG upper" in rows
+    assert "chunk" not in rows and "num_candidates" in rows
+    shown = StudyResult(study, standin)
+    [label, _] = shown.labels({"data": "WikiPassageQA", "chunk": "64"})
+    assert label.endswith(" for WikiPassageQA") and label in shown.title
+    # Without the agent: one of the configurations between which it chooses.
+    without = parse(cells[0].methods["CORAG w/o Agent"])
+    assert without.settings["agent"] == "none" and cells[0].methods["CORAG"] == "corag"
+    shipped = agent.load(cells[0].settings["agent"]).config
+    assert without == parse(shipped.fallback.configuration).with_settings(agent="none")
+    assert shipped.fallback.configuration in shipped.configurations
+
+
+def test_questions_that_a_cell_keeps_are_those_with_a_value_of_a_method():
+    queries = {"clean": {"keep": {"Top": {"full_evidence": 1}}}, "all": {}}
+    cells = cells_of(small(axes={"budget": [64], "cost_weight": [0], "queries": queries}))
+    assert len(comparisons_of(cells)) == 1
+    rows = [{"query": "a", "full_evidence": 1.0}, {"query": "b", "full_evidence": 0.0}]
+    assert [kept_questions(cell, {"top-k": rows}) for cell in cells] == [{"a"}, {"a", "b"}]
+
+
 @pytest.mark.parametrize("name", study_files())
 def test_a_shipped_study_is_whole(name):
     study = find_study(name)
-    assert study.title and (study.includes or cells_of(study))
-    assert all(find_study(one) for one in study.includes)
+    assert study.title and cells_of(study)
     assert all(need.command for need in needs_of(study))
     reduced(study)
 
@@ -139,14 +168,14 @@ def test_what_is_missing_is_said_in_one_line_before_anything_is_done(tmp_path, m
     monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
     assert main(["reproduce", "corag-table4", "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err.strip().splitlines()
-    assert len(said) == 2 and said[1].startswith("error: corag-table4 needs msmarco")
+    assert len(said) == 1 and said[0].startswith("error: corag-table4 needs msmarco")
     for command in (
         "corag data get msmarco",
         "ollama pull llama3:8b",
         "hf download BAAI/bge-reranker-large",
         "--standin",
     ):
-        assert command in said[1]
+        assert command in said[0]
     assert not (tmp_path / "out").exists()
 
 
@@ -192,9 +221,18 @@ def test_only_some_cells(place, capsys):
 
 def test_a_figure_that_nobody_measured_has_no_panel():
     study = find_study("adaptive-k-aggregation")
-    assert "judge" in study.plot.y and "cost_tokens" in study.plot.y
+    assert "mention" in study.plot.y and "cost_tokens" in study.plot.y
     values = {**{axis: next(iter(of_axis)) for axis, of_axis in study.axes.items()}, METHOD: next(iter(study.methods))}
     rows = [{"query": "q", "cost_tokens": 10, "context_recall": 1.0}]
     drawn = draw(StudyResult(study, methods=[MethodInCell(values, rows, {"cost_tokens": 10, "context_recall": 1.0})]))
-    assert "<!-- judged grade -->" not in drawn and "<!-- tokens -->" in drawn
+    assert "<!-- correct mention -->" not in drawn and "<!-- tokens -->" in drawn
     assert draw(StudyResult(study, methods=[MethodInCell(values, [{"query": "q"}], {})])) == ""
+
+
+def test_similarities_are_drawn_a_line_a_question_in_the_panel_of_their_data():
+    study = find_study("adaptive-k-fig1")
+    values = [{"data": name, METHOD: "Adaptive-k"} for name in study.axes["data"]]
+    methods = [MethodInCell(one, [{"query": "q", "chunks": 2}], {}) for one in values]
+    curves = [Curve({"data": name}, [0.9, 0.8, 0.2], 2, [0]) for name in study.axes["data"]]
+    drawn = draw(StudyResult(study, methods=methods, curves=curves))
+    assert all(f"<!-- {text} -->" in drawn for text in ("HotpotQA", "HoloBench", "cosine similarity", "evidence"))
