@@ -26,7 +26,7 @@ from experiments.papers.study import Study, find_study, read_mapping, study_file
 MODELS: Mapping[str, list[Any]] = read_mapping(Path(__file__).with_name("models.yaml"))
 """Gigabytes to fetch, about, and the licence, of models whose card is not in `corag.models.known`."""
 COLUMNS = {
-    "name": "name", "what": "what", "downloads": "downloads (size, licence)", "gpu": "GPU", "hours": "hours",
+    "name": "name", "what": "what", "downloads": "downloads (size, licence)", "machine": "machine", "hours": "hours",
     "at_hand": "at hand",
 }  # fmt: skip
 
@@ -150,11 +150,11 @@ def list_studies() -> None:
                 "name": name,
                 "what": study.title,
                 "downloads": "\n".join(map(str, needed)) or "none",
-                "gpu": f"{study.needs.gpu_gb:g} GB" if study.needs.gpu_gb else "-",
+                "machine": study.needs.machine + (f", {study.needs.gpu_gb:g} GB" if study.needs.gpu_gb else ""),
                 "hours": f"{study.needs.hours:g}",
                 "at_hand": "yes" if all(known) else f"{sum(known)} of {len(known)}",
             }
         )
-    print_table(rows, COLUMNS, left=("what", "downloads"))
+    print_table(rows, COLUMNS, left=("what", "downloads", "machine"))
     say("Run one with: corag reproduce NAME; with what ships: corag reproduce NAME --standin; all: corag reproduce all")
     say("Hours are estimates for one GPU. Models of a server are not looked for here.")

@@ -47,9 +47,9 @@ class Needs:
     """What a full run takes beside its downloads, which follow from its data sets and models.
 
     Attributes:
-        gpu_gb: Gigabytes of GPU memory; 0 where a CPU does.
+        gpu_gb: Gigabytes of GPU memory; 0 if a CPU does.
         hours: Hours of the whole run.
-        machine: What they are for.
+        machine: The machine of these hours, and what else it takes.
     """
 
     gpu_gb: float = 0
