@@ -154,9 +154,7 @@ class Car(ComparingSelector):
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = problem.comparable(self._embed)
         distances = 1.0 - problem.relevance[problem.by_relevance[: self.max_candidates]]
-        cut = cluster_cutoff(
-            distances, method=self.method, seed=self.seed, scaling=self.scaling, solver=self.solver
-        )
+        cut = cluster_cutoff(distances, method=self.method, seed=self.seed, scaling=self.scaling, solver=self.solver)
         silhouette = None if np.isnan(cut.silhouette) else cut.silhouette
         trace = {"cutoff": cut.cutoff, "clusterer": dict(cut.params), "silhouette": silhouette}
         return unscored(problem, keep_best(problem, cut.cutoff), trace)

@@ -1,7 +1,8 @@
 """A language model as the judge of answers and contexts.
 
-`grade` is a share, `mention` the three steps of Adaptive-k (section 4.4: LLM-as-a-judge); the others are the measures of evaluation frameworks that
-CAR reports (table 3), each a share that follows from a structured reply, not a number that the model makes up.
+`grade` is a share, `mention` the three steps of Adaptive-k (section 4.4: LLM-as-a-judge). The others are the measures
+of evaluation frameworks that CAR reports (table 3), each a share that follows from a structured reply, not a number
+that the model makes up.
 """
 
 from __future__ import annotations
