@@ -49,9 +49,8 @@ NEEDS_MODEL = ("judge", "rewriter", "references_reader")
 
 @lru_cache(maxsize=1)
 def standins() -> Mapping[str, Any]:
-    """Return the substitutions: what the YAML file holds, with the path of the shipped agent."""
-    table = read_mapping(STANDINS)
-    return {**table, "agent": str(shipped_checkpoint(SHIPPED_AGENT) or "none")}
+    """Return the substitutions: what the YAML file holds, and the shipped agent."""
+    return {**read_mapping(STANDINS), "agent": SHIPPED_AGENT if shipped_checkpoint(SHIPPED_AGENT) else "none"}
 
 
 def substitute(role: str, value: Any) -> Any:
@@ -143,8 +142,8 @@ def _method(text: str) -> PartName:
     """Return a method; `fallback` is the one configuration that the shipped agent itself has for unknown questions."""
     if text != FALLBACK:
         return parse(text)
-    path = standins()["agent"]
-    fixed = "corag" if path == "none" else agent.load(path).config.fallback.configuration
+    path = shipped_checkpoint(SHIPPED_AGENT)
+    fixed = "corag" if path is None else agent.load(path).config.fallback.configuration
     return parse(fixed).with_settings(agent="none")
 
 
@@ -162,9 +161,10 @@ def standin_of(full: Study, study: Study, cells: Sequence[Cell]) -> StandIn:
             for role in ("data", "reader", "reranker", "embedder"):
                 if (name := _replacing(role, settings.get(role))) is not None:
                     names.setdefault(axis, {}).setdefault(value, name)
-    shared = study.base.get("data")
-    data = _replacing("data", shared)
-    return StandIn(names, None if data is None else (data, str(shared)), _differences(cells_of(full), cells))
+    before, after = full.base.get("data"), study.base.get("data")
+    replaced = None if after is None else data_set(str(after))
+    data = None if replaced is None or replaced["data"] == before else (str(replaced["title"]), str(before))
+    return StandIn(names, data, _differences(cells_of(full), cells))
 
 
 def _replacing(role: str, value: Any) -> str | None:

@@ -8,6 +8,7 @@ import yaml
 import agent
 from corag.cli.main import main
 from corag.errors import InputError
+from corag.models.trained import shipped_checkpoint
 from corag.naming import parse
 from experiments.papers.cells import cells_of, comparisons_of, methods_of
 from experiments.papers.needs import needs_of
@@ -141,7 +142,7 @@ def test_a_standin_names_its_data_and_all_that_is_not_as_in_the_papers_study():
     # Without the agent: one of the configurations between which it chooses.
     without = parse(cells[0].methods["CORAG w/o Agent"])
     assert without.settings["agent"] == "none" and cells[0].methods["CORAG"] == "corag"
-    shipped = agent.load(cells[0].settings["agent"]).config
+    shipped = agent.load(shipped_checkpoint(cells[0].settings["agent"])).config
     assert without == parse(shipped.fallback.configuration).with_settings(agent="none")
     assert shipped.fallback.configuration in shipped.configurations
 
