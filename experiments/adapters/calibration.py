@@ -22,7 +22,7 @@ def fit_line(x: FloatArray, right: FloatArray, *, intercept: bool = True, streng
 def fit_sigmoid(values: FloatArray, right: FloatArray) -> tuple[float, float]:
     """Return the slope and offset that turn values into log-odds of being right, by maximum likelihood (Platt, 1999).
 
-    `right` is 1 where a value, `[n]`, was right, else 0; both have to occur.
+    `right` is 1 if a value, `[n]`, was right, else 0; both have to occur.
     """
     slope, offset = fit_line(values[:, None], right).tolist()
     return slope, offset

@@ -40,8 +40,8 @@ class Pooled:
     """A question with its candidates, by cosine, best first.
 
     `gold` are the indices of those that are evidence, ascending, empty unless all of it is among them; `ordered` those
-    of what is found, as the data orders it. `golds` are the sets each of which may be the evidence: several where the
-    data tells which passages hold it and not which of their sentences.
+    of the evidence among the candidates, as the data orders it. `golds` are the sets each of which may be the evidence:
+    several if the data tells which passages hold it and not which of their sentences.
     """
 
     id: str
@@ -134,14 +134,14 @@ def pools(corpus: Corpus, source: EvidenceSource, queries: Sequence[Query]) -> l
     """Return the questions of a source with their candidates, the unanswerable ones after the others."""
     offers = _offers(corpus, source)
     vectors = embed(corpus.encoder, [query.question for query in queries])
-    found, lacking = [], []
+    answerable, lacking = [], []
     for query, vector in zip(queries, vectors, strict=True):
         names = offers(query, vector)
-        found.append(_pooled(corpus, query, vector, names))
+        answerable.append(_pooled(corpus, query, vector, names))
         others = [name for name in names if name not in query.gold]
         if others and _share(query.id, "unanswerable") < source.unanswerable:
             lacking.append(_pooled(corpus, query, vector, others))
-    return found + lacking
+    return answerable + lacking
 
 
 def _offers(corpus: Corpus, source: EvidenceSource) -> Callable[[Query, Float32], list[str]]:
@@ -168,15 +168,15 @@ def _offers(corpus: Corpus, source: EvidenceSource) -> Callable[[Query, Float32]
             return list(query.candidates)
         names, vectors = pool(str(query.extra.get("article")) if source.within == "article" else "")
         others = np.array([row for row, name in enumerate(names) if name not in query.gold], dtype=np.intp)
-        room = max(0, source.num_candidates - len(query.gold))
-        if not source.num_candidates or len(others) <= room:
+        num_others = max(0, source.num_candidates - len(query.gold))
+        if not source.num_candidates or len(others) <= num_others:
             return [*query.gold, *(names[row] for row in others.tolist())]
-        near = others[np.argsort(-(vectors[others] @ vector), kind="stable")[: 3 * room]].tolist()
-        chosen, rest = near[: room - room // 2], near[room - room // 2 :]
+        near = others[np.argsort(-(vectors[others] @ vector), kind="stable")[: 3 * num_others]].tolist()
+        chosen, rest = near[: num_others - num_others // 2], near[num_others - num_others // 2 :]
         # BM25 ranks only passages near by vector: those that merely share words are easy negatives.
         texts = [passage(folder.documents[names[row]]) for row in rest]
         values = bm25.scorer(query.question, texts)([(row,) for row in range(len(rest))])
-        by_words = [rest[row] for row in np.argsort(-values, kind="stable")[: room // 2].tolist()]
+        by_words = [rest[row] for row in np.argsort(-values, kind="stable")[: num_others // 2].tolist()]
         return [*query.gold, *(names[row] for row in chosen + by_words)]
 
     return offers
@@ -186,16 +186,16 @@ def _pooled(corpus: Corpus, query: Query, vector: Float32, names: Sequence[str])
     cosines = corpus.vectors(names) @ vector if names else np.zeros(0)
     ranking = np.argsort(-cosines, kind="stable").tolist()
     ranked = [names[row] for row in ranking]
-    place = {name: index for index, name in enumerate(ranked)}
-    found = [place[name] for name in query.gold if name in place]
-    gold = tuple(sorted(found)) if len(found) == len(query.gold) else ()
+    rank_of = {name: index for index, name in enumerate(ranked)}
+    ranks = [rank_of[name] for name in query.gold if name in rank_of]
+    gold = tuple(sorted(ranks)) if len(ranks) == len(query.gold) else ()
     return Pooled(
         id=query.id,
         question=query.question,
         chunks=tuple(passage(corpus.folder.documents[name]) for name in ranked),
         gold=gold,
         similarities=tuple(cosines[ranking].tolist()),
-        ordered=tuple(found),
+        ordered=tuple(ranks),
         golds=(gold,) if gold else (),
     )
 
@@ -220,7 +220,7 @@ def questions_by_unit(corpus: Corpus, source: EvidenceSource, units: Sequence[st
 
 
 def cut(pooled: Pooled, query: Query, folder: DataFolder, unit: Unit) -> Pooled | None:
-    """Return the question with the units of its candidates; None where its evidence is not among these."""
+    """Return the question with the units of its candidates; None if its evidence is not among these."""
     candidates = list(map(Candidate, pooled.chunks, pooled.similarities))
     problem = selection_problem(pooled.question, candidates, make_tokens(), 1, unit)
     chunks = tuple(problem.chunks)
@@ -239,7 +239,7 @@ def _golds(query: Query, folder: DataFolder, chunks: Sequence[Chunk]) -> tuple[t
     if known and known[0].known == "fact":
         return (tuple(sorted(frozenset().union(*holding))),) if all(holding) else ()
     telling = frozenset().union(*holding)
-    # Units stand best first; those that hold an answer are kept, whatever their place.
+    # Units are ordered best first; those that hold an answer are kept, whatever their rank.
     most = int(MAX_SETS ** (1 / len(query.gold)))
     by_passage = []
     for name in query.gold:

@@ -88,14 +88,14 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     def validate(network: SpanNetwork) -> dict[str, float]:
         reader = SpanReader(engine_of(network, bf16=config.precision != "fp32"), tokenizer, plain)
         figures = {name: _figures(read(reader, cases)[1]) for name, cases in checks.items() if cases}
-        return {f"{name}_{metric}": found[metric] for name, found in figures.items() for metric in ("f1", "em")}
+        return {f"{name}_{metric}": row[metric] for name, row in figures.items() for metric in ("f1", "em")}
 
     network = learn(config, learning, validate, work, resolve_device("reader").device)
     tensors = {name: tensor.cpu().numpy().astype(np.float16) for name, tensor in export(network).items()}
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
     save_adapter(out / "draft", tensors, _adapter_config(plain), "")
     draft = load_adapter(out / "draft", FORM)
-    settings, found, figures = _measure(span_reader(draft, resolve_device("reader")), parts, config)
+    settings, refusal, figures = _measure(span_reader(draft, resolve_device("reader")), parts, config)
     facts = {"questions learned from": len(learning), "hours": f"{(time.perf_counter() - started) / 3600:.2f}"}
     answers = {name: row for name, row in figures.items() if name != "calibration"}
     results: list[Block] = [GOLD, _by_questions(answers), facts_table(figures["calibration"]), READS]
@@ -108,8 +108,8 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     card = adapter_card(config, NAME, ABOUT, USE, results, made)
     (out / ADAPTER_DIR / ANSWERABLE_FILE).unlink(missing_ok=True)
     report = ship(out, replace(draft, config=_adapter_config(settings)), card, figures, work)
-    if found is not None:
-        write_atomically(report.adapter / ANSWERABLE_FILE, json.dumps(asdict(found), indent=2) + "\n")
+    if refusal is not None:
+        write_atomically(report.adapter / ANSWERABLE_FILE, json.dumps(asdict(refusal), indent=2) + "\n")
     return report
 
 
@@ -155,7 +155,7 @@ def gold_cases(folder: DataFolder, queries: Sequence[Query]) -> list[ReadingCase
 
 
 def foreign_cases(folder: DataFolder, queries: Sequence[Query], seed: int = 0) -> list[ReadingCase]:
-    """Return each question with another question's gold passage, by the same title where there is one: no answer."""
+    """Return each question with another question's gold passage, by the same title if there is any: no answer."""
     random = np.random.default_rng(seed)
     by_title: dict[str, list[str]] = {}
     for name in dict.fromkeys(gold for query in queries for gold in query.gold[:1]):
@@ -219,13 +219,13 @@ def _measure(
                 for case, reading, right in zip(cases, readings, scores[:, 1].tolist(), strict=True)
                 if case.answers[:1] not in (("yes",), ("no",))
             ]
-    settings, found = _calibrated(reader.settings, seen)
+    settings, calibration = _calibrated(reader.settings, seen)
     refusal = fit_answerable([case.signals for case in seen], [case.is_answerable for case in seen])
     if refusal is not None:
         for name, kind in (("answerable", True), ("unanswerable", False)):
             chances = [refusal.probability(case.signals) for case in seen if case.is_answerable is kind]
-            found[f"{name}, not found"] = round(float(np.mean(np.array(chances) < refusal.threshold)), 4)
-    return settings, refusal, {**figures, "calibration": found}
+            calibration[f"{name}, not found"] = round(float(np.mean(np.array(chances) < refusal.threshold)), 4)
+    return settings, refusal, {**figures, "calibration": calibration}
 
 
 def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[ReaderSettings, dict[str, float]]:
@@ -247,7 +247,7 @@ def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[Reader
         slope, offset = fit_sigmoid(margins[~here], right[~here])
         confidence[here] = 1 / (1 + np.exp(-(slope * margins[here] + offset)))
     slope, offset = fit_sigmoid(margins, right)
-    found = {
+    figures = {
         "questions": len(seen),
         "without answer": int((~answered).sum()),
         "right": round(float(right.mean()), 4),
@@ -255,7 +255,7 @@ def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[Reader
         # How often a question with an answer has the larger margin than one without: the area under the ROC curve.
         "separation": float("nan") if answered.all() else round(float(roc_auc_score(answered, margins)), 4),
     }
-    return replace(settings, slope=round(slope, 4), offset=round(offset, 4)), found
+    return replace(settings, slope=round(slope, 4), offset=round(offset, 4)), figures
 
 
 def fit_answerable(seen: Sequence[AnswerSignals], answered: Sequence[bool]) -> Answerable | None:
@@ -276,6 +276,6 @@ def fit_answerable(seen: Sequence[AnswerSignals], answered: Sequence[bool]) -> A
     weights = model.coef_[0] / spread
     rounded = dict(zip(names, np.round(weights, 4).tolist(), strict=True))
     offset = round(float(model.intercept_[0] - weights @ mean), 4)
-    found = Answerable(**rounded, offset=offset, threshold=0.0)
-    kept = [found.probability(case) for case, right in zip(seen, answered, strict=True) if right]
-    return replace(found, threshold=round(float(np.quantile(kept, LOST)), 3))
+    model_of_answers = Answerable(**rounded, offset=offset, threshold=0.0)
+    kept = [model_of_answers.probability(case) for case, right in zip(seen, answered, strict=True) if right]
+    return replace(model_of_answers, threshold=round(float(np.quantile(kept, LOST)), 3))

@@ -99,11 +99,11 @@ def _similar(texts: Mapping[str, str], queries: Sequence[Query], number: int) ->
     index.index(bm25s.tokenize(list(texts.values()), show_progress=False), show_progress=False)
     words = bm25s.tokenize([query.question for query in queries], show_progress=False)
     hits, _ = index.retrieve(words, k=min(number + 4, len(names)), show_progress=False)
-    found = []
+    similar = []
     for query, row in zip(queries, hits.tolist(), strict=True):
         pool = query.candidates or [names[hit] for hit in row]
-        found.append([name for name in pool if name not in query.gold][: max(number, len(query.candidates or ()))])
-    return found
+        similar.append([name for name in pool if name not in query.gold][: max(number, len(query.candidates or ()))])
+    return similar
 
 
 def _answer_tokens(text: str, query: Query, offsets: Sequence[Span]) -> tuple[Span, ...]:

@@ -67,7 +67,7 @@ BUDGETS, ORDERS_MET = (256, 384), 100
 MOST_CALIBRATED = 1500
 """Questions, drawn from all, that temperature, slope and offset are fitted on."""
 PARTS = 4
-"""Parts of the questions that are left out in turn where all are of one kind."""
+"""Parts of the questions that are left out in turn if all are of one kind."""
 
 Training = Sequence[tuple[Pooled, Hypothesised]]
 """The training questions, as a whole and as the fit sees them."""
@@ -213,9 +213,11 @@ def _calibrated(
         (pooled, table, weigh(table.example.signals, config.max_size, network))
         for pooled, table, network in (questions[row] for row in drawn)
     ]
-    true_rows = [_rows(found, pooled.golds) for pooled, _, found in cases]
+    true_rows = [_rows(weighed, pooled.golds) for pooled, _, weighed in cases]
     losses = [
-        float(np.mean([_loss(found, rows, temperature) for (*_, found), rows in zip(cases, true_rows, strict=True)]))
+        float(
+            np.mean([_loss(weighed, rows, temperature) for (*_, weighed), rows in zip(cases, true_rows, strict=True)])
+        )
         for temperature in TEMPERATURES.tolist()
     ]
     temperature = float(TEMPERATURES[int(np.argmin(losses))])
@@ -223,11 +225,11 @@ def _calibrated(
     plain = replace(parts.weights, temperature=temperature, slope=1.0, offset=0.0)
     utilities: list[FloatArray] = []
     judged: list[FloatArray] = []
-    true = [int(found.logits.argmax()) in rows for (*_, found), rows in zip(cases, true_rows, strict=True)]
-    for row, (pooled, table, found) in enumerate(cases):
+    true = [int(weighed.logits.argmax()) in rows for (*_, weighed), rows in zip(cases, true_rows, strict=True)]
+    for row, (pooled, table, weighed) in enumerate(cases):
         n = len(pooled.chunks)
         tokens = table.example.signals.singles[:, SINGLES.index("length")] * 128
-        scorer = EvidenceScorer(found, tokens, np.zeros((n, n)), plain, np.zeros(n, dtype=bool))
+        scorer = EvidenceScorer(weighed, tokens, np.zeros((n, n)), plain, np.zeros(n, dtype=bool))
         orders, complete = _met(scorer, pooled, config.seed + row)
         values = scorer(orders)
         utilities.append(np.log(values) - np.log1p(-values))
@@ -254,15 +256,15 @@ def _calibrated(
     }
 
 
-def _rows(found: Hypotheses, golds: tuple[tuple[int, ...], ...]) -> list[int]:
+def _rows(weighed: Hypotheses, golds: tuple[tuple[int, ...], ...]) -> list[int]:
     """Return the hypotheses that may be true; the empty one, the first, if the evidence is not there."""
     true = set(golds or [()])
-    return [row for row, chosen in enumerate(found.sets) if chosen in true]
+    return [row for row, chosen in enumerate(weighed.sets) if chosen in true]
 
 
-def _loss(found: Hypotheses, rows: Sequence[int], temperature: float) -> float:
+def _loss(weighed: Hypotheses, rows: Sequence[int], temperature: float) -> float:
     # A set that is too weak to be among the hypotheses counts as one in a million.
-    return -float(np.log(max(found.probabilities(temperature)[rows].sum(), 1e-6)))
+    return -float(np.log(max(weighed.probabilities(temperature)[rows].sum(), 1e-6)))
 
 
 def _met(scorer: EvidenceScorer, pooled: Pooled, seed: int) -> tuple[list[Order], FloatArray]:

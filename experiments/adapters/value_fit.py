@@ -1,7 +1,7 @@
 """Fits what an evidence value is made of: the networks that score hypotheses, and the reading order.
 
 The loss of a question is the cross-entropy of its true hypothesis among all (the empty one for a question whose
-evidence was taken away). Where several may be true, since only the passages of the evidence are known and not its
+evidence was taken away). If several may be true, since only the passages of the evidence are known and not its
 sentences, it is that of their sum. Larger sets are many and drawn; those drawn stand for all, their weight corrected.
 
 Letters: M networks, B questions of a batch, N hypotheses of these, F features, H hidden units.
@@ -39,8 +39,8 @@ LISTED = 100_000
 class ValueExample:
     """A question to learn from: signals of its candidates, and its weight in the loss.
 
-    `golds` are the sets each of which may be the evidence, of ascending indices: one where it is known, none if it is
-    not among the candidates. `ordered` is the evidence in reading order, empty where the data gives none. Questions of
+    `golds` are the sets each of which may be the evidence, of ascending indices: one if it is known, none if it is
+    not among the candidates. `ordered` is the evidence in reading order, empty if the data gives none. Questions of
     one `kind` are left out together.
     """
 
@@ -67,7 +67,7 @@ class Hypothesised:
 
 
 def hypothesise(example: ValueExample, max_size: int, settings: FitSettings) -> Hypothesised | None:
-    """Return the hypotheses of an example, or None where its evidence is larger than any hypothesis."""
+    """Return the hypotheses of an example, or None if its evidence is larger than any hypothesis."""
     golds = [gold for gold in example.golds if len(gold) <= max_size]
     if example.golds and not golds:
         return None
@@ -115,7 +115,7 @@ class ValueBatches(pl.LightningDataModule):  # type: ignore[misc]
 
     Args:
         tables: The questions.
-        counts: 1 where a network learns from a question, else 0, `[questions, M]`.
+        counts: 1 if a network learns from a question, else 0, `[questions, M]`.
         settings: Of the fit.
         seed: Seed of orders and draws.
 
@@ -273,7 +273,7 @@ def fit_networks(
 
     Args:
         tables: The questions.
-        counts: 1 where a network learns from a question, else 0, `[questions, M]`.
+        counts: 1 if a network learns from a question, else 0, `[questions, M]`.
         seeds: Seed of each network, `M`.
         config: Of the training.
         work: Hash of everything that the networks depend on.

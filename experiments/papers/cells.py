@@ -90,7 +90,7 @@ def methods_of(cells: Sequence[Cell]) -> list[str]:
 
 
 def _cell(study: Study, values: dict[str, str]) -> Cell | None:
-    """Return the cell of some values; None where it is left out."""
+    """Return the cell of some values; None if it is left out."""
     methods = dict(study.methods)
     for rule in study.skip:
         if all(values[axis] in as_list(wanted) for axis, wanted in rule.items() if axis != METHOD):

@@ -90,7 +90,7 @@ def _ran(result: StudyResult) -> list[Table]:
 
 
 def _main(result: StudyResult) -> Table:
-    """Return the table: our values, and below each line the paper's, where it gives any."""
+    """Return the table: our values, and below each line the paper's, if it gives any."""
     layout, figures = result.study.table, result.study.table_figures
     columns, rows = list(_points(result, layout.columns)), list(_points(result, layout.rows))
     # A column for each figure, or one for each point with all figures in a cell.
@@ -125,7 +125,7 @@ def _ours(result: StudyResult, name: str, point: Point, best: float | None) -> s
 
 
 def _best(result: StudyResult, name: str, column: Point, rows: Sequence[Point]) -> float | None:
-    """Return the best value of a column; None where there is no better or worse."""
+    """Return the best value of a column; None if there is no better or worse."""
     direction = measure(name).direction
     if METHOD not in result.study.table.rows or not direction:
         return None

@@ -40,7 +40,7 @@ class Series(NamedTuple):
 
 
 def draw(result: StudyResult) -> str:
-    """Return the figure of a study; empty where it has none, or nothing to draw."""
+    """Return the figure of a study; empty if it has none, or nothing to draw."""
     plot = result.study.plot
     if plot is None or plot.kind == "cases" or not result.methods:
         return ""

@@ -111,7 +111,7 @@ class Preparation:
         return written[how[kind]]
 
     def _trained_agent(self) -> Path:
-        """Return the checkpoint of the study's agent: labelled and trained where it is not yet."""
+        """Return the checkpoint of the study's agent: labelled and trained if it is not yet."""
         if not self.agent:
             raise InputError(
                 f"agent is {TRAINED!r}, but the study does not say how: give agent: {{label: ..., train: ...}}"

@@ -124,7 +124,7 @@ class StudyResult:
         return [one for one in self.methods if point.items() <= one.values.items()]
 
     def figure(self, name: str, point: Point) -> Difference | None:
-        """Return a figure with its interval over questions; None where nothing has it.
+        """Return a figure with its interval over questions; None if nothing has it.
 
         A question that several cells asked counts once, with the mean of its figures. A figure that questions do not
         have, such as a median, is averaged over cells, without an interval.
@@ -142,7 +142,7 @@ class StudyResult:
     def gain(self, name: str, point: Point) -> Difference | None:
         """Return what a method, or a value of an axis, gains over the baseline, with its interval.
 
-        Both sides are of the same questions. None for the baseline itself, where a side lacks the figure, and for a
+        Both sides are of the same questions. None for the baseline itself, if a side lacks the figure, and for a
         figure that questions do not have.
         """
         if self.study.against is None:
@@ -160,7 +160,7 @@ class StudyResult:
         return figure.difference([ours[key] for key in both], [theirs[key] for key in both])
 
     def published(self, name: str, point: Point) -> Any:
-        """Return the paper's own figure; None where it gives none for these values, or several that differ."""
+        """Return the paper's own figure; None if it gives none for these values, or several that differ."""
         figures = self.study.published_figures
         if name not in figures:
             return None

@@ -29,7 +29,7 @@ from experiments.run.journal import write_data
 DEMO = "demo"
 """The data set that is always at hand."""
 PASSAGE_TOKENS = 96
-"""Of its passages, where candidates hold given shares of noise or of rewritings."""
+"""Of its passages, if candidates hold given shares of noise or of rewritings."""
 STANDIN_SETTINGS = ("base", "axes", "methods", "limit")
 """Settings of a study's `standin`."""
 LANGUAGE_MODELS = ("openai", "ollama", "transformers")
@@ -54,7 +54,7 @@ def standins() -> Mapping[str, Any]:
 
 
 def substitute(role: str, value: Any) -> Any:
-    """Return what replaces the value of a setting; None where it is left out."""
+    """Return what replaces the value of a setting; None if it is left out."""
     if role == "agent":
         return standins()["agent"] if value == TRAINED else value
     if role not in ROLES or not isinstance(value, str | Mapping):

@@ -82,7 +82,7 @@ class Plot:
             and where a method cuts them), or `cases` (contexts side by side).
         x: Axis, `method`, or a figure, such as `cost_tokens`; of a histogram a figure of questions.
         y: Figures, each with a row of panels.
-        along: Axis whose values are the points of a line, where x is a figure.
+        along: Axis whose values are the points of a line, if x is a figure.
         series: Axis or `method` whose values are lines or bars of one colour.
         panels: Axis or `method` whose values are panels side by side.
         log: Whether y is logarithmic.
