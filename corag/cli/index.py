@@ -23,9 +23,12 @@ class IndexConfig(Runtime, ClusterSettings):
     """Index a folder of documents, or the corpus of a data folder; re-run to update changed files.
 
     Attributes:
-        data: Folder of documents (Markdown, HTML, PDF, DOCX, plain text), one document, or a data folder with
-            corpus.jsonl[.gz].
+        data: Folder of documents (Markdown, HTML, PDF, DOCX, PPTX, XLSX, CSV, JSON lines, manual pages, any text), one
+            document, or a data folder with corpus.jsonl[.gz].
         out: Where to write the index: a local folder, or an object-storage URI (s3://, gs://, az://).
+        include: Index only files that match one of these globs, separated by commas, such as `*.md,guides/*`. A glob
+            matches the path below the folder, or the name of a file or folder on it.
+        exclude: Leave out files that match one of these globs.
         max_tokens: Maximum tokens of a chunk, title included; 128, 256, 512 and 1024 are usual.
         overlap_tokens: Approximate tokens at the end of a chunk that are repeated at the start of the next.
         embedder: Embedder of the chunks.
@@ -45,6 +48,8 @@ class IndexConfig(Runtime, ClusterSettings):
 
     data: str
     out: str = "runs/index"
+    include: str = ""
+    exclude: str = ""
     max_tokens: int = DEFAULT_CHUNK_TOKENS
     overlap_tokens: int = 0
     embedder: Spelling = "minilm"
@@ -79,6 +84,8 @@ def run(config: IndexConfig) -> None:
             config.out,
             embedding,
             corag.ChunkConfig(config.max_tokens, config.overlap_tokens),
+            include=_globs(config.include),
+            exclude=_globs(config.exclude),
             tokens=tokens,
             states=True if config.states else None,
             overwrite=config.overwrite,
@@ -93,6 +100,10 @@ def run(config: IndexConfig) -> None:
     elif not is_current(update.index):
         say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())
     say(f"{len(update.index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")
+
+
+def _globs(text: str) -> list[str]:
+    return [glob.strip() for glob in text.split(",") if glob.strip()]
 
 
 @contextmanager

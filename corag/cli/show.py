@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
@@ -33,8 +33,6 @@ MAX_QUOTED = 240
 """Characters of a sentence that are shown on either side of the answer."""
 MAX_BEGINNING = 160
 """Characters of a chunk that are shown."""
-MAX_LISTED = 20
-"""Unreadable files that are printed; the index's manifest lists all."""
 
 
 class AnswerPrinter:
@@ -188,16 +186,17 @@ def _figures(reply: Reply) -> Iterator[str]:
 
 
 def show_update(update: IndexUpdate) -> None:
-    """Print what became of the files of a folder, those that cannot be read, and what was embedded."""
+    """Print what became of the files of a folder, those that are skipped, and what was embedded."""
     chunks = f"{update.num_embedded} chunks embedded, {update.num_copied} kept"
     if not (update.num_embedded or update.num_copied):
         chunks = "nothing to do"
     files = ", ".join(f"{number} {what}" for what, number in update.files.items() if number)
     say(f"files: {files}; {chunks}" if files else chunks)
-    _say_some("unreadable", update.unreadable)
-    if update.others:
-        others = ", ".join(f"{ending} {number}" for ending, number in update.others.items())
-        say(f"  left out, of other types: {others}")
+    reasons: dict[str, list[str]] = {}
+    for path, reason in update.skipped.items():
+        reasons.setdefault(reason, []).append(path)
+    for reason, paths in reasons.items():
+        say(f"  skipped: {', '.join(paths)}: {reason}")
 
 
 def show_tree(tree: RaptorTree, *, built: bool) -> None:
@@ -206,10 +205,3 @@ def show_tree(tree: RaptorTree, *, built: bool) -> None:
     say(f"tree: {'built' if built else 'nothing to do'}; {len(tree.layer(0))} chunks below {sizes or 'no summary'}")
     if tree.num_failed:
         say(f"  {tree.num_failed} summaries failed; run the same command again to have them written", stderr())
-
-
-def _say_some(what: str, files: Mapping[str, str]) -> None:
-    for path, reason in list(files.items())[:MAX_LISTED]:
-        say(f"  {what}: {path}: {reason}")
-    if len(files) > MAX_LISTED:
-        say(f"  {what}: {len(files) - MAX_LISTED} more")

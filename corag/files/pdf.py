@@ -6,10 +6,10 @@ A scanned page has no text; it would need text recognition first.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import Any
 
+from corag.files.lines import joined_words, running_heads
 from corag.files.markdown import Block, FileText, Heading, letters, sections_of
 from corag.files.read import UnreadableFileError
 from corag.optional import require
@@ -21,16 +21,10 @@ _LIGATURES = {
     0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st",
     0: None, 0xFFFF: None,
 }  # fmt: skip
-# PDFium writes U+FFFE for a hyphen that ends a line. A word is tried from its first character alone.
-_BROKEN_WORD = re.compile(r"(?<![\w-])(-*+)(\w[\w-]*)(?:\ufffe|[-\u2010\xad]\n)(\w+)")
 _LEFT_OVER = re.compile(r"\ufffe\n?")
 # Dots that lead to the page number in a table of contents cost a token each.
 _DOT_LEADERS = re.compile(r"(?: ?\.){5,}")
 _TITLE_BY_PROGRAM = re.compile(r"microsoft \w+ - .*|untitled.*|title|.*\.(docx?|tex|dvi|indd|rtf|odt|pptx?|ps)", re.I)
-# Lines at the edge of a page that may be a running head, and how many of them a page may have.
-_EDGE_LINES = 2
-_MIN_REPEATS = 3
-_PAGE_NUMBER = re.compile(r"^(?:\d+|[ivxlc]+)\b|\b(?:\d+|[ivxlc]+)(?:\s*(?:/|of)\s*\d+)?$")
 _MAX_TITLE_LINES = 3
 _NUMBER = re.compile(r"(?:chapter|section|part|appendix)?(?:\d{0,6}|[a-z]\d{0,4}|[ivxlc]{1,6})")
 
@@ -50,8 +44,12 @@ def read_pdf(data: bytes, name: str) -> FileText:
     except pdfium.PdfiumError as error:
         code = str(getattr(error, "err_code", ""))
         raise UnreadableFileError(_REASONS.get(code, f"damaged: {str(error).rstrip('.')}")) from error
-    pages = _joined_words(_without_running_heads(pages))
-    parts = [f"{page}\n" if page else "" for page in pages]
+    lines = [[line.strip() for line in page.split("\n") if line.strip()] for page in pages]
+    pages = [
+        "\n".join(page[first : len(page) - last])
+        for page, (first, last) in zip(lines, running_heads(lines), strict=True)
+    ]
+    parts = [f"{_LEFT_OVER.sub('-', page)}\n" if page else "" for page in joined_words(pages)]
     starts, text = [0, *accumulate(map(len, parts))][:-1], "".join(parts)
     headings = _headings(text, starts, outline)
     ends = [0, *(heading.end for heading in headings)]
@@ -75,44 +73,6 @@ def _bookmark(item: Any) -> tuple[int, str, int | None]:
     """Return level, title and page (from 0) of an entry of the outline."""
     target = item.get_dest()
     return item.level + 1, " ".join(item.get_title().split()), None if target is None else target.get_index()
-
-
-def _without_running_heads(pages: list[str]) -> list[str]:
-    """Return the pages without first and last lines that stand, page numbers aside, at the same place of many pages."""
-    lines = [[line.strip() for line in page.split("\n") if line.strip()] for page in pages]
-    edges = [*range(_EDGE_LINES), *range(-_EDGE_LINES, 0)]
-    long = [page for page in lines if len(page) > 2 * _EDGE_LINES]
-    counts = Counter((edge, _shape(page[edge])) for page in long for edge in edges)
-    # Left and right pages may have heads of their own, and a chapter's name may stand in them.
-    often = max(_MIN_REPEATS, len(pages) // 4)
-    for page in long:
-        repeated = [counts[edge, _shape(page[edge])] >= often for edge in edges]
-        num_last = len(list(takewhile(bool, reversed(repeated[_EDGE_LINES:]))))
-        num_first = len(list(takewhile(bool, repeated[:_EDGE_LINES])))
-        page[:] = page[num_first : len(page) - num_last]
-    return ["\n".join(page) for page in lines]
-
-
-def _shape(line: str) -> str:
-    """Return what a running head has in common with its like on other pages: all but the page number."""
-    return _PAGE_NUMBER.sub("0", line)
-
-
-def _joined_words(pages: list[str]) -> list[str]:
-    """Return the pages with the words whole that a line's end had broken.
-
-    The hyphen stays where the document writes the word with one elsewhere, and before capitals and numbers.
-    """
-    words = Counter(word for page in pages for word in re.findall(r"\w+(?:-\w+)*", page))
-
-    def join(match: re.Match[str]) -> str:
-        dashes, first, second = match.groups()
-        hyphenated, whole = f"{first}-{second}", first + second
-        if not second[0].islower() or "-" in first or words[hyphenated] > words[whole]:
-            return dashes + hyphenated
-        return dashes + whole
-
-    return [_LEFT_OVER.sub("-", _BROKEN_WORD.sub(join, page)).replace("\xad", "") for page in pages]
 
 
 def _headings(text: str, starts: list[int], outline: list[tuple[int, str, int | None]]) -> list[Heading]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
-from corag.files.markdown import FileText
+from corag.files.markdown import Block, FileSection, FileText
 from corag.files.read import UnreadableFileError, kind_of, parse_file
 
 MAX_SECONDS = 120.0
@@ -36,7 +38,7 @@ def read_file(data: bytes, path: str) -> FileText:
         UnreadableFileError: It is damaged, encrypted, of another type than its name says, holds no text, or takes too
             long or too much memory.
     """
-    return parse_file(data, path) if kind_of(path) == "text" else _reader(os.getpid()).read(data, path)
+    return parse_file(data, path) if kind_of(path, data) == "text" else _reader(os.getpid()).read(data, path)
 
 
 class _Reader:
@@ -53,10 +55,9 @@ class _Reader:
             stdin, stdout = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
             begun_s = time.monotonic()
             try:
-                pickle.dump((MAX_SECONDS, data, path), stdin)
-                stdin.flush()
-                result = pickle.load(stdout)  # noqa: S301  (from our own process)
-            except (EOFError, OSError, pickle.UnpicklingError):
+                _send(stdin, {"seconds": MAX_SECONDS, "path": path, "bytes": len(data)}, data)
+                reply = json.loads(stdout.readline())
+            except (OSError, ValueError):
                 self.end()
                 if time.monotonic() - begun_s >= MAX_SECONDS:
                     raise UnreadableFileError(f"reading takes more than {MAX_SECONDS:g} seconds; split it") from None
@@ -64,9 +65,9 @@ class _Reader:
             except BaseException:
                 self.end()
                 raise
-        if isinstance(result, UnreadableFileError):
-            raise result
-        return cast(FileText, result)
+        if "error" in reply:
+            raise UnreadableFileError(reply["error"])
+        return _file_of(reply)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -100,22 +101,40 @@ def serve() -> None:
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _limit_memory()
-    with suppress(EOFError):
-        while True:
-            seconds, data, path = pickle.load(requests)  # noqa: S301
-            _set_timer(seconds)
-            result: FileText | UnreadableFileError
-            try:
-                result = parse_file(data, path)
-            except UnreadableFileError as error:
-                result = UnreadableFileError(str(error))
-            except MemoryError:
-                result = UnreadableFileError(f"reading takes more than {MAX_MEMORY // 2**30} GiB of memory; split it")
-            except Exception as error:  # noqa: BLE001  (readers of damaged files raise errors of many kinds)
-                result = UnreadableFileError(f"its reader failed ({type(error).__name__}: {str(error)[:200]})")
-            _set_timer(0)
-            pickle.dump(result, replies)
-            replies.flush()
+    while line := requests.readline():
+        request = json.loads(line)
+        data = requests.read(request["bytes"])
+        _set_timer(request["seconds"])
+        try:
+            reply = asdict(parse_file(data, request["path"]))
+        except UnreadableFileError as error:
+            reply = {"error": str(error)}
+        except MemoryError:
+            reply = {"error": f"reading takes more than {MAX_MEMORY // 2**30} GiB of memory; split it"}
+        except Exception as error:  # noqa: BLE001  (readers of damaged files raise errors of many kinds)
+            reply = {"error": f"its reader failed ({type(error).__name__}: {str(error)[:200]})"}
+        _set_timer(0)
+        _send(replies, reply)
+
+
+def _send(stream: BinaryIO, header: Mapping[str, Any], data: bytes = b"") -> None:
+    """Write a line of JSON, and bytes behind it."""
+    stream.write(json.dumps(header).encode() + b"\n")
+    stream.write(data)
+    stream.flush()
+
+
+def _file_of(reply: Mapping[str, Any]) -> FileText:
+    """Return the file that a reply holds; JSON has lists for tuples."""
+    sections = tuple(
+        FileSection(**{
+            **section,
+            "headings": tuple(section["headings"]),
+            "blocks": tuple(Block(*block) for block in section["blocks"]),
+        })
+        for section in reply["sections"]
+    )  # fmt: skip
+    return FileText(reply["text"], sections, tuple(reply["pages"]), reply["lines"])
 
 
 def _set_timer(seconds: float) -> None:

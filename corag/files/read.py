@@ -1,16 +1,25 @@
-"""Finding the documents in a folder, and reading a file's text and structure by the ending of its name."""
+"""Finding the documents in a folder, and reading a file's text and structure.
+
+The ending of its name says how a file is read; if it is not known, the first bytes do. `.gz` files are unpacked.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO, cast
 
 from corag.errors import CoragError, DataError, MissingExtraError
+from corag.files.lines import joined_words, without_running_heads
 from corag.files.markdown import Block, FileText, read_markdown, sections_of
 from corag.optional import load
 
@@ -19,9 +28,17 @@ TYPES: Mapping[str, str] = {
     ".txt": "text", ".text": "text", ".rst": "text",
     ".html": "html", ".htm": "html", ".xhtml": "html",
     ".pdf": "pdf",
-    ".docx": "docx",
+    ".docx": "docx", ".pptx": "pptx", ".xlsx": "xlsx",
+    ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
 }  # fmt: skip
 """Ending of a file's name, in lower case -> how it is read."""
+
+_BEGINNINGS = [
+    (re.compile(rb"%PDF-"), "pdf"),
+    (re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html)\b", re.I | re.S), "html"),
+    (re.compile(rb"(?=[.']).*?^\.(?:TH|Dd|so) ", re.M | re.S), "man"),
+]
+"""Beginning of a file whose ending is not known -> how it is read; any other is text, or not read."""
 
 MAX_FILE_BYTES = 256 * 2**20
 """Larger files are not read: one file is in memory as a whole."""
@@ -29,15 +46,27 @@ MAX_FILE_BYTES = 256 * 2**20
 MAX_TEXT_BYTES = 32 * 2**20
 """The same for files that are all text: reading and cutting takes up to 60 times their size."""
 
-READER_VERSION = 1
-"""Raised by every change that makes other text or sections of the same file."""
+MAX_LINES = 2**20
+"""Files with more lines are not read: each line may be a sentence, which takes a kilobyte of memory."""
 
 _READERS = {
     "html": "corag.files.web:read_html",
     "pdf": "corag.files.pdf:read_pdf",
     "docx": "corag.files.web:read_docx",
+    "pptx": "corag.files.office:read_pptx",
+    "xlsx": "corag.files.office:read_xlsx",
+    "csv": "corag.files.rows:read_csv",
+    "jsonl": "corag.files.rows:read_jsonl",
+    "man": "corag.files.man:read_man",
 }
 """Type -> function of (bytes, name)."""
+
+_PACKED = ("pdf", "docx", "pptx", "xlsx")
+# Their versions decide what text a file has, and where it is cut.
+_PACKAGES = (
+    "sentencex", "markdown-it-py", "beautifulsoup4", "lxml", "markdownify", "mammoth", "pypdfium2", "python-pptx",
+    "openpyxl", "charset-normalizer",
+)  # fmt: skip
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = {
@@ -66,69 +95,126 @@ class FoundFiles:
     Attributes:
         root: The folder.
         paths: Files that can be read, relative to `root` with slashes, in order.
-        unreadable: Path -> why it cannot be read.
-        others: Ending -> number of files of types that are not read.
+        skipped: Path -> why the file is not read.
     """
 
     root: Path
     paths: tuple[str, ...] = ()
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-    others: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
-def find_files(root: str | Path) -> FoundFiles:
+def find_files(root: str | Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> FoundFiles:
     """Return the documents under a folder, or the one that `root` names.
 
-    Hidden files and folders are left out. A link to a file counts as a file; a link to a folder is not followed.
+    Hidden files and folders are left out. A link to a file counts as a file unless that is in the folder, too; a link
+    to a folder is not followed.
+
+    Args:
+        root: The folder, or one document.
+        include: Globs; only files that match one of them are considered. A glob matches the path below the folder, or
+            the name of the file or of a folder on the path; `*` also matches slashes.
+        exclude: Globs of files that are left out.
+
+    Raises:
+        DataError: There is no such folder or file.
     """
     folder = Path(root)
     if not folder.is_file() and not folder.is_dir():
         raise DataError(f"{folder} is neither a folder nor a regular file; give a folder of documents, or one document")
+    skipped: dict[str, str] = {}
     if folder.is_file():
-        return FoundFiles(folder.parent, (folder.name,))
-    paths: list[str] = []
-    unreadable: dict[str, str] = {}
-    others: Counter[str] = Counter()
+        return _readable(folder.parent, [PurePosixPath(folder.name)], skipped)
+    paths: list[PurePosixPath] = []
 
     def refused(error: OSError) -> None:
-        unreadable[_printable(Path(error.filename).relative_to(folder))] = f"cannot be listed: {error.strerror}"
+        skipped[_printable(Path(error.filename).relative_to(folder))] = f"cannot be listed: {error.strerror}"
 
     for parent, folders, names in os.walk(folder, onerror=refused):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            relative = (Path(parent) / name).relative_to(folder)
-            if name.startswith("."):
-                continue
-            if relative.suffix.lower() not in TYPES:
-                others[relative.suffix.lower() or "no ending"] += 1
-            elif _printable(relative) != relative.as_posix():
-                unreadable[_printable(relative)] = "its name is not valid UTF-8; rename it"
-            elif not (folder / relative).is_file():
-                unreadable[relative.as_posix()] = "a broken link, or not a regular file"
-            else:
-                paths.append(relative.as_posix())
+        below = PurePosixPath(Path(parent).relative_to(folder).as_posix())
+        folders[:] = [name for name in folders if not name.startswith(".") and not _matches(below / name, exclude)]
+        paths += [below / name for name in names if not name.startswith(".")]
+    paths = [path for path in paths if not _matches(path, exclude) and (not include or _matches(path, include))]
     # Folder by folder, whatever the file system's own order.
-    paths.sort(key=lambda path: path.split("/"))
-    return FoundFiles(folder, tuple(paths), dict(sorted(unreadable.items())), dict(sorted(others.items())))
+    return _readable(folder, sorted(paths, key=lambda path: path.parts), skipped)
 
 
-def _printable(path: Path) -> str:
+def _matches(path: PurePosixPath, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob.rstrip("/")) for glob in globs for name in (path.as_posix(), *path.parts))
+
+
+def _readable(root: Path, paths: Sequence[PurePosixPath], skipped: dict[str, str]) -> FoundFiles:
+    """Return which files can be read, as far as their first bytes say."""
+    links = {path for path in paths if (root / path).is_symlink()}
+    own = {(root / path).resolve(): path for path in paths if path not in links}
+    readable = []
+    for path in paths:
+        try:
+            if _printable(path) != path.as_posix():
+                raise UnreadableFileError("its name is not valid UTF-8; rename it")
+            if not (root / path).is_file():
+                raise UnreadableFileError("a broken link, or not a regular file")
+            if path in links and (target := own.get((root / path).resolve())) is not None:
+                raise UnreadableFileError(f"a link to {target}")
+            _check_beginning(root / path)
+        except UnreadableFileError as error:
+            skipped[_printable(path)] = str(error)
+        except OSError as error:
+            skipped[_printable(path)] = f"cannot be opened: {error.strerror or error}"
+        else:
+            readable.append(path.as_posix())
+    return FoundFiles(root, tuple(readable), dict(sorted(skipped.items())))
+
+
+def _printable(path: PurePosixPath | Path) -> str:
     return path.as_posix().encode("utf-8", "replace").decode()
 
 
+def _check_beginning(path: Path) -> None:
+    """Raise `UnreadableFileError` for a file that is empty, too large, or not text and of no known type."""
+    size = path.stat().st_size
+    if not size:
+        raise UnreadableFileError("empty")
+    _check_size(size, MAX_FILE_BYTES)
+    if _ending(path.name) in TYPES:
+        return
+    data = _bytes_of(path, _GUESS_BYTES)
+    if kind_of(path.name, data) == "text" and b"\0" in data and not data.startswith(tuple(_MARKS)):
+        raise UnreadableFileError("not text, and of no type that is read")
+    if kind_of(path.name, data) == "text":
+        decode(data)
+
+
+def _ending(path: str) -> str:
+    return PurePosixPath(path.lower().removesuffix(".gz")).suffix
+
+
+def _bytes_of(path: Path, limit: int) -> bytes:
+    """Return at most `limit` bytes of a file, unpacked.
+
+    Raises:
+        UnreadableFileError: It is a damaged archive.
+        OSError: It cannot be read.
+    """
+    try:
+        with path.open("rb") if path.suffix.lower() != ".gz" else gzip.open(path) as file:
+            return cast(BinaryIO, file).read(limit)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UnreadableFileError(f"damaged: {error}") from error
+
+
 def read_bytes(path: Path) -> bytes:
-    """Return a file's bytes.
+    """Return a file's bytes, unpacked.
 
     Raises:
         UnreadableFileError: It cannot be opened, is empty or too large.
     """
     try:
-        _check_size(path.stat().st_size, MAX_FILE_BYTES if kind_of(path.name) in ("pdf", "docx") else MAX_TEXT_BYTES)
-        data = path.read_bytes()
+        data = _bytes_of(path, MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UnreadableFileError(f"cannot be opened: {error.strerror or error}") from error
     if not data.strip():
         raise UnreadableFileError("empty")
+    _check_size(len(data), MAX_FILE_BYTES if kind_of(path.name, data) in _PACKED else MAX_TEXT_BYTES)
     return data
 
 
@@ -137,40 +223,51 @@ def _check_size(size: int, limit: int) -> None:
         raise UnreadableFileError(f"{size / 2**20:,.0f} MiB, more than {limit / 2**20:,.0f}; split it")
 
 
-def kind_of(path: str) -> str:
-    """Return how a file is read, by the ending of its name."""
-    return TYPES.get(PurePosixPath(path).suffix.lower(), "text")
+def kind_of(path: str, data: bytes) -> str:
+    """Return how a file is read, by the ending of its name, or else by its first bytes."""
+    known = TYPES.get(_ending(path))
+    return known or next((kind for beginning, kind in _BEGINNINGS if beginning.match(data[:_GUESS_BYTES])), "text")
 
 
 def parse_file(data: bytes, path: str) -> FileText:
     """Do what `corag.files.read_file` does, in this process and without its limits of time and memory."""
-    file = PurePosixPath(path)
-    kind = kind_of(path)
-    name = re.sub(r"[_\s]+", " ", file.stem).strip() or file.stem
+    kind = kind_of(path, data)
+    name = _name_of(path)
     try:
         if kind in _READERS:
             read: Callable[[bytes, str], FileText] = load(_READERS[kind])
-            found = read(data, name)
+            file = read(data, name)
         else:
             text = decode(data)
-            found = read_markdown(text, name) if kind == "markdown" else _read_plain(text, name)
+            file = read_markdown(text, name) if kind == "markdown" else _read_plain(text, name)
     except MissingExtraError as error:
         raise UnreadableFileError("needs a package that is missing: pip install 'corag[documents]'") from error
     except RecursionError as error:
         raise UnreadableFileError("its elements are nested too deeply") from error
-    _check_size(len(found.text), MAX_TEXT_BYTES)
-    if not any(section.blocks for section in found.sections):
+    _check_size(len(file.text), MAX_TEXT_BYTES)
+    if (lines := file.text.count("\n")) > MAX_LINES:
+        raise UnreadableFileError(f"{lines:,} lines, more than {MAX_LINES:,}; split it")
+    if not any(section.blocks for section in file.sections):
         scanned = "; pages that are pictures need text recognition (OCR) first" if kind == "pdf" else ""
         raise UnreadableFileError(f"it holds no text{scanned}")
     try:
-        found.text.encode()
+        file.text.encode()
     except UnicodeEncodeError:
         # A lone surrogate cannot be stored; offsets stay as they are.
-        return replace(found, text=found.text.encode("utf-8", "replace").decode())
-    return found
+        return replace(file, text=file.text.encode("utf-8", "replace").decode())
+    return file
+
+
+def _name_of(path: str) -> str:
+    """Return the title of a file that gives none itself: its name, behind the folder's if it has no ending."""
+    file = PurePosixPath(path[:-3] if path.lower().endswith(".gz") else path)
+    name = re.sub(r"[_\s]+", " ", file.stem).strip() or file.stem
+    return name if file.suffix or not file.parent.name else f"{file.parent.name} {name}"
 
 
 def _read_plain(text: str, name: str) -> FileText:
+    # Both keep each line in its place, so that lines can be cited.
+    [text] = joined_words([without_running_heads(text)], typed=True)
     blocks = [Block(len(text) - len(text.lstrip()))] if text.strip() else []
     return FileText(text, sections_of(text, (), blocks, name), lines=True)
 
@@ -193,7 +290,7 @@ def decode(data: bytes) -> str:
             text = data.decode(_guess(data[:_GUESS_BYTES]), "replace")
     sample = text[:_GUESS_BYTES]
     if len(_NO_TEXT.findall(sample)) > max(_FEW, _NO_TEXT_SHARE * len(sample)):
-        raise UnreadableFileError("it is no text, whatever its name says")
+        raise UnreadableFileError("not text, and of no type that is read")
     return text
 
 
@@ -207,5 +304,20 @@ def _guess(data: bytes) -> str:
 
 
 def reading_key(data_digest: str, path: str) -> str:
-    """Return a hash of what the text of a file depends on: its bytes, its name, and the readers' version."""
-    return hashlib.sha256(f"{READER_VERSION} {data_digest} {path}".encode()).hexdigest()[:32]
+    """Return a hash of what the chunks of a file depend on: its bytes, its name, and the code that reads and cuts."""
+    return hashlib.sha256(f"{reader_version()} {data_digest} {path}".encode()).hexdigest()[:32]
+
+
+@cache
+def reader_version() -> str:
+    """Return a hash of the code that reads and cuts documents, and of the versions of the packages that it uses."""
+    digest = hashlib.sha256()
+    folder = Path(__file__).parent
+    for file in [*sorted(folder.glob("*.py")), folder.parent / "text" / "chunking.py"]:
+        digest.update(file.read_bytes())
+    for name in _PACKAGES:
+        try:
+            digest.update(f"{name} {version(name)} ".encode())
+        except PackageNotFoundError:
+            continue
+    return digest.hexdigest()

@@ -7,6 +7,8 @@ import re
 import warnings
 import zipfile
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -121,21 +123,13 @@ def to_markdown(tree: Any) -> str:
 
 def read_docx(data: bytes, name: str) -> FileText:
     """Return the text of a Word document; see `read_file`. Pictures, comments and page headers are left out."""
-    if data.startswith(_COMPOUND_FILE):
-        raise UnreadableFileError("encrypted, or in the old .doc format; save it as .docx without a password")
     mammoth = require("mammoth", "documents")
-    _check_size(data)
 
     def no_picture(_: Any) -> list[Any]:
         return []
 
-    try:
+    with check_archive(data, "docx"):
         page = mammoth.convert_to_html(io.BytesIO(data), style_map=_STYLES, convert_image=no_picture).value
-    except RecursionError:
-        raise
-    # It raises errors of many kinds (of XML, zip, missing parts) for a damaged document.
-    except Exception as error:
-        raise UnreadableFileError(f"damaged: {type(error).__name__}: {error}") from error
     soup = parse_html(page)
     titles = soup.select("p.title")
     title = " ".join(titles[0].get_text().split()) if titles else ""
@@ -144,12 +138,28 @@ def read_docx(data: bytes, name: str) -> FileText:
     return read_markdown(to_markdown(soup), name, title=title, lines=False)
 
 
-def _check_size(data: bytes) -> None:
-    """Refuse data that is no zip archive, or would fill the memory when it is unpacked."""
+@contextmanager
+def check_archive(data: bytes, ending: str) -> Iterator[None]:
+    """Refuse data that is no Office document, or would fill the memory when it is unpacked; name errors of its reader.
+
+    Raises:
+        UnreadableFileError: It is encrypted, damaged or too large.
+    """
+    if data.startswith(_COMPOUND_FILE):
+        raise UnreadableFileError(
+            f"encrypted, or in the old .{ending[:-1]} format; save it as .{ending} without a password"
+        )
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(part.file_size for part in archive.infolist() if not part.filename.startswith("word/media/"))
+            size = sum(part.file_size for part in archive.infolist() if "/media/" not in part.filename)
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise UnreadableFileError(f"damaged: no zip archive, as .docx files are ({error})") from error
+        raise UnreadableFileError(f"damaged: no zip archive, as .{ending} files are ({error})") from error
     if size > MAX_TEXT_BYTES:
         raise UnreadableFileError(f"{size / 2**20:,.0f} MiB when it is unpacked; split it")
+    try:
+        yield
+    except (MemoryError, RecursionError):
+        raise
+    # Readers raise errors of many kinds (of XML, zip, missing parts) for a damaged document.
+    except Exception as error:
+        raise UnreadableFileError(f"damaged: {type(error).__name__}: {error}") from error

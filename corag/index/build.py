@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from corag.errors import DataError
 from corag.files.chunks import chunk_file
 from corag.files.process import read_file
-from corag.files.read import TYPES, FoundFiles, UnreadableFileError, find_files, read_bytes, reading_key
+from corag.files.read import FoundFiles, UnreadableFileError, find_files, read_bytes, reading_key
 from corag.index.search import ChunkIndex
 from corag.index.write import ChunkSource, write_index
 from corag.registry import tokens as make_tokens
@@ -35,17 +35,15 @@ class IndexUpdate:
         index: The index.
         num_embedded: Chunks that were embedded.
         num_copied: Chunks that were kept, or whose vector was; both are 0 if nothing had changed.
-        files: Number of files that are `new`, `unchanged`, `changed`, `deleted` and `unreadable`.
-        unreadable: Path -> why it is left out.
-        others: Ending -> number of files of types that are not read.
+        files: Number of files that are `new`, `unchanged`, `changed`, `deleted` and `skipped`.
+        skipped: Path -> why it is left out.
     """
 
     index: ChunkIndex
     num_embedded: int
     num_copied: int
     files: Mapping[str, int] = field(default_factory=dict)
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-    others: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 def update_index(
@@ -54,6 +52,8 @@ def update_index(
     embedder: Embedder,
     chunking: ChunkConfig,
     *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     tokens: TokenCounter | None = None,
     states: bool | None = None,
     overwrite: bool = False,
@@ -71,6 +71,8 @@ def update_index(
         uri: Where to put the index; see `ChunkIndex.build`, as for the settings below.
         embedder: Embeds the chunks.
         chunking: Sizes.
+        include: Globs of the documents to index; see `corag.files.read.find_files`.
+        exclude: Globs of documents to leave out.
         tokens: Counts tokens as the answering model does.
         states: Store token states, too, for the shipped rerankers; by default as the existing index does.
         overwrite: Replace an index of something else.
@@ -81,7 +83,7 @@ def update_index(
         DataError: There is nothing to index.
         IndexMismatchError: An index of another folder, or with other settings, exists and `overwrite` is False.
     """
-    path = find_data(folder)
+    path = _existing(folder)
     tokens = tokens or make_tokens()
     settings = {
         "max_tokens": chunking.max_tokens,
@@ -93,7 +95,7 @@ def update_index(
         found = None
         source = _corpus_source(path, tokens, chunking, settings, report)
     else:
-        found = find_files(path)
+        found = find_files(path, include=include, exclude=exclude)
         source = _folder_source(path, found, tokens, chunking, settings, report)
     written = write_index(uri, source, embedder, states=states, batch_size=batch_size, overwrite=overwrite)
     index = ChunkIndex.open(uri, embedder)
@@ -101,15 +103,26 @@ def update_index(
         return IndexUpdate(index, written.num_embedded, written.num_copied)
     report(len(source.parts), len(source.parts))
     before, after = written.before, written.after
-    unreadable = index.manifest.settings["unreadable"]
+    skipped = index.manifest.settings["skipped"]
     files = {
         "new": len(after.keys() - before.keys()),
         "unchanged": sum(before.get(name) == key for name, key in after.items()),
         "changed": sum(name in before and before[name] != key for name, key in after.items()),
-        "deleted": len(before.keys() - after.keys() - unreadable.keys()),
-        "unreadable": len(unreadable),
+        "deleted": len(before.keys() - after.keys() - skipped.keys()),
+        "skipped": len(skipped),
     }
-    return IndexUpdate(index, written.num_embedded, written.num_copied, files, unreadable, found.others)
+    return IndexUpdate(index, written.num_embedded, written.num_copied, files, skipped)
+
+
+def _existing(folder: str | Path) -> Path:
+    """Return the folder or document to index, or the data folder of that name."""
+    try:
+        return find_data(folder)
+    except DataError as error:
+        raise DataError(
+            f"there is no file or folder {str(folder)!r}; give a folder of documents, one document, or a data folder "
+            "(see corag data list)"
+        ) from error
 
 
 def _corpus_source(
@@ -117,7 +130,7 @@ def _corpus_source(
 ) -> ChunkSource:
     """Return the corpus of a data folder as a source of one part."""
     documents = read_corpus(path)
-    digest = _file_digest(find_file(path, "corpus"))
+    digest = reading_key(_file_digest(find_file(path, "corpus")), "corpus")
 
     def chunks() -> Iterator[Chunk]:
         for number, document in enumerate(documents.values()):
@@ -137,28 +150,28 @@ def _folder_source(
     settings: dict[str, Any],
     report: Report,
 ) -> ChunkSource:
-    """Return the documents of a folder as a source; reading them adds to `settings["unreadable"]`.
+    """Return the documents of a folder as a source; reading them adds to `settings["skipped"]`.
 
     Raises:
         DataError: There is no document; so does reading, if all of them are unreadable.
     """
-    unreadable = dict(found.unreadable)
+    skipped = dict(found.skipped)
     keys: dict[str, str] = {}
     for name in found.paths:
         try:
             keys[name] = reading_key(_file_digest(found.root / name), name)
         except OSError as error:
-            unreadable[name] = f"cannot be opened: {error.strerror or error}"
-    fingerprint = _fingerprint(settings, keys, dict(unreadable))
-    settings["unreadable"] = unreadable
+            skipped[name] = f"cannot be opened: {error.strerror or error}"
+    fingerprint = _fingerprint(settings, keys, dict(skipped))
+    settings["skipped"] = skipped
     numbers = count()
 
     def require_documents() -> None:
-        if unreadable.keys() >= keys.keys():
-            listed = "".join(f"; {name}: {reason}" for name, reason in list(unreadable.items())[:3])
+        if skipped.keys() >= keys.keys():
+            listed = "".join(f"; {name}: {reason}" for name, reason in list(skipped.items())[:3])
             raise DataError(
-                f"{path} has neither corpus.jsonl[.gz] nor readable documents ({', '.join(TYPES)}){listed}; an index "
-                "needs at least one document with text"
+                f"there is no document with text in {path}{listed}; give a folder with text, Markdown, HTML, PDF or "
+                "Office documents, or with corpus.jsonl[.gz], and check include and exclude"
             )
 
     def read(name: str) -> tuple[str, list[Chunk]] | None:
@@ -171,7 +184,7 @@ def _folder_source(
             if not chunks:
                 raise UnreadableFileError("it holds no text")
         except UnreadableFileError as error:
-            unreadable[name] = str(error)
+            skipped[name] = str(error)
             require_documents()
             return None
         return key, chunks

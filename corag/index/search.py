@@ -24,7 +24,7 @@ from corag.index.store import (
     connect,
     local_folder,
     open_table,
-    read_records,
+    read_manifest,
     to_chunk,
 )
 from corag.index.where import Where, sql_of
@@ -147,13 +147,12 @@ class ChunkIndex:
             raise IndexMismatchError(missing)
         with accessing(uri, "read"):
             database = connect(uri)
-            records = read_records(database, uri)
-            manifest = records.complete
-            if manifest is None and records.building is None:
+            manifest = read_manifest(database, uri)
+            if manifest is None and open_table(database, CHUNKS) is None:
                 raise IndexMismatchError(missing)
             if manifest is None:
                 raise IndexMismatchError(
-                    f"the index at {uri} is half-written: its build was interrupted; "
+                    f"the index at {uri} is incomplete: its build was interrupted; "
                     "run the same `corag index` command again, it does only what is missing"
                 )
             table = open_table(database, CHUNKS, manifest.version)

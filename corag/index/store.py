@@ -1,8 +1,7 @@
 """Access to LanceDB: connections, one writer at a time, rows of chunks, and the records of an index.
 
-An index is two tables: `corag_chunks` has a row for each chunk, `corag_manifest` a JSON record of the complete index
-and one of a build in progress. The record names the version of `corag_chunks` that is read, so readers see the old
-index until the new one is recorded.
+An index is two tables: `corag_chunks` has a row for each chunk, `corag_manifest` a JSON record of the complete index.
+The record names the version of `corag_chunks` that is read, so readers see the old index until the new one is recorded.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -188,7 +187,6 @@ class IndexManifest:
         dimension: Length of each vector.
         fingerprint: Names corpus and settings: builds with the same one make the same index.
         settings: How the chunks were made.
-        state: `building` until the last row and the last search structure are stored.
         states: Whether it holds token states.
         num_chunks: Chunks of the finished index.
         version: The version of the table of chunks that is read.
@@ -200,7 +198,6 @@ class IndexManifest:
     dimension: int
     fingerprint: str
     settings: Mapping[str, Any]
-    state: Literal["building", "complete"]
     states: bool = False
     num_chunks: int = 0
     version: int = 0
@@ -220,57 +217,48 @@ class IndexManifest:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """What is recorded of an index.
-
-    Attributes:
-        complete: The index that is read.
-        building: A build in progress, or an interrupted one.
-        files: Part of the complete index -> hash of its content; read on demand.
-    """
-
-    complete: IndexManifest | None = None
-    building: IndexManifest | None = None
-    files: Mapping[str, str] = field(default_factory=dict)
-
-
-def read_records(database: Any, uri: str | Path, *, files: bool = False) -> Records:
-    """Return the records of an index; `files` may be long, and opening an index does not need them.
+def read_manifest(database: Any, uri: str | Path) -> IndexManifest | None:
+    """Return what a complete index says about itself, or None if there is none.
 
     Raises:
-        IndexMismatchError: A record of another format version.
+        IndexMismatchError: It is of another format version.
     """
     table = open_table(database, MANIFEST)
     if table is None:
-        return Records()
-    rows = table.search().select([name for name in table.schema.names if files or name == "record"]).to_arrow()
-    manifests: dict[str, IndexManifest] = {}
+        return None
+    records = [json.loads(row["record"]) for row in table.search().select(["record"]).to_arrow().to_pylist()]
+    # Earlier versions also recorded builds in progress.
+    complete = [record for record in records if record.pop("state", "complete") == "complete"]
+    if not complete:
+        return None
+    version = complete[0].get("format_version")
+    if version != FORMAT_VERSION:
+        raise IndexMismatchError(
+            f"the index at {uri} has format version {version!r}, this CORAG reads version {FORMAT_VERSION}; install "
+            f"the CORAG that wrote it, {REMEDY}"
+        )
+    return IndexManifest(**complete[0])
+
+
+def read_parts(database: Any) -> dict[str, str]:
+    """Return the parts of the complete index, such as files, and the hash of the content of each."""
+    table = open_table(database, MANIFEST)
+    rows = [] if table is None else table.search().select(["files"]).to_arrow().to_pylist()
     parts: dict[str, str] = {}
-    for row in rows.to_pylist():
-        record = json.loads(row["record"])
-        if record.get("format_version") != FORMAT_VERSION:
-            raise IndexMismatchError(
-                f"the index at {uri} has format version {record.get('format_version')!r}, this CORAG reads version "
-                f"{FORMAT_VERSION}; install the CORAG that wrote it, {REMEDY}"
-            )
-        manifests[record["state"]] = IndexManifest(**record)
-        parts |= json.loads(row.get("files") or "{}")
-    return Records(manifests.get("complete"), manifests.get("building"), parts)
+    for row in rows:
+        parts |= json.loads(row["files"])
+    return parts
 
 
-def write_records(database: Any, records: Records) -> None:
-    """Replace all records in one commit.
+def write_manifest(database: Any, manifest: IndexManifest, parts: Mapping[str, str]) -> None:
+    """Record a complete index and its parts in one commit.
 
-    LanceDB also commits a file that was cut off by a full disk, so the records are read back; if they are unreadable,
-    the previous ones are restored.
+    LanceDB also commits a file that was cut off by a full disk, so the record is read back; if it is unreadable, the
+    previous one is restored.
     """
     import pyarrow as pa
 
-    complete, building = records.complete, records.building
-    rows = [{"record": json.dumps(asdict(complete)), "files": json.dumps(dict(records.files))}] if complete else []
-    rows += [{"record": json.dumps(asdict(building)), "files": "{}"}] if building else []
-    content = pa.Table.from_pylist(rows)
+    content = pa.Table.from_pylist([{"record": json.dumps(asdict(manifest)), "files": json.dumps(dict(parts))}])
     table = open_table(database, MANIFEST)
     before = None if table is None else table.version
     if table is None:

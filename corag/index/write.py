@@ -27,16 +27,16 @@ from corag.index.store import (
     MANIFEST,
     REMEDY,
     IndexManifest,
-    Records,
     accessing,
     connect,
     index_lock,
     metadata_json,
     open_table,
-    read_records,
+    read_manifest,
+    read_parts,
     reason,
     to_rows,
-    write_records,
+    write_manifest,
 )
 from corag.models.cached import vectors_by
 from corag.types import Chunk, Embedder
@@ -61,6 +61,8 @@ _MAX_BATCH = 4096
 _DELETED_AT_A_TIME = 5_000
 _READ_AT_A_TIME = 4096
 _FOREVER = timedelta(days=36_500)
+# Key in the metadata of the table's schema, by which the vectors of an interrupted build are known.
+_EMBEDDER = b"embedder"
 _NO_CHUNKS = "there are no chunks to index; an index needs at least one: check the corpus"
 
 
@@ -140,26 +142,21 @@ def write_index(
     with index_lock(uri):
         with accessing(uri, "write"):
             database = connect(uri)
-            records = _usable_records(database, uri, overwrite)
-            old = records.complete
+            old, known = _usable_manifest(database, uri, overwrite)
             with_states = old is not None and old.states if states is None else states
             wanted = IndexManifest(
-                embedder.name, embedder.dimension, source.fingerprint, source.settings, "building", with_states
+                embedder.name, embedder.dimension, source.fingerprint, source.settings, states=with_states
             )
             if old is not None:
                 same_content = (old.fingerprint, old.states) == (wanted.fingerprint, wanted.states)
                 if same_content and old.made_by(embedder.name, embedder.dimension):
-                    return Written(before=records.files, after=records.files)
-            table = open_table(database, CHUNKS)
-            # A build that has stored nothing, such as of a folder without text, does not count.
-            stored = records.building if table is not None and table.count_rows() else None
-            if not overwrite and (there := old or stored) is not None:
-                _require_same_source(there, wanted, source.identity, uri)
-            table = _table_to_write(database, table, records, wanted, overwrite)
-            write_records(database, replace(records, building=wanted))
+                    return Written(before=known, after=known)
+                if not overwrite:
+                    _require_same_source(old, wanted, source.identity, uri)
+            table = _table_to_write(database, old, wanted)
             # After an interrupted update, rows of a part may be missing or be of another content.
-            known = records.files if old and old.version == table.version and old.states == with_states else {}
-            unchanged = {name for name, key in source.parts.items() if known.get(name) == key}
+            as_recorded = old is not None and old.version == table.version and old.states == with_states
+            unchanged = {name for name, key in source.parts.items() if as_recorded and known.get(name) == key}
             writer = _Writer(table, unchanged, embedder, with_states, batch_size, uri)
         parts: dict[str, str] = {}
         for name, key in source.parts.items():
@@ -176,35 +173,30 @@ def write_index(
                 raise DataError(_NO_CHUNKS)
             manifest = replace(
                 wanted,
-                state="complete",
                 num_chunks=len(positions),
                 num_changed=num_changed + (old.num_changed if old else 0),
             )
             _complete(database, table, manifest, parts, positions, uri)
-    return Written(writer.num_embedded, len(positions) - writer.num_embedded, records.files, parts)
+    return Written(writer.num_embedded, len(positions) - writer.num_embedded, known, parts)
 
 
-def _usable_records(database: Any, uri: str | Path, overwrite: bool) -> Records:
-    """Return what is recorded; nothing if the index is unreadable, or of another format, and is to be overwritten.
+def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[IndexManifest | None, dict[str, str]]:
+    """Return what a complete index says about itself, and its parts.
 
-    Raises:
-        IndexMismatchError: It is unreadable or of another format, and is not to be overwritten.
+    An index that is unreadable, or of another format, is deleted if it is to be overwritten, and an error otherwise:
+    what cannot be opened cannot be replaced by a new version either.
     """
     try:
-        records = read_records(database, uri, files=True)
-        if (table := open_table(database, CHUNKS)) is not None:
+        manifest, table = read_manifest(database, uri), open_table(database, CHUNKS)
+        if table is not None:
             _require_readable_rows(table, uri)
-        return records
-    except IndexMismatchError:
+        return manifest, read_parts(database)
+    except (IndexMismatchError, OSError, RuntimeError, TypeError, ValueError):
         if not overwrite:
             raise
-    except (OSError, RuntimeError, TypeError, ValueError):
-        if not overwrite:
-            raise
-        # What cannot be opened cannot be replaced by a new version either.
-        for name in (CHUNKS, MANIFEST):
+        for name in (MANIFEST, CHUNKS):
             database.drop_table(name, ignore_missing=True)
-    return Records()
+        return None, {}
 
 
 def _require_readable_rows(table: Any, uri: str | Path) -> None:
@@ -230,21 +222,19 @@ def _require_same_source(there: IndexManifest, wanted: IndexManifest, identity: 
         )
 
 
-def _table_to_write(database: Any, table: Any, records: Records, wanted: IndexManifest, overwrite: bool) -> Any:
-    """Return the table of chunks, emptied if it is overwritten or its vectors are of another embedder."""
-    last, building = records.building or records.complete, records.building
-    resumes = building is not None and (building.fingerprint, building.states) == (wanted.fingerprint, wanted.states)
-    if (
-        table is None
-        or last is None
-        or (overwrite and not resumes)
-        or (last.embedder_name, last.dimension) != (wanted.embedder_name, wanted.dimension)
-    ):
-        no_vectors = np.zeros((0, wanted.dimension), dtype=np.float32)
-        schema = to_rows([], [], 0, no_vectors, []).schema
-        # An overwritten table keeps its old versions, among them the one that is read.
-        table = database.create_table(CHUNKS, schema=schema, mode="create" if table is None else "overwrite")
-    return table
+def _table_to_write(database: Any, manifest: IndexManifest | None, wanted: IndexManifest) -> Any:
+    """Return the table of chunks, emptied if its vectors are of another embedder."""
+    table = open_table(database, CHUNKS)
+    if table is not None:
+        named = (table.schema.metadata or {}).get(_EMBEDDER, b"").decode()
+        # Tables of earlier versions do not name it.
+        name = named or (manifest.embedder_name if manifest else "")
+        if wanted.made_by(name, table.schema.field("vector").type.list_size):
+            return table
+    no_vectors = np.zeros((0, wanted.dimension), dtype=np.float32)
+    schema = to_rows([], [], 0, no_vectors, []).schema.with_metadata({_EMBEDDER: wanted.embedder_name})
+    # An overwritten table keeps its old versions, among them the one that is read.
+    return database.create_table(CHUNKS, schema=schema, mode="create" if table is None else "overwrite")
 
 
 class _Writer:
@@ -359,8 +349,7 @@ def _complete(
         raise IndexMismatchError(f"the rows stored at {uri} are not those of this corpus; did two builds run? {REMEDY}")
 
     def record() -> None:
-        complete = replace(manifest, version=table.version, num_changed=num_changed)
-        write_records(database, Records(complete, None, parts))
+        write_manifest(database, replace(manifest, version=table.version, num_changed=num_changed), parts)
 
     record()
     version = table.version

@@ -1,9 +1,11 @@
 """Text and structure of files of each format, and files that cannot be read."""
 
+import gzip
 import io
 import os
 import sys
 import zipfile
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -173,7 +175,7 @@ def test_a_bad_byte_among_good_ones_is_replaced():
 
 @pytest.mark.parametrize("data", [b"\0" * 100, bytes(range(256)) * 9])
 def test_what_is_no_text_is_refused(data: bytes):
-    with pytest.raises(UnreadableFileError, match="no text"):
+    with pytest.raises(UnreadableFileError, match="not text"):
         decode(data)
 
 
@@ -347,10 +349,13 @@ def test_pdfs_without_readable_text_are_refused():
 # --- Any file ---
 
 
-@pytest.mark.parametrize(("ending", "package"), [("pdf", "pypdfium2"), ("docx", "mammoth"), ("html", "markdownify")])
+@pytest.mark.parametrize(
+    ("ending", "package"),
+    [("pdf", "pypdfium2"), ("docx", "mammoth"), ("html", "markdownify"), ("pptx", "pptx"), ("xlsx", "openpyxl")],
+)
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, ending: str, package: str):
     monkeypatch.setitem(sys.modules, package, None)
-    data = docx([("Normal", "text")]) if ending == "docx" else b"<p>text"
+    data = b"<p>text"
     with pytest.raises(UnreadableFileError, match="documents"):
         parse_file(data, f"a.{ending}")
 
@@ -369,8 +374,27 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, ending: str
         ("a.txt", "😀".encode() * 8_000),
         ("a.txt", b"word " * 20_000),
         ("a.txt", b"a" * 100_000),
+        ("a.txt", b"a(1)" + b" " * 350 + b"b\n" + b"a(1)" + b"  c" * 100_000),
+        ("a.txt", b"-" * 20_000 + b"a-" * 10_000 + b"\nb"),
+        ("a", b".TH a 1\n" + b'.B "' * 50_000),
+        ("a", b".TH a 1\n" + b".B a\\ " * 50_000),
     ],
-    ids=["spaces", "pre", "cell", "comments", "heading", "anchor", "pdf", "emoji", "words", "letters"],
+    ids=[
+        "spaces",
+        "pre",
+        "cell",
+        "comments",
+        "heading",
+        "anchor",
+        "pdf",
+        "emoji",
+        "words",
+        "letters",
+        "manual",
+        "hyphens",
+        "quotes",
+        "escapes",
+    ],
 )
 def test_one_character_many_times_takes_no_longer_than_others(name: str, data: bytes):
     chunks = chunk_file(name, read_file(data, name), corag.tokens())
@@ -405,27 +429,65 @@ def test_the_bytes_of_a_file_are_checked(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_key_of_a_file_names_content_path_and_reader(monkeypatch: pytest.MonkeyPatch):
     keys = [reading_key("1", "a.pdf"), reading_key("2", "a.pdf"), reading_key("1", "b.pdf")]
-    monkeypatch.setattr(reading, "READER_VERSION", 0)
+    monkeypatch.setattr(reading, "reader_version", lambda: "another")
     assert len({*keys, reading_key("1", "a.pdf")}) == 4
+
+
+def test_files_with_very_many_lines_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reading, "MAX_LINES", 1000)
+    with pytest.raises(UnreadableFileError, match="2,000 lines"):
+        parse_file(b"a.\n" * 2000, "a.txt")
+
+
+def test_a_compressed_file_is_not_unpacked_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 2**20)
+    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 2**21)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"a\n" * 2**22))
+    with pytest.raises(UnreadableFileError, match="MiB"):
+        read_bytes(tmp_path / "a.txt.gz")
+    (tmp_path / "torn.gz").write_bytes(gzip.compress(b"some text of a file" * 99)[:40])
+    assert find_files(tmp_path).skipped["torn.gz"].startswith("damaged")
 
 
 # --- Folders ---
 
 
-def test_documents_of_all_types_in_one_order(tmp_path: Path):
-    names = [
-        "b.md", "a.txt", "a/z.PDF", "a/b/c.docx", "a-b/x.html", "B.markdown", "x.htm", "y.rst",
-        ".hidden.md", ".git/config.md", "a/.cache/x.txt", "code.py", "picture.PNG", "a/LICENSE", "c.md/inside.md",
-    ]  # fmt: skip
+def write_files(folder: Path, names: Sequence[str], data: bytes = b"text") -> None:
     for name in names:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("text")
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+def test_documents_in_one_order_and_why_others_are_skipped(tmp_path: Path):
+    write_files(tmp_path, [
+        "b.md", "a.txt", "a/z.PDF", "a/b/c.docx", "a-b/x.html", "B.markdown", "code.py", "a/LICENSE", "c.md/inside.md",
+        ".hidden.md", ".git/config.md", "a/.cache/x.txt",
+    ])  # fmt: skip
+    write_files(tmp_path, ["picture.PNG", "a/program"], b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    write_files(tmp_path, ["empty"], b"")
     found = find_files(tmp_path)
     assert found.paths == (
-        "B.markdown", "a/b/c.docx", "a/z.PDF", "a-b/x.html", "a.txt", "b.md", "c.md/inside.md", "x.htm", "y.rst",
+        "B.markdown", "a/LICENSE", "a/b/c.docx", "a/z.PDF", "a-b/x.html", "a.txt", "b.md", "c.md/inside.md", "code.py",
     )  # fmt: skip
-    assert found.others == {".png": 1, ".py": 1, "no ending": 1}
-    assert found.unreadable == {}
+    binary = "not text, and of no type that is read"
+    assert found.skipped == {"a/program": binary, "empty": "empty", "picture.PNG": binary}
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "expected"),
+    [
+        (["*.md"], [], ["a.md", "sub/deep/c.md"]),
+        (["sub"], [], ["sub/b.txt", "sub/deep/c.md"]),
+        (["sub/*.md"], [], ["sub/deep/c.md"]),
+        ([], ["*.md"], ["sub/b.txt"]),
+        ([], ["deep/"], ["a.md", "sub/b.txt"]),
+        (["*.md"], ["sub/deep"], ["a.md"]),
+        (["*.pdf"], [], []),
+    ],
+)
+def test_globs_choose_files(tmp_path: Path, include: list, exclude: list, expected: list):
+    write_files(tmp_path, ["a.md", "sub/b.txt", "sub/deep/c.md"])
+    assert list(find_files(tmp_path, include=include, exclude=exclude).paths) == expected
 
 
 def test_one_document_is_a_folder_of_one(tmp_path: Path):
@@ -440,6 +502,12 @@ def test_links_to_files_count_and_links_to_folders_are_not_followed(tmp_path: Pa
     (tmp_path / "docs" / "index.md").symlink_to("../README.md")
     (tmp_path / "docs" / "deep" / "loop").symlink_to("..")
     assert find_files(tmp_path / "docs").paths == ("index.md",)
+    # A link to a file of the same folder would index it twice.
+    (tmp_path / "docs" / "again.md").symlink_to("index.md")
+    (tmp_path / "docs" / "own.md").write_text("text")
+    (tmp_path / "docs" / "alias.md").symlink_to("own.md")
+    found = find_files(tmp_path / "docs")
+    assert (found.paths, found.skipped) == (("again.md", "index.md", "own.md"), {"alias.md": "a link to own.md"})
 
 
 def test_files_that_cannot_be_read_are_never_opened(tmp_path: Path):
@@ -447,4 +515,4 @@ def test_files_that_cannot_be_read_are_never_opened(tmp_path: Path):
     (tmp_path / "lost.md").symlink_to("nowhere.md")
     (tmp_path / "self.md").symlink_to("self.md")
     os.close(os.open(os.fsencode(tmp_path) + b"/caf\xe9.md", os.O_CREAT))
-    assert find_files(tmp_path).unreadable.keys() == {"pipe.txt", "lost.md", "self.md", "caf?.md"}
+    assert find_files(tmp_path).skipped.keys() == {"pipe.txt", "lost.md", "self.md", "caf?.md"}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import corag
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
 from corag.index import ChunkIndex, write
-from corag.index.search import FUSED_DEPTH, reciprocal_rank_fusion
+from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
 from corag.types import Candidate, Chunk
 from tests.corag.index.worlds import WORDS, HashingEmbedder, build_and_kill, make_chunks, table_of
@@ -51,7 +51,6 @@ def test_holds_the_chunks_in_their_order(index: ChunkIndex, chunks: list[Chunk])
     assert list(index.chunks()) == chunks
     assert len(index) == 60
     assert (index.embedder_name, index.dimension) == ("hashing", 8)
-    assert index.manifest.state == "complete"
     assert index.manifest.format_version == FORMAT_VERSION
 
 
@@ -151,12 +150,6 @@ def test_hybrid_retrieval_joins_both_rankings(index: ChunkIndex, seed: int, k: i
     assert taken == tuple(one.chunk.id for one in found[:3])
 
 
-def test_fusion_settles_ties_by_the_first_ranking():
-    assert reciprocal_rank_fusion([["a", "b", "c"], ["d", "b"]]) == ["b", "a", "d", "c"]
-    assert reciprocal_rank_fusion([["a", "b"], ["b", "a"]]) == ["a", "b"]
-    assert reciprocal_rank_fusion([[], []]) == []
-
-
 def test_reading_changes_no_file(tmp_path: Path, chunks: list[Chunk]):
     ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
     before = listing(tmp_path)
@@ -221,11 +214,6 @@ def test_a_failed_build_resumes_where_it_stopped(tmp_path: Path, chunks: list[Ch
         ChunkIndex.build(broken, chunks, failing, batch_size=10)
     with pytest.raises(IndexMismatchError, match="corag index"):
         ChunkIndex.open(broken)
-    if num_stored:
-        before = listing(broken)
-        with pytest.raises(IndexMismatchError):
-            ChunkIndex.build(broken, chunks[:-1], HashingEmbedder())
-        assert listing(broken) == before
     embedder = HashingEmbedder()
     ChunkIndex.build(broken, chunks, embedder, batch_size=10)
     assert embedder.num_embedded == 60 - num_stored
@@ -367,7 +355,9 @@ def test_another_corpus_is_refused_and_nothing_changes(tmp_path: Path, chunks: l
 
 def rewrite_manifest(uri: Path, **changes: object) -> None:
     record = asdict(ChunkIndex.open(uri).manifest) | changes
-    lancedb.connect(uri).open_table("corag_manifest").add([{"record": json.dumps(record)}], mode="overwrite")
+    lancedb.connect(uri).open_table("corag_manifest").add(
+        [{"record": json.dumps(record), "files": "{}"}], mode="overwrite"
+    )
 
 
 def test_an_index_of_a_newer_format_is_refused_but_can_be_replaced(tmp_path: Path, chunks: list[Chunk]):

@@ -2,8 +2,6 @@
 
 import pytest
 
-from corag import Chunk
-from corag.cli.main import main
 from corag.errors import CoragError, InputError
 from corag.index import ChunkIndex, update_index
 from corag.text.chunking import ChunkConfig
@@ -69,14 +67,6 @@ def test_it_is_the_index_of_a_local_folder(storage, tmp_path):
     assert embedder.num_embedded == 0
 
 
-def test_two_indexes_share_a_bucket(storage):
-    ChunkIndex.build(place("some/one"), make_chunks(4), HashingEmbedder())
-    ChunkIndex.build(place("some/two"), make_chunks(9), HashingEmbedder())
-    replaced = ChunkIndex.build(place("some/one"), [Chunk("new", "a new text")], HashingEmbedder(), overwrite=True)
-    assert [chunk.id for chunk in replaced.chunks()] == ["new"]
-    assert len(ChunkIndex.open(place("some/two"))) == 9
-
-
 def test_an_update_embeds_only_what_is_new(storage, tmp_path):
     folder = tmp_path / "docs"
     folder.mkdir()
@@ -100,13 +90,6 @@ def test_killed_in_the_middle_it_goes_on(storage, tmp_path):
     assert rows_of(place("killed")) == rows_of(tmp_path / "whole")
     # A kill can come between the embedding of a batch and its storing.
     assert number + embedder.num_embedded in (60, 64)
-
-
-@pytest.mark.slow
-def test_the_command_line_takes_an_address(storage, tmp_path):
-    (tmp_path / "a.md").write_text("# Rivers\n\nThe Danube flows through Vienna.\n")
-    assert main(["index", "--data", str(tmp_path), "--out", place("cli"), "--quiet"]) == 0
-    assert [chunk.metadata["document"] for chunk in ChunkIndex.open(place("cli")).chunks()] == ["a.md"]
 
 
 @pytest.mark.slow

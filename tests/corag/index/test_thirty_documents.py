@@ -92,9 +92,9 @@ def test_thirty_documents_changed_and_asked(tmp_path: Path, capsys: pytest.Captu
     (folder / "torn.pdf").write_bytes((folder / "oven.pdf").read_bytes()[:400])
     (folder / "locked.pdf").write_bytes(pdf([["The secret."]], password="x"))
     said = index()
-    assert re.match(r"files: 28 unchanged, 1 changed, 1 deleted, 2 unreadable; 1 chunks embedded, \d+ kept\n", said)
-    assert "  unreadable: locked.pdf: encrypted; save it without a password\n  unreadable: torn.pdf: damaged" in said
-    assert index().startswith("files: 29 unchanged, 2 unreadable; nothing to do\n")
+    assert re.match(r"files: 28 unchanged, 1 changed, 1 deleted, 2 skipped; 1 chunks embedded, \d+ kept\n", said)
+    assert "  skipped: locked.pdf: encrypted; save it without a password\n  skipped: torn.pdf: damaged" in said
+    assert index().startswith("files: 29 unchanged, 2 skipped; nothing to do\n")
 
     assert main(["ask", QUESTIONS[0][0], "--index", uri, "--method", "top-k", "--reader", "extractive", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)

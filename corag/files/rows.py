@@ -1,0 +1,44 @@
+"""Rows of data: CSV as it is, and JSON lines as fields and their values."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from corag.files.compose import TextBuilder
+from corag.files.markdown import Block, FileText, sections_of
+from corag.files.read import UnreadableFileError, decode
+
+# What names a row, in this order.
+_TITLES = ("title", "name", "question", "id", "_id")
+
+
+def read_csv(data: bytes, name: str) -> FileText:
+    """Return a CSV file as a table whose first line is its header."""
+    text = decode(data)
+    first = re.search(r"\S[^\r\n]*(?:\r\n?|\n)?", text)
+    blocks = [Block(first.start(), "table", first.end())] if first else []
+    return FileText(text, sections_of(text, (), blocks, name), lines=True)
+
+
+def read_jsonl(data: bytes, name: str) -> FileText:
+    """Return the rows of a file of JSON lines, each under its title, as `field: value` lines."""
+    document = TextBuilder()
+    for number, line in enumerate(decode(data).splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UnreadableFileError(f"line {number} is not JSON: {error}") from error
+        fields = row if isinstance(row, dict) else {"": row}
+        titles = [str(fields[field]) for field in _TITLES if isinstance(fields.get(field), str | int)]
+        document.heading(2, titles[0] if titles else f"{number}")
+        document.block("\n".join(_field(field, value) for field, value in fields.items() if value not in (None, "")))
+    return document.file(name)
+
+
+def _field(name: str, value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"{name}: {text}" if name else text

@@ -1,0 +1,223 @@
+"""Slides, spreadsheets, rows of data, manual pages, and printed text."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import corag
+from corag.files import read_file
+from corag.files.chunks import chunk_file
+from corag.files.lines import joined_words, without_running_heads
+from corag.files.markdown import FileText
+from corag.files.read import UnreadableFileError, find_files, read_bytes
+from corag.text.documents import citation
+
+
+def parts(file: FileText) -> list[tuple[str, str]]:
+    """Path of headings and stripped body of each section with text."""
+    return [
+        (" > ".join(section.headings), file.text[section.body : section.end].strip())
+        for section in file.sections
+        if section.blocks
+    ]
+
+
+def saved(document) -> bytes:
+    file = io.BytesIO()
+    document.save(file)
+    return file.getvalue()
+
+
+# --- Office ---
+
+
+def test_slides_are_pages_under_their_titles():
+    slides = pytest.importorskip("pptx").Presentation()
+    slides.core_properties.title = "The pump"
+    first = slides.slides.add_slide(slides.slide_layouts[1])
+    first.shapes.title.text = "Start"
+    first.placeholders[1].text = "Open the valve.\vTurn the key."
+    first.notes_slide.notes_text_frame.text = "Say it slowly."
+    second = slides.slides.add_slide(slides.slide_layouts[6])
+    table = second.shapes.add_table(2, 2, 0, 0, 9, 9).table
+    for cell, text in zip(table.iter_cells(), ["part", "price", "valve", "5"], strict=True):
+        cell.text = text
+    group = second.shapes.add_group_shape()
+    group.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "In a group."
+    file = read_file(saved(slides), "talk.pptx")
+    assert parts(file) == [
+        (
+            "The pump > Start",
+            "Open the valve.\nTurn the key.\n\nSay it slowly.\n\n"
+            "| part | price |\n| --- | --- |\n| valve | 5 |\n\nIn a group.",
+        )
+    ]
+    assert [file.page(file.text.index(word)) for word in ("Open", "valve | 5", "group")] == [1, 2, 2]
+
+
+def test_sheets_are_tables():
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.title = "Prices"
+    rows = [["part", None, "price", None], ["valve | a", None, 5.5, None], [], ["pump", "big", 7, None]]
+    for row in rows:
+        book.active.append(row)
+    book.create_sheet("Empty")
+    file = read_file(saved(book), "list.xlsx")
+    [(title, table)] = parts(file)
+    assert title == "list > Prices"
+    assert table == "| part |  | price |\n| --- | --- | --- |\n| valve \\| a |  | 5.5 |\n| pump | big | 7 |"
+    [block] = file.sections[0].blocks
+    assert (block.kind, file.text[: block.header_end].splitlines()[-1]) == ("table", "| --- | --- | --- |")
+
+
+@pytest.mark.parametrize("name", ["a.pptx", "a.xlsx"])
+@pytest.mark.parametrize("data", [b"\xd0\xcf\x11\xe0" + bytes(100), b"plain text", b"PK\x03\x04" + bytes(200)])
+def test_damaged_office_documents_are_refused(name: str, data: bytes):
+    pytest.importorskip("pptx"), pytest.importorskip("openpyxl")
+    with pytest.raises(UnreadableFileError, match=r"damaged|encrypted"):
+        read_file(data, name)
+
+
+# --- Rows of data ---
+
+
+def test_every_chunk_of_a_csv_file_has_the_header_and_its_line():
+    text = "name,price\n" + "".join(f"part {number},{number}\n" for number in range(40))
+    file = read_file(text.encode(), "prices.csv")
+    chunks = chunk_file("prices.csv", file, corag.tokens(), corag.ChunkConfig(48))
+    assert len(chunks) > 3 and all("\nname,price\n" in chunk.text for chunk in chunks)
+    for chunk in chunks[1:]:
+        row = text.splitlines()[chunk.metadata["line"] - 1]
+        assert chunk.text.split("\n")[2] == row and citation(chunk).startswith("prices.csv, line ")
+
+
+def test_json_lines_are_fields_under_the_name_of_the_row():
+    rows = [{"title": "Pump", "text": "It pumps.", "tags": ["a", 1], "none": None}, {"id": 7, "text": "B"}, "alone"]
+    file = read_file("\n\n".join(map(json.dumps, rows)).encode(), "rows.jsonl")
+    assert parts(file) == [
+        ("rows > Pump", 'title: Pump\ntext: It pumps.\ntags: ["a", 1]'),
+        ("rows > 7", "id: 7\ntext: B"),
+        ("rows > 5", "alone"),
+    ]
+    with pytest.raises(UnreadableFileError, match="line 2 is not JSON"):
+        read_file(b"1\n{", "rows.jsonl")
+
+
+# --- Manual pages ---
+
+MANUAL = r""".\" A comment
+.de XX
+.B never
+..
+.ie n \{\
+.ds never
+.\}
+.TH PUMP "1" "May 2026" "Tools 2" "User Commands"
+.SH NAME
+pump \- moves
+water
+.SH "OPTIONS \&AND MORE"
+.TP
+\fB\-a\fR, \fB\-\-all\fR
+Pump \*(lqall\*(rq of it
+.BR now (1) ,
+.I "for ever"
+.PP
+Next.
+.nf
+pump \e
+  \-a
+.fi
+"""
+MDOC = r""".Dd May 1, 2026
+.Dt VALVE 8
+.Os
+.Sh NAME
+.Nm valve
+.Nd opens pipes
+.Sh SYNOPSIS
+.Nm
+.Op Fl ab
+.Op Fl f Ar file Ns , Ns Ar file
+.Sh DESCRIPTION
+See
+.Xr pump 1 .
+.Bl -tag
+.It Fl a
+Opens
+.Dq all .
+.El
+"""
+
+
+def test_a_manual_page_is_read_under_its_headings(tmp_path: Path):
+    (tmp_path / "pump.1.gz").write_bytes(gzip.compress(MANUAL.encode()))
+    assert find_files(tmp_path).paths == ("pump.1.gz",)
+    file = read_file(read_bytes(tmp_path / "pump.1.gz"), "pump.1.gz")
+    assert parts(file) == [
+        ("pump(1) > NAME", "pump - moves water"),
+        (
+            "pump(1) > OPTIONS AND MORE",
+            '-a, --all\nPump "all" of it now(1), for ever\n\nNext.\n\npump \\\n  -a',
+        ),
+    ]
+    assert [block.kind for block in file.sections[-1].blocks] == ["text", "text", "code"]
+
+
+def test_a_manual_page_of_bsd():
+    assert parts(read_file(MDOC.encode(), "valve.8")) == [
+        ("valve(8) > NAME", "valve \u2013 opens pipes"),
+        ("valve(8) > SYNOPSIS", "valve [-ab] [-f file,file]"),
+        ("valve(8) > DESCRIPTION", 'See pump(1).\n\n-a\nOpens "all".'),
+    ]
+    with pytest.raises(UnreadableFileError, match=r"refers to man1/pump.1"):
+        read_file(b".so man1/pump.1\n", "alias.1")
+
+
+# --- Printed text ---
+
+
+def test_heads_and_feet_of_a_printed_manual_page_are_left_out():
+    text = (
+        "LS(1)              User Commands              LS(1)\n\nNAME\n       ls - list\n\n"
+        "GNU coreutils 9.1    September 2022           LS(1)\n"
+    )
+    file = read_file(text.encode(), "ls.txt")
+    assert file.text.split() == ["NAME", "ls", "-", "list"]
+    [chunk] = chunk_file("ls.txt", file, corag.tokens())
+    assert chunk.metadata["line"] == 3
+    assert without_running_heads("LS(1) is a program\nLS(1)  and  more") == "LS(1) is a program\nLS(1)  and  more"
+
+
+def test_running_heads_of_pages_that_form_feeds_end_are_left_out():
+    pages = [
+        f"Reed      Standards Track      [Page {number}]\n\f\nRFC 9999      Pumps      May 2026\n\n"
+        + "".join(f"Line {number} {row} of the text.\n" for row in range(6))
+        for number in range(5)
+    ]
+    left = without_running_heads("".join(pages))
+    assert "Track" not in left.split("\f", 1)[1] and "RFC" not in left
+    assert left.count("\n") == "".join(pages).count("\n") and left.count(" of the text.") == 30
+
+
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        ("The imple-\n    mentation, of the implementation.", "The implementation,\n    of the implementation."),
+        ("A well-\nknown one.", "A well-known\none."),
+        ("A pro\u2010\r\n  gram here.", "A program\r\n  here."),
+        ("to-\nday is to-day", "to-day\nis to-day"),
+        ("from A-\nB and 3-\n4", "from A-B\nand 3-4\n"),
+        ("a --\nb and - \nc", "a --\nb and - \nc"),
+    ],
+)
+def test_words_broken_at_line_ends_are_joined(text: str, joined: str):
+    assert joined_words([text], typed=True) == [joined]
+
+
+def test_files_without_an_ending_have_the_name_of_their_folder_in_the_title():
+    assert parts(read_file(b"Free to use.", "bash/copyright")) == [("bash copyright", "Free to use.")]
+    assert parts(read_file(b"<!DOCTYPE html><p>Hello", "page")) == [("page", "Hello")]
