@@ -1,6 +1,6 @@
 """A file's text into chunks that keep to its structure.
 
-A chunk lies inside one section, whose path of headings is its title. Sections too short to stand alone are joined
+A chunk is inside one section, whose path of headings is its title. Sections that are very short are joined
 under the heading that they share. Code blocks and tables stay whole if they fit; a longer table is cut between rows,
 and each part has the header.
 """
@@ -31,7 +31,7 @@ from corag.text.documents import with_title
 from corag.types import Chunk, TokenCounter
 
 HEADING_SEPARATOR = " > "
-"""Stands between the headings of a title: `Guide > Install > Linux`."""
+"""Separates the headings of a title: `Guide > Install > Linux`."""
 
 _TITLE_SHARE = 4
 """A title may take this part of a chunk's tokens."""
@@ -45,8 +45,8 @@ _BLANK_LINES = re.compile(r"(?:\r\n?|\n)(?:[ \t]*(?:\r\n?|\n))+")
 def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkConfig | None = None) -> list[Chunk]:
     """Cut a file into chunks named `path#start-end`, in its order.
 
-    Each chunk's text is its title, a newline, and `file.text[start:end]`; between the two stands the header of a table
-    that was begun in an earlier chunk. Metadata: `document` (the path), `title`, `start`, `end`, `headings` (the whole
+    Each chunk's text is its title, a newline, and `file.text[start:end]`; between the two is the header of a table
+    that began in an earlier chunk. Metadata: `document` (the path), `title`, `start`, `end`, `headings` (the whole
     path, which a long title shortens), and where the file has them `page`, `last_page` (if it is another), `line`, or
     `anchor` (of an HTML heading).
 
@@ -144,7 +144,7 @@ def _cut(
 def _cut_table(
     text: str, title: str, span: Span, header_end: int, meter_of: Callable[[str], ChunkMeter]
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield the chunks of a table that does not fit one: rows, each time under the header if it leaves them room."""
+    """Yield the chunks of a table that does not fit one: rows, each time under the header if that is short enough."""
     meter, header = meter_of(title), text[span[0] : header_end].rstrip()
     used = meter.max_tokens - meter.capacity + meter.sizes([(span[0], span[0] + len(header))])[0]
     if used <= meter.max_tokens // 2:
@@ -153,7 +153,7 @@ def _cut_table(
         header, header_end = "", span[0]
     rows = list(fitting_pieces(_lines(text, (header_end, span[1])), meter))
     for start, end, _ in _trimmed(text, pack(rows, meter, 0)):
-        # The first rows stand below their header in the file, too.
+        # The first rows follow their header in the file, too.
         first = header and not text[header_end:start].strip()
         yield (span[0], end, "") if first else (start, end, header)
 
@@ -172,6 +172,6 @@ def _lines(text: str, span: Span) -> list[Span]:
 
 
 def _paragraphs(text: str, span: Span) -> list[Span]:
-    """Return what stands between blank lines, each with those that follow it; the next keeps its indentation."""
+    """Return what is between blank lines, each with those that follow it; the next keeps its indentation."""
     ends = [match.end() for match in _BLANK_LINES.finditer(text, *span)]
     return [(start, end) for start, end in pairwise(dict.fromkeys([span[0], *ends, span[1]]))]

@@ -23,7 +23,7 @@ _MANUAL_HEAD = re.compile(r"^(?=.{9,400}$)[ \t]*(\S+\(\w+\))[ \t]{2,}(?:\S.*[ \t
 def running_heads(pages: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
     """Return how many of the first and of the last lines of each page are a running head, footer or page number.
 
-    They are those that, page numbers aside, stand in the same line of many pages.
+    These are the same, page numbers aside, in the same line of many pages.
 
     Args:
         pages: Lines of each page, stripped, without empty ones.
@@ -32,18 +32,18 @@ def running_heads(pages: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
     # The edges of a shorter page overlap.
     long = [page for page in pages if len(page) > 2 * _EDGE_LINES]
     counts = Counter((edge, _shape(page[edge])) for page in long for edge in edges)
-    # Left and right pages may have heads of their own, and a chapter's name may stand in them.
+    # Left and right pages may have heads of their own, and a chapter's name may be in them.
     often = max(_MIN_REPEATS, len(pages) // 4)
 
     def num_repeated(page: Sequence[str], edges: Iterable[int]) -> int:
         return len(list(takewhile(lambda edge: counts[edge, _shape(page[edge])] >= often, edges)))
 
-    found = []
+    counted = []
     for page in pages:
         size = min(_EDGE_LINES, len(page))
         first = num_repeated(page, range(size))
-        found.append((first, min(num_repeated(page, range(-1, -size - 1, -1)), len(page) - first)))
-    return found
+        counted.append((first, min(num_repeated(page, range(-1, -size - 1, -1)), len(page) - first)))
+    return counted
 
 
 def _shape(line: str) -> str:

@@ -6,78 +6,26 @@ Fonts, indentation and conditional requests are dropped; what a macro does not s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from corag.files.compose import TextBuilder
 from corag.files.markdown import FileText
 from corag.files.read import UnreadableFileError, decode
 
 _SECTIONS = {"SH": 1, "Sh": 1, "SS": 2, "Ss": 2}
-_PARAGRAPHS = {
-    "PP",
-    "P",
-    "LP",
-    "HP",
-    "sp",
-    "Pp",
-    "RS",
-    "RE",
-    "TP",
-    "TQ",
-    "IP",
-    "It",
-    "Bl",
-    "El",
-    "SY",
-    "YS",
-    "D1",
-    "Dl",
-}
-_TAGGED = {"TP", "TQ", "IP", "It"}
 _CODE_BEGINS, _CODE_ENDS = {"nf", "EX", "Bd", "TS", "Vb"}, {"fi", "EE", "Ed", "TE", "Ve"}
-_WORDS = {"B", "I", "SM", "SB", "UR", "MT", "IP", "SY", "It"}
-"""Macros of man(7) whose arguments are words; `.BR ls (1)` and its like write them without spaces."""
+_TAGGED = {"TP", "TQ", "IP", "It"}
+"""Macros that begin a paragraph whose first line is its tag."""
+_BREAKS = {"PP", "P", "LP", "HP", "sp", "Pp", "RS", "RE", "SY", "YS", "D1", "Dl", "Bl", "El", *_TAGGED}
+_SILENT = {"Bl", "Bk", "Ek", "El", "Dd", "Os", "Sm"}
+"""Macros of mdoc(7) that set no words; those of man(7) that do are named below, with others of one line."""
+_WORDS = {"B", "I", "SM", "SB", "UR", "MT", "SY"}
 _MIXED = {"BR", "RB", "BI", "IB", "IR", "RI"}
-_MDOC_LISTS = {"Bl", "Bd", "Bk", "Ek", "El", "Ed"}
+_MDOC = re.compile(r"[A-Z][a-z]|[DF]\d")
 _BRACKETS = {
     "Op": "[]", "Oo": "[", "Oc": "]", "Bq": "[]", "Aq": "<>", "Pq": "()", "Dq": '""', "Qq": '""', "Sq": "''",
     "Ql": "''",
 }  # fmt: skip
-_MDOC = {
-    "Ad",
-    "An",
-    "Ar",
-    "Cd",
-    "Cm",
-    "Dv",
-    "Em",
-    "Er",
-    "Ev",
-    "Fa",
-    "Fl",
-    "Fn",
-    "Ft",
-    "Ic",
-    "In",
-    "Lb",
-    "Li",
-    "Lk",
-    "Ms",
-    "Mt",
-    "Nd",
-    "Nm",
-    "No",
-    "Ns",
-    "Pa",
-    "Pf",
-    "St",
-    "Sx",
-    "Sy",
-    "Tn",
-    "Va",
-    "Vt",
-    "Xr",
-}
 _MARKS = (".", ",", ":", ";", ")", "]", "?", "!")
 """Words of mdoc(7) that follow what they end without a space."""
 _CHARACTERS = {
@@ -160,7 +108,7 @@ class _ManualPage:
             self._end_paragraph()
             self._code = macro in _CODE_BEGINS
         else:
-            if macro in _PARAGRAPHS:
+            if macro in _BREAKS:
                 self._end_paragraph()
             self._tag = self._tag or macro in _TAGGED
             if macro == "br":
@@ -169,27 +117,26 @@ class _ManualPage:
 
     def _text_of(self, macro: str, arguments: list[str]) -> str:
         """Return the words that a macro sets."""
+        if _MDOC.fullmatch(macro):
+            return "" if macro in _SILENT else self._mdoc([macro, *arguments])
         if macro in _MIXED:
             return "".join(arguments)
         if macro == "OP":
             return f"[{' '.join(arguments)}]"
         if macro == "IP":
-            arguments = arguments[:1]
-        if macro in _MDOC_LISTS:
-            return ""
-        if macro in _MDOC or macro in _BRACKETS or macro in ("It", "D1", "Dl"):
-            return self._mdoc([macro, *arguments])
+            return " ".join(arguments[:1])
         return " ".join(arguments) if macro in _WORDS else ""
 
-    def _mdoc(self, words: Sequence[str]) -> str:
+    def _mdoc(self, words: list[str]) -> str:
         """Return what a line of mdoc(7) sets; macros may follow each other in it."""
-        text, closing, glue = "", "", False
-        words, marks = list(words), ""
+        text, closing, marks, glue = "", "", "", False
         while words[-1] in _MARKS:
             marks = words.pop() + marks
 
         def put(word: str) -> None:
             nonlocal text, glue
+            if not word:
+                return
             attached = glue or not text or word in _MARKS or text[-1:] in "([<"
             text, glue = text + ("" if attached else " ") + word, False
 
@@ -200,18 +147,13 @@ class _ManualPage:
                 put(brackets[0])
                 glue = brackets[0] not in "])"
                 closing, macro = brackets[1:] + closing, ""
-            elif word == "Ns" or (word == "Pf" and number + 1 < len(words)):
-                glue = True
-            elif word in _MDOC or word in ("It", "D1", "Dl"):
+            elif word in ("Ns", "Pf"):
+                glue = word == "Ns"
+            elif _MDOC.fullmatch(word):
                 macro = word
-                if word == "Nm" and (number + 1 == len(words) or words[number + 1] in {*_MDOC, *_BRACKETS}):
-                    put(self._name)
-                elif word == "Ar" and number + 1 == len(words):
-                    put("file ...")
-                elif word == "Ux":
-                    put("UNIX")
-                elif word == "Fl" and number + 1 == len(words):
-                    put("-")
+                if number + 1 == len(words) or _MDOC.fullmatch(words[number + 1]):
+                    put({"Nm": self._name, "Ar": "file ...", "Fl": "-", "Ux": "UNIX"}.get(word, ""))
+                    glue = word == "Fl"
             elif macro == "Xr" and re.fullmatch(r"\d\w*", word):
                 text, macro = f"{text}({word})", ""
             else:
@@ -241,8 +183,8 @@ class _ManualPage:
 
 def _arguments(rest: str) -> list[str]:
     """Return the arguments of a macro, which quotation marks may hold together."""
-    found = re.findall(r'"((?:[^"]|"")*)"?|(\S+(?:(?<=\\) \S*)*)', rest)
-    return [_plain(other or word.replace('""', '"')) for word, other in found]
+    matches = re.findall(r'"((?:[^"]|"")*)"?|(\S+(?:(?<=\\) \S*)*)', rest)
+    return [_plain(other or word.replace('""', '"')) for word, other in matches]
 
 
 def _plain(text: str) -> str:

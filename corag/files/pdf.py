@@ -77,7 +77,7 @@ def _bookmark(item: Any) -> tuple[int, str, int | None]:
 
 def _headings(text: str, starts: list[int], outline: list[tuple[int, str, int | None]]) -> list[Heading]:
     """Return the entries of the outline at their lines; at the top of the page where no line reads like them."""
-    found: list[Heading] = []
+    headings: list[Heading] = []
     reached = 0
     for level, title, page in outline:
         if page is None or not 0 <= page < len(starts) or not title:
@@ -85,16 +85,16 @@ def _headings(text: str, starts: list[int], outline: list[tuple[int, str, int | 
         begin = max(reached, starts[page])
         end = starts[page + 1] if page + 1 < len(starts) else len(text)
         start, reached = _line_of(title, text, begin, end) or (begin, begin)
-        found.append(Heading(level, title, start, reached))
-    return found
+        headings.append(Heading(level, title, start, reached))
+    return headings
 
 
 def _line_of(title: str, text: str, begin: int, end: int) -> tuple[int, int] | None:
     """Return the span of the lines that read like a title, with or without a number before it."""
     wanted = letters(title)
     lines = [match.span() for match in re.finditer(r"[^\n]+\n?", text[begin:end])]
-    for place, (start, _) in enumerate(lines):
-        for _, stop in lines[place : place + _MAX_TITLE_LINES]:
+    for number, (start, _) in enumerate(lines):
+        for _, stop in lines[number : number + _MAX_TITLE_LINES]:
             line = letters(text[begin + start : begin + stop])
             if line.endswith(wanted) and _NUMBER.fullmatch(line.removesuffix(wanted)):
                 return begin + start, begin + stop

@@ -266,7 +266,7 @@ def _name_of(path: str) -> str:
 
 
 def _read_plain(text: str, name: str) -> FileText:
-    # Both keep each line in its place, so that lines can be cited.
+    # Neither moves a line, so that lines can be cited.
     [text] = joined_words([without_running_heads(text)], typed=True)
     blocks = [Block(len(text) - len(text.lstrip()))] if text.strip() else []
     return FileText(text, sections_of(text, (), blocks, name), lines=True)

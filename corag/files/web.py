@@ -37,7 +37,7 @@ _STYLES = "p[style-name='Title'] => p.title:fresh\np[style-name='Subtitle'] => p
 def read_html(data: bytes, name: str) -> FileText:
     """Return the text of an HTML page; see `read_file`.
 
-    Where the page marks its main part, only that is taken. The title in its head counts where it has no single
+    Where the page marks its main part, only that is read. The title in its head counts if it has no single
     first-level heading.
     """
     soup = parse_html(data)
@@ -56,29 +56,29 @@ def read_html(data: bytes, name: str) -> FileText:
 
 def _anchors(tree: Any) -> list[tuple[str, str]]:
     """Return the letters of each heading and the name by which a link leads to it."""
-    found = []
+    anchors = []
     for heading in tree.select("h1, h2, h3, h4, h5, h6"):
-        # The name stands at the heading, inside it, or at the section that it begins.
-        places = [heading, *heading.select("[id], a[name]")]
+        # The name is at the heading, inside it, or at the section that it begins.
+        elements = [heading, *heading.select("[id], a[name]")]
         if heading.parent is not None and heading.find_previous_sibling() is None:
-            places.append(heading.parent)
-        names = [place.get("id") or place.get("name") for place in places]
-        found.append((letters(heading.get_text()), next(filter(None, names), "")))
-    return found
+            elements.append(heading.parent)
+        names = [element.get("id") or element.get("name") for element in elements]
+        anchors.append((letters(heading.get_text()), next(filter(None, names), "")))
+    return anchors
 
 
 def _with_anchors(file: FileText, anchors: list[tuple[str, str]]) -> FileText:
     """Return a file whose sections have the anchors of their headings; both are in the page's order."""
-    places: dict[str, deque[int]] = {}
-    for place, (heading, _) in enumerate(anchors):
-        places.setdefault(heading, deque()).append(place)
+    numbers: dict[str, deque[int]] = {}
+    for number, (heading, _) in enumerate(anchors):
+        numbers.setdefault(heading, deque()).append(number)
     sections, first = [], 0
     for section in file.sections:
-        found = places.get(letters(section.headings[-1]), deque())
-        while found and found[0] < first:
-            found.popleft()
-        if found and section.start < section.body:
-            section, first = replace(section, anchor=anchors[found[0]][1]), found[0] + 1
+        same = numbers.get(letters(section.headings[-1]), deque())
+        while same and same[0] < first:
+            same.popleft()
+        if same and section.start < section.body:
+            section, first = replace(section, anchor=anchors[same[0]][1]), same[0] + 1
         sections.append(section)
     return replace(file, sections=tuple(sections))
 

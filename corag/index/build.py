@@ -92,26 +92,26 @@ def update_index(
         "source": str(path.resolve()),
     }
     if any((path / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz")):
-        found = None
+        files = None
         source = _corpus_source(path, tokens, chunking, settings, report)
     else:
-        found = find_files(path, include=include, exclude=exclude)
-        source = _folder_source(path, found, tokens, chunking, settings, report)
+        files = find_files(path, include=include, exclude=exclude)
+        source = _folder_source(path, files, tokens, chunking, settings, report)
     written = write_index(uri, source, embedder, states=states, batch_size=batch_size, overwrite=overwrite)
     index = ChunkIndex.open(uri, embedder)
-    if found is None:
+    if files is None:
         return IndexUpdate(index, written.num_embedded, written.num_copied)
     report(len(source.parts), len(source.parts))
     before, after = written.before, written.after
     skipped = index.manifest.settings["skipped"]
-    files = {
+    counts = {
         "new": len(after.keys() - before.keys()),
         "unchanged": sum(before.get(name) == key for name, key in after.items()),
         "changed": sum(name in before and before[name] != key for name, key in after.items()),
         "deleted": len(before.keys() - after.keys() - skipped.keys()),
         "skipped": len(skipped),
     }
-    return IndexUpdate(index, written.num_embedded, written.num_copied, files, skipped)
+    return IndexUpdate(index, written.num_embedded, written.num_copied, counts, skipped)
 
 
 def _existing(folder: str | Path) -> Path:
@@ -144,7 +144,7 @@ def _corpus_source(
 
 def _folder_source(
     path: Path,
-    found: FoundFiles,
+    files: FoundFiles,
     tokens: TokenCounter,
     chunking: ChunkConfig,
     settings: dict[str, Any],
@@ -155,11 +155,11 @@ def _folder_source(
     Raises:
         DataError: There is no document; so does reading, if all of them are unreadable.
     """
-    skipped = dict(found.skipped)
+    skipped = dict(files.skipped)
     keys: dict[str, str] = {}
-    for name in found.paths:
+    for name in files.paths:
         try:
-            keys[name] = reading_key(_file_digest(found.root / name), name)
+            keys[name] = reading_key(_file_digest(files.root / name), name)
         except OSError as error:
             skipped[name] = f"cannot be opened: {error.strerror or error}"
     fingerprint = _fingerprint(settings, keys, dict(skipped))
@@ -177,7 +177,7 @@ def _folder_source(
     def read(name: str) -> tuple[str, list[Chunk]] | None:
         report(next(numbers), len(keys))
         try:
-            data = read_bytes(found.root / name)
+            data = read_bytes(files.root / name)
             # The file may have changed since it was hashed: what counts is what was read.
             key = reading_key(hashlib.sha256(data).hexdigest(), name)
             chunks = chunk_file(name, read_file(data, name), tokens, chunking)

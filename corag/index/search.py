@@ -33,7 +33,7 @@ from corag.types import Candidate, Chunk, Embedder
 Item = TypeVar("Item", bound=Hashable)
 
 Retrieval = Literal["vector", "text", "hybrid"]
-"""How candidates are found: by cosine similarity, by BM25, or by both rankings joined."""
+"""How candidates are retrieved: by cosine similarity, by BM25, or by both rankings joined."""
 
 FUSED_DEPTH = 100
 """Hybrid retrieval joins at least this many results of both rankings."""
@@ -50,7 +50,7 @@ _QUERIES_PER_PASS = 64
 
 
 class Hit(NamedTuple):
-    """A row that was found; lower `rank` is better: the cosine distance, or the negative BM25 score.
+    """A row of a search; lower `rank` is better: the cosine distance, or the negative BM25 score.
 
     LanceDB's ids of rows ascend with the positions of the chunks until an index is changed in place; reading positions
     would cost another look-up.
@@ -65,9 +65,9 @@ def _top_k(fetch: Callable[[int], list[list[Hit]]], k: int) -> list[list[Hit]]:
     """Return the first `k` hits per query; LanceDB leaves out ties at random, so more are fetched until none is cut."""
     limit = k + 1
     while True:
-        found = [sorted(hits, key=lambda hit: hit[:2]) for hits in fetch(limit)]
-        if not any(len(hits) >= limit and hits[k - 1].rank == hits[-1].rank for hits in found):
-            return [hits[:k] for hits in found]
+        rankings = [sorted(hits, key=lambda hit: hit[:2]) for hits in fetch(limit)]
+        if not any(len(hits) >= limit and hits[k - 1].rank == hits[-1].rank for hits in rankings):
+            return [hits[:k] for hits in rankings]
         limit *= 8
 
 
@@ -229,15 +229,16 @@ class ChunkIndex:
         if retrieval == "hybrid":
             nearest = self._nearest(embeddings, depth, wanted)
             rankings = [[near, *by_text] for near, by_text in zip(nearest, rankings, strict=True)]
-        found = []
+        candidates = []
         for embedding, of_query in zip(embeddings, rankings, strict=True):
             fused = reciprocal_rank_fusion([[hit.row for hit in hits] for hits in of_query])[:k]
             rows = self._rows_at(fused)
             stored = np.array([row["vector"] for row in rows]).reshape(len(rows), self.dimension)
             lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(embedding)
             cosines = np.clip(stored @ embedding / lengths, -1.0, 1.0).tolist()
-            found.append([self._candidate(*each, rank) for rank, each in enumerate(zip(rows, cosines, strict=True))])
-        return found
+            ranked = enumerate(zip(rows, cosines, strict=True))
+            candidates.append([self._candidate(*each, rank) for rank, each in ranked])
+        return candidates
 
     def chunks(self) -> Iterator[Chunk]:
         """Iterate over all chunks as stored: in the order given; after an update, in any order."""
@@ -285,7 +286,7 @@ class ChunkIndex:
         self, queries: NDArray[np.float32], k: int, where: str | None, columns: Sequence[str] = ()
     ) -> list[list[Hit]]:
         """Return the `k` nearest rows of each query by cosine, with some of their columns."""
-        found: list[list[Hit]] = []
+        nearest: list[list[Hit]] = []
         for start in range(0, len(queries), _QUERIES_PER_PASS):
             some = queries[start : start + _QUERIES_PER_PASS]
 
@@ -300,8 +301,8 @@ class ChunkIndex:
                     hits[row.get("query_index", 0)].append(Hit(row["_distance"], row["_rowid"], row))
                 return hits
 
-            found += _top_k(fetch, min(k, len(self)))
-        return found
+            nearest += _top_k(fetch, min(k, len(self)))
+        return nearest
 
     def _matching(self, query: str, k: int, where: str | None) -> list[Hit]:
         """Return the `k` rows with the highest BM25 scores."""

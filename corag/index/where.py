@@ -61,31 +61,31 @@ def _field_sql(name: str, wanted: Any) -> str:
     if not isinstance(name, str) or not name or wanted in ([], (), {}):
         raise ValueError(f"nothing to compare in field {name!r}")
     # To extract a field costs most of a filter.
-    found = f"json_extract({FIELDS}, {_quoted('$.' + _json(name))})"
+    field = f"json_extract({FIELDS}, {_quoted('$.' + _json(name))})"
     if isinstance(wanted, Mapping):
-        return " AND ".join(_compared(found, operator, value) for operator, value in wanted.items())
-    return _any_of(found, wanted if isinstance(wanted, list | tuple) else [wanted])
+        return " AND ".join(_compared(field, operator, value) for operator, value in wanted.items())
+    return _any_of(field, wanted if isinstance(wanted, list | tuple) else [wanted])
 
 
-def _any_of(found: str, values: Sequence[Any]) -> str:
+def _any_of(field: str, values: Sequence[Any]) -> str:
     """Return SQL that is true or false, never null."""
     written = "|".join(sorted(re.escape(text) for value in values for text in _spellings(value)))
     # In a list's text a comma precedes a quotation mark only where an item begins: within texts they are escaped.
     pattern = f"^(?:{written})$|^\\[(?:.*,)?(?:{written})(?:,.*)?\\]$"
-    present = found if None not in values else f"COALESCE({found}, 'null')"
+    present = field if None not in values else f"COALESCE({field}, 'null')"
     return f"COALESCE(regexp_like({present}, {_quoted(pattern)}), FALSE)"
 
 
-def _compared(found: str, operator: str, value: Any) -> str:
+def _compared(field: str, operator: str, value: Any) -> str:
     if operator == "!=":
-        return f"NOT {_any_of(found, [value])}"
+        return f"NOT {_any_of(field, [value])}"
     if operator not in _COMPARISONS or value is None or isinstance(value, bool):
         raise ValueError(f"{value!r} cannot be compared by {operator!r}")
     if not isinstance(value, str):
-        return f"COALESCE(TRY_CAST({found} AS DOUBLE) {operator} {_json(float(value))}, FALSE)"
+        return f"COALESCE(TRY_CAST({field} AS DOUBLE) {operator} {_json(float(value))}, FALSE)"
     # A text begins with a quotation mark, before which no other JSON value sorts and after which "#" comes.
-    within = f" AND {found} < '#'" if ">" in operator else ""
-    return f"COALESCE({found} {operator} {_quoted(_json(value))}{within}, FALSE)"
+    within = f" AND {field} < '#'" if ">" in operator else ""
+    return f"COALESCE({field} {operator} {_quoted(_json(value))}{within}, FALSE)"
 
 
 def _spellings(value: Any) -> set[str]:

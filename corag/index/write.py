@@ -54,7 +54,7 @@ MOST_CHANGED = 0.2
 _MAX_PARTITIONS = 1_000
 # Bits for each number of a vector. Recall@20 over 100,000 chunks with twice as many ranked again: 1 bit .72, 4 .999.
 _BITS = 4
-# RaBitQ needs whole bytes.
+# RaBitQ needs whole bytes. Other vectors, which no common embedder makes, are always compared one by one.
 _NUMBERS_PER_BYTE = 8
 # Chunks whose vectors are known cost no time, so more of them are stored at once.
 _MAX_BATCH = 4096
@@ -94,9 +94,9 @@ class ChunkSource:
         """
         given = {}
         digest = hashlib.sha256()
-        for place, chunk in enumerate(chunks):
+        for number, chunk in enumerate(chunks):
             if not isinstance(chunk, Chunk):
-                raise InputError(f"chunks[{place}] is a {type(chunk).__name__}; give Chunk(id, text) objects")
+                raise InputError(f"chunks[{number}] is a {type(chunk).__name__}; give Chunk(id, text) objects")
             if chunk.id in given:
                 raise DataError(f"chunk id {chunk.id!r} occurs twice; every chunk needs an id of its own")
             given[chunk.id] = chunk
@@ -367,18 +367,16 @@ def _make_search_structures(table: Any, manifest: IndexManifest) -> int:
     and ranks the best again by the true vectors, so cosines are exact. That takes a tenth of the time of an HNSW graph
     to make, and holds no graph in memory.
     """
-    from lancedb.index import FTS, IvfRq, IvfSq
+    from lancedb.index import FTS, IvfRq
 
     made = {column: index.name for index in table.list_indices() for column in index.columns}
-    large = manifest.num_chunks >= MIN_CHUNKS_TO_PARTITION
+    large = manifest.num_chunks >= MIN_CHUNKS_TO_PARTITION and manifest.dimension % _NUMBERS_PER_BYTE == 0
     if large and made.keys() >= {"text", "vector"} and manifest.num_changed <= MOST_CHANGED * manifest.num_chunks:
         return manifest.num_changed
     table.create_index("text", config=FTS())
     if large:
         num_partitions = min(-(-manifest.num_chunks // CHUNKS_PER_PARTITION), _MAX_PARTITIONS)
-        partitions: Any = IvfSq(distance_type="cosine", num_partitions=num_partitions)
-        if manifest.dimension % _NUMBERS_PER_BYTE == 0:
-            partitions = IvfRq(distance_type="cosine", num_partitions=num_partitions, num_bits=_BITS)
+        partitions = IvfRq(distance_type="cosine", num_partitions=num_partitions, num_bits=_BITS)
         table.create_index("vector", config=partitions)
     elif "vector" in made:
         table.drop_index(made["vector"])

@@ -77,7 +77,7 @@ def chunk_document(document: Document, tokens: TokenCounter, config: ChunkConfig
     `document.text[start:end]` is the body of each; the bodies cover the text.
 
     Raises:
-        InputError: The title leaves no room for text, or one character needs more tokens than a chunk has.
+        InputError: The title leaves no tokens for text, or one character needs more tokens than a chunk has.
     """
     config = config or ChunkConfig()
     if not document.text:
@@ -114,7 +114,7 @@ class ChunkMeter:
         self.capacity = max_tokens - self._title_tokens
         if self.capacity < 1:
             raise InputError(
-                f"document {document!r}: its title of {len(title)} characters leaves no room for "
+                f"document {document!r}: its title of {len(title)} characters leaves no tokens for "
                 f"text within max_tokens={max_tokens}; raise max_tokens or shorten the title"
             )
 
@@ -159,7 +159,7 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
         while overlap_tokens and start - 1 > first and repeated + sizes[start - 1] <= overlap_tokens:
             start -= 1
             repeated += sizes[start]
-        # The overlap must leave room for something new, or the next chunk would lie inside this one.
+        # The overlap must leave tokens for something new, or the next chunk would be a part of this one.
         while start < new and not meter.fits(spans[start][0], spans[new][1]):
             start += 1
 

@@ -8,7 +8,7 @@ what was said before the question, user and system in turn; a question that refe
 that it goes on from, as in `corag.conversation`. `"answerable": false` says that no passage holds the answer. Other
 fields of a question are kept and ignored.
 
-In a BEIR folder (Thakur et al., 2021) `_id` stands for `id`, `text` for `question`, and `qrels/*.tsv` hold grades: each
+In a BEIR folder (Thakur et al., 2021) `_id` is the `id`, `text` for `question`, and `qrels/*.tsv` hold grades: each
 file is a split of the questions that it judges, and the others are left out.
 """
 
@@ -116,7 +116,7 @@ class DataFolder:
                         f"{file}, question {query.id!r}: candidate {name!r} is not in the corpus; add the "
                         "passage to the corpus or remove it from the question"
                     )
-        # Corpora are often subsets. Such evidence cannot be found, which lowers recall.
+        # Corpora are often subsets. Such evidence cannot be retrieved, which lowers recall.
         lost = [query.id for query in queries if not all(passage_at(gold, documents) for gold in query.gold)]
         if lost:
             logger.warning(

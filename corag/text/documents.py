@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from corag.types import Chunk
 
 SEPARATOR = "\n\n"
-"""Stands between two chunks in a prompt, and in the text that a reranker is given."""
+"""Separates two chunks in a prompt, and in the text that a reranker is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +42,18 @@ def passage(document: Document) -> Chunk:
 def citation(chunk: Chunk) -> str:
     """Return where a chunk comes from: `guide.pdf, page 3: Guide > Install`; its id where nothing else is known.
 
-    Document, page, line or anchor, and headings or title stand in the metadata that an index keeps.
+    Document, page, line or anchor, and headings or title are in the metadata that an index keeps.
     """
     known = chunk.metadata
-    place = str(known.get("document", chunk.id))
+    source = str(known.get("document", chunk.id))
     if "anchor" in known:
-        place += f"#{known['anchor']}"
+        source += f"#{known['anchor']}"
     elif "page" in known:
-        place += f", pages {known['page']}-{known['last_page']}" if "last_page" in known else f", page {known['page']}"
+        source += f", pages {known['page']}-{known['last_page']}" if "last_page" in known else f", page {known['page']}"
     elif "line" in known:
-        place += f", line {known['line']}"
+        source += f", line {known['line']}"
     title = " > ".join(known["headings"]) if known.get("headings") else known.get("title", "")
-    return f"{place}: {title}" if title else place
+    return f"{source}: {title}" if title else source
 
 
 def body(chunk: Chunk) -> str:

@@ -142,6 +142,7 @@ MDOC = r""".Dd May 1, 2026
 .Nm
 .Op Fl ab
 .Op Fl f Ar file Ns , Ns Ar file
+.Op Fl Fl help
 .Sh DESCRIPTION
 See
 .Xr pump 1 .
@@ -170,7 +171,7 @@ def test_a_manual_page_is_read_under_its_headings(tmp_path: Path):
 def test_a_manual_page_of_bsd():
     assert parts(read_file(MDOC.encode(), "valve.8")) == [
         ("valve(8) > NAME", "valve \u2013 opens pipes"),
-        ("valve(8) > SYNOPSIS", "valve [-ab] [-f file,file]"),
+        ("valve(8) > SYNOPSIS", "valve [-ab] [-f file,file] [--help]"),
         ("valve(8) > DESCRIPTION", 'See pump(1).\n\n-a\nOpens "all".'),
     ]
     with pytest.raises(UnreadableFileError, match=r"refers to man1/pump.1"):

@@ -278,20 +278,16 @@ def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path
     assert list(index.chunks()) == chunks
 
 
-@pytest.fixture(params=[8, 6])
-def partitioned(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[ChunkIndex, list]:
-    """An index of 20 partitions and its chunks; RaBitQ takes dimensions divisible by 8 only."""
-    chunks, embedder = make_chunks(1000), HashingEmbedder(dimension=request.param)
+@pytest.fixture
+def partitioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ChunkIndex, list]:
+    """An index of 20 partitions and its chunks."""
+    chunks, embedder = make_chunks(1000), HashingEmbedder()
     chunks = [replace(chunk, metadata={"number": number}) for number, chunk in enumerate(chunks)]
     monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", 1000)
     monkeypatch.setattr(write, "CHUNKS_PER_PARTITION", 50)
     index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=500)
     vectors = embedder.embed([chunk.text for chunk in chunks])
-    assert {"FTS", "IvfRq" if request.param == 8 else "IvfSq"} == {
-        one.index_type for one in table_of(tmp_path).list_indices()
-    }
+    assert {"FTS", "IvfRq"} == {one.index_type for one in table_of(tmp_path).list_indices()}
     return index, list(zip(chunks, vectors, strict=True))
 
 
