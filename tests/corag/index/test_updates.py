@@ -248,9 +248,9 @@ def test_globs_choose_the_documents_of_an_index(folder: Path, tmp_path: Path):
 def test_a_new_version_of_the_readers_reads_all_again_and_embeds_nothing(
     folder: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    first = [update(source, tmp_path / source.name) for source in (folder, small_data)]
+    first = [update(source, tmp_path / "index" / source.name) for source in (folder, small_data)]
     monkeypatch.setattr(read, "reader_version", lambda: "another")
-    again = [update(source, tmp_path / source.name) for source in (folder, small_data)]
+    again = [update(source, tmp_path / "index" / source.name) for source in (folder, small_data)]
     assert files_of(again[0]) == (0, 0, 2, 0)
     assert [chunks_of(done) for done in again] == [(0, done.num_embedded) for done in first]
 
