@@ -19,9 +19,10 @@ from corag.naming import Spelling
 from corag.readers.chat import ChatReader, without_thoughts
 from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.reply import Reply, ask
+from corag.selectors.order import PREVIOUS
 from corag.selectors.raptor.tree import tree_setting
 from corag.text.follow_ups import understood
-from corag.types import Reader, TokenCounter
+from corag.types import Reader, Selection, TokenCounter
 
 HISTORY_SHARE = 0.5
 """The most of a budget that what was said before may take."""
@@ -77,6 +78,9 @@ class Conversation:
         # Built once: an agent and its models are not loaded again for each question.
         selector = settings.get("selector", "corag")
         offered = {**tokens_setting(self._tokens), **tree_setting(selector, self._index)}
+        if isinstance(self._reader, ChatReader):
+            offered["order"] = "stable"
+        self._before: Selection | None = None
         self._settings = {**settings, "selector": SELECTORS.offer(selector, offered)}
 
     def ask(self, question: str, *, on_token: Callable[[str], None] | None = None) -> Reply:
@@ -95,22 +99,25 @@ class Conversation:
         else:
             asked = self._joined(question)
             budget -= self._count(asked) - self._count(question)
-        reply = ask(
-            asked,
-            self._index,
-            budget_tokens=budget,
-            reader=reader,
-            embedder=self._embedder,
-            tokens=self._tokens,
-            on_token=on_token,
-            **self._settings,
-        )
+        with PREVIOUS.set(self._before):
+            reply = ask(
+                asked,
+                self._index,
+                budget_tokens=budget,
+                reader=reader,
+                embedder=self._embedder,
+                tokens=self._tokens,
+                on_token=on_token,
+                **self._settings,
+            )
+        self._before = reply.selection
         self.turns.append(Turn(question, asked, reply.answer.text if reply.found else ""))
         return reply
 
     def forget(self) -> None:
         """Begin anew."""
         self.turns.clear()
+        self._before = None
 
     def _rewritten(self, question: str, turns: Sequence[Turn], reader: ChatReader) -> str:
         if not turns:

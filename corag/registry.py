@@ -248,7 +248,7 @@ SELECTORS: Registry[Selector] = Registry(
         "prune": "corag.selectors.pruning:Prune",
         "sentence-threshold": "corag.selectors.pruning:SentenceThreshold",
         "extractive-compression": "corag.selectors.pruning:ExtractiveCompression",
-        "reorder": "corag.selectors.wrapping:Reorder",
+        "reorder": "corag.selectors.wrapping:reorder",
         "adaptive-k": "corag.selectors.adaptive_k:AdaptiveK",
         "car": "corag.selectors.car:Car",
         "edc2": "corag.selectors.summarizing:Edc2",

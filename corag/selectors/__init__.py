@@ -32,8 +32,8 @@ if typing.TYPE_CHECKING:
     from corag.selectors.simple import TopTokens as TopTokens
     from corag.selectors.summarizing import Crag as Crag
     from corag.selectors.summarizing import Edc2 as Edc2
-    from corag.selectors.wrapping import Reorder as Reorder
     from corag.selectors.wrapping import SelfRoute as SelfRoute
+    from corag.selectors.wrapping import reorder as reorder
 
 __getattr__, __dir__ = optional.lazy_exports(
     __name__,

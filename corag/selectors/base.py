@@ -17,12 +17,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag.checks import check_budget, check_count, check_query
+from corag.checks import check_budget, check_choice, check_count, check_query
 from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part, Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
+from corag.selectors.order import PREVIOUS, PromptOrder, arranged, continued, share_kept
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, selection_problem
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts
@@ -69,11 +70,14 @@ class BudgetedSelector(Part):
         unit: What is chosen: candidates as they are (`passage`), their sentences (`sentence`), or windows of n of
             these (`window(n)`). Sentences are below the title of their document, in its order.
         max_units: The most sentences or windows to choose from.
+        order: How the chosen chunks follow each other in the prompt; see `corag.selectors.order`. A text that the
+            selector writes itself, such as a summary, has no order to change.
     """
 
     tokens: TokenCounter = field(default_factory=make_tokens)
     unit: str = "passage"
     max_units: int = DEFAULT_MAX_UNITS
+    order: PromptOrder = "value"
 
     name: ClassVar[str]
     queries_at_once: ClassVar[int] = 64
@@ -85,6 +89,7 @@ class BudgetedSelector(Part):
         self.tokens = make_tokens(self.tokens or "minilm")
         self._unit = Unit.parse(self.unit)
         check_count("max_units", self.max_units, "30 to 100 are usual")
+        check_choice("order", self.order, PromptOrder)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         """Return an order whose summed `problem.costs` are at most `problem.capacity`, or a choice with its own text.
@@ -184,11 +189,25 @@ class BudgetedSelector(Part):
         """
         started = time.perf_counter()
         warn_if_few_fit(problem)
-        chosen = self._respend_savings(problem, self._fit_to_budget(problem, choice))
+        offered = problem
+        while True:
+            if choice is None:
+                choice = self._choose_many([offered])[0] if offered.chunks else Choice(())
+            chosen = self._assembled(offered, choice)
+            summed = offered.summed_tokens(choice.order)
+            too_much = summed + offered.separator_tokens > offered.capacity
+            if chosen.cost <= offered.budget_tokens or len(choice.order) < 2 or too_much or choice.text is not None:
+                break
+            # Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators:
+            # this combination no longer fits, what fits alone still does, so the loop ends; values are cached.
+            per_separator = -(-(chosen.cost - summed) // (len(choice.order) - 1))
+            extra = offered.extra_separator_tokens + per_separator
+            offered, choice = replace(offered, extra_separator_tokens=extra), None
+        chosen = self._respend_savings(problem, chosen)
         choice = chosen.choice
         order, trace = choice.order, dict(choice.trace)
         if chosen.spans:
-            # Units of a document are in its order, whatever the order in which they were chosen.
+            # As they follow each other in the text; those of a document are in its order.
             rows = sorted(range(len(order)), key=chosen.spans.__getitem__)
             order = tuple(order[row] for row in rows)
             if "chunk_values" in trace:
@@ -205,6 +224,8 @@ class BudgetedSelector(Part):
             trace["duplicates_dropped"] = problem.num_duplicates
         if not self.tokens.exact:
             trace["tokens_estimated"] = self.tokens.name
+        if self.order == "stable" and (before := PREVIOUS.get()) is not None:
+            trace["prefix_kept"] = share_kept(before.text, chosen.text)
         trace["select_s"] = time.perf_counter() - started
         if chosen.cost > problem.budget_tokens or len(set(order)) != len(order):
             raise BudgetError(
@@ -221,22 +242,6 @@ class BudgetedSelector(Part):
             trace=Trace.of(trace),
             spans=tuple(sorted(chosen.spans)),
         )
-
-    def _fit_to_budget(self, problem: SelectionProblem, choice: Choice | None) -> _Assembled:
-        """Return a choice whose text fits the budget, the given one if it does."""
-        while True:
-            if choice is None:
-                choice = self._choose_many([problem])[0] if problem.chunks else Choice(())
-            chosen = self._assembled(problem, choice)
-            summed = problem.summed_tokens(choice.order)
-            too_much = summed + problem.separator_tokens > problem.capacity
-            if chosen.cost <= problem.budget_tokens or len(choice.order) < 2 or too_much or choice.text is not None:
-                return chosen
-            # Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators:
-            # this combination no longer fits, what fits alone still does, so the loop ends; values are cached.
-            per_separator = -(-(chosen.cost - summed) // (len(choice.order) - 1))
-            extra = problem.extra_separator_tokens + per_separator
-            problem, choice = replace(problem, extra_separator_tokens=extra), None
 
     def _respend_savings(self, problem: SelectionProblem, chosen: _Assembled) -> _Assembled:
         """Return a choice that also spends the tokens that chosen units save below one shared title."""
@@ -260,12 +265,22 @@ class BudgetedSelector(Part):
         return chosen
 
     def _assembled(self, problem: SelectionProblem, choice: Choice) -> _Assembled:
-        if choice.text is None:
-            text, spans = problem.assembled(choice.order)
+        if choice.text is not None or not choice.order:
+            text, spans = choice.text or "", list[Span]()
         else:
-            text, spans = choice.text, []
-        cost = int(token_counts(self.tokens, [text])[0]) if choice.order else 0
-        return _Assembled(choice, text, spans, cost)
+            chunks = [problem.chunks[index] for index in choice.order]
+            before = PREVIOUS.get() if self.order == "stable" and problem.layout is None else None
+            if before is not None:
+                text, spans = continued(before, chunks)
+                if (cost := self._count(text)) <= problem.budget_tokens:
+                    return _Assembled(choice, text, spans, cost)
+            rows = arranged(chunks, self.order)
+            text, in_rows = problem.assembled([choice.order[row] for row in rows])
+            spans = [in_rows[rows.index(row)] for row in range(len(rows))]
+        return _Assembled(choice, text, spans, self._count(text) if choice.order else 0)
+
+    def _count(self, text: str) -> int:
+        return int(token_counts(self.tokens, [text])[0])
 
     def _reason(self, problem: SelectionProblem) -> str:
         if not problem.chunks:
@@ -367,5 +382,5 @@ def unscored(
 ) -> Choice:
     """Return a choice that no reranker valued: its value is the mean similarity of its chunks, or 0 without any."""
     known = bool(order) and problem.kind != "rank"
-    value = float(problem.similarities[list(order)].mean()) if known else 0.0
+    value = float(problem.relevance[list(order)].mean()) if known else 0.0
     return Choice(order, value, {"orders_scored": 0, "scorer_calls": 0, **(trace or {})}, text)

@@ -92,7 +92,13 @@ class SelectionProblem:
     @cached_property
     def kind(self) -> SimilarityKind:
         """What all similarities are; `rank` if there are none."""
-        return _kind(self.candidates)
+        kinds: set[SimilarityKind] = {"rank" if c.similarity is None else c.kind for c in self.candidates} or {"rank"}
+        if len(kinds) > 1:
+            raise InputError(
+                f"the candidates' similarities are of the kinds {', '.join(sorted(kinds))}, which cannot be compared "
+                "(rank is one without a similarity); use one kind, or no similarities"
+            )
+        return kinds.pop()
 
     @cached_property
     def relevance(self) -> FloatArray:
@@ -155,11 +161,6 @@ class SelectionProblem:
     def by_relevance(self) -> list[int]:
         """Candidates by decreasing relevance; ties go to the one that was given first."""
         return [int(index) for index in np.argsort(-self.relevance, kind="stable")]
-
-    @property
-    def similarities(self) -> FloatArray:
-        """Similarity of each chunk to the query, `[n]`, on the scale of `kind`; `InputError` for a mere order."""
-        return self.comparable().relevance
 
     @property
     def has_cosines(self) -> bool:
@@ -330,13 +331,3 @@ def _is_finite(similarity: object) -> bool:
         return not isinstance(similarity, str | bytes) and math.isfinite(similarity)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return False
-
-
-def _kind(candidates: Sequence[Candidate]) -> SimilarityKind:
-    kinds: set[SimilarityKind] = {"rank" if c.similarity is None else c.kind for c in candidates} or {"rank"}
-    if len(kinds) > 1:
-        raise InputError(
-            f"the candidates' similarities are of the kinds {', '.join(sorted(kinds))}, which cannot be compared "
-            "(rank is one without a similarity); use one kind, or no similarities"
-        )
-    return kinds.pop()

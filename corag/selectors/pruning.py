@@ -14,6 +14,7 @@ from corag.naming import Spelling
 from corag.registry import tokens as make_tokens
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, EmbeddingSelector, fill, unscored
+from corag.selectors.order import PromptOrder
 from corag.selectors.price import COST_WEIGHT, REFERENCE_TOKENS, Scaling, gives_probabilities
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, selection_problem
 from corag.selectors.reranking import RerankingSelector
@@ -115,6 +116,7 @@ class Prune(RerankingSelector):
         refill: Whether the freed tokens buy more passages, which the selector chooses from the rest and which are
             pruned together with the others, until that changes nothing.
         max_units: The most sentences to choose from.
+        order: See `BudgetedSelector`.
         tokens: Counts tokens as the answering model does: name or object; passed on to a selector given by name.
         settings: Settings of a selector given by name.
     """
@@ -132,11 +134,18 @@ class Prune(RerankingSelector):
         tolerance: float = 0.0,
         refill: bool = False,
         max_units: int = DEFAULT_MAX_UNITS,
+        order: PromptOrder = "value",
         tokens: Spelling | TokenCounter | None = None,
         **settings: Any,
     ) -> None:
-        counter = make_tokens(tokens or "minilm")
-        super().__init__(unit="sentence", max_units=max_units, tokens=counter, reranker=reranker, window=window)
+        super().__init__(
+            unit="sentence",
+            max_units=max_units,
+            order=order,
+            tokens=make_tokens(tokens or "minilm"),
+            reranker=reranker,
+            window=window,
+        )
         self.inner = built(selector, self.tokens, **settings)
         if Unit.parse(self.inner.unit).size is not None:
             raise InputError(

@@ -1,76 +1,40 @@
-"""Selectors around others: `reorder` puts the best chunks at both ends, `self-route` asks the reader first."""
+"""Selectors around others: `reorder` sets the order in the prompt, `self-route` asks the reader first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any
 
-from corag.checks import check_choice, check_range
+from corag.checks import check_range
 from corag.errors import InputError
 from corag.naming import Spelling
 from corag.registry import SELECTORS
 from corag.registry import reader as make_reader
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
+from corag.selectors.order import PromptOrder
 from corag.selectors.problem import SelectionProblem
-from corag.types import Candidate, Reader, TokenCounter
-
-Item = TypeVar("Item")
-
-By = Literal["order", "similarity"]
+from corag.types import Reader, TokenCounter
 
 
-def best_at_both_ends(ranking: Sequence[Item]) -> list[Item]:
-    """Return a ranking, best first, with its best at both ends: first, third, fifth, ... sixth, fourth, second."""
-    return [*ranking[::2], *ranking[1::2][::-1]]
-
-
-class Reorder(BudgetedSelector):
-    """Chooses as another selector does and puts the best chunks first and last, where models read most closely.
-
-    After Liu et al., "Lost in the middle: how language models use long contexts" (2024). A text that the selector wrote
-    itself, such as a summary, has no order to change and stays as it is.
+def reorder(
+    *,
+    selector: Spelling = "top-k",
+    order: PromptOrder = "ends",
+    tokens: Spelling | TokenCounter | None = None,
+    **settings: Any,
+) -> BudgetedSelector:
+    """Return another selector with the best chunks first and last in the prompt, or in another `order`.
 
     Args:
-        selector: Name or object; an object must be a `BudgetedSelector`.
-        by: What is best: the first in the selector's own `order`, or the chunk of highest `similarity`.
-        tokens: Counts tokens as the answering model does: name or object; passed on to a selector given by name.
-        settings: Settings of a selector given by name.
+        selector: Its name; one that is built already takes `order` when it is built.
+        order: See `corag.selectors.order`.
+        tokens: Counts tokens as the answering model does: name or object.
+        settings: Settings of the selector.
     """
-
-    name = "reorder"
-
-    def __init__(
-        self,
-        *,
-        selector: Spelling | BudgetedSelector = "top-k",
-        by: By = "order",
-        tokens: Spelling | TokenCounter | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(tokens=make_tokens(tokens or "minilm"))
-        check_choice("by", by, By)
-        self.inner, self.by = built(selector, self.tokens, **settings), by
-        self.unit, self.max_units, self._unit = self.inner.unit, self.inner.max_units, self.inner._unit
-
-    def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
-        """Return what the selector chooses from."""
-        return self.inner.problem(query, candidates, budget_tokens)
-
-    def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
-        choices = self.inner._choose_many(problems)
-        return [self._reordered(problem, choice) for problem, choice in zip(problems, choices, strict=True)]
-
-    def _reordered(self, problem: SelectionProblem, choice: Choice) -> Choice:
-        trace = {**choice.trace, "selector": self.inner.name}
-        if choice.text is not None:
-            return replace(choice, trace=trace)
-        ranking = list(choice.order)
-        if self.by == "similarity":
-            ranking.sort(key=lambda index: (-problem.relevance[index], index))
-        # The value is that of the order before; the reranker does not value the new one.
-        return replace(choice, order=tuple(best_at_both_ends(ranking)), trace=trace)
+    made = built(selector, make_tokens(tokens or "minilm"), order=order, **settings)
+    made.name = "reorder"  # type: ignore[misc]  # what selections call it
+    return made
 
 
 @dataclass(kw_only=True, eq=False)

@@ -74,7 +74,9 @@ def drawn_search(rng: random.Random, tokens: TokenCounter) -> dict[str, Any]:
     return {name: draw(rng, tokens) for name, draw in draws.items() if rng.random() < 0.3}
 
 
+ORDER: dict[str, Draw] = {"order": one_of("value", "ends", "document", "stable")}
 UNITS: dict[str, Draw] = {
+    **ORDER,
     "unit": one_of("passage", "passage", "sentence", "window(2)"),
     "max_units": one_of(1, 3, 10, 60),
 }
@@ -115,6 +117,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
         "saturation": number(1e-6, 1.0),
     },
     "prune": {
+        **ORDER,
         "cost_weight": number(0.0, 2.0),
         **RERANKED,
         "selector": inner("top-k", "full", "corag", "mmr", "edc2"),
@@ -126,10 +129,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
         **UNITS, "k": one_of(None, 1, 3),
     },
     "extractive-compression": {**UNITS, **EMBEDDED, "k": one_of(1, 5)},
-    "reorder": {
-        "selector": inner("top-k", "full", "corag", "crag", "prune", "adaptive-k"),
-        "by": one_of("order", "similarity"),
-    },
+    "reorder": {"selector": one_of("top-k", "full", "naive(reranker=bm25)", "submodular", "adaptive-k"), **ORDER},
     "adaptive-k": {
         **UNITS, **EMBEDDED,
         "head": number(0.0, 1.0), "tail": number(0.0, 1.0), "buffer": one_of(0, 1, 5),

@@ -67,9 +67,9 @@ def test_any_text_is_read_or_refused(text):
         ('a(x=[1, "b, c"], y={"k": [2]})', "a", {"x": [1, "b, c"], "y": {"k": [2]}}),
         ("a(x=it's 5\" wide)", "a", {"x": "it's 5\" wide"}),
         (
-            "reorder(selector=corag(preset=paper, reranker=b(c=1)), by=order)",
+            "reorder(selector=corag(preset=paper, reranker=b(c=1)), order=ends)",
             "reorder",
-            {"selector": "corag(preset=paper, reranker=b(c=1))", "by": "order"},
+            {"selector": "corag(preset=paper, reranker=b(c=1))", "order": "ends"},
         ),
         ("edc2(store=a=b)", "edc2", {"store": "a=b"}),
     ],
@@ -116,7 +116,7 @@ def test_parts_print_as_they_parse():
     assert str(TopK(k=3)) == "top-k(k=3)"
     assert str(Corag(reranker=Bm25(b=0.5))) == "corag(reranker=bm25(b=0.5))"
     nested = corag.selector({"reorder": {"selector": {"top-k": {"k": 2}}}})
-    assert str(nested) == "reorder(selector=top-k(k=2))" and nested.inner.k == 2
+    assert str(nested) == "reorder(selector=top-k(k=2))" and nested.k == 2
 
 
 class Mine(Part):
@@ -184,7 +184,7 @@ def test_a_type_error_inside_a_part_stays_one(parts):
 
 def test_a_part_names_its_settings(parts):
     assert parts.settings("path") == ("size", "kind", "inner") and parts.settings("broken") == ()
-    reorder = {"selector", "by", "tokens"}
+    reorder = {"selector", "order", "tokens"}
     assert set(corag.SELECTORS.settings("reorder")) == reorder | set(corag.SELECTORS.settings("top-k"))
     passed_on = set(corag.SELECTORS.settings("naive")) - {"reranker"}
     assert set(corag.SELECTORS.settings("reorder(selector=naive(reranker=bm25))")) == reorder | passed_on

@@ -145,7 +145,7 @@ def test_a_tree_and_a_label_table_name_no_other_embedder(folder, tmp_path):
     [
         "top-k(k=3)",
         "corag(unit=window(3), reranker=minilm-softsim)",
-        "reorder(selector=naive(reranker=bm25(b=0.5)), by=order)",
+        "reorder(selector=naive(reranker=bm25(b=0.5)), order=ends)",
         "crag(summarizer=extractive, tokens=minilm)",
         "self-route(reader=minilm-reader)",
         "mmr(embedder=minilm, k=null)",

@@ -110,12 +110,6 @@ def curve_statistics(similarities: ArrayLike) -> Float32:
     return np.array(numbers, dtype=np.float32)
 
 
-def mean_vector(vectors: ArrayLike, embedding_dim: int) -> Float32:
-    """Return the mean of the first ten vectors `[n, d]`, best first; zeros `[d]` if there is none."""
-    first = np.asarray(vectors, dtype=np.float32)[:MEAN_OF]
-    return first.mean(axis=0) if len(first) else np.zeros(embedding_dim, dtype=np.float32)
-
-
 def text_statistics(problem: SelectionProblem, similarities: ArrayLike, mean: ArrayLike) -> Float32:
     """Return the statistics of a question and its passages that `TEXTS` names, each within [-3, 1], `[29]`.
 
@@ -141,7 +135,7 @@ def text_statistics(problem: SelectionProblem, similarities: ArrayLike, mean: Ar
     Args:
         problem: The question with its passages, `n`.
         similarities: Cosine of each passage to the question, `[n]`.
-        mean: Mean of the unit vectors of the ten best, `[d]`; see `mean_vector`.
+        mean: Mean of the unit vectors of the ten best, `[d]`.
     """
     query, chunks = problem.query, problem.chunks
     numbers = dict.fromkeys(TEXTS, 0.0)
@@ -227,7 +221,7 @@ def feature_vectors(
     Args:
         recipe: The parts, in order.
         queries: Embedding of each question, `[n, d]`.
-        candidates: Mean embedding of each question's best candidates, `[n, d]`; see `mean_vector`.
+        candidates: Mean embedding of each question's ten best candidates, `[n, d]`; zeros without any.
         similarities: Each question's similarities, `n` lists.
         texts: Each question's `text_statistics`, `[n, 29]`; needed if the recipe names `texts`.
 
@@ -246,7 +240,7 @@ class QuestionVectors(NamedTuple):
 
     Attributes:
         query: Embedding of the question, `[d]`.
-        candidates: Mean embedding of its best candidates, `[d]`; see `mean_vector`.
+        candidates: Mean embedding of its ten best candidates, `[d]`; zeros without any.
         similarities: Cosine of each candidate to the question, `[n]`.
         texts: See `text_statistics`, `[29]`.
     """
@@ -284,7 +278,7 @@ def question_vectors(
         if not known and compares:
             similarities = np.asarray(rest @ query, dtype=np.float64)
             rest = rest[np.argsort(-similarities, kind="stable")]
-        mean = mean_vector(rest[:some], embedder.dimension)
+        mean = np.asarray(rest[:some], dtype=np.float32).mean(axis=0) if some and len(rest) else np.zeros_like(query)
         statistics = np.zeros(len(TEXTS), dtype=np.float32)
         if "texts" in recipe:
             statistics = text_statistics(problem, similarities, mean)

@@ -13,6 +13,7 @@ import numpy as np
 from corag.checks import check_choice, check_range
 from corag.errors import InputError, search_errors
 from corag.naming import Spelling
+from corag.optional import warn_once
 from corag.registry import RERANKERS
 from corag.registry import embedder as make_embedder
 from corag.registry import tokens as make_tokens
@@ -20,6 +21,7 @@ from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_togeth
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSelectors, AgentSource, decides
+from corag.selectors.order import PromptOrder
 from corag.selectors.price import REFERENCE_TOKENS, Scaling, default_cost_weight, gives_probabilities, price_factor
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER, SHARED
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
 LOGITS: Mapping[str, Any] = {"output": "logit"}
 """What a preset offers to a reranker that is given by name: its numbers were chosen for logits."""
-
+SUREST = 1 - 1e-5
+"""The surest probability of which a preset takes the logit, 11.5: about the largest logit of a cross-encoder."""
 
 ITERATIONS, EXPLORATION = 20, 0.001
 """Of the tree, on values in [0, 1]; docs/concepts.md has the figures. The paper's c of 2.4 is for raw logits. From 0.1
@@ -50,11 +53,13 @@ class Corag(BudgetedSelector):
         unit: What is chosen; see `BudgetedSelector`. By default sentences; if a reranker or a preset is given,
             passages, of which the rerankers of others have learnt.
         max_units: Likewise.
+        order: Likewise.
         reranker: Values combinations: name or object; by default that of `corag.selectors.reranking`.
         preset: `paper` or `public-code`: the search of the paper, or of the code published with it, with their settings
-            (`search.PRESETS`) on values as they are and, for a reranker given by name that has them, logits
-            (`output=logit`). `trace.details["logits"]` says whether values are logits. lambda is then that of eq. 5,
-            the price of the whole budget, 0.1 unless given.
+            (`search.PRESETS`) on logits, for which these were chosen: those of a reranker given by name that has them
+            (`output=logit`), or of its probabilities. Other values enter as they are, with a warning;
+            `trace.details["logits"]` says so. lambda is then that of eq. 5, the price of the whole budget, 0.1 unless
+            given.
         search: Settings of the search, laid over the preset or the defaults: a mapping of fields of
             `search.SearchConfig`, or one whose fields that differ from its defaults count. For the
             policy see `default_policy`.
@@ -76,6 +81,7 @@ class Corag(BudgetedSelector):
         *,
         unit: str | None = None,
         max_units: int = DEFAULT_MAX_UNITS,
+        order: PromptOrder = "value",
         reranker: Spelling | Reranker | None = None,
         preset: Preset | None = None,
         search: SearchConfig | Mapping[str, Any] | None = None,
@@ -94,6 +100,7 @@ class Corag(BudgetedSelector):
         super().__init__(
             unit=unit or ("sentence" if reranker is None and preset is None else "passage"),
             max_units=max_units,
+            order=order,
             tokens=make_tokens(tokens or "minilm"),
         )
         self.preset = preset
@@ -103,11 +110,12 @@ class Corag(BudgetedSelector):
             settings = {
                 "unit": unit,
                 "max_units": max_units,
+                "order": order,
                 "cost_weight": cost_weight,
                 "prefer": prefer,
                 "window": window,
             }
-            usual = {"max_units": DEFAULT_MAX_UNITS, "prefer": "balanced", "window": DEFAULT_POLICY}
+            usual = {"max_units": DEFAULT_MAX_UNITS, "order": "value", "prefer": "balanced", "window": DEFAULT_POLICY}
             given = {name: value for name, value in settings.items() if value != usual.get(name)}
             embeds = None if embedder is None else make_embedder(embedder)
             self._agent = AgentSelectors(agent, self.tokens, embeds, given)
@@ -164,11 +172,14 @@ class Corag(BudgetedSelector):
         raw = self.preset is not None or gives_probabilities(self._reranker)
         singles: list[list[Order]] = [[] if raw else [(index,) for index in problem.fitting] for problem in problems]
         scalings = [Scaling.of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
+        as_logits = self.preset is not None and _is_probable(self._reranker)
 
         def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
             # The pairs of a problem are neighbours, so its values are.
             orders = {index: [order for _, order in group] for index, group in groupby(pairs, key=itemgetter(0))}
             values = score_together([(scorers[index], of_problem) for index, of_problem in orders.items()])
+            if as_logits:
+                return logits_of(np.concatenate(values))
             return np.concatenate([scalings[index](some) for index, some in zip(orders, values, strict=True)])
 
         configs = [self.search_of(problem) for problem in problems]
@@ -203,8 +214,27 @@ class Corag(BudgetedSelector):
             "result": result,
         }
         if self.preset is not None:
-            trace |= {"preset": self.preset, "logits": getattr(self._reranker, "output", None) == "logit"}
+            has_logits = _is_probable(self._reranker) or getattr(self._reranker, "output", None) == "logit"
+            trace |= {"preset": self.preset, "logits": has_logits}
+            if not has_logits:
+                trace["warning"] = (
+                    f"preset {self.preset!r} is made for logits, which reranker {self._reranker.name!r} does not give: "
+                    f"exploration ({config.exploration}) may outweigh its values; use a cross-encoder or "
+                    "minilm-evidence, a lower search exploration, or no preset"
+                )
+                warn_once(trace["warning"])
         return Choice(result.order, float(scorer([result.order])[0]) if result.order else 0.0, trace)
+
+
+def logits_of(probabilities: FloatArray) -> FloatArray:
+    """Return the logits of probabilities, `[n]`, of which none is surer than `SUREST`."""
+    kept = probabilities.clip(1 - SUREST, SUREST)
+    return np.asarray(np.log(kept / (1 - kept)))
+
+
+def _is_probable(reranker: Reranker) -> bool:
+    """Return whether a reranker's values are probabilities, whose logits a preset takes."""
+    return gives_probabilities(reranker) or getattr(reranker, "output", None) == "probability"
 
 
 def default_policy(scorer: Scorer) -> Policy:

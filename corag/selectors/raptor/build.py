@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -256,8 +257,10 @@ def update_tree(
     with index_lock(index.uri):
         if ChunkIndex.open(index.uri).manifest != index.manifest:
             raise IndexMismatchError(f"the index at {index.uri} was changed meanwhile; {_REMEDY}")
-        if (tree := _whole(folder)) is not None and tree.record == record and not tree.num_failed:
-            return tree, False
+        with suppress(DataError, IndexMismatchError):
+            tree = RaptorTree.load(folder)
+            if tree.record == record and not tree.num_failed:
+                return tree, False
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -287,30 +290,20 @@ def load_tree(path: str | Path) -> RaptorTree:
     if (file := tree_file(path)) is None:
         return RaptorTree.load(path)
     tree = RaptorTree.load(file.parent)
-    if not _is_of(tree, ChunkIndex.open(path)):
+    if not _content(ChunkIndex.open(path)).items() <= tree.record.items():
         raise IndexMismatchError(f"the index at {path} has changed since its tree was built; {_REMEDY}")
     return tree
 
 
 def is_current(index: ChunkIndex) -> bool:
     """Return whether the tree beside an index is one of its present content, or there is none."""
-    file = tree_file(index.uri)
-    tree = None if file is None else _whole(file.parent)
-    return file is None or (tree is not None and _is_of(tree, index))
-
-
-def _is_of(tree: RaptorTree, index: ChunkIndex) -> bool:
-    return all(tree.record.get(name) == value for name, value in _content(index).items())
+    try:
+        return tree_file(index.uri) is None or bool(load_tree(index.uri))
+    except (DataError, IndexMismatchError):
+        return False
 
 
 def _content(index: ChunkIndex) -> Mapping[str, Any]:
     """Return what a tree must share with an index."""
     manifest = index.manifest
     return {"index": manifest.fingerprint, "chunks": manifest.num_chunks, "embedder": manifest.embedder_name}
-
-
-def _whole(folder: Path) -> RaptorTree | None:
-    try:
-        return RaptorTree.load(folder)
-    except (DataError, IndexMismatchError):
-        return None

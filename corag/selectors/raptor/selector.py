@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corag.checks import check_choice, check_count
+from corag.errors import IndexMismatchError
 from corag.memory import LRU
 from corag.registry import EMBEDDERS, trusted
 from corag.selectors.base import Choice, fill, unscored
@@ -97,7 +98,8 @@ class Raptor(WithSummarizer):
 
     def _ranked(self, tree: RaptorTree, query: str) -> list[Node]:
         """Return the nodes of a tree in the order in which they are tried."""
-        tree.check_embedder(self._embedder.name)
+        if tree.embedder != (name := self._embedder.name):
+            raise IndexMismatchError(f"expected the tree's embedder {tree.embedder!r}, got {name!r}; use the former")
         vector = self._embedder.vectors([query])[0]
         return collapsed(tree, vector) if self.retrieval == "collapsed" else traversal(tree, vector, top_k=self.top_k)
 

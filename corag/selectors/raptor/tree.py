@@ -109,11 +109,6 @@ class RaptorTree:
         """Return the vectors of some nodes, `[len(nodes), D]`."""
         return self.vectors[[self.positions[node.id] for node in nodes]]
 
-    def check_embedder(self, name: str) -> None:
-        """Raise `IndexMismatchError` unless the tree's vectors are of the embedder of this name."""
-        if self.embedder != name:
-            raise IndexMismatchError(f"expected the tree's embedder {self.embedder!r}, got {name!r}; use the former")
-
     def save(self, folder: str | Path) -> None:
         """Write the tree into a folder, its JSON last; `DataError` if it cannot be written."""
         target = Path(folder)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import corag
 from corag.selectors.packing import PackingValue, calibrated_beta, greedy_set, marginal_relevance
-from corag.selectors.wrapping import Reorder, best_at_both_ends
 from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashReranker, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
@@ -96,13 +95,13 @@ def test_mmr_with_loops(seed, weight):
 def test_reorder_combines_with_any_selector():
     assert ids("reorder") == ("c1", "c0", "c2", "c3")
     assert ids("reorder", selector="full") == ("c0", "c2", "c3", "c1")
-    assert ids("reorder", selector="full", by="similarity") == ("c1", "c0", "c2", "c3")
     assert ids("reorder", selector="top-k", k=2) == ("c1", "c3")
-    made = corag.selector("naive", reranker=HashReranker(), tokens=CHARACTERS)
-    plain = made.select("a?", POOL, 100)
-    reordered = Reorder(selector=made, tokens=CHARACTERS).select("a?", POOL, 100)
-    assert reordered.ids == tuple(best_at_both_ends(plain.ids))
-    assert (reordered.method, reordered.trace.details["selector"]) == ("reorder", "naive")
+    assert ids("top-k", order="ends") == ids("reorder") and ids("reorder", order="value") == ids("top-k")
+    plain, ends = (
+        corag.selector("naive", reranker=HashReranker(), tokens=CHARACTERS, order=order).select("a?", POOL, 100)
+        for order in ("value", "ends")
+    )
+    assert ends.ids == tuple(plain.ids[row] for row in (0, 2, 3, 1)) and ends.value == plain.value
 
 
 def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first():

@@ -1,8 +1,6 @@
 """Selectors that choose sentences after passages, or one by one: what they keep, in which order, and at which cost."""
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import corag
 from corag.rerankers import JoinedTextScorer
@@ -13,7 +11,6 @@ from corag.text.documents import Document, passage
 from corag.text.tokens import CallableCounter
 from corag.text.units import Unit
 from corag.types import Candidate
-from tests.corag.worlds import CHARACTERS
 
 WORDS = CallableCounter(str.split, name="words")
 LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it. Nobody swims there.", "Lake Oro")
@@ -161,26 +158,3 @@ def test_the_most_similar_sentences_stay_in_the_order_of_their_passages():
     two = select("extractive-compression", k=2, offered=[first, *OFFERED[:2]])
     assert two.ids == ("sea#18-44", "lake#12-39")  # the ranking of the passages
     assert len(select("extractive-compression", k=99).chunks) == 8
-
-
-WORD = st.sampled_from(["deep", "lake", "cold.", "1931", "Mill", "é", "今天。", "- item", "\n", "!", "| a | b |"])
-BODIES = st.lists(WORD, min_size=1, max_size=25).map(" ".join)
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    st.lists(BODIES, min_size=1, max_size=4),
-    st.integers(1, 60),
-    st.sampled_from([CHARACTERS, WORDS, corag.tokens("minilm")]),
-    st.sampled_from(PRUNERS),
-)
-def test_no_budget_is_exceeded_and_every_span_is_the_sources_text(bodies, budget, tokens, name):
-    documents = {f"d{row}": Document(f"d{row}", body, "Title" * (row % 2)) for row, body in enumerate(bodies)}
-    offered = [Candidate(passage(document), 0.5) for document in documents.values()]
-    selection = select(name, budget, offered, tokens=tokens)
-    assert int(tokens.count([selection.text])[0]) == selection.cost_tokens <= budget
-    assert len(selection.spans) == len(selection.chunks)
-    for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
-        if "#" in chunk.id:
-            body = documents[chunk.document].text[chunk.metadata["start"] : chunk.metadata["end"]]
-            assert selection.text[start:end].encode() == body.encode()

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import corag
@@ -217,28 +217,3 @@ def test_what_is_too_long_is_cut_where_it_pauses(text, ends):
     assert len(parts) > 5 and max(map(len, parts)) <= MAX_CHARACTERS
     assert sum(part.endswith(ends) for part in parts) >= len(parts) // 2
     assert "".join("".join(parts).split()) in "".join(text.split())
-
-
-PARTS = st.sampled_from(
-    ["One is. ", "Dr. No", "\n", "\n\n", "- item\n", "| a | b |\n", "|---|---|\n", "| | 2 |\n", "```\n", "x = 1.\n",
-     "首都。", "نعم؟ ", "\u2028", "\x00", "é́", "🙂", ": ", ", ", "word " * 200, " "]
-)  # fmt: skip
-
-
-@settings(deadline=None, max_examples=30)
-@given(
-    st.lists(st.lists(PARTS, min_size=1, max_size=12).map("".join), min_size=1, max_size=3),
-    st.integers(1, 400),
-    st.sampled_from(["sentence", "window(2)"]),
-)
-def test_every_span_is_the_sources_text_byte_for_byte(bodies, budget, unit):
-    selection = select(bodies, budget, unit=unit)
-    assert selection.cost_tokens <= budget
-    for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
-        text = selection.text[start:end].encode("utf-8")
-        if isinstance(chunk, UnitChunk):
-            source = bodies[int(chunk.document[1:])][chunk.metadata["start"] : chunk.metadata["end"]]
-            assert text == source.encode("utf-8")
-            assert chunk.id in (chunk.document, f"{chunk.document}#{chunk.metadata['start']}-{chunk.metadata['end']}")
-        else:
-            assert text == chunk.text.encode("utf-8")

@@ -226,16 +226,43 @@ def test_what_is_given_wins_over_a_preset():
     assert config == SearchConfig(**{**PRESETS["paper"], "cost_weight": 0.4, **given})
 
 
-def test_a_preset_asks_for_logits_where_there_are_any(monkeypatch):
+def test_a_preset_asks_for_logits_where_there_are_any(monkeypatch, caplog):
     monkeypatch.setitem(RERANKERS.parts, "logits", Logits)
 
     def trace(**given):
         return Corag(tokens=CHARACTERS, **given).select("who?", POOL, 40).trace.details
 
     assert trace(preset="paper", reranker="logits")["logits"] is True
-    assert trace(preset="paper", reranker="logits(output=probability)")["logits"] is False
-    assert trace(preset="paper", reranker=Logits())["logits"] is False
+    assert trace(preset="paper", reranker="logits(output=probability)")["logits"] is True
+    assert trace(preset="paper", reranker=Logits())["logits"] is True
+    assert not caplog.messages
+    without = trace(preset="paper", reranker="bm25")
+    assert without["logits"] is False and without["warning"] in caplog.messages and "exploration" in caplog.text
     assert "logits" not in trace(reranker="logits")
+
+
+def test_a_preset_takes_the_logits_of_probabilities():
+    values = {("c0",): 0.5, ("c1",): 0.9, ("c2",): 0.0, ("c3",): 1.0}
+    selection = Corag(preset="paper", reranker=probable(values, default=0.6), tokens=CHARACTERS).select(
+        "who?", POOL, 14
+    )
+    tree = selection.trace.result.tree
+    seen = {tree.order(node): tree.value[node] for node in range(1, len(tree))}
+    expected = {(0,): 0.0, (1,): np.log(9), (2,): -np.log(99_999), (3,): np.log(99_999)}
+    assert {order: seen[order] for order in expected} == pytest.approx(expected, rel=1e-4)
+    assert (selection.value, selection.trace.details["logits"]) == (1.0, True)
+
+
+NOTES = [
+    "Everest is 8,849 metres high.", "Bananas are yellow.", "Everest is on the border of Nepal and China.",
+    "K2 is the second-highest mountain.", "Paris is in France.",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_picks_by_value_from_the_shipped_value(preset):
+    selection = corag.select("How high is Everest, and where is it?", NOTES, 32, preset=preset)
+    assert {NOTES[0], NOTES[2]} <= {chunk.text for chunk in selection.chunks}
 
 
 # --- The bound ---

@@ -1,0 +1,112 @@
+"""The order of chosen chunks in the prompt: by hand, and what a conversation keeps of the prompt before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag import Chunk
+from corag.conversation import Conversation
+from corag.errors import InputError
+from corag.readers.chat import OllamaReader
+from corag.selectors.order import PREVIOUS, arranged, share_kept
+from corag.text.documents import SEPARATOR, Document, passage
+from corag.types import Candidate
+from tests.chat_server import ChatServer, Reply
+from tests.corag.worlds import CHARACTERS, offer, pools
+
+
+def part(document, start):
+    return Chunk(f"{document}#{start}", f"{document} {start}", {"document": document, "start": start, "end": start + 9})
+
+
+def test_orders_by_hand():
+    chunks = [part("b", 20), Chunk("note", "a note"), part("a", 5), part("b", 0), part("a", 1)]
+    assert arranged(chunks, "value") == [0, 1, 2, 3, 4]
+    assert arranged(chunks, "ends") == [0, 2, 4, 3, 1]
+    assert arranged(chunks, "document") == [3, 0, 1, 4, 2]
+
+
+def test_an_order_changes_neither_what_is_chosen_nor_its_value():
+    found = [
+        corag.select("Why?", offer("aaaa", "bbbb", "cccc"), 40, method="naive", reranker="bm25", order=order)
+        for order in ("value", "ends", "document")
+    ]
+    assert len({(frozenset(one.ids), one.value) for one in found}) == 1
+    ends = found[1]
+    assert ends.text == SEPARATOR.join(chunk.text for chunk in ends.chunks)
+    alone = {chunk.id: value for chunk, value in zip(found[0].chunks, found[0].trace.chunk_values or (), strict=False)}
+    assert all(alone.get(chunk.id, value) == value for chunk, value in zip(ends.chunks, alone.values(), strict=False))
+    with pytest.raises(InputError, match="order"):
+        corag.selector("top-k", order="best")
+
+
+def after(before, texts, budget=60, **given):
+    selector = corag.selector("full", order="stable", tokens=CHARACTERS, **given)
+    with PREVIOUS.set(before):
+        return selector.select("Why?", offer(*texts) if isinstance(texts[0], str) else texts, budget)
+
+
+def test_what_the_prompt_before_began_with_stays_and_the_rest_is_appended():
+    first = after(None, ["bbbb", "aaaa"])
+    assert first.text == "bbbb\n\naaaa" and "prefix_kept" not in first.trace.details
+    named = {chunk.text: chunk.id for chunk in first.chunks}
+    later = [Candidate(Chunk(named.get(text, text), text), 0.5) for text in ("cccc", "aaaa", "bbbb")]
+    second = after(first, later)
+    assert second.text == "bbbb\n\naaaa\n\ncccc" and second.trace.details["prefix_kept"] == 1
+    assert [second.text[slice(*span)] for span in second.spans] == [chunk.text for chunk in second.chunks]
+    # Without the first chunk nothing of the beginning can stay.
+    assert after(second, later[:2]).text == "aaaa\n\ncccc"
+    assert after(second, [later[2], later[0]]).trace.details["prefix_kept"] == pytest.approx(6 / 16)
+
+
+def test_sentences_of_a_document_are_appended_below_its_title():
+    whole = passage(Document("d", "One is. Two is. Three is.", "T"))
+
+    def select(before, numbers):
+        units = [f"d#{start}-{end}" for start, end in ((0, 7), (8, 15), (16, 25))]
+        problem = corag.selector("full", order="stable", unit="sentence", tokens=CHARACTERS)
+        with PREVIOUS.set(before):
+            offered = problem.problem("Is?", [Candidate(whole, 0.5)], 60)
+            rows = [row for row, chunk in enumerate(offered.chunks) if units.index(chunk.id) in numbers]
+            return problem.select_from(offered.subset(rows))
+
+    first = select(None, (1, 2))
+    assert first.text == "T\nTwo is. Three is."
+    second = select(first, (0, 1, 2))
+    assert second.text == "T\nTwo is. Three is.\n\nT\nOne is." and second.ids[-1] == "d#0-7"
+    third = select(second, (0, 1, 2))
+    assert third.text == second.text and third.trace.details["prefix_kept"] == 1
+    # A text that the repeated title would take above the budget is not continued.
+    assert select(replace(first, budget_tokens=60), (0,)).text == "T\nOne is."
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(pools, min_size=2, max_size=4), st.integers(1, 60), st.sampled_from(["passage", "sentence"]))
+def test_a_conversation_keeps_the_budget_and_every_span(turns, budget, unit):
+    before = None
+    for pool in turns:
+        selection = after(before, pool, budget, unit=unit) if pool else after(before, ["x"], budget, unit=unit)
+        assert selection.cost_tokens == len(selection.text) <= budget
+        for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
+            own = chunk.source.text[slice(*chunk.span)] if hasattr(chunk, "span") else chunk.text
+            assert selection.text[start:end] == own
+        if before is not None:
+            assert selection.trace.details["prefix_kept"] == share_kept(before.text, selection.text)
+        before = selection
+
+
+def test_a_chat_with_a_language_model_continues_its_context():
+    offers = iter([["Oro is a lake.", "Oro is deep."], ["It is cold.", "Oro is deep.", "Oro is a lake."], ["A mill."]])
+    with ChatServer(Reply("a lake")) as server:
+        reader = OllamaReader(host=server.host, tokenizer="minilm")
+        talk = Conversation(lambda *_: next(offers), reader=reader, selector="full", budget_tokens=400)
+        first, second = talk.ask("What is Oro?"), talk.ask("Is it cold?")
+        assert second.selection.text == f"{first.selection.text}\n\nIt is cold."
+        assert second.selection.trace.details["prefix_kept"] == 1
+        talk.forget()
+        assert "prefix_kept" not in talk.ask("What burned?").selection.trace.details
