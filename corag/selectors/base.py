@@ -275,7 +275,7 @@ class BudgetedSelector(Part):
                 if (cost := self._count(text)) <= problem.budget_tokens:
                     return _Assembled(choice, text, spans, cost)
             rows = arranged(chunks, self.order)
-            text, in_rows = problem.assembled([choice.order[row] for row in rows])
+            text, in_rows = problem.assembled(tuple(choice.order[row] for row in rows))
             spans = [in_rows[rows.index(row)] for row in range(len(rows))]
         return _Assembled(choice, text, spans, self._count(text) if choice.order else 0)
 
