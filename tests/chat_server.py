@@ -5,7 +5,7 @@
         OpenAIReader(base_url=server.base_url, model="llama3.1:8b").answer(...)
 
 It answers `/api/chat` and `/v1/chat/completions` with one `Reply` after the other, the last one again and again, and
-keeps every request. `/api/show` and `/v1/models` know the models it was given; any other model is a 404.
+keeps every request. `/api/embed` and `/v1/embeddings` return `[characters, "e"s, 2]` for each text. `/api/show` and `/v1/models` know the models it was given; any other model is a 404.
 With `model_info=None` it leaves that field out, as servers do for some models.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ Ending = Literal["done", "nothing", "drop", "half a line", "error", "hang", "end
 MODEL_INFO = {"general.architecture": "llama", "llama.context_length": 131072}
 
 CHATS = ("/api/chat", "/v1/chat/completions")
+EMBEDDINGS = ("/api/embed", "/v1/embeddings")
 
 
 class Reply:
@@ -110,6 +111,7 @@ class ChatServer:
         about: What `/v1/models` says of them; None means that it has no such address.
         refuses: Fields of a request to `/v1/chat/completions` that are an error.
         vague: Whether that error names the field.
+        tokenizes: What `/tokenize` returns for a request; None means that it has no such address.
         port: Port to serve on.
     """
 
@@ -121,9 +123,11 @@ class ChatServer:
         about: dict[str, Any] | None = None,
         refuses: tuple[str, ...] = (),
         vague: bool = False,
+        tokenizes: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         port: int = 0,
     ) -> None:
         self.models, self.about, self.refuses, self.vague = models, about, refuses, vague
+        self.tokenizes = tokenizes
         self.show = {} if model_info is None else {"model_info": model_info}
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
@@ -197,10 +201,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.chat.requests.append((self.path, body))
         self.chat.headers.append({name.lower(): value for name, value in self.headers.items()})
         refused = [name for name in self.chat.refuses if name in body and self.path.startswith("/v1")]
-        if self.path not in (*CHATS, "/api/show"):
+        if self.path == "/tokenize" and self.chat.tokenizes is not None:
+            self._send(200, self.chat.tokenizes(body))
+        elif self.path not in (*CHATS, *EMBEDDINGS, "/api/show"):
             self._send_404()
         elif body["model"] not in self.chat.models:
             self._send(404, {"error": f"model '{body['model']}' not found"})
+        elif self.path in EMBEDDINGS:
+            self._send_vectors(body["input"])
         elif self.path == "/api/show":
             self._send(200, {"details": {"family": "llama"}} | self.chat.show)
         elif refused:
@@ -237,6 +245,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def _send_vectors(self, texts: list[str]) -> None:
+        vectors = [[len(text), text.count("e"), 2.0] for text in texts]
+        if "" in texts:
+            self._send(400, {"error": {"message": "input cannot be an empty string"}})
+        elif self.path == "/api/embed":
+            self._send(200, {"embeddings": vectors})
+        else:  # in any order, as the field `index` allows
+            rows = [{"object": "embedding", "index": row, "embedding": of} for row, of in enumerate(vectors)]
+            self._send(200, {"object": "list", "model": "m", "data": rows[::-1], "usage": None})
 
     def _send_404(self) -> None:
         self._send(404, {"error": "404 page not found"})

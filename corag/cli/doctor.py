@@ -177,7 +177,7 @@ def _caches() -> Iterator[Finding]:
 
 
 def _servers() -> Iterator[Finding]:
-    from corag.models.chat.servers import ollama_address
+    from corag.models.servers import ollama_address
 
     try:
         where = ollama_address()

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from corag.errors import ModelError
 from corag.memory import LRU, Capacity, DiskStore, megabytes, shared_capacity
 from corag.models.engine import Float32
-from corag.models.minilm import DIMENSION, MiniLMEncoder, TextEncoder, Tokens, states_key
+from corag.models.minilm import DIMENSION, TextEncoder, Tokens, states_key
 from corag.models.runtime import current, use_runtime
 from corag.naming import Spelling, spelling
 from corag.registry import embedder as make_embedder
 from corag.types import Embedder, FloatArray
 
 
-def cache_capacity(cache_mb: float | None) -> int | Capacity:
-    """Return how much a part keeps: megabytes of its own, or by default what `corag.runtime` lets all parts keep."""
-    return shared_capacity(megabytes(current().cache_mb)) if cache_mb is None else megabytes(cache_mb)
+def cache_capacity() -> Capacity:
+    """Return what all parts that are built under these settings of `corag.runtime` share."""
+    return shared_capacity(megabytes(current().cache_mb))
 
 
 _ROUNDING = 0.01
@@ -61,17 +61,14 @@ class CachedEmbedder:
         embedder: Name, or object; one given by name is built when it is first used.
         batch: The most texts that are embedded at once. With 1 a vector is the same to the last bit whatever was
             embedded before; by default no bound.
-        cache_mb: Megabytes of vectors that are kept; see `cache_capacity`.
     """
 
-    def __init__(
-        self, embedder: Spelling | Embedder, *, batch: int | None = None, cache_mb: float | None = None
-    ) -> None:
+    def __init__(self, embedder: Spelling | Embedder, *, batch: int | None = None) -> None:
         # A name is resolved at first use; anything that is not an embedder is refused immediately.
         self._given = embedder if isinstance(embedder, str | Mapping) else make_embedder(embedder)
         self._runtime = current()
         self._batch = batch
-        self._vectors: LRU[str, FloatArray] = LRU(cache_capacity(cache_mb), kind="vectors")
+        self._vectors: LRU[str, FloatArray] = LRU(cache_capacity(), kind="vectors")
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -107,32 +104,25 @@ class CachedEmbedder:
 
 
 class CachedEncoder(TextEncoder):
-    """An encoder that runs each text once, for several rerankers, embedders or runs.
+    """An encoder that runs each text once: those that keep the same encoder's states share them.
 
     Args:
         encoder: The encoder.
-        batch: The most texts that it encodes at once. With 1 the states of a text are the same to the last bit whatever
-            was encoded before; on one core that is as fast as larger batches (4,000 tokens a second on 200 SQuAD
-            paragraphs either way). By default 1 on a CPU, and no bound on a GPU.
-        cache_mb: Megabytes of states that are kept in RAM (about 200 KB a text); see `cache_capacity`.
-        path: SQLite file that keeps them, too, in half precision, which then is the precision of all states.
+        batch: The most texts that it encodes at once; by default no bound. With 1 the states of a text are the same to
+            the last bit whatever was encoded before; on one core that is as fast as larger batches (4,000 tokens a
+            second on 200 SQuAD paragraphs either way).
+        path: SQLite file that keeps the states in place of the memory (about 200 KB a text), in half precision, which
+            then is the precision of all states.
 
     Raises:
         DataError: The file cannot be used.
     """
 
-    def __init__(
-        self,
-        encoder: TextEncoder,
-        *,
-        batch: int | None = None,
-        cache_mb: float | None = None,
-        path: str | Path | None = None,
-    ) -> None:
+    def __init__(self, encoder: TextEncoder, *, batch: int | None = None, path: str | Path | None = None) -> None:
         self._encoder = encoder
-        on_cpu = not isinstance(encoder, MiniLMEncoder) or encoder.placement.kind == "cpu"
-        self._batch = 1 if batch is None and on_cpu else batch
-        self._states: LRU[bytes, Float32] = LRU(cache_capacity(cache_mb), kind="states")
+        self._batch = batch
+        capacity = cache_capacity() if path is None else 0
+        self._states: LRU[bytes, Float32] = LRU(capacity, kind="states", owner=encoder)
         self._file = None if path is None else DiskStore(path, "token states in half precision")
 
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:

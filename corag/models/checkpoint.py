@@ -1,6 +1,7 @@
 """Models that users name: found, and loaded by sentence-transformers or transformers, with one clear error when not.
 
-Only safetensors weights are read, never pickled ones.
+Weights are safetensors or, where a model has none, PyTorch's older files, of which only tensors are read: what else a
+pickle may hold is refused (`torch.load(weights_only=True)`, the default of both libraries).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -15,30 +17,23 @@ from typing import Any, Literal
 
 from corag.errors import MissingExtraError, ModelError
 from corag.models.engine import DTYPES, on_device, quiet
-from corag.models.known import BGE_M3
 from corag.models.runtime import Placement
 from corag.optional import require
 
 _SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
+_OLDER_WEIGHTS = "pytorch_model*.bin"
 _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece")
 HOW_TO_TRUST = "give --trust_remote_code, or trust_remote_code=True in Python"
 _OWN_CODE = f"its own code has to run: if you trust it, {HOW_TO_TRUST}"
 
 
-def load_model(
-    kind: Literal["CrossEncoder", "SentenceTransformer"],
-    model: str | Path,
-    placement: Placement,
-    *,
-    weights_revision: str | None = None,
-) -> tuple[Any, Path]:
-    """Return a model of sentence-transformers on its device, and the folder of its files.
+def load_model(kind: Literal["CrossEncoder", "SentenceTransformer"], model: str | Path, placement: Placement) -> Any:
+    """Return a model of sentence-transformers on its device.
 
     Args:
         kind: Its class.
         model: Folder, or a name on the hub, which is then downloaded or taken from the hub's cache.
         placement: Where and how it runs.
-        weights_revision: Revision on the hub to take where the main one has no safetensors.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
@@ -48,7 +43,7 @@ def load_model(
     with redirect_stdout(io.StringIO()):
         library, torch = require("sentence_transformers", "models"), require("torch", "models")
     with loading(model, trusted=placement.trust_remote_code):
-        folder = find_folder(model, weights_revision)
+        folder = find_folder(model)
         settings: dict[str, Any] = {}
         if kind == "CrossEncoder":
             settings = _check_head(model, folder, trusted=placement.trust_remote_code)
@@ -56,12 +51,12 @@ def load_model(
             str(folder),
             device="cpu",
             trust_remote_code=placement.trust_remote_code,
-            model_kwargs={"use_safetensors": True, "dtype": getattr(torch, DTYPES[placement.precision])},
+            model_kwargs={"dtype": getattr(torch, DTYPES[placement.precision])},
             **settings,
         )
     if not loaded.tokenizer.is_fast:
         raise ModelError(f"the model {str(model)!r} comes with no fast tokenizer; save a tokenizer.json beside it")
-    return on_device(loaded, placement.device, str(model)), folder
+    return on_device(loaded, placement.device, str(model))
 
 
 def _check_head(model: str | Path, folder: Path, *, trusted: bool) -> dict[str, Any]:
@@ -87,7 +82,7 @@ def _check_head(model: str | Path, folder: Path, *, trusted: bool) -> dict[str, 
 def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
     """Turn what the libraries, and a model's own code, raise into one error; silence their notices."""
     errors = require("huggingface_hub.errors", "models")
-    damage: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError)
+    damage: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError, pickle.UnpicklingError)
     damage += (require("safetensors", "models").SafetensorError,)
     try:
         with quiet():
@@ -112,7 +107,7 @@ def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
         raise ModelError(f"the model {str(model)!r} cannot be loaded; {remedy}: {error}") from error
 
 
-def find_folder(model: str | Path, weights_revision: str | None = None) -> Path:
+def find_folder(model: str | Path) -> Path:
     """Return the folder of a model given by folder or by name, downloaded where it is not there yet.
 
     Raises:
@@ -122,10 +117,9 @@ def find_folder(model: str | Path, weights_revision: str | None = None) -> Path:
     if Path(model).is_dir():
         return Path(model)
     download = require("huggingface_hub", "models").snapshot_download
-    patterns = [f"*{suffix}" for suffix in _SUFFIXES]
-    folder = Path(download(str(model), allow_patterns=patterns))
-    if weights_revision is not None and not any(folder.glob("*.safetensors")):
-        folder = Path(download(str(model), allow_patterns=patterns, revision=weights_revision))
+    folder = Path(download(str(model), allow_patterns=[f"*{suffix}" for suffix in _SUFFIXES]))
+    if not any(folder.glob("*.safetensors")):
+        folder = Path(download(str(model), allow_patterns=f"*{_OLDER_WEIGHTS}"))
     return folder
 
 
@@ -133,25 +127,24 @@ def is_whole_in_cache(model: str) -> bool:
     """Return whether the cache of the hub holds a model by this name with all of its weights; the hub is not asked."""
     from huggingface_hub import snapshot_download
 
-    for revision in (None, BGE_M3.weights_revision if model == BGE_M3.name else None):
-        try:
-            folder = Path(snapshot_download(model, revision=revision, local_files_only=True))
-            index = folder / "model.safetensors.index.json"
-            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.exists() else ()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue
-        files = {file.name for file in folder.iterdir()}
-        has_weights = any(name.endswith(".safetensors") for name in files) and files.issuperset(shards)
-        if has_weights and "config.json" in files and any(name.startswith(_TOKENIZERS) for name in files):
-            return True
-    return False
+    try:
+        folder = Path(snapshot_download(model, local_files_only=True))
+        newer = [*folder.glob("*.safetensors")]
+        weights = newer or [*folder.glob(_OLDER_WEIGHTS)]
+        index = folder / ("model.safetensors.index.json" if newer else "pytorch_model.bin.index.json")
+        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.exists() else set()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+    files = {file.name for file in folder.iterdir()}
+    has_tokenizer = any(name.startswith(_TOKENIZERS) for name in files)
+    return bool(weights) and has_tokenizer and "config.json" in files and shards <= files
 
 
 def folder_sha256(folder: Path) -> str:
     """Return the hash of the names and contents of all files that a model's values depend on."""
     total = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
-        if file.suffix in _SUFFIXES:
+        if file.suffix in _SUFFIXES or file.match(_OLDER_WEIGHTS):
             with file.open("rb") as content:
                 name = file.relative_to(folder).as_posix()
                 total.update(f"{name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())

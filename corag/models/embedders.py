@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
+from corag.checks import check_count, check_text
+from corag.errors import ModelError
 from corag.models import minilm
 from corag.models.checkpoint import load_model
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.known import BGE_M3, announce
 from corag.models.runtime import Backend, Precision, record_use, resolve_device
+from corag.models.servers import OllamaServer, OpenAIServer, Server
 from corag.naming import Part
 from corag.text.tokens import estimated_tokens
 
@@ -76,11 +81,8 @@ class SentenceTransformerEmbedder(Part):
             trust_remote_code=trust_remote_code,
         )
         self.name = str(model)
-        is_m3 = self.name == BGE_M3.name
-        self._model, _ = load_model(
-            "SentenceTransformer", model, self._placement, weights_revision=BGE_M3.weights_revision if is_m3 else None
-        )
-        if is_m3:
+        self._model = load_model("SentenceTransformer", model, self._placement)
+        if self.name == BGE_M3.name:
             announce(BGE_M3)
         self.dimension = int(self._model.get_embedding_dimension())
         self.max_tokens = self._model.max_seq_length = int(self._model.max_seq_length or 512)
@@ -109,3 +111,74 @@ class SentenceTransformerEmbedder(Part):
 bge_m3 = partial(SentenceTransformerEmbedder, model=BGE_M3.name)
 """BAAI/bge-m3, dense vectors: the query embedding of the CORAG paper. They are the first states of the encoder,
 normalised (Chen et al. 2024, M3-Embedding, section 3.2)."""
+
+
+@dataclass(kw_only=True, eq=False)
+class ServerEmbedder(Server):
+    """An embedding model on a server; texts go there in requests of `batch`.
+
+    Attributes:
+        batch: Maximum texts of a request.
+    """
+
+    batch: int = 64
+
+    def __post_init__(self) -> None:
+        check_count("batch", self.batch, "16 to 256 are usual")
+        super().__post_init__()
+
+    @property
+    def name(self) -> str:
+        """Spelling with the model alone: the same model has the same vectors wherever it runs."""
+        return f"{self.package}(model={self.model})"
+
+    @cached_property
+    def dimension(self) -> int:
+        """Numbers of a vector; the server is asked for one the first time."""
+        return self._vectors(["dimension"]).shape[1]
+
+    @abstractmethod
+    def _request(self, texts: list[str]) -> Sequence[Sequence[float]]:
+        """Return the vectors of some texts in their order."""
+
+    def embed(self, texts: Sequence[str]) -> Float32:
+        """Return unit vectors, `[len(texts), dimension]`.
+
+        Raises:
+            InputError: A text is not valid Unicode.
+            ModelError: The server does not answer, lacks the model, or refuses a text, such as one beyond the window.
+        """
+        blocks = [texts[start : start + self.batch] for start in range(0, len(texts), self.batch)]
+        return np.concatenate([np.zeros((0, self.dimension), np.float32), *map(self._vectors, blocks)])
+
+    def _vectors(self, texts: Sequence[str]) -> Float32:
+        for text in texts:
+            check_text("a text", text)
+        try:
+            # Servers refuse empty texts.
+            vectors = np.asarray(self._request([text or " " for text in texts]), dtype=np.float32)
+        except Exception as error:
+            raise self._explained(error) from error
+        if vectors.ndim != 2 or len(vectors) != len(texts):
+            raise ModelError(f"{self.title} sent vectors of shape {vectors.shape} for {len(texts)} texts")
+        return minilm.unit(vectors)
+
+
+@dataclass(kw_only=True, eq=False)
+class OpenAIEmbedder(ServerEmbedder, OpenAIServer):
+    """A model such as `text-embedding-3-large` of OpenAI, or of a server with its interface (`/v1/embeddings`).
+
+    See `corag.models.servers.OpenAIServer` for the other settings.
+    """
+
+    def _request(self, texts: list[str]) -> Sequence[Sequence[float]]:
+        reply = self._client.embeddings.create(model=self.model, input=texts, encoding_format="float")
+        return [row.embedding for row in sorted(reply.data, key=lambda row: row.index)]
+
+
+@dataclass(kw_only=True, eq=False)
+class OllamaEmbedder(ServerEmbedder, OllamaServer):
+    """A model such as `nomic-embed-text` of an Ollama server; see `corag.models.servers.OllamaServer` for settings."""
+
+    def _request(self, texts: list[str]) -> Sequence[Sequence[float]]:
+        return self._client.embed(self.model, texts).embeddings  # type: ignore[no-any-return]

@@ -18,14 +18,12 @@ class ModelCard:
         window_tokens: Maximum tokens of an input, special tokens included.
         licence: SPDX identifier of the licence of its weights.
         needs_own_code: Whether it runs only with code from its repository.
-        weights_revision: Revision on the hub that holds its weights as safetensors; None for the main one.
     """
 
     name: str
     window_tokens: int
     licence: str = "not known here"
     needs_own_code: bool = False
-    weights_revision: str | None = None
 
     @property
     def source(self) -> str:
@@ -47,8 +45,8 @@ _CARDS = (
 KNOWN_RERANKERS = {card.name: card for card in _CARDS}
 """Cross-encoders by their names on the hub: those of the CORAG paper."""
 
-BGE_M3 = ModelCard("BAAI/bge-m3", 8192, "MIT", weights_revision="refs/pr/38")
-"""The query embedding of the CORAG paper. Its main revision holds the weights as a pickle, which is never read."""
+BGE_M3 = ModelCard("BAAI/bge-m3", 8192, "MIT")
+"""The query embedding of the CORAG paper."""
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,6 @@ from corag import optional, registry
 
 if typing.TYPE_CHECKING:
     from corag.rerankers.bm25 import Bm25 as Bm25
-    from corag.rerankers.cached import CachedReranker as CachedReranker
     from corag.rerankers.cosine import MiniLMCosine as MiniLMCosine
     from corag.rerankers.cross_encoder import CrossEncoder as CrossEncoder
     from corag.rerankers.evidence.reranker import EvidenceReranker as EvidenceReranker
@@ -21,8 +20,7 @@ if typing.TYPE_CHECKING:
 
 __getattr__, __dir__ = optional.lazy_exports(
     __name__,
-    {"CachedReranker": "corag.rerankers.cached"}
-    | dict.fromkeys(("JoinedTextScorer", "JointScorer"), "corag.rerankers.scorers")
+    dict.fromkeys(("JoinedTextScorer", "JointScorer"), "corag.rerankers.scorers")
     | dict.fromkeys(("WindowPolicy", "WindowedScorer"), "corag.rerankers.window")
     | registry.RERANKERS.places,
 )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
+from corag.models.minilm import MAX_TOKENS, minilm_encoder
 from corag.models.runtime import Backend, Precision
 from corag.naming import Part
 from corag.rerankers.window import WindowedScorer, WindowSpans
@@ -28,9 +28,6 @@ class MiniLMCosine(Part):
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
         max_tokens: The window: tokens of text without special tokens, 1 to 510. The model was published with 254 and
             trained on even shorter texts.
-
-    Attributes:
-        identity: Everything that values depend on besides question and texts; see `corag.rerankers.cached`.
     """
 
     def __init__(
@@ -46,9 +43,6 @@ class MiniLMCosine(Part):
         self.name = "minilm-cosine"
         self.max_tokens = max_tokens
         self.encoder = minilm_encoder(backend, precision, device, role="reranker")
-        self.identity = (
-            f"{self.name} {WEIGHTS_SHA256} {self.encoder.placement.values_depend_on} max_tokens={max_tokens}"
-        )
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +15,9 @@ import numpy as np
 
 from corag.checks import check_choice
 from corag.errors import InputError, ModelError
-from corag.models.checkpoint import HOW_TO_TRUST, folder_sha256, load_model
+from corag.memory import LRU
+from corag.models.cached import cache_capacity
+from corag.models.checkpoint import HOW_TO_TRUST, load_model
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
 from corag.models.runtime import Precision, record_use, resolve_device
@@ -99,7 +100,7 @@ class CrossEncoder(Part):
                 f"the model {known.name!r} runs only with code from its repository; if you trust "
                 f"that code, see {known.source}, {HOW_TO_TRUST}"
             )
-        self._model, self._folder = load_model("CrossEncoder", model, self.placement)
+        self._model = load_model("CrossEncoder", model, self.placement)
         self.name = _KIND if Path(model).is_dir() else str(model)
         allowed = [window for window in (self._model.max_seq_length, known and known.window_tokens) if window]
         self.max_tokens = _window(max_tokens, min(allowed, default=None), model)
@@ -110,13 +111,8 @@ class CrossEncoder(Part):
         self._tokenizer = copy.deepcopy(self._model.tokenizer.backend_tokenizer)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self._values: LRU[tuple[str, str], float] = LRU(cache_capacity(), kind="values")
         self._num_special = self._tokenizer.num_special_tokens_to_add(is_pair=True)
-
-    @cached_property
-    def identity(self) -> str:
-        """Everything that values depend on besides question and texts; see `corag.rerankers.cached`."""
-        settings = f"max_tokens={self.max_tokens} output={self.output}"
-        return f"{_KIND} {folder_sha256(self._folder)} {self.placement.values_depend_on} {settings}"
 
     @property
     def lowest(self) -> float:
@@ -157,9 +153,16 @@ class CrossEncoder(Part):
         return [encoding.offsets for encoding in encode(self._tokenizer, texts, offsets=True)]
 
     def values(self, requests: Sequence[tuple[FittedQuestion, Sequence[str]]]) -> list[FloatArray]:
-        """Return for each question the value of each of its texts, which fit the window, in shared batches."""
+        """Return for each question the value of each of its texts, which fit the window, in shared batches.
+
+        Values are kept: the methods and budgets of an evaluation ask for many of them again.
+        """
         record_use(self.card.name, self.placement)
         pairs = [(question.text, text) for question, texts in requests for text in texts]
+        values = np.array(self._values.get_many(pairs, self._run), dtype=np.float64)
+        return np.split(values, np.cumsum([len(texts) for _, texts in requests])[:-1])
+
+    def _run(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         filled = [row for row, (_, text) in enumerate(pairs) if text.strip()]
         lengths = [min(sum(map(estimated_tokens, pairs[row])), self.max_tokens) for row in filled]
         as_logit = require("torch", "models").nn.Identity()
@@ -179,7 +182,7 @@ class CrossEncoder(Part):
             # The logistic function, written so that no logit overflows.
             logistic = 0.5 + 0.5 * np.tanh(0.5 * logits)
             values[np.array(filled)[rows]] = np.maximum(logits, self.lowest) if self.output == "logit" else logistic
-        return np.split(values, np.cumsum([len(texts) for _, texts in requests])[:-1])
+        return values.tolist()
 
 
 class CrossEncoderScorer(WindowedScorer):

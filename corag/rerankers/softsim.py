@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.memory import LRU
-from corag.models.cached import cache_capacity
-from corag.models.engine import Float32
+from corag.models.cached import CachedEncoder
 from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
 from corag.models.runtime import Backend, Precision
 from corag.naming import Part
@@ -31,34 +29,6 @@ SOFT = 8.0
 there."""
 
 
-class TokenEmbeddings:
-    """Token embeddings of texts, each text embedded once while it is in the cache.
-
-    Args:
-        encoder: The encoder; it embeds all new texts together.
-        cache_mb: Megabytes of token embeddings that are kept (about 200 KB a text); see `cache_capacity`.
-    """
-
-    def __init__(self, encoder: TextEncoder, cache_mb: float | None = None) -> None:
-        self._encoder = encoder
-        self._cache: LRU[str, tuple[Float32, bool]] = LRU(
-            cache_capacity(cache_mb), kind="token embeddings", owner=encoder
-        )
-
-    def __call__(self, texts: Sequence[str]) -> tuple[list[Float32], NDArray[np.bool_]]:
-        """Return unit vectors of the tokens of each text, `[tokens, d]`, and which texts were cut, `[len(texts)]`."""
-        found = self._cache.get_many(texts, self._embed)
-        return [vectors for vectors, _ in found], np.array([cut for _, cut in found], dtype=bool)
-
-    def of_query(self, query: str) -> Float32:
-        """Return a unit vector of each token of a question, `[query tokens, d]`; not kept."""
-        return self._embed([query])[0][0]
-
-    def _embed(self, texts: Sequence[str]) -> list[tuple[Float32, bool]]:
-        tokens = self._encoder.tokenize(texts)
-        return list(zip(self._encoder.token_embeddings(tokens.ids), tokens.truncated.tolist(), strict=True))
-
-
 class MiniLMSoftSim(Part):
     """Late-interaction value, of one chunk in [0, 1]; the order of chunks does not matter.
 
@@ -67,8 +37,6 @@ class MiniLMSoftSim(Part):
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
-        cache_mb: Megabytes of token embeddings that are kept for later queries (about 200 KB a chunk), 0 keeps none; by
-            default what `corag.runtime` lets all parts keep together.
         encoder: Used in place of the encoder that backend and precision select.
 
     Attributes:
@@ -89,15 +57,12 @@ class MiniLMSoftSim(Part):
         backend: Backend = "auto",
         precision: Precision | None = None,
         device: str | None = None,
-        cache_mb: float | None = None,
         encoder: TextEncoder | None = None,
     ) -> None:
         if not sharpness >= 1:
             raise InputError(f"sharpness must be at least 1, got {sharpness!r}; 4 to 12 are usual")
         self.sharpness = sharpness
-        self._embeddings = TokenEmbeddings(
-            encoder or minilm_encoder(backend, precision, device, role="reranker"), cache_mb
-        )
+        self._encoder = encoder or CachedEncoder(minilm_encoder(backend, precision, device, role="reranker"))
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""
@@ -113,13 +78,14 @@ class MiniLMSoftSim(Part):
 
         The cosines, `[len(texts), question tokens]`, are in [0, 1]; 0 for an empty text.
         """
-        query_tokens = self._embeddings.of_query(query)
-        embeddings, truncated = self._embeddings(texts)
+        [query_tokens] = self._encoder.token_embeddings(self._encoder.tokenize([query]).ids)
+        tokens = self._encoder.tokenize(texts)
+        embeddings = self._encoder.token_embeddings(tokens.ids)
         maxima = np.zeros((len(texts), max(1, len(query_tokens))), dtype=np.float64)
         for row, vectors in enumerate(embeddings):
             if len(vectors) and len(query_tokens):
                 maxima[row] = np.clip((vectors @ query_tokens.T).max(axis=0), 0.0, 1.0)
-        return maxima, truncated
+        return maxima, tokens.truncated
 
 
 class SoftSimScorer(ChunkScorer):

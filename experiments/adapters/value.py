@@ -89,7 +89,7 @@ def train_value(config: ValueTraining) -> AdapterReport:
     if (report := finished_report(out, work)) is not None:
         return report
     started = time.perf_counter()
-    encoder = CachedEncoder(minilm_encoder(), batch=256, cache_mb=0, path=out / "states.sqlite")
+    encoder = CachedEncoder(minilm_encoder(), batch=256, path=out / "states.sqlite")
     rarity = _rarity(config, encoder)
     training = _training_questions(config, encoder, rarity)
     left_out, network = _fitted(config, training)
@@ -170,7 +170,7 @@ def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: Flo
                     example = ValueExample(
                         f"{pooled.id} {len(pooled.chunks)}",
                         source.kind if several else f"part {_part(pooled.id, config)}",
-                        _signals(config, read, question, pooled.chunks),
+                        _signals(read, question, pooled.chunks),
                         pooled.golds,
                         pooled.ordered if source.data in config.order_sources and pooled.gold else (),
                         source.weight,
@@ -183,12 +183,9 @@ def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: Flo
     return learned
 
 
-def _signals(
-    config: ValueTraining, read: PassageReader, question: QuestionFeatures, chunks: Sequence[Chunk]
-) -> Signals:
+def _signals(read: PassageReader, question: QuestionFeatures, chunks: Sequence[Chunk]) -> Signals:
     passages, sources = read.with_sources(chunks)
-    known = places(question, chunks, passages, sources) if set(config.units) != {"passage"} else None
-    return signals(question, passages, with_pairs=config.max_size > 1, places=known)
+    return signals(question, passages, places(question, chunks, passages, sources))
 
 
 def _part(name: str, config: ValueTraining) -> int:

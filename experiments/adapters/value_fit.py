@@ -282,9 +282,7 @@ def fit_networks(
     batches = ValueBatches(tables, counts, config.fit, config.seed)
     num_features = len(batches.standard[0])
     linear = replace(config.fit, hidden=0, epochs=config.fit.floor_epochs)
-    floor = ValueModule(
-        num_features, seeds, linear, batches.num_batches, config.seed, columns=late_interaction()[:num_features]
-    )
+    floor = ValueModule(num_features, seeds, linear, batches.num_batches, config.seed, columns=late_interaction())
     # One thread: the bits then do not depend on the number of cores.
     fit(floor, batches, config, f"{work}-floor", epochs=linear.epochs, device=device, threads=1)
     module = ValueModule(num_features, seeds, config.fit, batches.num_batches, config.seed, floor)

@@ -18,7 +18,6 @@ from corag.naming import Spellings
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import EMBEDDERS, RERANKERS, SUMMARIZERS
-from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
 from corag.selectors.raptor.tree import tree_file
@@ -29,9 +28,6 @@ from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.evaluation.judge import Judge, chat_of, judgements
 from experiments.evaluation.methods import Methods, make_methods
 from experiments.evaluation.verify import ChatVerifier, WordVerifier, verifier_of
-
-CACHE_MB = 16
-"""Megabytes of passages that an evidence reranker keeps: those of one question, which all budgets ask for."""
 
 
 class Parts:
@@ -93,8 +89,9 @@ class Parts:
     def encoder(self) -> CachedEncoder:
         """Encodes every passage once for pools, rerankers and embedder, and for later runs."""
         path = self._beside("states.sqlite")
+        encoder = minilm_encoder()
         # On a CPU one text at a time: a resumed run ends with the same bits.
-        return CachedEncoder(minilm_encoder(), cache_mb=800 if path is None else 0, path=path)
+        return CachedEncoder(encoder, batch=1 if encoder.placement.kind == "cpu" else None, path=path)
 
     @cached_property
     def embedder(self) -> CachedEmbedder:
@@ -129,16 +126,13 @@ class Parts:
         return make_methods(methods, offered)
 
     def _shared_reranker(self, text: str) -> Reranker:
-        """Return a reranker that does nothing twice: not over methods and budgets, and where it can over runs."""
+        """Return a reranker that does nothing twice over methods and budgets."""
         made = corag.reranker(text)
         if isinstance(made, EvidenceReranker):
-            return EvidenceReranker(adapter=made.parts, encoder=self.encoder, cache_mb=CACHE_MB)
+            return EvidenceReranker(adapter=made.parts, encoder=self.encoder)
         if "encoder" in RERANKERS.settings(text):
             return corag.reranker(text, encoder=self.encoder)
-        path = self._beside("values.sqlite")
-        if path is None or not getattr(made, "identity", ""):
-            return made
-        return CachedReranker(made, path)
+        return made
 
 
 def checkpoint_hash(agent: str) -> list[str]:

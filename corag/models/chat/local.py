@@ -26,7 +26,7 @@ class LocalChat(Chat):
     Control tokens in messages are broken up, so that the model reads them as text.
 
     Attributes:
-        model: Folder, or name on the hub, of a causal language model with safetensors weights.
+        model: Folder, or name on the hub, of a causal language model.
         device: cpu, cuda, cuda:N, mps or auto.
         precision: fp32, bf16, fp16 or auto.
         trust_remote_code: Whether the model's own code may run.
@@ -59,7 +59,6 @@ class LocalChat(Chat):
             self._tokenizer = self._transformers.AutoTokenizer.from_pretrained(self._folder, **options)
             module, report = self._transformers.AutoModelForCausalLM.from_pretrained(
                 self._folder,
-                use_safetensors=True,
                 output_loading_info=True,
                 dtype=getattr(self._torch, DTYPES[self._placement.precision]),
                 **options,

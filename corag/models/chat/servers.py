@@ -1,4 +1,4 @@
-"""Chats with a model on a server: Ollama's, or any OpenAI-compatible one, through their own client packages.
+"""Chats with a model on a server: Ollama's, or any OpenAI-compatible one; see `corag.models.servers`.
 
 Replies are always streamed, so that a silent server is noticed after `timeout_s`, however long a whole reply takes. A
 reply counts only when it is whole: one that breaks off is an error, and never returned as an answer.
@@ -8,32 +8,34 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import textwrap
 import threading
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from multiprocessing.pool import ThreadPool
-from typing import Any, ClassVar
-from urllib.parse import urlsplit
+from typing import Any
 
-from corag.checks import check_count
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.checks import check_count, check_text
 from corag.errors import CoragError, InputError
+from corag.memory import LRU
+from corag.models.cached import cache_capacity
 from corag.models.chat.base import CHAT_TOKENS, MESSAGE_TOKENS, Chat, ChatError, ChatReply, Messages
+from corag.models.servers import OPENAI, OllamaServer, OpenAIServer, Server
 from corag.naming import Spelling
-from corag.optional import needed, warn_once
+from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
+from corag.text.tokens.counters import estimate
 from corag.text.tokens.models import tokens_for_model
-from corag.text.visible import one_line, well_formed
+from corag.text.visible import well_formed
 from corag.types import TokenCounter
 
 DEFAULT_OLLAMA_MODEL = "llama3.1:8b"
-_OLLAMA_HOST = "http://127.0.0.1:11434"
-_OPENAI = "https://api.openai.com/v1"
 # The characters of a reply for each of its `max_answer_tokens`; far above what any vocabulary has.
 _MAX_TOKEN_CHARACTERS = 64
 # Ollama loads the model again for another window, so windows grow in steps.
@@ -45,69 +47,35 @@ _OPTIONAL_FIELDS = ("logprobs", "stream_options", "seed")
 
 
 @dataclass(kw_only=True, eq=False)
-class ServerChat(Chat):
-    """A model on a server.
+class ServerChat(Server, Chat):
+    """A chat with a model on a server.
 
     Attributes:
-        timeout_s: Longest silence of the server, in seconds; it includes the time to load the model.
         temperature: Sampling temperature; 0 is greedy.
         seed: Seed of the sampling.
         max_concurrent: Maximum requests at the same time; the server may queue some of them.
-        tokenizer: Counts the tokens of prompts, by name or as an object; by default the model's own if it is on this
-            machine, else an estimate; see `corag.text.tokens.models.tokens_for_model`.
-
-    Raises:
-        InputError: A setting is out of range, or the address or the key is invalid.
-        MissingExtraError: The client package is not installed.
+        tokenizer: Counts the tokens of prompts, by name or as an object; by default the model's own, if it is on this
+            machine (see `corag.text.tokens.models.tokens_for_model`) or the server tells its tokens, else an estimate.
     """
 
-    label: ClassVar[str]
-    """The kind of server, for errors."""
-    package: ClassVar[str]
-    """The client package, and the extra that installs it."""
-    remedies: ClassVar[dict[str, str]]
-    """For a server that does not `start` to answer, lacks the `model`, `refused` the request, or `failed`; they may use
-    `{address}` and `{model}`."""
-
-    timeout_s: float = 120.0
     temperature: float = 0.0
     seed: int = 0
     max_concurrent: int = 4
     tokenizer: Spelling | TokenCounter | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.timeout_s < math.inf:
-            raise InputError(f"timeout_s must be a finite number above 0, got {self.timeout_s!r}")
         if not 0 <= self.temperature < math.inf:
             raise InputError(f"temperature must be a finite number of at least 0, got {self.temperature!r}")
         check_count("seed", self.seed, "0 is usual", least=0)
         check_count("max_concurrent", self.max_concurrent, "1 to 8 are usual")
-        url, self._key, self._window = self._server()
-        try:
-            parts = urlsplit(url)
-            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            valid = False
-        if not valid:
-            raise InputError(f"the address of a server must be a URL such as http://127.0.0.1:8000, got {url!r}")
-        if self._key and not (self._key.isascii() and self._key.isprintable()):
-            raise InputError(f"the key to the {self.label} holds characters that no key has; copy it again")
-        # Without a password that the URL may hold.
-        self.address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+        Chat.__post_init__(self)
+        super().__post_init__()
         self._free = threading.BoundedSemaphore(self.max_concurrent)
-        with needed(self.package, self.package):
-            self._client = self._connect(url.rstrip("/"))
 
-    # --- What differs between kinds of servers ---
-
+    @property
     @abstractmethod
-    def _server(self) -> tuple[str, str | None, int | None]:
-        """Return the server's URL, the key to it, which appears in no error, and the model's window if it is set."""
-
-    @abstractmethod
-    def _connect(self, url: str) -> Any:
-        """Return the package's client."""
+    def _given_window(self) -> int | None:
+        """The model's window if it is set."""
 
     @abstractmethod
     def _pieces(self, messages: Messages, scored: bool) -> Generator[ChatReply, None, None]:
@@ -117,21 +85,13 @@ class ServerChat(Chat):
     def _read_window(self) -> int | None:
         """Ask for the model; return its window, None if the server does not tell it."""
 
-    @abstractmethod
-    def _client_errors(self) -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
-        """Return the client's errors for a time-out, and for a server that cannot be reached."""
-
-    # --- What they have in common ---
+    def _failure(self, message: str, *, can_retry: bool) -> CoragError:
+        return ChatError(message, can_retry=can_retry)
 
     @property
     def name(self) -> str:
         """Kind and name of the model."""
         return f"{self.package}/{self.model}"
-
-    @property
-    def title(self) -> str:
-        """The model, and where it is, for errors."""
-        return f"the model {self.model!r} of the {self.label} at {self.address}"
 
     @property
     def identity(self) -> str:
@@ -141,13 +101,26 @@ class ServerChat(Chat):
     @cached_property
     def counter(self) -> TokenCounter:
         """Counts as the setting `tokenizer` says."""
-        return tokens_for_model(self.model) if self.tokenizer is None else make_tokens(self.tokenizer)
+        if self.tokenizer is not None:
+            return make_tokens(self.tokenizer)
+        if (own := tokens_for_model(self.model) or self._served_counter()) is not None:
+            return own
+        warn_once(
+            f"the tokenizer of model {self.model!r} is neither on this machine nor does the server tell it, so tokens "
+            "are estimated, usually 10 to 20% too many; name it with --tokenizer, such as "
+            "meta-llama/Llama-3.1-8B-Instruct, gpt-4o or a tokenizer.json, to count exactly"
+        )
+        return estimate()
+
+    def _served_counter(self) -> TokenCounter | None:
+        """Return what counts by asking the server; None if it does not tell tokens."""
+        return None
 
     @cached_property
     def context_window(self) -> int | None:
         """The window that is set, else the model's as the server tells it; None if it does not."""
         try:
-            return self._window or self._read_window()
+            return self._given_window or self._read_window()
         except Exception:  # noqa: BLE001  (a server that cannot answer this may still chat, or will say why not)
             return None
 
@@ -194,11 +167,8 @@ class ServerChat(Chat):
         return self._streamed(messages, scored)
 
     def _check(self, messages: Messages) -> None:
-        try:
-            for message in messages:
-                message["content"].encode()
-        except UnicodeEncodeError as error:
-            raise InputError(f"a message is not valid Unicode ({error}); decode it with errors='replace'") from error
+        for message in messages:
+            check_text("a message", message["content"])
         if self.context_window is not None:
             self.check_window(self.count(messages))
 
@@ -239,39 +209,6 @@ class ServerChat(Chat):
             )
         return reply
 
-    def _explained(self, error: Exception, num_received: int = 0) -> CoragError:
-        """Return an error, raised after `num_received` characters, as one that names server, model and remedy.
-
-        Clients do not check what a server sends, so whatever they raise is attributed to the server.
-        """
-        if isinstance(error, CoragError):
-            return error
-        status, reason = getattr(error, "status_code", None), self._reason(error)
-        time_outs, unreachable = self._client_errors()
-        can_retry, remedy = True, "failed"
-        if isinstance(status, int) and status >= 300:
-            can_retry = status in (408, 429) or status >= 500
-            remedy = "failed" if can_retry else "model" if status == 404 else "refused"
-            message = f"answered with HTTP {status}: {reason}" + ("; lower max_concurrent" if status == 429 else "")
-        elif isinstance(error, time_outs):
-            message = f"sent nothing for {self.timeout_s:g} s; raise timeout_s"
-        elif isinstance(error, unreachable) and not num_received:
-            message, remedy = f"does not answer: {reason}", "start"
-        else:
-            message = f"broke off, or sent what is no reply, after {num_received} characters: {reason}"
-        advice = self.remedies[remedy].format(address=self.address, model=self.model)
-        return ChatError(f"{self.title} {message}; {advice}", can_retry=can_retry)
-
-    def _reason(self, error: Exception) -> str:
-        """Return what an error says, or what it was raised from: clients wrap the cause."""
-        cause: BaseException = error
-        while cause.__cause__ is not None and not hasattr(cause, "status_code"):
-            cause = cause.__cause__
-        reason = one_line(str(cause)[:2000]) or type(cause).__name__  # an error page may have megabytes
-        if self._key:
-            reason = reason.replace(self._key, "***")
-        return textwrap.shorten(reason, width=300, placeholder=" ...").rstrip(".")
-
 
 def _last(counts: Iterable[int | None]) -> int | None:
     return next((count for count in reversed(list(counts)) if count is not None), None)
@@ -281,27 +218,15 @@ def _last(counts: Iterable[int | None]) -> int | None:
 
 
 @dataclass(kw_only=True, eq=False)
-class OllamaChat(ServerChat):
-    """A model of an Ollama server; needs `pip install 'corag[ollama]'`. See `ServerChat` for the other settings.
+class OllamaChat(OllamaServer, ServerChat):
+    """A model of an Ollama server to chat with. See `OllamaServer` and `ServerChat` for the other settings.
 
     Attributes:
-        model: Name of a model that the server has (`ollama list`).
-        host: Address of the server; by default the environment variable OLLAMA_HOST, else this machine.
         num_ctx: Tokens of the model's context window. A server cuts a longer prompt without an error, so by default the
             window is made large enough for prompt and reply.
     """
 
-    label: ClassVar = "Ollama server"
-    package: ClassVar = "ollama"
-    remedies: ClassVar = {
-        "start": "start one with `ollama serve`, or set host or OLLAMA_HOST to where it runs",
-        "model": "get it with `ollama pull {model}`, or set host to a server that has it",
-        "refused": "check the settings against `ollama show {model}`, and OLLAMA_API_KEY if it needs a key",
-        "failed": "look into the log of `ollama serve`, and check host with `curl {address}/api/version`",
-    }
-
     model: str = DEFAULT_OLLAMA_MODEL
-    host: str | None = field(default=None, repr=False)
     num_ctx: int | None = None
 
     def __post_init__(self) -> None:
@@ -310,20 +235,9 @@ class OllamaChat(ServerChat):
         self._num_ctx = self.num_ctx or _MIN_WINDOW
         super().__post_init__()
 
-    def _server(self) -> tuple[str, str | None, int | None]:
-        return ollama_address(self.host), os.environ.get("OLLAMA_API_KEY"), self.num_ctx
-
-    def _connect(self, url: str) -> Any:
-        import httpx
-        import ollama
-
-        # Without idle connections there are none that the server has closed already.
-        return ollama.Client(url, timeout=self.timeout_s, limits=httpx.Limits(max_keepalive_connections=0))
-
-    def _client_errors(self) -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
-        import httpx
-
-        return (httpx.TimeoutException,), (ConnectionError, httpx.ConnectError)
+    @property
+    def _given_window(self) -> int | None:
+        return self.num_ctx
 
     def _read_window(self) -> int | None:
         import pydantic
@@ -365,80 +279,30 @@ class OllamaChat(ServerChat):
         raise EOFError("it ended without its last line")
 
 
-def ollama_address(host: str | None = None) -> str:
-    """Return the URL of a host, by default of OLLAMA_HOST or this machine; scheme and port may be left out."""
-    host = host or os.environ.get("OLLAMA_HOST") or _OLLAMA_HOST
-    url = host if "://" in host else f"http://{host}"
-    try:
-        parts = urlsplit(url)
-        has_port = parts.port is not None
-    except ValueError as error:
-        raise InputError(f"host must be an address such as {_OLLAMA_HOST}, got {host!r}: {error}") from error
-    return url if has_port or parts.scheme != "http" else parts._replace(netloc=f"{parts.netloc}:11434").geturl()
-
-
 # --- OpenAI-compatible servers: vLLM, llama.cpp, LM Studio, Ollama's `/v1`, hosted ones ---
 
 
 @dataclass(kw_only=True, eq=False)
-class OpenAIChat(ServerChat):
-    """A model of an OpenAI-compatible server; needs `pip install 'corag[openai]'`. See `ServerChat` for other settings.
+class OpenAIChat(OpenAIServer, ServerChat):
+    """A model of an OpenAI-compatible server to chat with. See `OpenAIServer` and `ServerChat` for other settings.
 
     A field that the server refuses, such as `logprobs`, is omitted from then on.
 
     Attributes:
-        model: Name of a model that the server has (`GET /models`).
-        base_url: Address of the server, most often with `/v1`; by default the environment variable OPENAI_BASE_URL,
-            else OpenAI's own.
-        api_key: Key to the server; by default the environment variable OPENAI_API_KEY, which, unlike a setting, is
-            recorded nowhere. Servers on one's own machine need none.
         window: Tokens of the model's context window; by default as the server tells it.
-        retries: Further attempts of the client before a reply has begun: after time-outs, HTTP 408, 409, 429 and 5xx.
     """
 
-    secrets: ClassVar[frozenset[str]] = frozenset({"api_key"})
-    label: ClassVar = "OpenAI-compatible server"
-    package: ClassVar = "openai"
-    remedies: ClassVar = {
-        "start": "start one there, or set base_url or OPENAI_BASE_URL to where it runs",
-        "model": "list its models with `curl {address}/models`, and check that base_url ends as the server wants it, "
-        "most often with /v1",
-        "refused": "check the settings, and api_key or OPENAI_API_KEY",
-        "failed": "raise retries, look into the log of the server, and check base_url with `curl {address}/models`",
-    }
-
-    base_url: str | None = field(default=None, repr=False)
-    api_key: str | None = field(default=None, repr=False)
     window: int | None = None
-    retries: int = 3
 
     def __post_init__(self) -> None:
-        check_count("retries", self.retries, "3 are usual", least=0)
         if self.window is not None:
             check_count("window", self.window, "4096 to 131072 are usual")
         self._refused: frozenset[str] = frozenset()
         super().__post_init__()
 
-    def _server(self) -> tuple[str, str | None, int | None]:
-        url = self.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
-        key = self.api_key or os.environ.get("OPENAI_API_KEY")
-        if not key and url.rstrip("/") == _OPENAI:
-            raise InputError(
-                f"{_OPENAI} needs a key; set OPENAI_API_KEY, or set base_url to a server of your own that needs none"
-            )
-        return url, key, self.window
-
-    def _connect(self, url: str) -> Any:
-        import openai
-
-        return openai.OpenAI(
-            base_url=url, api_key=self._key or "none", timeout=self.timeout_s, max_retries=self.retries
-        )
-
-    def _client_errors(self) -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
-        import openai
-
-        return (openai.APITimeoutError,), (openai.APIConnectionError,)
+    @property
+    def _given_window(self) -> int | None:
+        return self.window
 
     def _read_window(self) -> int | None:
         import openai
@@ -453,6 +317,16 @@ class OpenAIChat(ServerChat):
         described: dict[str, Any] = (about[0].model_extra or {}) if about else {}
         described = described | (meta if isinstance(meta := described.get("meta"), dict) else {})
         return _window_in({name: described.get(name) for name in _WINDOW_NAMES})
+
+    def _served_counter(self) -> TokenCounter | None:
+        if self.address == OPENAI:
+            return None
+        counter = ServerCounter(self)
+        try:
+            counter.count(["tokens"])
+        except ChatError:
+            return None
+        return counter
 
     def _pieces(self, messages: Messages, scored: bool) -> Generator[ChatReply, None, None]:
         cut: bool | None = None
@@ -506,6 +380,41 @@ class OpenAIChat(ServerChat):
             ("max_completion_tokens" if "max_tokens" in refused else "max_tokens"): self.max_answer_tokens,
         }
         return {name: value for name, value in fields.items() if name not in refused}
+
+
+class ServerCounter:
+    """Counts by `/tokenize` of vLLM and llama.cpp, a request for each new text.
+
+    Args:
+        chat: A model of the server.
+    """
+
+    exact = True
+
+    def __init__(self, chat: OpenAIChat) -> None:
+        self.name = chat.name
+        self._chat = chat
+        self._counts: LRU[str, int] = LRU(cache_capacity(), kind="token counts")
+
+    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Return the number of tokens of each text, `[len(texts)]`; `ChatError` if the server does not tell it."""
+        return np.array(self._counts.get_many(texts, self._count_new), dtype=np.int64)
+
+    def _count_new(self, texts: list[str]) -> list[int]:
+        with ThreadPool(min(len(texts), self._chat.max_concurrent)) as pool:
+            return pool.map(self._count, texts)
+
+    def _count(self, text: str) -> int:
+        check_text("a text", text)
+        client = self._chat._client
+        url = str(client.base_url).rstrip("/").removesuffix("/v1") + "/tokenize"
+        # vLLM reads the fields of the first line, llama.cpp those of the second.
+        body = {"model": self._chat.model, "prompt": text, "add_special_tokens": False}
+        body |= {"content": text, "add_special": False}
+        try:
+            return len(client.post(url, cast_to=object, body=body)["tokens"])
+        except Exception as error:
+            raise self._chat._explained(error) from error
 
 
 def _window_in(described: Mapping[str, Any]) -> int | None:

@@ -38,9 +38,9 @@ Sets = NDArray[np.intp]
 _CROSSED_SINGLES = ("named", "cosine")
 _CROSSED_PAIRS = ("link", "new_link", "rest_vector", "link_tokens", "similar", "titles")
 _NUM_CROSSED = len(_CROSSED_SINGLES) + len(_CROSSED_PAIRS) + 2
-NUM_FEATURES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + SIZES + SIZES * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 2
-NUM_WITH_PLACES = NUM_FEATURES + 3 * len(UNIT_SINGLES) + 3 * len(UNIT_PAIRS)
-"""Features of a set where the places of units are known; the first are those without."""
+NUM_WITHOUT_PLACES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + SIZES + SIZES * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 2
+NUM_FEATURES = NUM_WITHOUT_PLACES + 3 * len(UNIT_SINGLES) + 3 * len(UNIT_PAIRS)
+"""Features of a set; the last are those of the places of units."""
 _LATE_SINGLES = ("cosine", "sentence", "maxsim", "rare_maxsim", "lexical")
 _LATE_UNIT_SINGLES = ("is_unit", "source_cosine", "source_maxsim")
 
@@ -140,7 +140,7 @@ def _places(size: int, count: int) -> Sets:
 
 
 def features(signals: Signals, sets: Sets) -> Float32:
-    """Describe sets of one size, `[N, NUM_FEATURES]`, or `[N, NUM_WITH_PLACES]` where places are known.
+    """Describe sets of one size, `[N, NUM_FEATURES]`.
 
     Of every figure of a chunk the mean, least and largest over the set; of every figure of a pair, in the direction in
     which it is larger, the mean, the largest, and the least that any chunk has with its best partner; what the set
@@ -150,24 +150,22 @@ def features(signals: Signals, sets: Sets) -> Float32:
 
 
 def late_interaction() -> NDArray[np.bool_]:
-    """Return which features say how near a set is to the question, token by token, and its size, `[NUM_WITH_PLACES]`.
+    """Return which features say how near a set is to the question, token by token, and its size, `[NUM_FEATURES]`.
 
     They mean the same for every kind of text, so the linear floor of a network looks at nothing else.
     """
     singles = [name in _LATE_SINGLES for name in SINGLES]
     places = [name in _LATE_UNIT_SINGLES for name in UNIT_SINGLES]
     covered_and_size = [True] * (4 + SIZES)
-    between = NUM_FEATURES - 3 * len(SINGLES) - 3 * len(PAIRS) - len(covered_and_size)
+    between = NUM_WITHOUT_PLACES - 3 * len(SINGLES) - 3 * len(PAIRS) - len(covered_and_size)
     columns = [*singles * 3, *[False] * 3 * len(PAIRS), *covered_and_size, *[False] * between]
     return np.array([*columns, *places * 3, *[False] * 3 * len(UNIT_PAIRS)])
 
 
 def describer(signals: Signals) -> Callable[[Sets], Float32]:
     """Return what describes sets of one size as `features` does, with what all sizes need worked out once."""
-    singles, pairs = signals.singles, signals.pairs
-    if signals.places is not None:
-        singles = np.concatenate([singles, signals.places.singles], axis=1)
-        pairs = np.concatenate([pairs, signals.places.pairs], axis=2)
+    singles = np.concatenate([signals.singles, signals.places.singles], axis=1)
+    pairs = np.concatenate([signals.pairs, signals.places.pairs], axis=2)
     # In single precision, as the network computes: thousands of sets take as long as their bytes.
     figures = singles.astype(np.float32)
     either = np.maximum(pairs, pairs.transpose(1, 0, 2)).astype(np.float32)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.errors import ModelError
 from corag.models.engine import Float32
 from corag.optional import require
 from corag.types import FloatArray
@@ -36,9 +35,6 @@ class Ensemble:
         hidden: Weights into the hidden units, `[M, H, F]`.
         hidden_bias: `[M, H]`.
         output: Weights out of them, `[M, H]`.
-
-    Raises:
-        ModelError: The shapes do not go together, or a number is not finite.
     """
 
     mean: FloatArray
@@ -49,39 +45,10 @@ class Ensemble:
     hidden_bias: FloatArray
     output: FloatArray
 
-    def __post_init__(self) -> None:
-        if self.hidden.ndim != 3:
-            raise ModelError(f"hidden weights of shape {self.hidden.shape} are not [members, units, features]")
-        members, units, features = self.hidden.shape
-        expected = {
-            "mean": (features,), "scale": (features,), "linear": (members, features), "bias": (members,),
-            "hidden_bias": (members, units), "output": (members, units),
-        }  # fmt: skip
-        for name, shape in expected.items():
-            if (found := getattr(self, name).shape) != shape:
-                raise ModelError(f"tensor {name!r} has shape {found}, but the hidden weights want {shape}")
-        for name in ("hidden", *expected):
-            if not np.isfinite(getattr(self, name)).all():
-                raise ModelError(f"tensor {name!r} holds numbers that are not finite")
-        if not (self.scale > 0).all():
-            raise ModelError("tensor 'scale' holds numbers that are not above 0")
-
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> Ensemble:
-        """Return the network whose tensors are named as the attributes.
-
-        Raises:
-            ModelError: One is missing, or they do not go together.
-        """
-        names = cls.__slots__
-        if missing := [name for name in names if name not in tensors]:
-            raise ModelError(f"tensor {missing[0]!r} is missing")
-        return cls(**{name: np.asarray(tensors[name], dtype=np.float64) for name in names})
-
-    @property
-    def num_features(self) -> int:
-        """How many features it wants."""
-        return len(self.mean)
+        """Return the network whose tensors are named as the attributes; `KeyError` if one is missing."""
+        return cls(**{name: np.asarray(tensors[name], dtype=np.float64) for name in cls.__slots__})
 
     def __call__(self, features: Float32) -> FloatArray:
         """Return the logit of each row, `[N, F]` to `[N]`."""
@@ -93,7 +60,7 @@ class Ensemble:
 
     def _through_numpy(self) -> Callable[[Float32], FloatArray]:
         # The members side by side: one product instead of one for each.
-        hidden = np.ascontiguousarray(self.hidden.reshape(-1, self.num_features).T, dtype=np.float32)
+        hidden = np.ascontiguousarray(self.hidden.reshape(-1, len(self.mean)).T, dtype=np.float32)
         hidden_bias = self.hidden_bias.ravel().astype(np.float32)
         linear, bias = self.linear.mean(axis=0).astype(np.float32), self.bias.mean()
         output = (self.output.ravel() / len(self.hidden)).astype(np.float32)
@@ -129,7 +96,7 @@ class Ensemble:
 
         mean, scale = there(self.mean), there(self.scale)
         linear, bias = there(self.linear.mean(axis=0)), float(self.bias.mean())
-        hidden, hidden_bias = there(self.hidden.reshape(-1, self.num_features).T), there(self.hidden_bias.ravel())
+        hidden, hidden_bias = there(self.hidden.reshape(-1, len(self.mean)).T), there(self.hidden_bias.ravel())
         output = there(self.output.ravel() / len(self.hidden))
 
         def run(features: Float32) -> FloatArray:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from sys import getsizeof
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.memory import ENTRY_BYTES, LRU, Capacity
+from corag.memory import LRU
 from corag.models.cached import cache_capacity
 from corag.models.engine import Float32
 from corag.models.minilm import TextEncoder, lengths, unit
@@ -34,9 +32,6 @@ _NAME_WORD = r"(?:[A-Z][\w'\u2019.-]*|\d[\d,.]*)"
 _NAME = re.compile(rf"{_NAME_WORD}(?:\s+(?:of|the|de|and|von|van|da|di|for)?\s*{_NAME_WORD})*")
 _QUALIFIER = re.compile(r"\s*\([^)]*\)\s*$")
 _SENTENCE_END = (".", "!", "?", ":", ";", ",")
-
-WORD_BYTES = 100
-"""Of a short text and its place in a set."""
 
 Key = tuple[str, tuple[Span, ...]]
 """A text, and which parts of it behind the title count; none for all of it."""
@@ -74,49 +69,27 @@ class Passage:
     names: frozenset[str]
     truncated: bool = False
 
-    @property
-    def nbytes(self) -> int:
-        """About what it takes in memory; words are counted, not measured, since a question has thousands."""
-        arrays = (self.ids, self.vector, self.tokens, self.title_vector, self.sentences)
-        words = len(self.words) + len(self.names) + len(self.title_words)
-        return sum(array.nbytes for array in arrays) + getsizeof(self.body) + WORD_BYTES * words + ENTRY_BYTES
-
 
 class PassageReader:
     """Describes texts, each in one pass of the encoder; what does not fit the window is not seen.
 
     Args:
         encoder: The encoder; it encodes all new texts together.
-        keeps: The most bytes of passages and token states that are kept, or what keeps them; by default what
-            `corag.runtime` lets all parts keep together.
     """
 
-    def __init__(self, encoder: TextEncoder, keeps: int | Capacity | None = None) -> None:
+    def __init__(self, encoder: TextEncoder) -> None:
         self._encoder = encoder
-        keeps = cache_capacity(None) if keeps is None else keeps
-        self._cache: LRU[Key, Passage] = LRU(
-            keeps, kind="passages", owner=encoder, nbytes=lambda key, passage: passage.nbytes + getsizeof(key[0])
-        )
-        # Units of a text are asked for after the text itself, or the other way round, or by another question.
-        self._encoded: LRU[str, _Encoded] = LRU(
-            self._cache.capacity, kind="token states", owner=encoder, nbytes=lambda _, encoded: encoded.nbytes
-        )
+        self._cache: LRU[Key, Passage] = LRU(cache_capacity(), kind="passages", owner=encoder)
 
     def __call__(self, texts: Sequence[str]) -> list[Passage]:
         """Return the features of each text."""
         return self._cache.get_many([(text, ()) for text in texts], self._read)
 
-    def of_chunks(self, chunks: Sequence[Chunk]) -> list[Passage]:
-        """Return the features of each chunk; those of units from the token states of the chunk that they are part of.
-
-        So the states of "He" know who that is, and no text is encoded twice.
-        """
-        return self._seen(chunks, self._cache.get_many(list(map(_key, chunks)), self._read))
-
     def with_sources(self, chunks: Sequence[Chunk]) -> tuple[list[Passage], list[Passage]]:
         """Return the features of each chunk, and those of the passage that it is part of, or is.
 
-        Together, so that each text is encoded once even where nothing is kept.
+        Those of units come from the token states of the passage, so the states of "He" know who that is, and no text is
+        encoded twice, even if nothing is kept.
         """
         wholes: list[Key] = [(source_of(chunk).text, ()) for chunk in chunks]
         found = self._cache.get_many([*map(_key, chunks), *wholes], self._read)
@@ -130,13 +103,11 @@ class PassageReader:
         return found
 
     def _read(self, keys: list[Key]) -> list[Passage]:
-        texts = self._encoded.get_many([text for text, _ in keys], self._encode)
-        return [_passage(text, spans) for text, (_, spans) in zip(texts, keys, strict=True)]
-
-    def _encode(self, texts: list[str]) -> list[_Encoded]:
+        texts = list(dict.fromkeys(text for text, _ in keys))
         tokens = self._encoder.tokenize(texts, offsets=True)
         given = zip(texts, tokens.ids, tokens.starts, self._encoder.states(tokens.ids), tokens.truncated, strict=True)
-        return [_Encoded.of(*one) for one in given]
+        encoded = {text: _Encoded.of(text, *of_text) for text, *of_text in given}
+        return [_passage(encoded[text], spans) for text, spans in keys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +148,6 @@ class _Encoded:
         title_vector = unit(inner[:num_title].mean(axis=0)) if num_title else None
         name = plain(_QUALIFIER.sub("", title))
         return cls(text, body, name, ids, starts, states, lengths(inner), num_title, title_vector, bool(truncated))
-
-    @property
-    def nbytes(self) -> int:
-        """About what it takes in memory."""
-        arrays: list[NDArray[Any]] = [self.ids, self.starts, self.states, self.lengths]
-        arrays += [] if self.title_vector is None else [self.title_vector]
-        return sum(array.nbytes for array in arrays) + getsizeof(self.text) + ENTRY_BYTES
 
     def rows(self, spans: Sequence[Span]) -> list[Span]:
         """Return the tokens of each span, those that begin in it, as first and last + 1."""

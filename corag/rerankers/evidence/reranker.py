@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.models.cached import cache_capacity
+from corag.models.cached import CachedEncoder
 from corag.models.engine import Float32
 from corag.models.minilm import MAX_TOKENS, TextEncoder, encoder_at
 from corag.models.runtime import Backend, Precision, resolve_device
 from corag.models.trained import load_adapter, shipped_adapter
 from corag.naming import Part
-from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, NUM_WITH_PLACES, weigh
+from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.passages import Passage, PassageReader
 from corag.rerankers.evidence.signals import (
@@ -32,7 +31,6 @@ from corag.rerankers.evidence.signals import (
     signals,
 )
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
-from corag.text.units import UnitChunk
 from corag.types import Chunk, FloatArray
 
 NAME = "minilm-evidence"
@@ -47,15 +45,12 @@ class EvidenceParts:
 
     Attributes:
         name: Of the adapter.
-        max_size: The most chunks that the evidence may be spread over, 1 to `MAX_SIZE`.
+        max_size: The most chunks that the evidence may be spread over.
         network: Weighs hypotheses.
         rarity: Inverse document frequency of each token in the training data, `[VOCABULARY]`.
         reading_order: How much each figure of a chunk, then of a pair, says that the first chunk is to be read before
             the second, `[len(SINGLES) + len(PAIRS)]`.
         weights: How a value is put together.
-
-    Raises:
-        ModelError: They do not go together.
     """
 
     name: str
@@ -65,46 +60,30 @@ class EvidenceParts:
     reading_order: FloatArray
     weights: Weights
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.max_size, int) or not 1 <= self.max_size <= MAX_SIZE:
-            raise ModelError(f"max_size is {self.max_size!r}; it has to be a whole number from 1 to {MAX_SIZE}")
-        if self.network.num_features not in (NUM_FEATURES, NUM_WITH_PLACES):
-            raise ModelError(
-                f"the network wants {self.network.num_features} features, but this release makes {NUM_FEATURES}, or "
-                f"{NUM_WITH_PLACES} with the places of units; train the adapter again"
-            )
-        for name, length in (("rarity", VOCABULARY), ("reading_order", len(SINGLES) + len(PAIRS))):
-            tensor = getattr(self, name)
-            if tensor.shape != (length,) or not np.isfinite(tensor).all():
-                raise ModelError(f"tensor {name!r} has to hold {length} finite numbers, its shape is {tensor.shape}")
-
     @classmethod
     def load(cls, folder: str | Path) -> EvidenceParts:
         """Read an adapter.
 
         Raises:
-            ModelError: It is missing, damaged or of another form, or its parts do not go together.
+            ModelError: It is missing, damaged, of another form, or made by another release.
         """
         adapter = load_adapter(folder, FORM)
         settings, tensors = adapter.config.settings, adapter.tensors
         try:
-            return cls(
+            parts = cls(
                 name=adapter.config.name,
                 max_size=settings["max_size"],
                 network=Ensemble.from_tensors(tensors),
                 rarity=np.asarray(tensors["rarity"], dtype=np.float64),
                 reading_order=np.asarray(tensors["reading_order"], dtype=np.float64),
-                weights=Weights.from_settings(settings["weights"]),
+                weights=Weights(**settings["weights"]),
             )
-        except KeyError as error:
+            sizes = {"mean": len(parts.network.mean), "rarity": len(parts.rarity), "order": len(parts.reading_order)}
+        except (KeyError, TypeError) as error:
             raise ModelError(f"{folder} lacks {error}; copy the adapter again or train it again") from error
-        except ModelError as error:
-            raise ModelError(f"{folder}: {error}; copy the adapter again or train it again") from error
-
-    @property
-    def knows_places(self) -> bool:
-        """Whether the network looks at the places of units."""
-        return self.network.num_features == NUM_WITH_PLACES
+        if sizes != {"mean": NUM_FEATURES, "rarity": VOCABULARY, "order": len(SINGLES) + len(PAIRS)}:
+            raise ModelError(f"{folder} wants other features than this release makes ({sizes}); train it again")
+        return parts
 
     def settings(self) -> dict[str, Any]:
         """Return what an adapter's configuration holds."""
@@ -126,11 +105,9 @@ class EvidenceParts:
     ) -> EvidenceScorer:
         """Weigh the hypotheses about a question and its candidates, and return what values orders of these.
 
-        `logits` is the network where it runs elsewhere; see `Ensemble.on`. A network that knows places takes candidates
-        without any for passages.
+        `logits` is the network where it runs elsewhere; see `Ensemble.on`.
         """
-        places = places or Places.unknown(len(passages)) if self.knows_places else None
-        found = signals(question, passages, with_pairs=self.max_size > 1, places=places)
+        found = signals(question, passages, places)
         return EvidenceScorer(
             weigh(found, self.max_size, logits or self.network),
             tokens=np.array([len(passage.ids) for passage in passages], dtype=np.float64),
@@ -157,8 +134,6 @@ class EvidenceReranker(Part):
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
-        cache_mb: Megabytes of passages that are kept for later queries (600 KB a chunk with its sentences), 0 keeps
-            none; by default what `corag.runtime` lets all parts keep together.
         encoder: Used in place of the encoder that backend and precision select.
 
     Attributes:
@@ -179,26 +154,16 @@ class EvidenceReranker(Part):
         backend: Backend = "auto",
         precision: Precision | None = None,
         device: str | None = None,
-        cache_mb: float | None = None,
         encoder: TextEncoder | None = None,
     ) -> None:
         if not isinstance(adapter, EvidenceParts):
             adapter = EvidenceParts.load(adapter or shipped_adapter(NAME))
         self.parts = adapter
         self.name = self.parts.name
-        self._placement = resolve_device("reranker", backend=backend, precision=precision, device=device)
-        self._logits = self.parts.network.on(self._placement.device)
-        self._given_encoder = encoder
-        self._capacity = cache_capacity(cache_mb)
-
-    @cached_property
-    def encoder(self) -> TextEncoder:
-        """The encoder, loaded when first used."""
-        return self._given_encoder or encoder_at(self._placement)
-
-    @cached_property
-    def _read(self) -> PassageReader:
-        return PassageReader(self.encoder, self._capacity)
+        placement = resolve_device("reranker", backend=backend, precision=precision, device=device)
+        self._logits = self.parts.network.on(placement.device)
+        self.encoder = encoder or CachedEncoder(encoder_at(placement))
+        self._read = PassageReader(self.encoder)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text as if it were the only candidate, `[len(texts)]`."""
@@ -209,7 +174,5 @@ class EvidenceReranker(Part):
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> EvidenceScorer:
         """Return a scoring function over the hypotheses about these chunks, weighed here once."""
         question = read_question(self.encoder, query, self.parts.rarity)
-        if not self.parts.knows_places or not any(isinstance(chunk, UnitChunk) for chunk in chunks):
-            return self.parts.scorer(question, self._read.of_chunks(chunks), self._logits)
         passages, sources = self._read.with_sources(chunks)
         return self.parts.scorer(question, passages, self._logits, places(question, chunks, passages, sources))

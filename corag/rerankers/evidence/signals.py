@@ -131,7 +131,7 @@ class Signals:
         held: Whether each chunk holds each question token, `[n, Q]`.
         weights: Of the question's tokens, `[Q]`.
         flags: Of the question, `[len(FLAGS)]`.
-        places: Of units; None for a network that does not know them.
+        places: Of units; zeros for passages.
     """
 
     singles: FloatArray
@@ -140,7 +140,7 @@ class Signals:
     held: FloatArray
     weights: FloatArray
     flags: FloatArray
-    places: Places | None = None
+    places: Places
 
 
 def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> QuestionFeatures:
@@ -160,14 +160,8 @@ def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating])
     )
 
 
-def signals(
-    question: QuestionFeatures,
-    passages: Sequence[Passage],
-    *,
-    with_pairs: bool = True,
-    places: Places | None = None,
-) -> Signals:
-    """Compare passages with a question and, unless `with_pairs` is False, with each other; zeros if not."""
+def signals(question: QuestionFeatures, passages: Sequence[Passage], places: Places | None = None) -> Signals:
+    """Compare passages with a question and with each other; `places` are those of units among them."""
     nearest = np.zeros((len(passages), len(question.ids)))
     held = np.zeros((len(passages), len(question.ids)))
     for row, passage in enumerate(passages):
@@ -180,8 +174,9 @@ def signals(
     flags = [question.compares, named.sum() >= 2, len(question.ids) / 20, named.sum() == 1]
     flags.append(" both " in question.text or " same " in question.text)
     pairs = np.zeros((len(passages), len(passages), len(PAIRS)))
-    if with_pairs and len(passages) > 1:
+    if len(passages) > 1:
         pairs = _pairs(question, passages, nearest, held, named, sentences)
+    places = Places.unknown(len(passages)) if places is None else places
     return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64), places)
 
 

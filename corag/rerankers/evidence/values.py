@@ -5,15 +5,13 @@ N hypotheses, n candidates. Knows no text and no model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.errors import ModelError
 from corag.rerankers.evidence.hypotheses import Hypotheses
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.types import FloatArray, Order
@@ -35,9 +33,6 @@ class Weights:
         sequence: Weight of the reading order.
         slope: Of the calibration: the value is sigmoid(slope * utility + offset).
         offset: Of the calibration.
-
-    Raises:
-        ModelError: A number is out of its range.
     """
 
     temperature: float = 1.0
@@ -45,26 +40,6 @@ class Weights:
     sequence: float = 0.02
     slope: float = 5.0
     offset: float = -3.0
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            number = getattr(self, field.name)
-            if isinstance(number, bool) or not isinstance(number, int | float) or not np.isfinite(number):
-                raise ModelError(f"weight {field.name!r} is {number!r}; it has to be a finite number")
-            if field.name in ("temperature", "slope") and number <= 0:
-                raise ModelError(f"weight {field.name!r} is {number}; it has to be above 0")
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Weights:
-        """Return weights read from an adapter's configuration.
-
-        Raises:
-            ModelError: One is missing, unknown, or out of its range.
-        """
-        names = {field.name for field in fields(cls)}
-        if unknown := sorted(names.symmetric_difference(settings)):
-            raise ModelError(f"the weights are {', '.join(sorted(names))}; {unknown[0]!r} is missing or unknown")
-        return cls(**settings)
 
 
 class EvidenceScorer(ChunkScorer):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from corag.errors import InputError, MissingExtraError, ModelError
-from corag.optional import require, warn_once
-from corag.text.tokens.counters import FILE, CallableCounter, TokenizerCounter, estimate, file_counter
+from corag.optional import require
+from corag.text.tokens.counters import FILE, CallableCounter, TokenizerCounter, file_counter
 from corag.types import TokenCounter
 
 _OPENAI_MODEL = re.compile(r"(ft:)?(gpt-|chatgpt-|o[1-9](-|$)|text-embedding-|davinci|babbage)", re.IGNORECASE)
@@ -56,11 +56,11 @@ def of_model(*, model: str | Path) -> TokenCounter:
     return _by_transformers(name) if file is None else file_counter(file, name)
 
 
-def tokens_for_model(name: str) -> TokenCounter:
-    """Return what counts the tokens of a model that a server runs.
+def tokens_for_model(name: str) -> TokenCounter | None:
+    """Return what counts the tokens of a model that a server runs; None if it is not on this machine.
 
-    It is tiktoken for OpenAI's models, or a tokenizer file in the model's folder or in the hub's cache; without any, an
-    estimate, with a warning. Nothing is downloaded.
+    It is tiktoken for OpenAI's models, or a tokenizer file in the model's folder or in the hub's cache. Nothing is
+    downloaded.
     """
     served = name.rpartition("/")[2].replace(":", "-")
     try:
@@ -72,11 +72,7 @@ def tokens_for_model(name: str) -> TokenCounter:
             return file_counter(cached, name)
     except (InputError, MissingExtraError, ModelError):
         pass
-    warn_once(
-        f"the tokenizer of model {name!r} is not on this machine, so tokens are estimated, usually too many; name it "
-        "with --tokenizer, such as meta-llama/Llama-3.1-8B-Instruct, gpt-4o or a tokenizer.json, to count exactly"
-    )
-    return estimate()
+    return None
 
 
 class Tiktoken(CallableCounter):

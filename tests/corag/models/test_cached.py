@@ -41,8 +41,10 @@ def test_states_are_those_of_the_encoder_whatever_was_asked_before():
             np.testing.assert_allclose(own, other, atol=1e-5)
         np.testing.assert_allclose(shared.sentence_embeddings(ids), encoder.sentence_embeddings(ids), atol=1e-5)
     assert shared.sentence_embeddings([]).shape == (0, 384)
-    backwards = CachedEncoder(encoder).states(ids[::-1])[::-1]
-    assert all(np.array_equal(first, other) for first, other in zip(shared.states(ids), backwards, strict=True))
+    with corag.runtime(cache_mb=0):
+        forwards = CachedEncoder(encoder, batch=1).states(ids)
+        backwards = CachedEncoder(encoder, batch=1).states(ids[::-1])[::-1]
+    assert all(np.array_equal(first, other) for first, other in zip(forwards, backwards, strict=True))
     with pytest.raises(ValueError, match="read-only"):
         backwards[0][0] = 0
 
@@ -50,9 +52,9 @@ def test_states_are_those_of_the_encoder_whatever_was_asked_before():
 def test_states_on_disk_are_encoded_once_and_survive(tmp_path):
     encoder = WordEncoder()
     ids = encoder.tokenize(["a b c", "b", "", "a b c"]).ids
-    first = CachedEncoder(encoder, batch=2, cache_mb=0, path=tmp_path / "states.sqlite").states(ids)
+    first = CachedEncoder(encoder, batch=2, path=tmp_path / "states.sqlite").states(ids)
     assert encoder.texts_encoded == 3
-    again = CachedEncoder(encoder, batch=2, cache_mb=0, path=tmp_path / "states.sqlite")
+    again = CachedEncoder(encoder, batch=2, path=tmp_path / "states.sqlite")
     for expected, one, other in zip(encoder.states(ids), first, again.states(ids), strict=True):
         np.testing.assert_array_equal(one, expected)
         np.testing.assert_array_equal(other, expected)
@@ -64,7 +66,7 @@ def test_rerankers_value_alike_with_a_shared_encoder_that_encodes_each_text_once
     shared = CachedEncoder(minilm_encoder())
     chunks = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
     orders = [(0,), (1,), (2,), (3,), (0, 3), (3, 0), (1, 0, 3)]
-    with_shared = corag.reranker(name, encoder=shared, cache_mb=0)
+    with_shared = corag.reranker(name, encoder=shared)
     own = corag.reranker(name).scorer(QUESTION, chunks)(orders)
     for _ in range(2):
         np.testing.assert_allclose(with_shared.scorer(QUESTION, chunks)(orders), own, atol=1e-4)
@@ -106,11 +108,10 @@ def test_each_text_is_embedded_once():
 
 def test_parts_share_a_capacity():
     with corag.runtime(cache_mb=7):
-        first, second = cache_capacity(None), cache_capacity(None)
-        own = cache_capacity(3)
+        first, second = cache_capacity(), cache_capacity()
     assert first is second
-    assert (first.max_bytes, own) == (7_000_000, 3_000_000)
-    assert cache_capacity(None).max_bytes == 400_000_000
+    assert first.max_bytes == 7_000_000
+    assert cache_capacity().max_bytes == 400_000_000
     with pytest.raises(InputError, match="cache_mb"), corag.runtime(cache_mb=-1):
         pass
 

@@ -103,14 +103,32 @@ def byte_level() -> Tokenizer:
 
 
 def save_bge_m3(folder: Path) -> Path:
-    """Save an XLM-RoBERTa encoder with a Unigram tokenizer and 62 positions for tokens."""
+    """Save a small XLM-RoBERTa in the files that the main revision of BAAI/bge-m3 has: its weights are a pickle."""
     save_xlm_roberta(folder)
     settings = transformers.AutoConfig.from_pretrained(folder)
     torch.manual_seed(0)
     with quiet():
-        transformers.XLMRobertaModel(settings, add_pooling_layer=False).save_pretrained(folder)
-        parts = [modules.Transformer(str(folder)), modules.Pooling(SIZES["hidden_size"], "cls"), modules.Normalize()]
-        SentenceTransformer(modules=parts, device="cpu").save(str(folder), create_model_card=False)
+        encoder = transformers.XLMRobertaModel(settings)
+    older = {"embeddings.position_ids": torch.arange(64)[None]}  # as transformers 4 wrote it
+    torch.save({**encoder.state_dict(), **older}, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    change_json(folder / "config.json", architectures=["XLMRobertaModel"], transformers_version="4.33.0")
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    parts = [
+        {"idx": row, "name": str(row), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for row, (path, kind) in enumerate(kinds.items())
+    ]
+    (folder / "1_Pooling").mkdir()
+    files = {
+        "modules.json": parts,
+        "1_Pooling/config.json": {"word_embedding_dimension": 32, "pooling_mode_cls_token": True},
+        "config_sentence_transformers.json": {"__version__": {"sentence_transformers": "2.2.2"}},
+        "sentence_bert_config.json": {"max_seq_length": 62, "do_lower_case": False},
+    }
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    for name, size in {"colbert": 32, "sparse": 1}.items():
+        torch.save(torch.nn.Linear(32, size).state_dict(), folder / f"{name}_linear.pt")
     return folder
 
 
@@ -184,18 +202,15 @@ NEED_CODE = (JINA_V1, JINA_V2, GTE)
 def small_hub(folder: Path, cache: Path):
     """Let a cache of the hub have a small model under the name of each reranker of the paper, and of BGE-M3.
 
-    As on the hub, BGE-M3 has its weights as safetensors in another revision, and three rerankers come with code.
+    As on the hub, the weights of BGE-M3 are a pickle, and three rerankers come with code.
     """
     xlm_roberta, own = save_xlm_roberta(folder / "xlm"), save_own_code(folder / "own")
     elsewhere = save_own_code(folder / "gte", folder / "new-impl", model_type="new", repository=NEW_IMPL)
     m3 = save_bge_m3(folder / "m3")
-    pickled = shutil.copytree(m3, folder / "pickled")
-    (pickled / "model.safetensors").unlink()
     for name in KNOWN_RERANKERS:
         put_on_hub(cache, name, {GTE: elsewhere}.get(name, own if name in NEED_CODE else xlm_roberta))
     put_on_hub(cache, NEW_IMPL, folder / "new-impl")
-    put_on_hub(cache, BGE_M3.name, pickled)
-    put_on_hub(cache, BGE_M3.name, m3, BGE_M3.weights_revision)
+    put_on_hub(cache, BGE_M3.name, m3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
         patch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(cache / "code"))

@@ -1,9 +1,11 @@
 """What is known of a sentence besides its words: its passage, and where it stands there."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from corag.rerankers.evidence.hypotheses import NUM_FEATURES, NUM_WITH_PLACES, features
+from corag.rerankers.evidence.hypotheses import NUM_FEATURES, NUM_WITHOUT_PLACES, features
 from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.reranker import VOCABULARY
 from corag.rerankers.evidence.signals import UNIT_PAIRS, UNIT_SINGLES, Places, places, read_question
@@ -68,15 +70,12 @@ def test_a_sentence_may_hold_what_a_question_wants(sentences, question, numbers,
     assert column(found, "name") == names
 
 
-def test_sets_are_described_by_places_only_where_these_are_known():
-    given = signals_of(4)
-    assert features(given, np.array([[0, 2]])).shape == (1, NUM_FEATURES)
+def test_sets_are_described_by_places():
     rng = np.random.default_rng(0)
     of_units = Places(rng.random((4, len(UNIT_SINGLES))), rng.random((4, 4, len(UNIT_PAIRS))))
-    given = type(given)(given.singles, given.pairs, given.nearest, given.held, given.weights, given.flags, of_units)
-    (row,) = features(given, np.array([[0, 2]]))
-    assert len(row) == NUM_WITH_PLACES
-    rest = row[NUM_FEATURES:]
+    (row,) = features(replace(signals_of(4), places=of_units), np.array([[0, 2]]))
+    assert len(row) == NUM_FEATURES
+    rest = row[NUM_WITHOUT_PLACES:]
     width = len(UNIT_SINGLES)
     both = of_units.singles[[0, 2]]
     np.testing.assert_allclose(rest[: 3 * width], np.concatenate([both.mean(0), both.min(0), both.max(0)]))

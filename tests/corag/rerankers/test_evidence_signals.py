@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corag.memory import size_of
 from corag.rerankers.evidence.passages import PassageReader, split_title
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, _links, _same_title, read_question, signals
 from tests.corag.rerankers.evidence_worlds import WordEncoder
@@ -62,20 +61,6 @@ def test_a_passage_is_read_into_title_sentences_words_and_names():
         words[w] for w in ["critics", "in", "rome", "liked", "it"]
     )
     np.testing.assert_allclose(passage.title_vector[[words["sky"], words["ark"], words["film"]]], 0.5)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Sky Ark\n" + "It was made by Ann Lee of New York in 1999. Critics liked it. " * 6,
-        "Небесный ковчег\n" + "Его построила Анна Ли. Критикам он понравился. " * 6,
-        "word " * 511,
-    ],
-    ids=["english", "russian", "long"],
-)
-def test_a_passage_counts_about_the_bytes_that_it_takes(text):
-    (passage,) = PassageReader(WordEncoder())([text])
-    assert passage.nbytes == pytest.approx(size_of(passage), rel=0.2)
 
 
 # --- Figures of a chunk ---

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from corag import Chunk
-from corag.rerankers.cached import CachedReranker
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import WindowedScorer, window_spans
@@ -27,7 +26,6 @@ class Letters:
 
     def __init__(self, window=12):
         self.max_tokens = window
-        self.identity = f"letters {window}"
         self.seen = []
 
     def score(self, query, texts):
@@ -153,17 +151,3 @@ def test_orders_of_many_questions_share_batches():
     for row, (query, values) in enumerate(zip(("who?", "who?", "where?"), found, strict=True)):
         alone = Letters(12).scorer(query, chunks_of(PASSAGES)).under("windows")
         assert values.tolist() == alone(ORDERS[: 9 + row]).tolist()
-
-
-def test_stored_scorers_share_batches_and_compute_nothing_twice(tmp_path):
-    reranker = Letters(12)
-    stored = CachedReranker(reranker, tmp_path / "values.sqlite")
-    scorers = [stored.scorer(query, chunks_of(PASSAGES)).under("windows") for query in ("who?", "where?", "who?")]
-    asked = [ORDERS[:5], ORDERS[:5], ORDERS[2:9]]
-    found = scorers[0].score_jointly(list(zip(scorers, asked, strict=True)))
-    for query, orders, values in zip(("who?", "where?", "who?"), asked, found, strict=True):
-        assert values.tolist() == Letters(12).scorer(query, chunks_of(PASSAGES)).under("windows")(orders).tolist()
-    before = len(reranker.seen)
-    again = scorers[0].score_jointly(list(zip(scorers, asked, strict=True)))
-    assert [values.tolist() for values in again] == [values.tolist() for values in found]
-    assert len(reranker.seen) == before

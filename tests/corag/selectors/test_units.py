@@ -99,8 +99,8 @@ def test_the_first_pass_keeps_what_shares_words_and_its_neighbours():
 def test_token_states_of_a_sentence_are_those_in_its_passage():
     reranker = corag.reranker("minilm-evidence")
     units = selection_problem(QUESTION, OFFERED, WORDS, 100, SENTENCE, 10).chunks
-    in_context = reranker._read.of_chunks(units)
-    whole = reranker._read.of_chunks([passage(LAKE)])[0]
+    in_context = reranker._read.with_sources(units)[0]
+    whole = reranker._read.with_sources([passage(LAKE)])[0][0]
     he = next(one for one, unit in zip(in_context, units, strict=True) if unit.id == "lake#40-56")
     assert he.num_title == whole.num_title == 2
     start = next(row for row in range(len(whole.ids)) if whole.ids[row] == he.ids[he.num_title])

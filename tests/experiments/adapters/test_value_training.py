@@ -10,7 +10,7 @@ import torch
 import experiments.adapters.value as training
 from corag.errors import DataError, InputError
 from corag.models.trained import load_adapter
-from corag.rerankers.evidence.hypotheses import NUM_WITH_PLACES, features, late_interaction, weigh
+from corag.rerankers.evidence.hypotheses import NUM_FEATURES, features, late_interaction, weigh
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import PAIRS, SINGLES
 from corag.text.data import DataFolder
@@ -216,7 +216,7 @@ def test_the_floor_looks_at_late_interaction_alone_and_the_network_learns_what_i
     module, batches = fitted(tables, tmp_path, settings)
     whole = module.ensemble(slice(0, 1), batches.standard)
     floor = module.floor[:, :-1].numpy()
-    late = late_interaction()[: whole.num_features]
+    late = late_interaction()
     assert not floor[:, ~late].any() and floor[:, late].any()
     np.testing.assert_allclose(whole.linear, floor + module.linear.detach().numpy(), atol=1e-6)
     assert right(whole, range(60, 80)) >= 14
@@ -323,7 +323,7 @@ def test_a_training_on_sentences_gives_an_adapter_that_knows_their_places(config
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     report = training.train_value(replace(config, units=("passage", "sentence")))
     reranker = EvidenceReranker(adapter=report.adapter, encoder=WordEncoder())
-    assert reranker.parts.network.num_features == NUM_WITH_PLACES
+    assert reranker.parts.network.linear.shape[1] == NUM_FEATURES
     whole = Chunk("d", "Film 3\nFilm 3 was made by Dan Orr. It is long.", {"title": "Film 3"})
     for chunks in ([whole], units(whole, Unit.parse("sentence"))):
         assert np.isfinite(reranker.scorer("Who made Film 3?", chunks)([(0,)])).all()

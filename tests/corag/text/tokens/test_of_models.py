@@ -15,8 +15,10 @@ import tiktoken.load
 import tiktoken.registry
 
 import corag
-from corag.errors import InputError, ModelError
+from corag.errors import InputError, ModelError, ReaderError
+from corag.readers.chat import OllamaReader, OpenAIReader
 from corag.text.tokens.models import _encoding, tokens_for_model
+from tests.chat_server import ChatServer, Reply
 from tests.corag.models.worlds import put_on_hub
 from tests.corag.text.tokens.worlds import made_encoding, save_word_tokenizer
 
@@ -143,17 +145,38 @@ def test_a_served_model_counts_by_its_own_tokenizer_in_the_cache(hub, word_file)
 
 @pytest.mark.parametrize("name", ["gpt-4o", "openai/gpt-4o-mini", "gpt-oss:20b"])
 def test_a_served_model_of_openai_counts_by_tiktoken(hub, vocabularies, monkeypatch, name):
-    assert tokens_for_model(name).name == "estimate"
+    assert tokens_for_model(name) is None
     put_o200k(vocabularies, monkeypatch)
     assert tokens_for_model(name).name.startswith("tiktoken(encoding=o200k_")
 
 
-@pytest.mark.parametrize("name", ["llama3.1:8b", "Else/where"])
-def test_a_served_model_without_a_tokenizer_here_is_estimated_with_a_warning(hub, caplog, name):
-    with caplog.at_level(logging.WARNING):
-        counter = tokens_for_model(name)
-    assert (counter.name, counter.exact) == ("estimate", False)
-    assert repr(name) in caplog.text and "--tokenizer" in caplog.text
+def words_of(request):
+    """As vLLM and llama.cpp answer, with words for tokens."""
+    assert request["prompt"] == request["content"]
+    return {"tokens": request["prompt"].split()}
+
+
+def test_a_server_that_tells_its_tokens_is_asked_for_each_text_once(hub):
+    with ChatServer(Reply("Paris"), models=("mine",), tokenizes=words_of) as server:
+        counter = OpenAIReader(model="mine", base_url=server.base_url, retries=0).tokens
+        assert counter.exact and counter.name == "openai/mine"
+        for _ in range(2):
+            assert counter.count(["a b", "a b", "c", ""]).tolist() == [2, 2, 1, 0]
+        assert counter.count([]).shape == (0,)
+        with pytest.raises(InputError, match="surrogate"):
+            counter.count(["\ud800"])
+    asked = [body["prompt"] for path, body in server.requests if path == "/tokenize"]
+    assert sorted(asked) == ["", "a b", "c", "tokens"]
+    with pytest.raises(ReaderError, match="mine"):
+        counter.count(["new"])
+
+
+def test_a_served_model_without_a_tokenizer_is_estimated_with_a_warning(hub, caplog):
+    with caplog.at_level(logging.WARNING), ChatServer(models=("mine",)) as server:
+        readers = OpenAIReader(model="mine", base_url=server.base_url, retries=0), OllamaReader(host=server.host)
+        for reader in (*readers, *readers):
+            assert (reader.tokens.name, reader.tokens.exact) == ("estimate", False)
+    assert caplog.text.count("'mine'") == caplog.text.count("'llama3.1:8b'") == 1 and "--tokenizer" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""Embedders on servers, over real HTTP: unit vectors in order, or one clear error."""
+
+import numpy as np
+import pytest
+
+import corag
+from corag.errors import InputError, ModelError
+from corag.models.embedders import OllamaEmbedder, OpenAIEmbedder
+from corag.registry import EMBEDDERS, trusted
+from corag.types import Embedder
+from tests.chat_server import EMBEDDINGS, ChatServer
+
+TEXTS = ["The Spree flows.", "", "e" * 7, "Berlin"]
+
+
+@pytest.fixture(params=["ollama", "openai"])
+def embedder_for(request, monkeypatch):
+    for name in ("OLLAMA_HOST", "OPENAI_BASE_URL", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    if request.param == "ollama":
+        return lambda server, **settings: OllamaEmbedder(host=server.host, **{"model": "tiny", **settings})
+    return lambda server, **settings: OpenAIEmbedder(
+        base_url=server.base_url, retries=0, **{"model": "tiny", **settings}
+    )
+
+
+def test_each_text_gets_its_unit_vector(embedder_for):
+    with ChatServer(models=("tiny",)) as server:
+        embedder = embedder_for(server, batch=3)
+        vectors = embedder.embed(TEXTS)
+        assert isinstance(embedder, Embedder) and embedder.dimension == 3
+        assert embedder.embed([]).shape == (0, 3)
+    asked = [body["input"] for path, body in server.requests if path in EMBEDDINGS]
+    assert asked == [["dimension"], ["The Spree flows.", " ", "e" * 7], ["Berlin"]]
+    expected = np.array([[16, 2, 2], [1, 0, 2], [7, 7, 2], [6, 1, 2]], dtype=float)
+    np.testing.assert_allclose(vectors, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)
+    assert vectors.dtype == np.float32
+
+
+def test_errors_name_server_model_and_remedy(embedder_for):
+    with ChatServer(models=("tiny",)) as server:
+        with pytest.raises(InputError, match="surrogate"):
+            embedder_for(server).embed(["\ud800"])
+        with pytest.raises(ModelError, match=r"'other'.*404"):
+            embedder_for(server, model="other").embed(TEXTS)
+        with pytest.raises(InputError, match="batch"):
+            embedder_for(server, batch=0)
+        there = embedder_for(server)
+    with pytest.raises(ModelError, match=r"does not answer.*start"):
+        there.embed(TEXTS)
+
+
+def test_an_index_remembers_the_model_and_is_searched_by_it(embedder_for, tmp_path):
+    chunks = [corag.Chunk(str(row), text) for row, text in enumerate(["Spree e", "Havel", "eeee e e"])]
+    with ChatServer(models=("tiny",)) as server:
+        embedder = embedder_for(server)
+        index = corag.ChunkIndex.build(tmp_path / "index", chunks, embedder)
+        assert index.embedder_name == embedder.name
+        [found, *_] = index.retrieve("eeee e e", embedder.embed(["eeee e e"])[0], 2, "vector")
+        assert found.chunk.id == "2"
+    # A file may name no server: who opens the index says where it is.
+    with pytest.raises(ModelError, match="server"):
+        trusted(EMBEDDERS, index.embedder_name, "the index")
