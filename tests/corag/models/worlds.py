@@ -39,16 +39,16 @@ def save_bert(folder: Path, *, num_labels=1, **config) -> Path:
     return folder
 
 
-def save_xlm_roberta(folder: Path) -> Path:
-    """Save an XLM-RoBERTa cross-encoder with a Unigram tokenizer and 62 positions for tokens."""
+def save_xlm_roberta(folder: Path, window: int = 62) -> Path:
+    """Save an XLM-RoBERTa cross-encoder with a Unigram tokenizer and a window of so many tokens."""
     torch.manual_seed(0)
-    tokenizer = transformers.XLMRobertaTokenizer(vocab=unigram_vocabulary(), model_max_length=62)
+    tokenizer = transformers.XLMRobertaTokenizer(vocab=unigram_vocabulary(), model_max_length=window)
     tokenizer.save_pretrained(folder)
     settings = transformers.XLMRobertaConfig(
         vocab_size=len(tokenizer),
         num_labels=1,
         initializer_range=0.3,
-        max_position_embeddings=64,
+        max_position_embeddings=window + 2,
         type_vocab_size=1,
         pad_token_id=1,
         **SIZES,
@@ -102,14 +102,14 @@ def byte_level() -> Tokenizer:
     return tokenizer
 
 
-def save_bge_m3(folder: Path) -> Path:
+def save_bge_m3(folder: Path, window: int = 62) -> Path:
     """Save a small XLM-RoBERTa in the files that the main revision of BAAI/bge-m3 has: its weights are a pickle."""
-    save_xlm_roberta(folder)
+    save_xlm_roberta(folder, window)
     settings = transformers.AutoConfig.from_pretrained(folder)
     torch.manual_seed(0)
     with quiet():
         encoder = transformers.XLMRobertaModel(settings)
-    older = {"embeddings.position_ids": torch.arange(64)[None]}  # as transformers 4 wrote it
+    older = {"embeddings.position_ids": torch.arange(window + 2)[None]}  # as transformers 4 wrote it
     torch.save({**encoder.state_dict(), **older}, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     change_json(folder / "config.json", architectures=["XLMRobertaModel"], transformers_version="4.33.0")
@@ -123,7 +123,7 @@ def save_bge_m3(folder: Path) -> Path:
         "modules.json": parts,
         "1_Pooling/config.json": {"word_embedding_dimension": 32, "pooling_mode_cls_token": True},
         "config_sentence_transformers.json": {"__version__": {"sentence_transformers": "2.2.2"}},
-        "sentence_bert_config.json": {"max_seq_length": 62, "do_lower_case": False},
+        "sentence_bert_config.json": {"max_seq_length": window, "do_lower_case": False},
     }
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))

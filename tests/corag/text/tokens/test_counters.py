@@ -95,11 +95,11 @@ def test_callables_that_return_something_else_are_refused(result):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", 0), ("a", 1), ("abcd", 2), ("the river", 3), ("é", 2), ("漢字", 5), ("🙂", 3), ("\ud83d", 3), ("1,234", 5),
-        ("so 12", 4), ("a\n\nb", 3), (" ", 1), ("ab" * 17, 34),
+        ("", 0), ("a", 2), ("the river", 3), ("The River", 3), ("é", 3), ("漢字", 3), ("🙂", 3), ("\ud83d", 3), ("1,234", 6),
+        ("so 12", 5), ("a\n\nb", 4), (" ", 1), ("ab" * 17, 34), ("Regenschirm", 4), ("the Regenschirm", 4), ("река", 3),
     ],
 )  # fmt: skip
-def test_the_estimate_counts_letters_digits_marks_and_bytes(text, expected):
+def test_the_estimate_counts_words_digits_marks_and_scripts(text, expected):
     assert estimated_tokens(text) == expected
 
 
@@ -109,8 +109,8 @@ def test_the_estimate_errs_on_the_high_side(name):
     with gzip.open(DATA / name / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         texts = [json.loads(line)["text"] for line, _ in zip(lines, range(150), strict=False)]
     exact, estimate = corag.tokens().count(texts), corag.tokens("estimate").count(texts)
-    assert np.mean(estimate >= exact) >= 0.99
-    assert estimate.sum() < 2 * exact.sum()
+    assert np.mean(estimate >= 0.9 * exact) >= 0.98
+    assert exact.sum() < estimate.sum() < 1.5 * exact.sum()
 
 
 @pytest.mark.parametrize(
