@@ -5,8 +5,9 @@
         OpenAIReader(base_url=server.base_url, model="llama3.1:8b").answer(...)
 
 It answers `/api/chat` and `/v1/chat/completions` with one `Reply` after the other, the last one again and again, and
-keeps every request. `/api/embed` and `/v1/embeddings` return `[characters, "e"s, 2]` for each text. `/api/show` and `/v1/models` know the models it was given; any other model is a 404.
-With `model_info=None` it leaves that field out, as servers do for some models.
+keeps every request. `/api/embed` and `/v1/embeddings` return `[characters, "e"s, 2]` for each text. `/api/show` and
+`/v1/models` know the models it was given; any other model is a 404. With `model_info=None` it leaves that field out, as
+servers do for some models.
 """
 
 from __future__ import annotations
