@@ -135,7 +135,7 @@ class ServerEmbedder(Server):
     @cached_property
     def dimension(self) -> int:
         """Numbers of a vector; the server is asked for one the first time."""
-        return self._vectors(["dimension"]).shape[1]
+        return int(self._vectors(["dimension"]).shape[1])
 
     @abstractmethod
     def _request(self, texts: list[str]) -> Sequence[Sequence[float]]:
