@@ -21,7 +21,7 @@ from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.reply import Reply, ask
 from corag.selectors.order import PREVIOUS
 from corag.selectors.raptor.tree import tree_setting
-from corag.text.follow_ups import understood
+from corag.text.questions import understood
 from corag.types import Reader, Selection, TokenCounter
 
 HISTORY_SHARE = 0.5
@@ -42,13 +42,13 @@ class Turn:
 class Conversation:
     """Questions about the same documents, one after the other.
 
-    A language model rewrites a question so that it can be understood alone, and gets the turns before it in its prompt.
-    Any other reader gets a question that refers back joined to the one that it refers to. Either way what was said
-    before counts against the budget, of which it takes at most half: the oldest turns are dropped first.
+    A language model rewrites a question so that it can be understood alone, and gets the turns before it in its prompt:
+    at most half of the budget, the oldest turns are dropped first. For any other reader, a question that refers back
+    gets the subject of the one that it refers to.
 
     Args:
         index: What is asked; see `corag.ask`, as for the rest.
-        budget_tokens: The most tokens of a prompt, or of a context and what a question is joined to.
+        budget_tokens: The most tokens of a prompt, or of a context.
         reader: Name or object.
         embedder: Name or object; by default the index's.
         tokens: Counts tokens: name or object; by default the tokenizer of the reader's model.
@@ -91,19 +91,18 @@ class Conversation:
             ReaderError: A language model gave no whole reply.
         """
         check_query(question)
-        reader, budget = self._reader, self._budget
+        reader = self._reader
         if isinstance(reader, ChatReader):
             turns = self._recent()
             asked = self._rewritten(question, turns, reader)
             reader = reader.after([(turn.question, turn.answer) for turn in turns])
         else:
-            asked = self._joined(question)
-            budget -= self._count(asked) - self._count(question)
+            asked = understood(question, [turn.question for turn in self.turns])
         with PREVIOUS.set(self._before):
             reply = ask(
                 asked,
                 self._index,
-                budget_tokens=budget,
+                budget_tokens=self._budget,
                 reader=reader,
                 embedder=self._embedder,
                 tokens=self._tokens,
@@ -126,12 +125,6 @@ class Conversation:
         written = reader.ask(self._prompt.messages(history=history, question=question))
         text = " ".join(without_thoughts(written.text).split())
         return text if 0 < len(text) <= MAX_REWRITTEN and not written.cut else question
-
-    def _joined(self, question: str) -> str:
-        """Return a question joined with the one that it refers to, if both fit their share of the budget."""
-        joined = understood(question, [turn.question for turn in self.turns])
-        too_much = self._count(joined) - self._count(question) > HISTORY_SHARE * self._budget
-        return question if too_much else joined
 
     def _recent(self) -> list[Turn]:
         """Return the last turns that fit their share of the budget, oldest first."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text, as_candidates, candidates_of, is_async, with_cosines
@@ -19,64 +18,18 @@ from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import recording
 from corag.naming import Spelling, spelling
-from corag.readers.context import closest
+from corag.readers.passages import spans_of
 from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.registry import embedder as make_embedder
 from corag.selectors.base import ComparingSelector
 from corag.selectors.raptor.tree import tree_setting
+from corag.shown import Around, Reading, Shown, markers, readings, shown
 from corag.text.documents import SEPARATOR, citation
-from corag.text.units import assemble
+from corag.text.units import source_of
+from corag.text.visible import to_json
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
 
 DEFAULT_EMBEDDER = "minilm"
-Span = tuple[int, int]
-
-CERTAINTIES = ((0.8, "very likely"), (0.5, "likely"), (0.25, "possibly"), (0.0, "a guess"))
-"""What a confidence is called from which value on."""
-
-_SPACE = re.compile(r"\s+")
-
-
-class Quote(NamedTuple):
-    """A sentence that an answer is based on.
-
-    Attributes:
-        text: The sentence, on one line.
-        marked: Span of the answer in it; None if the sentence itself is the answer.
-        start: Where it begins in the context.
-    """
-
-    text: str
-    marked: Span | None
-    start: int
-
-    @property
-    def pieces(self) -> tuple[str, str, str]:
-        """The sentence before the answer, the answer, and the rest."""
-        start, end = self.marked or (0, 0)
-        return self.text[:start], self.text[start:end], self.text[end:]
-
-
-def quotes(answer: Answer, context: str) -> list[Quote]:
-    """Return the sentences that an answer is based on, in the order of the context.
-
-    The answer is marked in a single sentence; several are an explanation, which is the answer itself.
-    """
-    quoted = []
-    for start, end in answer.sentence_spans:
-        alone = answer.spans if len(answer.sentence_spans) == 1 else ()
-        inside = [span for span in alone if start <= span[0] and span[1] <= end and span != (start, end)]
-        first, last = inside[0] if inside else (start, start)
-        cuts = [(start, first), (first, last), (last, end)]
-        before, said, after = (_SPACE.sub(" ", context[slice(*cut)]) for cut in cuts)
-        marked = (len(before), len(before) + len(said)) if inside else None
-        quoted.append(Quote(before + said + after, marked, start))
-    return quoted
-
-
-def certainty(confidence: float | None) -> str | None:
-    """Return a confidence in words; see `CERTAINTIES`."""
-    return None if confidence is None else next(name for least, name in CERTAINTIES if confidence >= least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +44,8 @@ class Reply:
         counts: What the prompt cost, and how it was counted.
         parts: How `selector`, `reader` and `embedder` are spelled, to build them again.
         models: Each model that ran: where, in which precision, and by what; see `corag.models.runtime.recording`.
+        read: What was read for each question that the question consists of; none if the reader judges no passages.
+        around: The chunks before and after each shown passage in its document, if they are from an index.
     """
 
     question: str
@@ -100,23 +55,26 @@ class Reply:
     counts: Counts
     parts: Mapping[str, str] = field(default_factory=dict)
     models: Sequence[Mapping[str, str]] = ()
+    read: Sequence[Reading] = ()
+    around: Around = field(default_factory=dict)
+
+    @property
+    def shown(self) -> Shown:
+        """What a person is shown: headline, label, text and passages."""
+        return shown(self.answer, self.selection, self.read, self.around)
+
+    @property
+    def found(self) -> bool:
+        """Whether there is an answer, by a language model or likely enough."""
+        return self.shown.found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `corag ask --json` prints."""
-        selection = self.selection
+        """Return what `corag ask --json` prints: what is shown, and how it came about."""
+        selection, spans = self.selection, spans_of(self.selection)
+        numbers = markers(selection, cited=bool(self.answer.citations))
         return {
             "question": self.question,
-            "answer": self.answer.text,
-            "confidence": self.answer.confidence,
-            "certainty": self.certainty,
-            "found": self.found,
-            "answerable": self.answer.answerable,
-            "sentences": [
-                {"text": quote.text, "marked": quote.marked and list(quote.marked), "chunk": self.chunk_at(quote.start)}
-                for quote in self.quotes
-            ],
-            "answer_chunk": self.answer_chunk,
-            "citations": self.citations,
+            **self.shown.to_dict(),
             "cut": self.answer.cut,
             "usage": {"prompt_tokens": self.answer.prompt_tokens, "answer_tokens": self.answer.answer_tokens},
             "cost_tokens": selection.cost_tokens,
@@ -128,89 +86,17 @@ class Reply:
                     "id": chunk.id,
                     "text": chunk.text,
                     "citation": citation(chunk),
-                    "marker": self.marker(index),
-                    "span": list(self.spans[index]) if self.spans else None,
+                    "marker": number,
+                    "span": list(spans[index]) if spans else None,
                     "metadata": dict(chunk.metadata),
                 }
-                for index, chunk in enumerate(selection.chunks)
+                for index, (chunk, number) in enumerate(zip(selection.chunks, numbers, strict=True))
             ],
             "trace": selection.trace.to_dict(),
             "seconds": dict(self.seconds),
             "models": [dict(model) for model in self.models],
             "parts": dict(self.parts),
         }
-
-    @property
-    def found(self) -> bool:
-        """Whether the documents answer the question according to the reader."""
-        return self.answer.found
-
-    @property
-    def quotes(self) -> list[Quote]:
-        """The sentences that the answer is based on, with the answer marked in them."""
-        return quotes(self.answer, self.selection.text)
-
-    @property
-    def certainty(self) -> str | None:
-        """The reader's confidence in words; None if it has none, or found no answer.
-
-        For an explanation, it is the probability that the documents answer the question.
-        """
-        answer = self.answer
-        explains = len(answer.sentence_spans) > 1 and answer.spans and answer.answerable is not None
-        return certainty(answer.answerable if explains else answer.confidence) if self.found else None
-
-    @property
-    def answer_chunk(self) -> str | None:
-        """Id of the chunk that the answer came from; None if it is unknown, and for a summary."""
-        answer = self.answer
-        if answer.chunk is None:
-            return None
-        return self.chunk_at(answer.spans[0][0]) if answer.spans else self._chunk_of(answer.chunk)
-
-    @property
-    def answer_chunks(self) -> tuple[str, ...]:
-        """Ids of the chunks that the answer is based on: those of its sentences, else `answer_chunk`."""
-        chunks = [self.chunk_at(quote.start) for quote in self.quotes] or [self.answer_chunk]
-        return tuple(dict.fromkeys(chunk for chunk in chunks if chunk is not None))
-
-    @property
-    def citations(self) -> dict[str, str | None]:
-        """Citation marker of the answer -> id of the chunk that it refers to; None for a summary.
-
-        If sentences are chosen, a marker refers to a whole document; the sentence is the one that shares most words
-        with the answer.
-        """
-        return {f"[{part + 1}]": self._chunk_of(part) for part in self.answer.citations}
-
-    @property
-    def spans(self) -> tuple[tuple[int, int], ...]:
-        """Character span of each chunk in the context; none for a summary."""
-        selection = self.selection
-        if selection.spans:
-            return selection.spans
-        text, spans = assemble(selection.chunks)  # a user's own selector may not give spans
-        return tuple(spans) if selection.text == text else ()
-
-    def marker(self, chunk: int) -> str | None:
-        """Return the citation marker of the chunk with this index in a context with markers; None for a summary."""
-        return f"[{self.selection.text.count(SEPARATOR, 0, self.spans[chunk][0]) + 1}]" if self.spans else None
-
-    def _chunk_of(self, part: int) -> str | None:
-        """Return the id of the chunk in a part of the context; a chunk with empty lines is several parts."""
-        parts = self.selection.text.split(SEPARATOR)
-        begin = sum(len(text) + len(SEPARATOR) for text in parts[:part])
-        end = begin + len(parts[part])
-        within = [index for index, (start, _) in enumerate(self.spans) if begin <= start < end]
-        if len(within) < 2:
-            return self.chunk_at(begin)
-        texts = [self.selection.text[slice(*self.spans[index])] for index in within]
-        return self.selection.ids[within[closest(self.answer.text, texts)[0]]]
-
-    def chunk_at(self, offset: int) -> str | None:
-        """Return the id of the chunk that holds an offset in the context; None for a summary."""
-        ids = self.selection.ids
-        return next((chunk for chunk, (_, end) in zip(ids, self.spans, strict=False) if offset < end), None)
 
 
 def ask(
@@ -295,12 +181,21 @@ def ask(
                 candidates = with_cosines(question, source, embedding)[:num_candidates]
         with _timed(seconds, "select"):
             selection = budget.select(selecting, question, candidates)
+        if not candidates:
+            reason = "the retriever found nothing" if where is None else f"no chunk passed the filter {to_json(where)}"
+            selection = replace(selection, trace=replace(selection.trace, reason=reason))
         with _timed(seconds, "read"):
             answer = read(reading, question, selection.text, on_token)
+            parts_read = readings(reading, question, answer, selection)
     budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokens", counter))
     parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
-    return Reply(question, answer, selection, seconds, counts, parts, models())
+    reply = Reply(question, answer, selection, seconds, counts, parts, models(), parts_read)
+    if isinstance(source, ChunkIndex):
+        by_id = {chunk.id: source_of(chunk) for chunk in selection.chunks}
+        passages = {by_id[passage.chunk].id: by_id[passage.chunk] for passage in reply.shown.passages}
+        reply = replace(reply, around={name: source.around(chunk) for name, chunk in passages.items()})
+    return reply
 
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:
@@ -338,7 +233,7 @@ def _checked(reader: Reader, answer: object, context: str) -> Answer:
         check_count(
             f"a citation or chunk of reader {reader.name!r}", part, "0 is the first", least=0, most=num_parts - 1
         )
-    for start, end in (*answer.spans, *answer.sentence_spans):
+    for start, end in answer.spans:
         if not 0 <= start <= end <= len(context):
             raise InputError(
                 f"reader {reader.name!r} returned the span {(start, end)} of a context of {len(context)} characters; "

@@ -187,11 +187,6 @@ class Answer:
         chunk: Part of the context, counted from 0 and separated by empty lines, that the first span or a generated
             answer came from.
         citations: The parts that a generated answer cites, counted as in `chunk`, in the order of the answer.
-        sentence: The sentences of the context that support the answer.
-        sentence_spans: Their character spans in the context.
-        answerable: Probability that the context answers the question, in [0, 1].
-        found: Whether the context answers the question according to the reader; never for an empty answer. If not,
-            `text` may hold the closest match.
         cut: Whether the answer ends because it reached the reader's `max_answer_tokens`.
         prompt_tokens: Tokens of the whole prompt, as a language model counted them.
         answer_tokens: Tokens of its reply.
@@ -202,25 +197,17 @@ class Answer:
     spans: tuple[tuple[int, int], ...] = ()
     chunk: int | None = None
     citations: tuple[int, ...] = ()
-    sentence: str = ""
-    sentence_spans: tuple[tuple[int, int], ...] = ()
-    answerable: float | None = None
-    found: bool = True
     cut: bool = False
     prompt_tokens: int | None = field(default=None, compare=False)
     answer_tokens: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         # Models cut characters in half; neither tokenizers nor files take the pieces.
-        for name in ("text", "sentence"):
-            if isinstance(value := getattr(self, name), str):
-                object.__setattr__(self, name, well_formed(value))
-        if not self.text:
-            object.__setattr__(self, "found", False)
-        for name in ("confidence", "answerable"):
-            if isinstance(value := getattr(self, name), int | float | np.number):
-                # A sum of probabilities may be a little more than 1.
-                check_range(f"Answer.{name}", round(float(value), 3), 0, 1, "None if it is not known")
+        if isinstance(self.text, str):
+            object.__setattr__(self, "text", well_formed(self.text))
+        if isinstance(self.confidence, int | float | np.number):
+            # A sum of probabilities may be a little more than 1.
+            check_range("Answer.confidence", round(float(self.confidence), 3), 0, 1, "None if it is not known")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from corag.reply import read as read_answer
 from corag.selectors.corag.selector import EXPLORATION, ITERATIONS, Corag
 from corag.selectors.problem import SelectionProblem, selection_problem
 from corag.selectors.reranking import DEFAULT_RERANKER
+from corag.shown import Reading, readings
 from corag.text.data import Query
 from corag.text.documents import body
 from corag.text.units import Unit, UnitChunk, source_of
@@ -90,7 +91,7 @@ class Inquiry:
     evidence: Evidence | None
     lock: threading.Lock = field(default_factory=threading.Lock)
     problems: dict[str, SelectionProblem] = field(default_factory=dict)
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, tuple[Answer, tuple[Reading, ...]]] = field(default_factory=dict)
 
     def problem(self, unit: str, tokens: TokenCounter, budget: int) -> SelectionProblem:
         """Return the problem of choosing passages or sentences under a budget."""
@@ -344,20 +345,19 @@ class Workbench:
         text, budget = selection.text, Budget(selection.budget_tokens, self.reader, "context")
         if text not in inquiry.answers:
             budget.check_window(inquiry.question, text)
-            inquiry.answers[text] = read_answer(self.reader, inquiry.question, text, on_token)
-        answer = inquiry.answers[text]
-        reply = Reply(inquiry.question, answer, selection, {}, budget.counts(inquiry.question, text, self.tokens))
-        # An explanation is its sentences.
-        explains = bool(answer.spans) and len(answer.sentence_spans) > 1
-        marks = answer.sentence_spans if explains else answer.spans
+            said = read_answer(self.reader, inquiry.question, text, on_token)
+            inquiry.answers[text] = said, readings(self.reader, inquiry.question, said, selection)
+        answer, read = inquiry.answers[text]
+        counts = budget.counts(inquiry.question, text, self.tokens)
+        shown = Reply(inquiry.question, answer, selection, {}, counts, read=read).shown
+        fields = shown.to_dict()
         return {
-            "answer": answer.text,
-            "answered": reply.found,
-            "explains": explains,
-            "confidence": answer.confidence,
-            "certainty": reply.certainty,
-            "quotes": [quote.pieces for quote in reply.quotes],
-            "answer_blocks": blocks(selection, inquiry.evidence, marks),
+            # `found` is the number of gold passages.
+            "answered": fields.pop("found"),
+            **fields,
+            "text": shown.text,
+            "quotes": [passage.pieces for passage in shown.passages],
+            "answer_blocks": blocks(selection, inquiry.evidence, answer.spans),
         }
 
     def _new_selector(self, name: str) -> Selector:

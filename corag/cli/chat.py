@@ -20,13 +20,7 @@ LEAVE = ("/exit", "/quit")
 
 @dataclass(frozen=True)
 class ChatConfig(AnswerConfig):
-    """Ask several questions in a row; each is understood from those before it, and the budget counts them.
-
-    Attributes:
-        sources: Show the table of chosen chunks below every answer.
-    """
-
-    sources: bool = False
+    """Ask several questions in a row; each is understood from those before it."""
 
 
 @in_runtime
@@ -70,7 +64,7 @@ def run(config: ChatConfig) -> None:
             note = plain(f"understood as: {one_line(understood)}")
             note.stylize("dim")
             stdout().print(note)
-        show_reply(last, printed=printer is not None and printer.used, details=config.sources)
+        show_reply(last, printed=printer is not None and printer.used, details=False)
 
 
 def _lines(at_terminal: bool) -> Iterator[str]:

@@ -88,9 +88,7 @@ COMMANDS = {
         f"question {ANSWERING} json",
         bare="question",
     ),
-    "chat": Command(
-        "answer several questions in a row", "corag.cli.chat:ChatConfig", "corag.cli.chat:run", f"{ANSWERING} sources"
-    ),
+    "chat": Command("answer several questions in a row", "corag.cli.chat:ChatConfig", "corag.cli.chat:run", ANSWERING),
     "app": Command(
         "show the search on a local page",
         "corag.cli.app:AppConfig",

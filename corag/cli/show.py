@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
-from itertools import groupby, zip_longest
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from corag.cli.console import plain, say, stderr, stdout
-from corag.reply import Quote, Reply
-from corag.text.documents import SEPARATOR, body, citation
-from corag.text.units import UnitChunk
+from corag.reply import Reply
+from corag.shown import Shown, markers
+from corag.text.documents import body, citation
 from corag.text.visible import visible
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ CHOSEN_BY = (
 )  # fmt: skip
 """Fields of the trace that are shown below the table."""
 
-NOT_FOUND = "not found in these documents"
-MAX_QUOTED = 240
-"""Characters of a sentence that are shown on either side of the answer."""
 MAX_BEGINNING = 160
 """Characters of a chunk that are shown."""
 
@@ -55,62 +52,54 @@ def show_reply(reply: Reply, *, printed: bool = False, details: bool = True) -> 
         printed: Whether the answer was printed as it was written.
         details: Print all chosen chunks with figures; otherwise only the sources that the answer is based on.
     """
-    console, selection, numbers = stdout(), reply.selection, _numbers(reply)
+    console, selection, shown = stdout(), reply.selection, reply.shown
     if printed:
         say("\n")
-    if not (printed and reply.found):
-        console.print(_answer_panel(reply, numbers))
+    if not (printed and shown.found):
+        console.print(_panel(shown))
     if reply.answer.cut:
         say("The answer was cut at the reader's max_answer_tokens; raise that for the rest.")
+    for question in shown.missing:
+        say(f"Not answered: {question}")
     if not details:
-        used = {*reply.answer_chunks, *reply.citations.values()}
-        rows = zip(numbers, selection.chunks, strict=True)
-        sources = {number: citation(chunk) for number, chunk in rows if chunk.id in used}
-        for number, source in sources.items():
-            console.print(plain(f"{number} {source}"))
-        for line in _decided(reply):
-            console.print(plain(line))
+        for marker, source in _cited(reply).items():
+            console.print(plain(f"{marker} {source}"))
         return
     if selection.chunks:
-        console.print(_sources(reply, numbers))
-    else:
-        say(f"No chunk was chosen: {selection.trace.reason or 'no reason given'}.")
+        console.print(_sources(reply))
     for line in (*_decided(reply), *_figures(reply)):
         console.print(plain(line))
 
 
-def _answer_panel(reply: Reply, numbers: Sequence[str]) -> Panel:
-    """Return the answer in its sentences; if there is none, the closest sentences."""
-    answer, sure = reply.answer, reply.certainty
-    number_of = dict(zip(reply.selection.ids, numbers, strict=True))
-    quoted = [_quote(quote, number_of.get(reply.chunk_at(quote.start) or "", "")) for quote in reply.quotes]
-    lines: list[Text] = []
-    if not reply.found:
-        title = NOT_FOUND
-        lines = [plain("Closest, though it may be no answer:" if quoted else "(no answer)"), *quoted]
-    else:
-        title = "answer" if sure is None else f"answer ({sure})"
-        if not (quoted and answer.spans):  # a reply of a language model, yes or no
-            lines.append(plain(answer.text))
-        lines += quoted
-    return Panel(Text("\n").join(lines), title=title, title_align="left")
+def _panel(shown: Shown) -> Panel:
+    """Return the answer; what tells it in a passage is highlighted, without styles by asterisks."""
+    mark = "" if stdout().is_terminal else "**"
+    lines = [plain(shown.text)] if shown.text else []
+    for passage in shown.passages:
+        line = Text()
+        for text, marked in passage.pieces:
+            star = mark if marked else ""
+            line.append(f"{star}{visible(text)}{star}", "bold reverse" if marked else "")
+        lines.append(line.append(f" {passage.marker}"))
+    if shown.reason:
+        lines.append(plain(f"{shown.reason[:1].upper()}{shown.reason[1:]}."))
+    return Panel(Text("\n\n").join(lines), title=shown.headline, title_align="left")
 
 
-def _quote(quote: Quote, number: str) -> Text:
-    """Return a sentence with its source; the answer in it is highlighted, without styles by asterisks."""
-    before, said, after = map(visible, quote.pieces)
-    before = before if len(before) <= MAX_QUOTED else f"... {before[-MAX_QUOTED:].partition(' ')[2]}"
-    after = after if len(after) <= MAX_QUOTED else f"{after[:MAX_QUOTED].rpartition(' ')[0]} ..."
-    mark = "" if stdout().is_terminal or not said else "**"
-    return Text.assemble(before, (f"{mark}{said}{mark}", "bold reverse"), after, f" {number}")
+def _cited(reply: Reply) -> dict[str, str]:
+    """Return the markers of the sources that the answer is based on, and where these are."""
+    by_id = {chunk.id: chunk for chunk in reply.selection.chunks}
+    return {marker: citation(by_id[name]) for marker, name in reply.shown.citations.items() if name in by_id}
 
 
-def _sources(reply: Reply, numbers: Sequence[str]) -> Table:
+def _sources(reply: Reply) -> Table:
     """Return a table of the chosen chunks: where each comes from, and how it begins."""
     selection, trace = reply.selection, reply.selection.trace
     has_values = trace.chunk_values is not None
     values = trace.chunk_values if trace.chunk_values is not None else trace.chunk_similarities
-    marks, before = _marks(reply), ""
+    numbers = markers(selection, cited=bool(reply.answer.citations))
+    remark = "answer" if reply.found and reply.shown.passages else "cited"
+    marks, before = dict.fromkeys(reply.shown.citations.values(), remark if reply.found else "closest"), ""
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     drawn.add_column("", no_wrap=True)
     for heading in ("tokens", "value" if has_values else "similarity"):
@@ -121,8 +110,8 @@ def _sources(reply: Reply, numbers: Sequence[str]) -> Table:
     for number, (chunk, tokens, value) in rows:
         if number != before:
             inside = [other.id for other, its in zip(selection.chunks, numbers, strict=True) if its == number]
-            remark = ", ".join(dict.fromkeys(marks[name] for name in inside if name in marks))
-            drawn.add_row(number, "", "", plain(citation(chunk) + (f"  <- {remark}" if remark else "")))
+            told = next((f"  <- {marks[name]}" for name in inside if name in marks), "")
+            drawn.add_row(number, "", "", plain(citation(chunk) + told))
         before = number
         begins = plain(textwrap.shorten(visible(body(chunk)), MAX_BEGINNING, placeholder=" ..."))
         begins.no_wrap, begins.overflow = True, "ellipsis"
@@ -130,32 +119,6 @@ def _sources(reply: Reply, numbers: Sequence[str]) -> Table:
         figures = ("-" if tokens is None else str(tokens), "-" if value is None else f"{value:.2f}")
         drawn.add_row("", *figures, begins)
     return drawn
-
-
-def _numbers(reply: Reply) -> list[str]:
-    """Return the number of each chosen chunk on the screen; sentences of one document share theirs.
-
-    If the answer cites parts of the context by number, these are the numbers.
-    """
-    chunks, text = reply.selection.chunks, reply.selection.text
-    keys = [(isinstance(chunk, UnitChunk) or index, citation(chunk)) for index, chunk in enumerate(chunks)]
-    numbers: list[str] = []
-    for number, (_, group) in enumerate(groupby(range(len(keys)), key=keys.__getitem__), start=1):
-        indices = list(group)
-        parts = [number]
-        if reply.answer.citations and reply.spans:
-            parts = sorted({text.count(SEPARATOR, 0, reply.spans[index][0]) + 1 for index in indices})
-        numbers += [f"[{parts[0]}]" if len(parts) == 1 else f"[{parts[0]}-{parts[-1]}]"] * len(indices)
-    return numbers
-
-
-def _marks(reply: Reply) -> dict[str, str]:
-    """Return the remark on each chunk that contains the answer, or that it cites."""
-    marks: dict[str, str] = {}
-    if reply.found:
-        sure = reply.certainty
-        marks = dict.fromkeys(reply.answer_chunks, "answer" if sure is None else f"answer: {sure}")
-    return marks | {name: "cited" for name in reply.citations.values() if name is not None}
 
 
 def _decided(reply: Reply) -> Iterator[str]:

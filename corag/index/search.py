@@ -27,7 +27,7 @@ from corag.index.store import (
     read_manifest,
     to_chunk,
 )
-from corag.index.where import Where, sql_of
+from corag.index.where import Where, quoted, sql_of
 from corag.types import Candidate, Chunk, Embedder
 
 Item = TypeVar("Item", bound=Hashable)
@@ -245,6 +245,21 @@ class ChunkIndex:
         with accessing(self.uri, "read"):
             for batch in self._table.search().select(CHUNK_COLUMNS).to_batches():
                 yield from map(to_chunk, batch.to_pylist())
+
+    def around(self, chunk: Chunk) -> tuple[Chunk | None, Chunk | None]:
+        """Return the chunks before and after one in its document; None where there is none."""
+        search, document = self._table.search, chunk.metadata.get("document")
+        rows = self._rows(search(), f"id = {quoted(chunk.id)}", ["position"])
+        if not rows or document is None:
+            return None, None
+        places = (rows[0]["position"] - 1, rows[0]["position"] + 1)
+        near = self._rows(search(), f"position IN {places}", [*CHUNK_COLUMNS, "position"])
+        found = {row["position"]: to_chunk(row) for row in near}
+        before, after = (
+            other if (other := found.get(place)) is not None and other.metadata.get("document") == document else None
+            for place in places
+        )
+        return before, after
 
     def vectors(self) -> NDArray[np.float32]:
         """Return the vectors of all chunks, `[n, d]`, in the order of `chunks`."""

@@ -61,7 +61,7 @@ def _field_sql(name: str, wanted: Any) -> str:
     if not isinstance(name, str) or not name or wanted in ([], (), {}):
         raise ValueError(f"nothing to compare in field {name!r}")
     # To extract a field costs most of a filter.
-    field = f"json_extract({FIELDS}, {_quoted('$.' + _json(name))})"
+    field = f"json_extract({FIELDS}, {quoted('$.' + _json(name))})"
     if isinstance(wanted, Mapping):
         return " AND ".join(_compared(field, operator, value) for operator, value in wanted.items())
     return _any_of(field, wanted if isinstance(wanted, list | tuple) else [wanted])
@@ -73,7 +73,7 @@ def _any_of(field: str, values: Sequence[Any]) -> str:
     # In a list's text a comma precedes a quotation mark only where an item begins: within texts they are escaped.
     pattern = f"^(?:{written})$|^\\[(?:.*,)?(?:{written})(?:,.*)?\\]$"
     present = field if None not in values else f"COALESCE({field}, 'null')"
-    return f"COALESCE(regexp_like({present}, {_quoted(pattern)}), FALSE)"
+    return f"COALESCE(regexp_like({present}, {quoted(pattern)}), FALSE)"
 
 
 def _compared(field: str, operator: str, value: Any) -> str:
@@ -85,7 +85,7 @@ def _compared(field: str, operator: str, value: Any) -> str:
         return f"COALESCE(TRY_CAST({field} AS DOUBLE) {operator} {_json(float(value))}, FALSE)"
     # A text begins with a quotation mark, before which no other JSON value sorts and after which "#" comes.
     within = f" AND {field} < '#'" if ">" in operator else ""
-    return f"COALESCE({field} {operator} {_quoted(_json(value))}{within}, FALSE)"
+    return f"COALESCE({field} {operator} {quoted(_json(value))}{within}, FALSE)"
 
 
 def _spellings(value: Any) -> set[str]:
@@ -105,5 +105,6 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"

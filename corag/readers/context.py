@@ -8,17 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise, zip_longest
-from typing import NamedTuple
 
-import numpy as np
-
-from corag.models.cached import CachedEmbedder
 from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
 from corag.text.units import GAP, LINE_GAP
-from corag.types import Answer
 
 MIN_OVERLAP = 0.5
 """Minimum share of an answer's words that its chunk must contain."""
@@ -42,16 +35,6 @@ def borders(context: str) -> list[int]:
     return sorted({*empty, *(offset for gap in _gaps(context) for offset in gap), *headings(context).values()})
 
 
-# --- Sentences ---
-
-
-class ClosestSentences(NamedTuple):
-    """Sentences closest to a question, in the order of the context, and the largest cosine."""
-
-    spans: tuple[Span, ...]
-    cosine: float
-
-
 def sentences(context: str) -> list[Span]:
     """Return the sentences of a context, without white space at their ends.
 
@@ -68,36 +51,6 @@ def sentences(context: str) -> list[Span]:
                 spans.append((start, start + len(context[start:end].rstrip())))
         begin = gap_end
     return spans
-
-
-def sentence_at(context: str, offset: int) -> Span | None:
-    """Return the sentence that holds the character at an offset; None for a title, a gap or white space."""
-    return next((span for span in sentences(context) if span[0] <= offset < span[1]), None)
-
-
-def closest_sentences(query: str, context: str, embedder: CachedEmbedder, number: int) -> ClosestSentences | None:
-    """Return up to `number` sentences of a context that are closest to a question by cosine; None without any text.
-
-    Of repeated sentences only the first counts.
-    """
-    first: dict[str, Span] = {}
-    for start, end in sentences(context):
-        first.setdefault(" ".join(context[start:end].split()), (start, end))
-    if not first:
-        return None
-    texts = list(first)
-    vectors = embedder.vectors([query, *texts])
-    cosines = vectors[1:] @ vectors[0]
-    best = np.argsort(-cosines, kind="stable")[:number].tolist()
-    return ClosestSentences(tuple(first[texts[index]] for index in sorted(best)), float(cosines[best[0]]))
-
-
-def with_sentences(answer: Answer, context: str, spans: Sequence[Span]) -> Answer:
-    """Return an answer with the sentences of its context that it rests on; as it is for none."""
-    texts = [" ".join(context[start:end].split()) for start, end in spans]
-    between = [" " if context[before:after].isspace() else GAP for (_, before), (after, _) in pairwise(spans)]
-    joined = "".join(piece for pair in zip_longest(texts, between, fillvalue="") for piece in pair)
-    return replace(answer, sentence=joined, sentence_spans=tuple(spans))
 
 
 # --- Where an answer came from ---

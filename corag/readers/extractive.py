@@ -11,7 +11,8 @@ from corag.checks import check_count
 from corag.models.cached import CachedEmbedder
 from corag.models.embedders import MiniLMEmbedder
 from corag.naming import Part
-from corag.readers.context import closest_sentences, with_sentences
+from corag.readers.context import sentences
+from corag.text.chunking import Span
 from corag.text.documents import SEPARATOR
 from corag.types import Answer
 
@@ -31,10 +32,16 @@ class ExtractiveReader(Part):
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the best sentences; an empty answer with confidence 0 for a context without text."""
-        close = closest_sentences(query, context, self._embedder, self.sentences)
-        if close is None:
+        first: dict[str, Span] = {}
+        for start, end in sentences(context):
+            first.setdefault(" ".join(context[start:end].split()), (start, end))
+        if not first:
             return Answer("", confidence=0.0)
-        text = " ".join(" ".join(context[start:end].split()) for start, end in close.spans)
-        confidence = float(np.clip(close.cosine, 0.0, 1.0))
-        answer = Answer(text, confidence, close.spans, chunk=context.count(SEPARATOR, 0, close.spans[0][0]))
-        return with_sentences(answer, context, close.spans)
+        texts = list(first)
+        vectors = self._embedder.vectors([query, *texts])
+        cosines = vectors[1:] @ vectors[0]
+        best = np.argsort(-cosines, kind="stable")[: self.sentences].tolist()
+        spans = tuple(first[texts[index]] for index in sorted(best))
+        text = " ".join(texts[index] for index in sorted(best))
+        confidence = float(np.clip(cosines[best[0]], 0.0, 1.0))
+        return Answer(text, confidence, spans, chunk=context.count(SEPARATOR, 0, spans[0][0]))

@@ -4,8 +4,8 @@ corpus: `{"id", "title", "text"}`. queries: `{"id", "question", "answers": [...]
 and, where a question comes with its own pool, `"candidates": [ids]`. A gold entry names a passage, or a span
 of one as `passage#start-end` (character offsets) when passages are long. Ids may be written as numbers.
 `"grades": {id: grade}` grades passages by relevance; without `gold`, those above 0 are the gold. `"history": [...]` is
-what was said before the question, user and system in turn; a question that refers back to it is joined with the one
-that it goes on from, as in `corag.conversation`. `"answerable": false` says that no passage holds the answer. Other
+what was said before the question, user and system in turn; a question that refers back to it gets the subject of the
+one that it goes on from, as in `corag.conversation`. `"answerable": false` says that no passage holds the answer. Other
 fields of a question are kept and ignored.
 
 In a BEIR folder (Thakur et al., 2021) `_id` is the `id`, `text` for `question`, and `qrels/*.tsv` hold grades: each
@@ -29,7 +29,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from corag.errors import DataError
 from corag.text.documents import Document, passage, with_title
-from corag.text.follow_ups import understood
+from corag.text.questions import understood
 from corag.text.visible import well_formed
 from corag.types import Chunk
 from corag.writing import cache_folder
@@ -59,7 +59,7 @@ class Query:
 
     Attributes:
         id: Unique name.
-        question: The question; if it refers back to the history of a conversation, behind the one it goes on from.
+        question: The question; if it refers back to the history of a conversation, with its subject.
         answers: Reference answers, any of which is right; may be empty.
         gold: Passages, or spans `passage#start-end`, that hold the evidence; may be empty.
         split: `train`, `dev`, `test`, ...; `NO_SPLIT` where the line names none.

@@ -1,15 +1,14 @@
 """Trains `minilm-reader`: low-rank updates of all layers of all-MiniLM-L6-v2, and a linear head; `corag train reader`.
 
-Two small models are fitted on held-out questions: the confidence of an answer, and when to say "not found".
+The confidence of an answer is fitted on held-out questions.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,21 +17,19 @@ import numpy as np
 from corag.errors import DataError
 from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
-from corag.readers.minilm_reader import FILE as ANSWERABLE_FILE
-from corag.readers.minilm_reader import FORM, NAME, Answerable, AnswerSignals, signals, span_reader
+from corag.readers.minilm_reader import FORM, NAME, span_reader
 from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import KINDS, ReaderSettings, Reading, SpanReader, to_answer
 from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import FloatArray
-from corag.writing import write_atomically
 from experiments.adapters.calibration import calibration_error, fit_sigmoid
 from experiments.adapters.card import adapter_card, facts_table
 from experiments.adapters.config import ReaderTraining
 from experiments.adapters.reader_fit import engine_of, export, learn
 from experiments.adapters.reader_rows import ReadingExample, examples
-from experiments.adapters.training import ADAPTER_DIR, AdapterReport, finished_report, ship
+from experiments.adapters.training import AdapterReport, finished_report, ship
 from experiments.data.splits import held_out
 from experiments.evaluation.metrics import exact_match, f1
 from experiments.report.page import Block, Table
@@ -52,11 +49,10 @@ READS = """\
 The reader copies; it does not reason. It was trained on English Wikipedia and a few medical abstracts. Most of its
 questions have one hop. If the context holds no answer, it still gives its best span, with low confidence, unless
 `min_confidence` is set."""
+LEAST_MARGIN = -30.0
+"""Margin of a context without any span."""
 WINDOW_TOKENS = 288
 """Tokens that the reader sees at once."""
-LOST = 0.1
-"""Share of the answerable held-out questions whose probability is below the threshold of "not found"."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -95,7 +91,7 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
     save_adapter(out / "draft", tensors, _adapter_config(plain), "")
     draft = load_adapter(out / "draft", FORM)
-    settings, refusal, figures = _measure(span_reader(draft, resolve_device("reader")), parts, config)
+    settings, figures = _measure(span_reader(draft, resolve_device("reader")), parts, config)
     facts = {"questions learned from": len(learning), "hours": f"{(time.perf_counter() - started) / 3600:.2f}"}
     answers = {name: row for name, row in figures.items() if name != "calibration"}
     results: list[Block] = [GOLD, _by_questions(answers), facts_table(figures["calibration"]), READS]
@@ -106,11 +102,7 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
         "confidence": f"logistic function of {settings.slope} * margin + {settings.offset}",
     }
     card = adapter_card(config, NAME, ABOUT, USE, results, made)
-    (out / ADAPTER_DIR / ANSWERABLE_FILE).unlink(missing_ok=True)
-    report = ship(out, replace(draft, config=_adapter_config(settings)), card, figures, work)
-    if refusal is not None:
-        write_atomically(report.adapter / ANSWERABLE_FILE, json.dumps(asdict(refusal), indent=2) + "\n")
-    return report
+    return ship(out, replace(draft, config=_adapter_config(settings)), card, figures, work)
 
 
 def _by_questions(figures: Mapping[str, Mapping[str, float]]) -> Table:
@@ -195,15 +187,15 @@ def _figures(scores: FloatArray) -> dict[str, float]:
 
 
 class _Seen(NamedTuple):
-    signals: AnswerSignals
+    margin: float
     is_right: float
     is_answerable: bool
 
 
 def _measure(
     reader: SpanReader, parts: Sequence[_HeldOut], config: ReaderTraining
-) -> tuple[ReaderSettings, Answerable | None, dict[str, dict[str, float]]]:
-    """Return the reader's settings with its confidence fitted, when it says "not found", and its figures."""
+) -> tuple[ReaderSettings, dict[str, dict[str, float]]]:
+    """Return the reader's settings with its confidence fitted, and its figures."""
     figures: dict[str, dict[str, float]] = {}
     seen: list[_Seen] = []
     for part in parts:
@@ -215,17 +207,12 @@ def _measure(
             if cases is gold:
                 figures[f"{part.name}, held out"] = _figures(scores)
             seen += [
-                _Seen(signals(case.question, case.context, reading.margin, reading.kinds[1]), right, bool(case.answers))
+                _Seen(max(reading.margin, LEAST_MARGIN), right, bool(case.answers))
                 for case, reading, right in zip(cases, readings, scores[:, 1].tolist(), strict=True)
                 if case.answers[:1] not in (("yes",), ("no",))
             ]
     settings, calibration = _calibrated(reader.settings, seen)
-    refusal = fit_answerable([case.signals for case in seen], [case.is_answerable for case in seen])
-    if refusal is not None:
-        for name, kind in (("answerable", True), ("unanswerable", False)):
-            chances = [refusal.probability(case.signals) for case in seen if case.is_answerable is kind]
-            calibration[f"{name}, not found"] = round(float(np.mean(np.array(chances) < refusal.threshold)), 4)
-    return settings, refusal, {**figures, "calibration": calibration}
+    return settings, {**figures, "calibration": calibration}
 
 
 def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[ReaderSettings, dict[str, float]]:
@@ -235,7 +222,7 @@ def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[Reader
     """
     from sklearn.metrics import roc_auc_score
 
-    margins = np.array([case.signals.margin for case in seen], dtype=np.float64)
+    margins = np.array([case.margin for case in seen], dtype=np.float64)
     right = np.array([case.is_right for case in seen], dtype=np.float64)
     answered = np.array([case.is_answerable for case in seen], dtype=bool)
     half = np.arange(len(seen)) % 2 == 0
@@ -256,26 +243,3 @@ def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[Reader
         "separation": float("nan") if answered.all() else round(float(roc_auc_score(answered, margins)), 4),
     }
     return replace(settings, slope=round(slope, 4), offset=round(offset, 4)), figures
-
-
-def fit_answerable(seen: Sequence[AnswerSignals], answered: Sequence[bool]) -> Answerable | None:
-    """Fit whether a context answers a question, both kinds of equal weight; None if one of the kinds is missing.
-
-    The threshold loses the share `LOST` of the answerable questions.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    if len(set(answered)) < 2:
-        return None
-    names = [field.name for field in fields(AnswerSignals)]
-    x = np.array([[getattr(case, name) for name in names] for case in seen])
-    mean, spread = x.mean(axis=0), x.std(axis=0)
-    # A signal that is the same everywhere says nothing.
-    spread[spread == 0] = 1
-    model = LogisticRegression(C=10, class_weight="balanced").fit((x - mean) / spread, np.array(answered))
-    weights = model.coef_[0] / spread
-    rounded = dict(zip(names, np.round(weights, 4).tolist(), strict=True))
-    offset = round(float(model.intercept_[0] - weights @ mean), 4)
-    model_of_answers = Answerable(**rounded, offset=offset, threshold=0.0)
-    kept = [model_of_answers.probability(case) for case, right in zip(seen, answered, strict=True) if right]
-    return replace(model_of_answers, threshold=round(float(np.quantile(kept, LOST)), 3))

@@ -1,15 +1,12 @@
 """From a question to a reply."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 import corag
 from corag.budget import Counts
 from corag.index import ChunkIndex
-from corag.reply import Reply
-from corag.types import Answer, Chunk, Selection
 from tests.experiments.worlds import small_agent
 
 COUNTS = Counts(48, "prompt", None, "minilm", exact=True)
@@ -54,30 +51,13 @@ def test_candidates_are_found_as_asked(small_index, retrieval):
 def test_a_reply_can_be_written_as_json(small_index, settings):
     reply = asked(small_index, **settings)
     said = json.loads(json.dumps(reply.to_dict(), allow_nan=False))
-    assert said["question"] == QUESTION and said["answer"] == reply.answer.text
-    assert (said["confidence"], said["answer_chunk"]) == (reply.answer.confidence, said["chunks"][0]["id"])
+    assert said["question"] == QUESTION and said["headline"] == reply.shown.headline
+    assert said["citations"] == {"[1]": said["chunks"][0]["id"]}
     assert (said["method"], said["budget_tokens"]) == ("corag", 48)
     assert said["cost_tokens"] == reply.selection.cost_tokens <= 48
     assert [chunk["id"] for chunk in said["chunks"]] == list(reply.selection.ids)
     assert said["chunks"][0]["metadata"]["document"] == reply.selection.chunks[0].metadata["document"]
     assert "result" not in said["trace"] and len(said["trace"]["chunk_tokens"]) == len(reply.selection)
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (Answer("no idea"), None),
-        (Answer("a", chunk=0), "one"),
-        (Answer("c", chunk=1), "one"),  # behind an empty line of the chunk itself
-        (Answer("d", chunk=2), "two"),
-        (Answer("d", spans=((8, 9),), chunk=2), "two"),
-    ],
-)
-def test_the_chunk_of_an_answer(answer, expected):
-    chunks = (Chunk("one", "a b\n\nc"), Chunk("two", "d"))
-    selection = Selection(chunks, "a b\n\nc\n\nd", 4, 9, 0.5, "some")
-    assert Reply("?", answer, selection, {}, COUNTS).to_dict()["answer_chunk"] == expected
-    assert Reply("?", answer, replace(selection, text="a\n\nb\n\nc"), {}, COUNTS).to_dict()["answer_chunk"] is None
 
 
 def test_with_an_agent_the_settings_are_its_prediction(small_index):
@@ -92,4 +72,4 @@ def test_with_an_agent_the_settings_are_its_prediction(small_index):
 def test_an_empty_selection_has_a_reason_and_no_answer(small_index):
     reply = asked(small_index, budget_tokens=1, unit="passage")
     assert (reply.answer.text, reply.selection.ids) == ("", ())
-    assert "every one of the 8 candidates costs more than the budget of 1 tokens" in reply.to_dict()["trace"]["reason"]
+    assert reply.shown.headline == "not found" and "costs more than the budget of 1" in reply.shown.reason

@@ -8,7 +8,6 @@ from corag.cli.main import main
 from corag.conversation import Conversation
 from corag.readers.chat import OllamaReader
 from corag.registry import READERS
-from corag.text.follow_ups import refers_back
 from corag.types import Answer
 from tests.chat_server import ChatServer
 from tests.chat_server import Reply as Sent
@@ -30,28 +29,13 @@ class Echo:
         return Answer(f"to {query}")
 
 
-@pytest.mark.parametrize(
-    ("question", "does"),
-    [
-        ("What is a tuple?", False),
-        ("How deep is it?", True),
-        ("And the river?", True),
-        ("Why?", True),
-        ("", True),
-        ("Orchestras of the city", False),
-    ],
-)
-def test_what_refers_back(question, does):
-    assert refers_back(question) is does
-
-
-def test_a_question_is_joined_with_the_last_one_that_stands_alone():
+def test_a_question_gets_the_subject_of_the_last_one_that_can_be_understood_alone():
     reader = Echo()
     talk = Conversation(TEXTS, reader=reader, **SETTINGS)
     asked = ["How deep is Lake Sable?", "Where is it?", "Why?", "When did the mill burn?", "Who built it?"]
     replies = [talk.ask(question) for question in asked]
     assert [query for query, _ in reader.asked] == [reply.question for reply in replies] == [
-        asked[0], f"{asked[0]} {asked[1]}", f"{asked[0]} {asked[2]}", asked[3], f"{asked[3]} {asked[4]}"
+        asked[0], "Where is it? (Lake Sable)", "Why? (Lake Sable)", asked[3], "Who built it? (mill burn)"
     ]  # fmt: skip
     assert [turn.question for turn in talk.turns] == asked
     talk.forget()
@@ -117,10 +101,8 @@ def test_questions_from_a_pipe(small_index, monkeypatch, capsys, echo):
     typed = "How deep is Lake Sable?\n\n  Where is it?  \n/exit\nnever asked\n"
     assert chat(monkeypatch, small_index, typed) == 0
     said = capsys.readouterr()
-    assert [query for query, _ in echo.asked] == ["How deep is Lake Sable?", "How deep is Lake Sable? Where is it?"]
-    assert (
-        "to How deep is Lake Sable?" in said.out and "understood as: How deep is Lake Sable? Where is it?" in said.out
-    )
+    assert [query for query, _ in echo.asked] == ["How deep is Lake Sable?", "Where is it? (Lake Sable)"]
+    assert "to How deep is Lake Sable?" in said.out and "understood as: Where is it? (Lake Sable)" in said.out
     assert "tokens" not in said.out and said.err == ""
 
 

@@ -33,16 +33,14 @@ export function showAnswer(said, found) {
   const holder = byId("said");
   const references = found.answers.length ? element("p", { class: "hint" }, "Known answer: ",
     found.answers.slice(0, 3).map((one, at) => [at ? ", " : null, foreign(one)]).flat()) : null;
-  const sure = said.certainty && said.answered ? element("span", { class: "hint" }, ` ${said.certainty}${said.explains ? "" : ` (${number(said.confidence, 2)})`}`) : null;
-  const quotes = said.quotes.map(([before, marked, after]) =>
-    foreign([before, marked ? element("mark", {}, marked) : null, after], "blockquote"));
-  // An explanation is its sentences, and is not said twice.
-  const text = said.explains ? null : said.answer;
-  replaced(holder, said.answered
-    ? [text ? element("p", { class: "said" }, foreign(text), sure) : element("p", { class: "said" }, "These sentences answer it:", sure), quotes]
-    : [element("p", { class: "said" }, "Not found in this context."),
-      said.answer && !quotes.length ? element("p", {}, "What comes closest: ", foreign(said.answer)) : null,
-      quotes.length ? element("p", {}, "What comes closest:") : null, quotes],
+  const quotes = said.quotes.map((pieces) =>
+    foreign(pieces.map(([text, marked]) => (marked ? element("mark", {}, text) : text)), "blockquote"));
+  replaced(holder,
+    element("p", { class: "hint headline" }, said.headline),
+    said.text ? element("p", { class: "said" }, foreign(said.text)) : null,
+    quotes,
+    said.reason ? foreign(said.reason, "p") : null,
+    said.missing.map((question) => element("p", { class: "hint" }, "Not answered: ", foreign(question))),
   references);
 }
 
@@ -137,7 +135,7 @@ export function showMethods(rows, budget, names) {
       cell("tokens", bar(one.tokens / budget, number(one.tokens, 0))),
       cell("chunks", one.sources.map((at) => element("span", { class: "chip" }, at + 1)), one.units ? element("small", {}, ` ${one.chunks} sentences`) : null),
       cell("evidence", one.gold === null ? "–" : `${one.found} of ${one.gold}`),
-      cell("answer", one.answered ? foreign(one.explains ? one.quotes.map((pieces) => pieces.join("")).join(" … ") : one.answer)
+      cell("answer", one.answered ? foreign(one.answer)
         : element("span", { class: "hint" }, one.reason ?? "not found", one.answer ? ["; closest: ", foreign(one.answer)] : null)),
       cell("confidence", one.answered ? number(one.confidence, 2) : "–"),
       cell("ms", number(Math.round(1000 * one.seconds), 0)));

@@ -193,16 +193,18 @@ class AgentSelectors:
         return replace(selection, trace=replace(selection.trace, details=details))
 
     def _because(self, configuration: PartName, prediction: AgentPrediction, cost_weight: float | None) -> str:
-        """Return in a line what is used for a question, and how sure the agent is of it among what it may name."""
+        """Return in a line what is used for a question, and why."""
         settings, said = configuration.settings, str(configuration)
         if configuration.name == "corag" and {"unit", "reranker"} <= settings.keys():
             said = f"by {settings['unit']}s, {settings['reranker']}"
             said += "" if cost_weight is None else f", lambda {cost_weight:.2g}"
         if not self.agent.has_network:
             return f"{said}; {self._source} names it for all questions"
+        if prediction.unsure:
+            return f"{said}: the default, because no other choice is clearly better for this question"
         odds = self._odds(prediction, [name for name in self._configurations if name not in self.passed_over])
-        share = f"{odds[_without_search(prediction.configuration)] / max(sum(odds.values()), 1e-300):.0%} sure"
-        return f"{said}; agent {share}" + (", so this is its fallback" if prediction.unsure else "")
+        share = odds[_without_search(prediction.configuration)] / max(sum(odds.values()), 1e-300)
+        return f"{said}: the agent's choice for this question ({share:.0%} sure)"
 
     def _odds(self, prediction: AgentPrediction, configurations: Sequence[str]) -> dict[str, float]:
         """Return the probability of each class: of configurations that differ in lambda and search alone, the sum."""

@@ -5,8 +5,9 @@ import re
 import pytest
 
 from corag.cli.show import show_reply
-from corag.readers.context import sentence_at, with_sentences
+from corag.readers.passages import Passage
 from corag.reply import Reply
+from corag.shown import Reading
 from corag.text.units import assemble
 from corag.types import Answer, Chunk, Selection, Trace
 from tests.corag.test_ask import COUNTS
@@ -14,18 +15,17 @@ from tests.corag.test_ask import COUNTS
 LONG = "The pump of the mill by the river, which Otto Brunner built in the year 1790, is " + "very " * 60 + "old."
 
 
-def reply(answer_at="1790", *, found=True, confidence=0.6, document="pump.md"):
+def reply(probability=0.7, document="pump.md"):
     chunks = tuple(
         Chunk(f"{document}#{place}", text, {"document": document, "line": place + 1, "headings": ("Use", "Start" * 8)})
         for place, text in enumerate([LONG, "Short \x1b[2J and \u202eodd."])
     )
     text, spans = assemble(chunks)
-    at = text.index(answer_at)
-    answer = Answer(answer_at, confidence, ((at, at + len(answer_at)),), chunk=0, found=found)
-    answer = with_sentences(answer, text, [sentence_at(text, at)])
+    at = LONG.index("1790")
     trace = Trace(chunk_tokens=(90, 7), chunk_similarities=(0.5, None))
     selection = Selection(chunks, text, 97, 128, 0.5, "top-k", trace, tuple(spans))
-    return Reply("When?", answer, selection, {"read": 0.01}, COUNTS)
+    answer, passages = Answer("1790", 0.6), (Passage(chunks[0], probability, ((at, at + 4),), "1790"),)
+    return Reply("When?", answer, selection, {"read": 0.01}, COUNTS, read=(Reading("When?", answer, passages),))
 
 
 @pytest.fixture(autouse=True)
@@ -43,31 +43,22 @@ def test_no_line_is_wider_than_the_screen_and_no_excerpt_is_wrapped(capsys):
     excerpts = [line for line in lines if re.match(r" +(90|7) ", line)]
     assert [line.split()[:2] for line in excerpts] == [["90", "0.50"], ["7", "-"]]
     assert excerpts[0].endswith("…") and "Short \\x1b[2J and \\u202eodd." in excerpts[1]
-    # Of a long sentence, what stands around the answer.
-    assert "**1790**" in shown and "very ... [1]" in " ".join(shown.replace("│", " ").split())
+    assert "**1790**" in shown and "very old. [1]" in " ".join(shown.replace("│", " ").split())
 
 
-def test_sources_stand_beside_the_chunks_with_how_sure_the_reader_is(capsys):
-    show_reply(reply())
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"[1] pump.md, line 1: Use > {'Start' * 8} <- answer: likely" in shown
-    show_reply(reply(), details=False)
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("[1] pump.md, line 1: Use")
-
-
-def test_what_is_not_found_is_said_with_what_comes_closest(capsys):
-    show_reply(reply(found=False))
-    shown = capsys.readouterr().out
-    assert "─ not found in these documents ─" in shown and "Closest, though it may be no answer:" in shown
-    assert "<- answer" not in shown and "likely" not in shown
-
-
-@pytest.mark.parametrize("confidence", [None, 0.1])
-def test_confidence_in_the_title(capsys, confidence):
-    show_reply(reply(confidence=confidence))
-    title = capsys.readouterr().out.splitlines()[0]
-    assert ("─ answer ─" in title) if confidence is None else ("─ answer (a guess) ─" in title)
+@pytest.mark.parametrize(
+    ("probability", "title", "remark"), [(0.7, "answer (likely)", "answer"), (0.3, "closest passages", "closest")]
+)
+def test_the_screen_shows_what_json_says(capsys, probability, title, remark):
+    said = reply(probability).to_dict()
+    show_reply(reply(probability))
+    lines = capsys.readouterr().out.splitlines()
+    shown = " ".join(" ".join(lines).split())
+    assert f"─ {title} ─" in lines[0] and said["headline"] == title
+    assert f"[1] pump.md, line 1: Use > {'Start' * 8} <- {remark}" in shown
+    assert lines[1].strip("│ ") == (said["answer"] if probability > 0.5 else lines[1].strip("│ "))
+    show_reply(reply(probability), details=False)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("[1] pump.md, line 1: Use")
 
 
 def test_no_color_is_respected(capsys, monkeypatch):

@@ -1,10 +1,8 @@
 """`minilm-reader`: how contexts are read, on a small encoder; and the adapter that comes with the project."""
 
 import json
-import math
 import subprocess
 import sys
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -12,11 +10,11 @@ import torch
 import transformers
 
 import corag
-from corag.errors import InputError, ModelError
+from corag.errors import InputError
 from corag.models.engine import quiet
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
 from corag.readers import minilm_reader
-from corag.readers.minilm_reader import FILE, FORM, LEAST_MARGIN, NAME, Answerable, MiniLMReader, signals
+from corag.readers.minilm_reader import FORM, NAME, MiniLMReader
 from corag.readers.span_reader import KINDS
 from corag.text.tokens import encode, load_tokenizer, model_folder
 
@@ -162,50 +160,3 @@ def test_reading_again_needs_no_torch(shipped):
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout) == ["1832", False, False]
-
-
-# --- Does the context answer the question? ---
-
-MODEL = Answerable(margin=1.0, none=-1.0, missing=-2.0, missing_names=-4.0, offset=0.5, threshold=0.3)
-
-
-def test_what_is_known():
-    told = signals("What is the capital of Mongolia?", "Berlin is the capital of Germany.", 2.0, 0.5)
-    assert (told.margin, told.none, told.missing, told.missing_names) == (2.0, 0.0, 0.5, 1.0)
-    told = signals("Which capitals has Germany?", "Berlin is the capital of GERMANY.", -math.inf, 1.0)
-    assert (told.margin, told.missing, told.missing_names) == (LEAST_MARGIN, 0.0, 0.0)
-    assert 9 < told.none < 10
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["", "[]", json.dumps(asdict(MODEL) | {"none": "much"}), json.dumps(asdict(MODEL) | {"none": math.nan})],
-)
-def test_a_damaged_file_is_refused(tmp_path, content):
-    assert Answerable.beside(tmp_path) is None
-    (tmp_path / FILE).write_text(content)
-    with pytest.raises(ModelError):
-        Answerable.beside(tmp_path)
-
-
-TUPLES = (
-    "Tuples\nTuples are immutable sequences, typically used to store collections of heterogeneous data. A tuple of one "
-    "item is written with a comma behind it.\n\nExceptions\nA KeyError is raised when a dictionary key is not found."
-)
-
-
-def test_the_shipped_reader_finds_what_is_there_and_nothing_else(shipped):
-    assert Answerable.beside(shipped_adapter(NAME)) is not None
-    asked = ["What is raised when a dictionary key is not found?", "What are tuples typically used for?"]
-    for answer in shipped.answer_many(asked, [TUPLES] * 2):
-        assert answer.found and answer.answerable > 0.5
-    asked = [
-        "What is the capital of Mongolia?",
-        "How much does a Tesla Model 3 cost?",
-        "Who won the World Cup in 1998?",
-    ]
-    for answer in shipped.answer_many(asked, [TUPLES] * 3):
-        # What comes closest is still said.
-        assert not answer.found and answer.answerable < 0.2 and answer.text and answer.sentence
-    nothing = shipped.answer(asked[0], "")
-    assert (nothing.found, nothing.answerable) == (False, None)

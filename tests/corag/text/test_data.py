@@ -76,12 +76,12 @@ def test_blank_lines_a_byte_order_mark_and_nulls_are_passed_over(tmp_path):
 def test_a_question_is_understood_from_what_was_said_before(tmp_path):
     said = ["How deep is Lake Oro?", "40 metres.", "Is it cold?", "Yes."]
     queries = [
-        {"id": "joined", "question": "And where is it?", "history": said},
+        {"id": "refers", "question": "And where is it?", "history": said},
         {"id": "alone", "question": "When did the old mill burn?", "history": said},
         {"id": "first", "question": "Where is it?", "history": []},
     ]
     asked = {query.id: query.question for query in DataFolder.open(write(tmp_path, queries=queries)).queries}
-    assert asked["joined"] == "How deep is Lake Oro? And where is it?"
+    assert asked["refers"] == "And where is it? (Lake Oro)"
     assert (asked["alone"], asked["first"]) == ("When did the old mill burn?", "Where is it?")
 
 

@@ -11,13 +11,12 @@ from corag.errors import DataError
 from corag.models.engine import quiet
 from corag.models.trained import load_adapter, merge
 from corag.readers import minilm_reader
-from corag.readers.minilm_reader import AnswerSignals
 from corag.readers.span_network import SpanNetwork
 from corag.text.data import DataFolder
 from experiments.adapters import reader_fit
 from experiments.adapters.calibration import calibration_error, fit_sigmoid
 from experiments.adapters.config import ReaderSource, ReaderTraining, RowSettings
-from experiments.adapters.reader import fit_answerable, gold_cases, train_reader
+from experiments.adapters.reader import gold_cases, train_reader
 from experiments.adapters.reader_fit import ReaderModule, build, export, learning_rate, loss_of
 from experiments.adapters.reader_rows import collate, examples, rows
 from experiments.data.splits import held_out
@@ -191,14 +190,3 @@ def test_calibration_error_by_hand():
     # Two bins: says 0.1 and is never right; says 0.9 and is right half of the time.
     error = calibration_error(np.array([0.1, 0.1, 0.9, 0.9]), np.array([0.0, 0.0, 1.0, 0.0]), bins=2)
     assert error == pytest.approx((0.1 + 0.4) / 2)
-
-
-def test_whether_a_context_answers_is_fitted_from_both_kinds():
-    random = np.random.default_rng(0)
-    answered = [number % 2 == 0 for number in range(200)]
-    seen = [AnswerSignals(random.normal() + 4 * right, 0.0, 0.5, 0.0) for right in answered]
-    model = fit_answerable(seen, answered)
-    assert model.margin > 0 and model.none == 0
-    refused = [model.probability(case) < model.threshold for case in seen]
-    assert np.mean(refused[::2]) == pytest.approx(0.1, abs=0.02) and np.mean(refused[1::2]) > 0.9
-    assert fit_answerable(seen[:1], [True]) is None

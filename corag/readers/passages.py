@@ -1,0 +1,144 @@
+"""Which of the chosen passages answer a question, and how likely: what is shown in place of a bare span.
+
+A passage is judged by what the reader said about the whole context, by where its span is, and by how close the passage
+is to the question in words and in meaning.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from corag.models.cached import CachedEmbedder
+from corag.text.documents import citation
+from corag.text.questions import asks_to_explain, is_negative, is_yes_no, stems
+from corag.text.units import SENTENCE, Span, UnitChunk, assemble, source_of, units
+from corag.types import Answer, Chunk, FloatArray, Reader, Selection
+
+SURE = 0.5
+"""Confidence from which on the words of a span are marked, and are the answer; below, only its sentence is."""
+
+
+class Passage(NamedTuple):
+    """A chosen passage, and how likely it answers the question.
+
+    Attributes:
+        chunk: The passage as it was retrieved; of chosen sentences, the one that they are from.
+        probability: That the passage answers the question, in [0, 1].
+        telling: Spans of its text that tell the answer: the reader's, or the sentence closest to the question.
+        words: The answer in a few words: yes, no, or those of the reader's span; empty if the passage is the answer.
+    """
+
+    chunk: Chunk
+    probability: float
+    telling: tuple[Span, ...]
+    words: str = ""
+
+
+@runtime_checkable
+class JudgingReader(Reader, Protocol):
+    """A reader that says which passages of a selection answer a question, and how likely."""
+
+    def judge(self, question: str, answer: Answer, selection: Selection) -> tuple[Passage, ...]:
+        """Return the passages of a selection, likeliest first; `answer` is what the reader answered from its text."""
+
+
+def judged(question: str, answer: Answer, selection: Selection, embedder: CachedEmbedder) -> tuple[Passage, ...]:
+    """Return the passages of a selection, likeliest first; ties go to the earlier; see `JudgingReader`."""
+    observed = signals(question, answer, selection, embedder)
+    slope, offset = LINE_OF_EXPLANATIONS if asks_to_explain(question) else LINE
+    log_odds = slope * (observed.values @ np.array(WEIGHTS) + OFFSET) + offset
+    passages = []
+    for index, chunk in enumerate(sources(selection)):
+        telling, words = observed.closest[index], ""
+        span = observed.spans[index]
+        if span is not None and not asks_to_explain(question):
+            units_here = (unit.span for unit in units(chunk, SENTENCE) if isinstance(unit, UnitChunk))
+            telling = next((one for one in units_here if one[0] <= span[0] < one[1]), span)
+            if (answer.confidence or 0.0) >= SURE:
+                telling, words = span, answer.text
+        if is_yes_no(question):
+            telling = observed.closest[index]
+            denied = is_negative(chunk.text[slice(*telling)]) != is_negative(question)
+            words = answer.text if answer.text in ("yes", "no") else "no" if denied else "yes"
+        probability = 0.5 + 0.5 * math.tanh(0.5 * float(log_odds[index]))
+        passages.append(Passage(chunk, probability, (telling,), words))
+    return tuple(sorted(passages, key=lambda passage: -passage.probability))
+
+
+class Signals(NamedTuple):
+    """What is observed of each of P passages.
+
+    Attributes:
+        values: Whether the reader's span is in it, and with which log-odds; the largest cosine of the question and one
+            of its sentences; the lead of its own cosine over the best other one; the share of the question's words
+            that it has, `[P, 5]`.
+        spans: Where the reader's span is in its text; None in all but one.
+        closest: Its sentence that is closest to the question.
+    """
+
+    values: FloatArray
+    spans: list[Span | None]
+    closest: list[Span]
+
+
+WEIGHTS = (1.39, 0.62, 4.892, 5.244, 3.648)
+OFFSET = -6.266
+"""Logistic regression on `Signals.values`, by `python -m experiments.adapters.passages`: 240 questions that the reader
+did not learn from, 44 of them without their documents."""
+LINE, LINE_OF_EXPLANATIONS = (0.82, 0.54), (0.6, -0.26)
+"""Slope and offset from these log-odds to those that the likeliest passage of a question, as it is shown, is right. A
+passage that repeats the words of a question often does not explain what is asked."""
+
+
+def signals(question: str, answer: Answer, selection: Selection, embedder: CachedEmbedder) -> Signals:
+    """Return the observations on each passage of a selection, in the order of `sources`."""
+    passages = sources(selection)
+    texts = [chunk.text for chunk in passages]
+    parts = [[unit.span if isinstance(unit, UnitChunk) else (0, len(unit.text)) for unit in units(chunk, SENTENCE)]
+             for chunk in passages]  # fmt: skip
+    sentences = [text[slice(*span)] for text, spans in zip(texts, parts, strict=True) for span in spans]
+    vectors = embedder.vectors([question, *texts, *sentences])
+    cosines = vectors[1:] @ vectors[0]
+    by_sentence = np.split(cosines[len(texts) :], np.cumsum([len(spans) for spans in parts])[:-1])
+    place = place_of(answer.spans[0], selection) if answer.spans else None
+    found = [None if place is None or place[0].id != chunk.id else place[1] for chunk in passages]
+    asked, confidence = stems(question), min(max(answer.confidence or 0.0, 1e-3), 1 - 1e-3)
+    log_odds = math.log(confidence / (1 - confidence))
+    values = np.zeros((len(passages), len(WEIGHTS)))
+    for index, chunk in enumerate(passages):
+        held = set(stems(f"{citation(chunk)} {chunk.text}"))
+        others = np.delete(cosines[: len(texts)], index)
+        values[index] = (
+            found[index] is not None,
+            0.0 if found[index] is None else log_odds,
+            by_sentence[index].max(),
+            cosines[index] - others.max() if len(others) else 0.0,
+            sum(word in held for word in asked) / len(asked) if asked else 1.0,
+        )
+    closest = [spans[int(near.argmax())] for spans, near in zip(parts, by_sentence, strict=True)]
+    return Signals(values, found, closest)
+
+
+def sources(selection: Selection) -> list[Chunk]:
+    """Return the passages that a selection holds, or holds sentences of, each once, in its order."""
+    return list({chunk.id: chunk for chunk in map(source_of, selection.chunks)}.values())
+
+
+def place_of(span: Span, selection: Selection) -> tuple[Chunk, Span] | None:
+    """Return the passage that holds a span of a selection's text, and where in the passage's text it is."""
+    for chunk, (start, end) in zip(selection.chunks, spans_of(selection), strict=False):
+        if start <= span[0] and span[1] <= end:
+            shift = (chunk.span[0] if isinstance(chunk, UnitChunk) else 0) - start
+            return source_of(chunk), (span[0] + shift, span[1] + shift)
+    return None
+
+
+def spans_of(selection: Selection) -> tuple[Span, ...]:
+    """Return the span of each chunk in the text of a selection; none for a summary."""
+    if selection.spans:
+        return selection.spans
+    text, spans = assemble(selection.chunks)  # a user's own selector may not give spans
+    return tuple(spans) if selection.text == text else ()

@@ -1,0 +1,123 @@
+"""What a question in English asks for, as far as its words tell: no language model reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+STEM = 5
+"""Characters by which words are compared, so that "compresses" is "compressed"."""
+
+COMMON = frozenset(
+    {"a", "about", "after", "an", "and", "are", "as", "at", "be", "been", "before", "between", "by", "can",
+     "could", "did", "do", "does", "during", "for", "from", "had", "has", "have", "he", "how", "if", "in",
+     "into", "is", "it", "its", "may", "might", "not", "of", "on", "or", "over", "s", "she", "should", "so",
+     "such", "than", "that", "the", "their", "then", "there", "these", "they", "this", "those", "to", "under",
+     "was", "we", "were", "what", "when", "where", "which", "while", "who", "whom", "whose", "why", "will",
+     "with", "would", "you"}
+)  # fmt: skip
+"""Words that say nothing about a question's subject."""
+
+_WORD = re.compile(r"\w+")
+
+# Words that refer to something said before, and beginnings that go on from there.
+_REFERS = re.compile(
+    r"\b(?:it|its|itself|they|them|their|theirs|he|him|his|she|her|hers|this|that(?=\W*$)|these|those|one|ones|former"
+    r"|latter|same|else|others?|another)\b|^\W*(?:and|but|or|so|then|also|what about|how about|what if|why not)\b",
+    re.IGNORECASE,
+)
+_FEW = 2
+_ASKING = frozenset(
+    {"and", "are", "can", "did", "does", "for", "from", "has", "have", "how", "many", "much", "not", "the",
+     "was", "were", "what", "when", "where", "which", "who", "whom", "whose", "why", "will", "with", "would",
+     "you"}
+)  # fmt: skip
+# Words of a question that are seldom its subject.
+_VAGUE = frozenset(
+    {"i", "me", "my", "one", "any", "some", "use", "used", "using", "make", "made", "get", "set", "mean", "means",
+     "happen", "happens", "work", "works", "change", "difference", "possible", "way", "need", "tell", "explain",
+     "describe", "define", "am", "our", "your", "us", "all", "also", "but", "them", "him", "her", "his", "many", "much"}
+)  # fmt: skip
+
+_AMOUNT = (
+    r"many|much|long|old|far|deep|high|tall|big|large|wide|fast|often|heavy|hot|cold|small|young|late|early|close|near"
+    r"|likely|common|frequently"
+)
+_HOW = re.compile(rf"\bhow\s+(?:{_AMOUNT})\b", re.IGNORECASE)
+_HAS_TO_DO = "causes?|symptoms?|treatments?|effects?|differences?|steps?|signs?|reasons?|ways?|complications?|benefits?"
+_EXPLANATION = re.compile(
+    rf"""\b(?:why|explain|describe|discuss|summari[sz]e|outline|compare|define|definition|meaning\ of|tell\ me\ about)\b
+    |\bhow\ (?!(?:{_AMOUNT})\b)\w
+    |\bwhat\ (?:causes|happens|research|to)\b
+    |\bwhat\ (?:does|do|did)\b.*\b(?:do|mean|require|say)\b
+    |\bwhat\ (?:is|are)\ (?:the\ )?(?:\w+\ ){{0,2}}(?:{_HAS_TO_DO})\b
+    |^what\ (?:is|are|is\ \(are\))\ (?!the\b)(?:[\w'()-]+\ ?){{1,5}}\W*$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_AUXILIARY = r"is|are|was|were|am|does|do|did|can|could|should|must|may|might|will|would|has|have|had"
+_YES_NO = re.compile(rf"^\W*(?:{_AUXILIARY})(?:n't)?\b(?!.*\bor\b)", re.IGNORECASE)
+_BETWEEN_PARTS = re.compile(
+    r"\?\s+(?=\w)|,?\s+and\s+(?=(?:(?:in|at|to|for|by|from|with)\s+)?"
+    rf"(?:what|which|who|whom|whose|where|when|why|how|{_AUXILIARY})\b)",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(r"\([^)]*\)|\b(?:which|that|who|whose|if|unless|because|when|where|while)\b[^,;:.]*")
+_NEGATION = re.compile(
+    r"\b(?:not|no|never|cannot|neither|nor|none|nothing|unable|impossible|without)\b|n['\u2019]t\b", re.IGNORECASE
+)
+
+
+def stems(text: str) -> list[str]:
+    """Return the beginnings of the words of a text without the common ones, in its order."""
+    return [word[:STEM] for word in _WORD.findall(text.casefold()) if word not in COMMON]
+
+
+def asks_to_explain(question: str) -> bool:
+    """Return whether a question wants more than a few words: a reason, a way, a definition."""
+    return _EXPLANATION.search(" ".join(question.split())) is not None
+
+
+def is_yes_no(question: str) -> bool:
+    """Return whether a question wants yes or no; a choice between two things does not."""
+    return _YES_NO.search(question) is not None
+
+
+def is_negative(text: str) -> bool:
+    """Return whether a sentence denies something, outside brackets and relative clauses."""
+    return _NEGATION.search(_ASIDE.sub(" ", text)) is not None
+
+
+def parts_of(question: str) -> list[str]:
+    """Return the questions that a question consists of, each such that it can be understood alone; often one.
+
+    A part that refers back to the one before it gets its subject.
+    """
+    parts = [part.strip(" ,") for part in _BETWEEN_PARTS.split(question.strip())]
+    if len(parts) < 2 or any((not stems(part) and not refers_back(part)) or len(part.split()) < 3 for part in parts):
+        return [question]
+    return [understood(part.rstrip("?") + "?", parts[:index]) for index, part in enumerate(parts)]
+
+
+def refers_back(question: str) -> bool:
+    """Return whether a question cannot be understood without what was said before it.
+
+    It has a word such as "it" or "those", goes on with "and" or "what about", or names too little by itself.
+    """
+    named = {word for word in _WORD.findall(question.casefold()) if len(word) > 2 and word not in _ASKING}
+    return len(named) < _FEW - (len(question.split()) > _FEW) or _REFERS.search(question) is not None
+
+
+def understood(question: str, earlier: Sequence[str]) -> str:
+    """Return a question that refers back with the subject of the last earlier one that does not; others as they are."""
+    if not refers_back(question):
+        return question
+    about = next((subject(one) for one in reversed(earlier) if not refers_back(one)), "")
+    return f"{question.strip()} ({about})" if about else question
+
+
+def subject(question: str) -> str:
+    """Return the words that name what a question is about: its names if it has any, else what is not common."""
+    words = [word.strip("?!.,;:\"'()") for word in _HOW.sub("", question).split()]
+    named = [word for word in words[1:] if word[:1].isupper() or any(letter.isdigit() for letter in word)]
+    plain = [word for word in words if word and word.casefold() not in COMMON | _VAGUE]
+    return " ".join(dict.fromkeys(word for word in named if len(word) > 1) or dict.fromkeys(plain))

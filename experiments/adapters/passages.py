@@ -1,0 +1,133 @@
+"""Fits how likely a passage answers a question, the weights of `corag.readers.passages`.
+
+`CORAG_DATA=DATA python -m experiments.adapters.passages` prints them, and how right the likeliest passages are, by
+their probability, on each set with weights that were fitted on the others. Nothing sealed is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import corag
+from corag.models.cached import CachedEmbedder
+from corag.optional import require
+from corag.readers.passages import signals, sources
+from corag.text.chunking import chunk_document
+from corag.text.data import DataFolder, Query, find_data, is_evidence
+from corag.text.questions import stems
+from corag.text.units import assemble
+from corag.types import Chunk, FloatArray, Selection
+from experiments.demo import write_data_folder
+from experiments.protocol.held_out import is_held_out
+
+SETS = {"demo": (100, 0.0), "clapnq": (60, 0.6), "mtrag": (50, 0.4), "squad": (40, 1.0)}
+"""Questions of each set, and the share of an answer's words that a passage with evidence must have to be right."""
+NUM_LEFT_OUT = 0.25
+"""Share of the questions whose evidence is left out, so that nothing answers them."""
+NUM_PASSAGES = 8
+BINS = ((0.8, 1.0), (0.6, 0.8), (0.35, 0.6), (0.15, 0.35), (0.0, 0.15))
+
+
+class Seen(NamedTuple):
+    """A question: what was observed of P passages, `[P, 5]`, and which of them are right, `[P]`."""
+
+    data: str
+    values: FloatArray
+    right: FloatArray
+
+
+def questions(folder: DataFolder, number: int, random: np.random.Generator) -> tuple[list[Query], set[str]]:
+    """Return questions with an answer that may be learned from, and the documents that are left out."""
+    usable = [query for query in folder.queries if query.gold and query.answers and not is_held_out(folder, query)]
+    usable = [query for query in usable if folder.path.name != "squad" or query.split == "dev"]
+    drawn = [usable[index] for index in random.permutation(len(usable))[:number].tolist()]
+    without = drawn[: int(NUM_LEFT_OUT * len(drawn))]
+    kept = {name.partition("#")[0] for query in drawn[len(without) :] for name in query.gold}
+    return drawn, {name.partition("#")[0] for query in without for name in query.gold} - kept
+
+
+def seen(name: str, folder: DataFolder, number: int, share: float) -> Iterator[Seen]:
+    """Yield what is observed of a set's questions, with candidates by BM25."""
+    bm25s = require("bm25s", "bm25")
+    drawn, left_out = questions(folder, number, np.random.default_rng(0))
+    documents = [document for document in folder.documents.values() if document.id not in left_out][:1500]
+    chunks = [chunk for document in documents for chunk in chunk_document(document, corag.tokens())]
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize([chunk.text for chunk in chunks], show_progress=False), show_progress=False)
+    reader, embedder = corag.reader("minilm-reader"), CachedEmbedder("minilm")
+    for query in drawn:
+        words = bm25s.tokenize([query.question], show_progress=False)
+        hits, _ = index.retrieve(words, k=NUM_PASSAGES, show_progress=False)
+        chosen = tuple(chunks[hit] for hit in hits[0].tolist())
+        text, spans = assemble(chosen)
+        selection = Selection(chosen, text, 0, 1024, 0.0, "bm25", spans=tuple(spans))
+        observed = signals(query.question, reader.answer(query.question, text), selection, embedder)
+        right = [is_right(query, passage, share) for passage in sources(selection)]
+        yield Seen(name, observed.values, np.array(right, dtype=np.float64))
+
+
+def is_right(query: Query, passage: Chunk, share: float) -> bool:
+    """Return whether a passage has evidence and enough words of an answer."""
+    held = set(stems(passage.text))
+    words = [set(stems(answer)) for answer in query.answers]
+    says = any(len(held & wanted) >= share * len(wanted) for wanted in words if wanted)
+    return says and any(is_evidence(passage, gold) for gold in query.gold)
+
+
+def fit(cases: Sequence[Seen]) -> tuple[FloatArray, float]:
+    """Return the weights, `[5]`, and the offset of a logistic regression over all passages."""
+    from sklearn.linear_model import LogisticRegression
+
+    values, right = np.concatenate([case.values for case in cases]), np.concatenate([case.right for case in cases])
+    spread = values.std(axis=0)
+    model = LogisticRegression(C=0.3).fit(values / spread, right)
+    return model.coef_[0] / spread, float(model.intercept_[0])
+
+
+def likeliest(cases: Sequence[Seen], weights: FloatArray, offset: float) -> FloatArray:
+    """Return the probability of each question's likeliest passage, and whether it is right, `[n, 2]`."""
+    rows = []
+    for case in cases:
+        probabilities = 1 / (1 + np.exp(-(case.values @ weights + offset)))
+        best = int(probabilities.argmax())
+        rows.append((probabilities[best], case.right[best]))
+    return np.array(rows)
+
+
+def main() -> dict[str, Any]:
+    """Print weights, offset and reliability as JSON, and return them."""
+    cases: list[Seen] = []
+    with TemporaryDirectory() as scratch:
+        for name, (number, share) in SETS.items():
+            path = Path(scratch) / "demo" if name == "demo" else find_data(name)
+            if name == "demo":
+                write_data_folder(path)
+            cases += seen(name, DataFolder.open(path), number, share)
+    checked = np.concatenate(
+        [
+            likeliest(
+                [case for case in cases if case.data == name], *fit([case for case in cases if case.data != name])
+            )
+            for name in SETS
+        ]
+    )
+    weights, offset = fit(cases)
+    reliability = {}
+    for low, high in BINS:
+        inside = checked[(checked[:, 0] >= low) & (checked[:, 0] < high), 1]
+        reliability[f"{low} to {high}"] = (
+            {"questions": len(inside), "right": round(float(inside.mean()), 3)} if len(inside) else {}
+        )
+    result = {"weights": weights.round(3).tolist(), "offset": round(offset, 3), "left out by set": reliability}
+    print(json.dumps(result, indent=2))  # noqa: T201
+    return result
+
+
+if __name__ == "__main__":
+    main()

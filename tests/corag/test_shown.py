@@ -1,0 +1,171 @@
+"""What is shown of an answer: headline, label, passages with what tells the answer, and citations."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corag
+from corag.readers.chat import OllamaReader
+from corag.readers.passages import Passage
+from corag.reply import Reply
+from corag.shown import Reading, label, one_text, shown
+from corag.text.documents import Document, passage
+from corag.text.units import GAP, Unit, assemble, units
+from corag.types import Answer, Chunk, Selection, Trace
+from tests.chat_server import ChatServer
+from tests.chat_server import Reply as Sent
+from tests.corag.test_ask import COUNTS
+
+LIST = Chunk(
+    "guide#0-99",
+    "Pump\nBefore you start, close\nthe valve. Then:\n\n- turn the handle;\n- wait until  the\tlight is green.\n\n"
+    "```\npump  --start\n```",
+    {"document": "guide", "title": "Pump", "start": 0, "end": 99},
+)
+CHOSEN_LIST = [units(LIST, Unit(1))[index] for index in (0, 2)]
+
+
+def selection_of(*chunks, reason=None):
+    text, spans = assemble(chunks)
+    return Selection(tuple(chunks), text, 9, 64, 0.5, "some", Trace(reason=reason), tuple(spans))
+
+
+def span(text, source=LIST):
+    start = source.text.index(text)
+    return start, start + len(text)
+
+
+def judged(*probabilities, words="", question="How do I start the pump?"):
+    """Return what is shown of the answer to a question, its first passage judged so for each of its parts."""
+    chosen = selection_of(*CHOSEN_LIST)
+    read = [
+        Reading(question, Answer("x"), (Passage(LIST, one, (span("turn the handle"),), words),))
+        for one in probabilities
+    ]
+    return shown(Answer("x"), chosen, read)
+
+
+@pytest.mark.parametrize(
+    ("probability", "headline"),
+    [
+        (0.8, "answer (very likely)"),
+        (0.79, "answer (likely)"),
+        (0.6, "answer (likely)"),
+        (0.59, "closest passages"),
+        (0.05, "not found"),
+    ],
+)
+def test_one_probability_decides_headline_and_label(probability, headline):
+    found = judged(probability)
+    assert (found.headline, found.label, found.probability) == (headline, label(probability), probability)
+    assert found.found is headline.startswith("answer") and bool(found.passages) is not headline.startswith("not")
+
+
+def test_a_passage_is_whole_and_what_tells_the_answer_is_marked():
+    [there] = judged(0.9).passages
+    assert there.text == (
+        "Before you start, close the valve. Then:\n- turn the handle;\n- wait until the light is green.\n"
+        "```\npump  --start\n```"
+    )
+    assert [text for text, marked in there.pieces if marked] == ["turn the handle"]
+    assert (there.marker, there.citation) == ("[1]", "guide: Pump")
+    # Of the two chosen sentences, the one that tells it, or else follows.
+    assert there.chunk == CHOSEN_LIST[1].id
+
+
+@given(st.integers(5, 120), st.integers(0, 60))
+def test_marks_hold_the_characters_of_the_passage(start, length):
+    end = min(start + length, len(LIST.text))
+    text, marked = one_text(LIST, (0, len(LIST.text)), [(min(start, end), end)])
+    said = "".join(text[slice(*one)] for one in marked)
+    assert "".join(said.split()) == "".join(LIST.text[max(start, LIST.text.index("Before")) : end].split())
+
+
+def test_of_two_questions_the_missing_one_is_named():
+    found = judged(0.9, 0.3)
+    assert (found.headline, len(found.missing), len(found.passages)) == ("answer (very likely)", 1, 1)
+    assert judged(0.9, 0.7).headline == "answer (likely)" and not judged(0.9, 0.7).missing
+    assert judged(0.3, 0.2).headline == "closest passages" and not judged(0.3, 0.2).missing
+
+
+def test_what_is_not_found_has_its_reason():
+    empty = shown(Answer(""), selection_of(reason="no chunk passed the filter"))
+    assert (empty.headline, empty.reason) == ("not found", "no chunk passed the filter")
+    unanswered = shown(Answer(""), selection_of(LIST))
+    assert unanswered.headline == "not found" and "answers" in unanswered.reason and not unanswered.found
+
+
+def test_a_reader_that_does_not_say_how_likely_gets_no_label():
+    quoted = shown(Answer("handle", 0.9, (span("handle"),)), selection_of(LIST))
+    assert (quoted.headline, quoted.label, quoted.citations) == ("closest passages", None, {"[1]": LIST.id})
+    written = shown(Answer("Turn the handle.", 0.9, chunk=1), selection_of(LIST))
+    assert (written.headline, written.text, written.label) == ("answer", "Turn the handle.", None)
+
+
+def test_the_shipped_reader_answers_both_halves_and_says_yes_or_no():
+    notes = [
+        "Mount Everest is 8,849 metres high.",
+        "Everest lies on the border of Nepal and China.",
+        "Bananas are yellow.",
+    ]
+    reply = corag.ask("How high is Everest, and where is it?", notes, budget_tokens=64)
+    assert [one.question for one in reply.read] == ["How high is Everest?", "where is it? (Everest)"]
+    assert {one.text for one in reply.shown.passages} == set(notes[:2]) and not reply.shown.missing
+    reply = corag.ask("Is Everest on the border of China?", notes, budget_tokens=64)
+    assert reply.shown.text == "yes" and reply.shown.passages[0].text == notes[1]
+
+
+# --- Citations ---
+
+QUESTION = "Who built the mill?"
+MILL = Document(
+    "mill",
+    "The mill stands in Aldorf. It burned in 1830. Otto Brunner built it in 1790.\n\nToday it is a museum.",
+    "Mill",
+)
+LAKE = Document("lake", "The lake is cold. Nobody swims there.", "Lake")
+CHOSEN = [units(passage(LAKE), Unit(1))[0], *(units(passage(MILL), Unit(1))[place] for place in (0, 2, 3))]
+TEXT = (
+    f"Lake\nThe lake is cold.\n\nMill\nThe mill stands in Aldorf.{GAP}Otto Brunner built it in 1790."
+    "\n\nToday it is a museum."
+)
+
+
+def replied(answer):
+    text, spans = assemble(CHOSEN)
+    assert text == TEXT
+    return Reply(QUESTION, answer, Selection(tuple(CHOSEN), text, 30, 64, 0.5, "some", spans=tuple(spans)), {}, COUNTS)
+
+
+def test_a_document_has_one_marker_however_many_of_its_sentences_were_chosen():
+    documents = [{"id": one.id, "title": one.title, "text": one.text.replace("\n\n", " ")} for one in (MILL, LAKE)]
+    with ChatServer(Sent("Otto Brunner [1].")) as server:
+        reader = OllamaReader(host=server.host, prompt="cited")
+        selector = corag.selector("full", unit="sentence")
+        reply = corag.ask(QUESTION, documents, selector=selector, reader=reader, budget_tokens=2000)
+        sent = server.chats[0]["messages"][1]["content"]
+    assert len(reply.selection) == 6
+    assert "[1] Mill\nThe mill stands in Aldorf. It burned" in sent and "[2] Lake\nThe lake is cold. Nobody" in sent
+    assert "[3]" not in sent
+    assert reply.shown.citations == {"[1]": "mill#46-76"}
+    assert MILL.text[46:76] == "Otto Brunner built it in 1790."
+    said = json.loads(json.dumps(reply.to_dict()))["chunks"]
+    assert [chunk["marker"] for chunk in said] == ["[1]"] * 4 + ["[2]"] * 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "cited"),
+    [
+        (Answer("Otto Brunner [2]", chunk=1, citations=(1,)), {"[2]": 2}),
+        (Answer("In Aldorf, by the cold lake [2][1]", chunk=1, citations=(1, 0)), {"[2]": 1, "[1]": 0}),
+        (Answer("It is shown [3]", chunk=2, citations=(2,)), {"[3]": 3}),
+        (Answer("Someone [2]", chunk=1, citations=(1,)), {"[2]": 1}),
+        (Answer("Otto Brunner", chunk=1), {"[2]": 2}),  # no marker: the part that its words are from
+        (Answer("1790", spans=(tuple(TEXT.index("1790") + i for i in (0, 4)),), chunk=1), {"[2]": 2}),
+    ],
+)
+def test_citations_lead_to_the_sentence_that_says_it(answer, cited):
+    reply = replied(answer)
+    assert reply.shown.citations == {marker: CHOSEN[place].id for marker, place in cited.items()}

@@ -1,0 +1,76 @@
+"""What a question asks for, and what it lacks."""
+
+import pytest
+
+from corag.text.questions import asks_to_explain, is_negative, is_yes_no, parts_of, refers_back, subject, understood
+
+
+@pytest.mark.parametrize(
+    ("question", "explain", "yes_no"),
+    [
+        ("Why is the sky blue?", True, False),
+        ("How do I start the pump?", True, False),
+        ("What does the pump do?", True, False),
+        ("What are tuples?", True, False),
+        ("How deep is the lake?", False, False),
+        ("Who built the mill?", False, False),
+        ("Is the lake deep?", False, True),
+        ("Isn't it safe?", False, True),
+        ("Is it a lake or a river?", False, False),
+    ],
+)
+def test_what_a_question_wants(question, explain, yes_no):
+    assert (asks_to_explain(question), is_yes_no(question)) == (explain, yes_no)
+
+
+@pytest.mark.parametrize(
+    ("question", "does"),
+    [
+        ("What is a tuple?", False),
+        ("How deep is it?", True),
+        ("And the river?", True),
+        ("How do I change that?", True),
+        ("Is that file kept?", False),
+        ("Why?", True),
+        ("", True),
+        ("Orchestras of the city", False),
+    ],
+)
+def test_what_refers_back(question, does):
+    assert refers_back(question) is does
+
+
+def test_what_a_follow_up_lacks_is_carried_over():
+    assert understood("and how do I change that?", ["What does shred do?"]) == "and how do I change that? (shred)"
+    assert understood("Where is it?", ["How deep is Lake Sable?", "Why?"]) == "Where is it? (Lake Sable)"
+    assert understood("Where is it?", []) == "Where is it?"
+    assert understood("Who built the mill?", ["How deep is Lake Sable?"]) == "Who built the mill?"
+    assert subject("How do I use python3 with it?") == "python3"
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("How high is Everest, and where is it?", ["How high is Everest?", "where is it? (Everest)"]),
+        ("What is a tuple? How do I make one?", ["What is a tuple?", "How do I make one? (tuple)"]),
+        ("What does the pump and the valve do?", ["What does the pump and the valve do?"]),
+        ("Explain where and how it was built", ["Explain where and how it was built"]),
+        ("Where is it?", ["Where is it?"]),
+    ],
+)
+def test_the_questions_in_a_question(question, parts):
+    assert parts_of(question) == parts
+
+
+@pytest.mark.parametrize(
+    ("sentence", "denies"),
+    [
+        ("Hard links may not refer to directories.", True),
+        ("The library isn't thread-safe.", True),
+        ("It discards blocks which are not in use.", False),
+        ("It runs (not only here).", False),
+        ("It is safe.", False),
+    ],
+)
+def test_what_denies(sentence, denies):
+    assert is_negative(sentence) is denies
