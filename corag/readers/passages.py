@@ -17,8 +17,8 @@ from corag.text.questions import asks_to_explain, is_negative, is_yes_no, stems
 from corag.text.units import SENTENCE, Span, UnitChunk, assemble, source_of, units
 from corag.types import Answer, Chunk, FloatArray, Reader, Selection
 
-SURE = 0.5
-"""Confidence from which on the words of a span are marked, and are the answer; below, only its sentence is."""
+SURE = 0.8
+"""Confidence from which on the words of a span are the answer; below, its sentence is marked."""
 
 
 class Passage(NamedTuple):

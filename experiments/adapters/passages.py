@@ -1,7 +1,11 @@
-"""Fits how likely a passage answers a question, the weights of `corag.readers.passages`.
+"""Fits how likely a passage answers a question, the constants of `corag.readers.passages`.
 
-`CORAG_DATA=DATA python -m experiments.adapters.passages` prints them, and how right the likeliest passages are, by
-their probability, on each set with weights that were fitted on the others. Nothing sealed is read.
+`CORAG_DATA=DATA python -m experiments.adapters.passages` prints them, and how often the likeliest passages are right,
+by their probability, on each set with constants that were fitted on the others. Nothing sealed is read.
+
+The weights rank the passages of a question. The lines turn their log-odds into those that the likeliest one is right,
+as it is shown; they are fitted on the same questions and on `judged.jsonl`: questions about manual pages, licences and
+READMEs, whose shown answers were judged by hand.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from corag.optional import require
 from corag.readers.passages import signals, sources
 from corag.text.chunking import chunk_document
 from corag.text.data import DataFolder, Query, find_data, is_evidence
-from corag.text.questions import stems
+from corag.text.questions import asks_to_explain, stems
 from corag.text.units import assemble
 from corag.types import Chunk, FloatArray, Selection
 from experiments.demo import write_data_folder
@@ -31,6 +35,7 @@ SETS = {"demo": (100, 0.0), "clapnq": (60, 0.6), "mtrag": (50, 0.4), "squad": (4
 NUM_LEFT_OUT = 0.25
 """Share of the questions whose evidence is left out, so that nothing answers them."""
 NUM_PASSAGES = 8
+JUDGED = Path(__file__).with_name("judged.jsonl")
 BINS = ((0.8, 1.0), (0.6, 0.8), (0.35, 0.6), (0.15, 0.35), (0.0, 0.15))
 
 
@@ -38,6 +43,7 @@ class Seen(NamedTuple):
     """A question: what was observed of P passages, `[P, 5]`, and which of them are right, `[P]`."""
 
     data: str
+    question: str
     values: FloatArray
     right: FloatArray
 
@@ -69,7 +75,7 @@ def seen(name: str, folder: DataFolder, number: int, share: float) -> Iterator[S
         selection = Selection(chosen, text, 0, 1024, 0.0, "bm25", spans=tuple(spans))
         observed = signals(query.question, reader.answer(query.question, text), selection, embedder)
         right = [is_right(query, passage, share) for passage in sources(selection)]
-        yield Seen(name, observed.values, np.array(right, dtype=np.float64))
+        yield Seen(name, query.question, observed.values, np.array(right, dtype=np.float64))
 
 
 def is_right(query: Query, passage: Chunk, share: float) -> bool:
@@ -90,18 +96,40 @@ def fit(cases: Sequence[Seen]) -> tuple[FloatArray, float]:
     return model.coef_[0] / spread, float(model.intercept_[0])
 
 
+def judged() -> list[Seen]:
+    """Return the questions whose likeliest passage was judged by hand."""
+    rows = [json.loads(line) for line in JUDGED.read_text(encoding="utf-8").splitlines()]
+    return [Seen("documents", row["question"], np.array([row["values"]]), np.array([row["right"]])) for row in rows]
+
+
 def likeliest(cases: Sequence[Seen], weights: FloatArray, offset: float) -> FloatArray:
-    """Return the probability of each question's likeliest passage, and whether it is right, `[n, 2]`."""
+    """Return the log-odds of each question's likeliest passage, whether it wants explaining, and is right, `[n, 3]`."""
     rows = []
     for case in cases:
-        probabilities = 1 / (1 + np.exp(-(case.values @ weights + offset)))
-        best = int(probabilities.argmax())
-        rows.append((probabilities[best], case.right[best]))
-    return np.array(rows)
+        log_odds = case.values @ weights + offset
+        best = int(log_odds.argmax())
+        rows.append((log_odds[best], asks_to_explain(case.question), case.right[best]))
+    return np.array(rows, dtype=np.float64)
+
+
+def lines(best: FloatArray) -> FloatArray:
+    """Return slope and offset to the log-odds that the likeliest passage is right: `[2, 2]`, explanations second."""
+    from sklearn.linear_model import LogisticRegression
+
+    log_odds, explains, right = best.T
+    model = LogisticRegression(C=10).fit(np.stack([log_odds, explains, log_odds * explains], axis=1), right)
+    (slope, more_offset, more_slope), offset = model.coef_[0], model.intercept_[0]
+    return np.array([[slope, offset], [slope + more_slope, offset + more_offset]])
+
+
+def calibrated(best: FloatArray, fitted: FloatArray) -> FloatArray:
+    """Return the probability of each question's likeliest passage, `[n]`."""
+    slope, offset = fitted[best[:, 1].astype(int)].T
+    return np.asarray(1 / (1 + np.exp(-(slope * best[:, 0] + offset))))
 
 
 def main() -> dict[str, Any]:
-    """Print weights, offset and reliability as JSON, and return them."""
+    """Print the constants and their reliability as JSON, and return them."""
     cases: list[Seen] = []
     with TemporaryDirectory() as scratch:
         for name, (number, share) in SETS.items():
@@ -109,22 +137,25 @@ def main() -> dict[str, Any]:
             if name == "demo":
                 write_data_folder(path)
             cases += seen(name, DataFolder.open(path), number, share)
-    checked = np.concatenate(
-        [
-            likeliest(
-                [case for case in cases if case.data == name], *fit([case for case in cases if case.data != name])
-            )
-            for name in SETS
-        ]
-    )
+    checked = []
+    for name in (*SETS, "documents"):
+        others = [case for case in [*cases, *judged()] if case.data != name]
+        weights, offset = fit([case for case in others if case.data != "documents"])
+        line = lines(likeliest(others, weights, offset))
+        best = likeliest([case for case in [*cases, *judged()] if case.data == name], weights, offset)
+        checked.append(np.stack([calibrated(best, line), best[:, 2]], axis=1))
+    probability, right = np.concatenate(checked).T
     weights, offset = fit(cases)
     reliability = {}
     for low, high in BINS:
-        inside = checked[(checked[:, 0] >= low) & (checked[:, 0] < high), 1]
-        reliability[f"{low} to {high}"] = (
-            {"questions": len(inside), "right": round(float(inside.mean()), 3)} if len(inside) else {}
-        )
-    result = {"weights": weights.round(3).tolist(), "offset": round(offset, 3), "left out by set": reliability}
+        inside = right[(probability >= low) & (probability < high)]
+        reliability[f"{low} to {high}"] = {"questions": len(inside), "right": round(float(inside.mean()), 3)}
+    result = {
+        "weights": weights.round(3).tolist(),
+        "offset": round(offset, 3),
+        "lines": lines(likeliest([*cases, *judged()], weights, offset)).round(2).tolist(),
+        "reliability on the set left out": reliability,
+    }
     print(json.dumps(result, indent=2))  # noqa: T201
     return result
 
