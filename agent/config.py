@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -169,8 +169,6 @@ class AgentConfig:
         ranges: Ranges of the search settings that the second head predicts; None without such a head.
         min_lead: How much more probable than the fallback another configuration has to be for the agent to depart from
             the fallback, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
-        priors: What labels of many kinds of questions say a configuration gains over `corag` on a kind that they do
-            not hold: `mean`, `variance` of that, and variance `within` a kind. `corag tune` starts from them.
     """
 
     configurations: tuple[str, ...]
@@ -182,7 +180,6 @@ class AgentConfig:
     map_dim: int = 128
     ranges: Ranges | None = None
     min_lead: float = 0.0
-    priors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_names("configurations", self.configurations)
@@ -200,11 +197,6 @@ class AgentConfig:
         require_number("min_lead", self.min_lead)
         if self.min_lead > 1:
             raise AgentError(f"min_lead must be between 0 and 1, got {self.min_lead}; it is a lead in probability")
-        for name, prior in self.priors.items():
-            if not isinstance(prior, Mapping) or set(prior) != {"mean", "variance", "within"}:
-                raise AgentError(f"priors of {name!r} must be mean, variance and within, got {prior!r}")
-            for part, value in prior.items():
-                require_number(f"priors.{name}.{part}", value, -1.0 if part == "mean" else 0.0)
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -240,8 +232,6 @@ class AgentConfig:
         fields["fallback"] = Fallback(**_fields(Fallback, "fallback", fields["fallback"]))
         if fields["ranges"] is not None:
             fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
-        if not isinstance(fields["priors"], Mapping):
-            raise AgentError(f"priors must be a mapping, got {fields['priors']!r}")
         return cls(**fields)
 
 
@@ -268,8 +258,6 @@ class TrainConfig:
         contrastive_weight: Weight of the contrastive loss in the total.
         choice_weight: Weight of the classification loss in the total.
         settings_weight: Weight of the regression loss in the total.
-        description_weight: Weight of the loss that brings questions to the description of their best configuration;
-            counts where the agent knows descriptions.
         regret_weight: Weight of the expected regret in the total; not in the paper.
         temperature: Above 0, the classification learns the distribution softmax(quality / temperature) over the
             configurations instead of the label of the best one.
@@ -277,7 +265,6 @@ class TrainConfig:
             so that a vector has a length of about 1, as an embedding has, and no part dominates. The scaling is folded
             into the first layer of the trained agent, so its inputs stay as they are.
         seed: Seed of the initial weights and of the order of the questions.
-        patience: Stop after this many epochs without a better one; None trains all epochs.
         keep: Which epoch's weights are the result: those of the best or of the last; None is `best`.
         device: `cpu`, `cuda`, `cuda:1`, `mps`, ...; `auto` is a GPU if there is one.
         precision: Arithmetic of the training steps; weights are always float32.
@@ -290,12 +277,10 @@ class TrainConfig:
     contrastive_weight: float = 1.0
     choice_weight: float = 1.0
     settings_weight: float = 1.0
-    description_weight: float = 1.0
     regret_weight: float = 0.0
     temperature: float = 0.0
     standardize: bool = False
     seed: int = 0
-    patience: int | None = None
     keep: Keep | None = None
     device: str = "auto"
     precision: Precision = "32-true"
@@ -304,13 +289,11 @@ class TrainConfig:
         for name in ("lr", "margin"):
             require_number(name, getattr(self, name), above=True)
         weights = ("contrastive_weight", "choice_weight", "settings_weight", "regret_weight")
-        for name in (*weights, "description_weight", "temperature"):
+        for name in (*weights, "temperature"):
             require_number(name, getattr(self, name))
         if not any(getattr(self, name) for name in weights):
             raise AgentError("all loss weights are 0, so there is nothing to learn; raise one")
         for name, least in {"batch_size": 2, "epochs": 1, "seed": 0}.items():
             require_int(name, getattr(self, name), least)
-        if self.patience is not None:
-            require_int("patience", self.patience, 1)
         require_choice("precision", self.precision, get_args(Precision))
         require_choice("keep", self.keep, (None, *get_args(Keep)))  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""The three losses of the paper (5.2), the alignment with descriptions (5.1), the regret itself, and their sum.
+"""The three losses of the paper (5.2), the regret itself, and their sum.
 
-Pure functions. Letters: `b` rows of a batch, `M` size of the feature map, `R` configurations, `K` descriptions.
+Pure functions. Letters: `b` rows of a batch, `M` size of the feature map, `R` configurations.
 Arguments: feature `maps`, `[b, M]`; unnormalised log-probabilities `logits`, `[b, R]`; `label`, the best configuration,
 and `weight` of each row, `[b]`; `quality` with each configuration, `[b, R]`. A row of weight 0 counts neither for the
 label nor for pairs; where nothing counts, a loss is 0.
@@ -21,7 +21,6 @@ class Losses(NamedTuple):
     contrastive: Tensor
     choice: Tensor
     settings: Tensor
-    descriptions: Tensor
     expected_regret: Tensor
 
 
@@ -34,24 +33,8 @@ def contrastive_loss(maps: Tensor, label: Tensor, weight: Tensor, margin: float)
     positives.
     """
     pair_weight = torch.triu(weight[:, None] * weight[None, :], diagonal=1)
-    return _pair_loss(maps, maps, label[:, None] == label[None, :], pair_weight, margin)
-
-
-def description_loss(
-    maps: Tensor, label: Tensor, weight: Tensor, described_maps: Tensor, described: Tensor, margin: float
-) -> Tensor:
-    """Bring each question near the description of its best configuration, and away from the others.
-
-    The paper (5.1) embeds descriptions so that the network aligns questions with their best reranker, and leaves open
-    how. This is eq. 10 with a description as the other half of each pair: `described_maps`, `[K, M]`, are the maps of
-    the descriptions by the same encoder, `described`, `[K]`, the labels that they describe.
-    """
-    same = label[:, None] == described[None, :]
-    return _pair_loss(maps, described_maps, same, weight[:, None].expand(same.shape), margin)
-
-
-def _pair_loss(first: Tensor, second: Tensor, same: Tensor, pair_weight: Tensor, margin: float) -> Tensor:
-    squared = (first.float()[:, None] - second.float()[None, :]).square().sum(dim=-1)
+    same = label[:, None] == label[None, :]
+    squared = (maps.float()[:, None] - maps.float()[None, :]).square().sum(dim=-1)
     distance = squared.clamp_min(1e-12).sqrt()  # the square root has no gradient at 0
     positive = _weighted_mean(squared, pair_weight * same)
     negative = _weighted_mean((margin - distance).relu().square(), pair_weight * ~same)
@@ -89,7 +72,7 @@ def settings_loss(predicted: Tensor, target: Tensor) -> Tensor:
     return _weighted_mean((predicted.float() - target).square().mean(dim=1))
 
 
-def total_loss(losses: Losses, weights: tuple[float, float, float, float, float]) -> Tensor:
+def total_loss(losses: Losses, weights: tuple[float, float, float, float]) -> Tensor:
     """Eq. 11: the sum of the losses, each with its weight (1 in the paper, which has no regret loss)."""
     return sum(loss * weight for loss, weight in zip(losses, weights, strict=True))
 

@@ -106,6 +106,16 @@ class ConfigurationAgent:
             predictions.append(AgentPrediction(names[label], count, exploration, cost_weight, odds, is_unsure))
         return predictions[0] if single else predictions
 
+    def logits(self, features: ArrayLike) -> FloatArray:
+        """Return the unnormalised log-probabilities of the configurations for features `[b, d]`, `[b, R]`.
+
+        Raises:
+            AgentError: See `predict`; or the agent has no network.
+        """
+        if self._choice is None:
+            raise AgentError(f"the agent has no network, it always names {self.config.fallback}, so it has no logits")
+        return np.asarray(self._maps(self._rows(features)[0]) @ self._choice[0] + self._choice[1])
+
     def _outputs(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return probabilities, `[b, R]`, and settings on the scale [0, 1], `[b, 3]`."""
         if self._choice is None:

@@ -1,7 +1,6 @@
 """The training table: feature vectors and labels, checked on construction, and the scaling of features. NumPy only.
 
-Letters: `n` questions, `b` rows, `d` features, `R` configurations of the agent, `C` measured ones, search settings
-included.
+Letters: `n` questions, `d` features, `R` configurations of the agent.
 """
 
 from __future__ import annotations
@@ -12,31 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from agent.config import SETTINGS, AgentConfig, Ranges
+from agent.config import SETTINGS, AgentConfig
 from agent.errors import AgentError
 
 Float32 = NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredGrid:
-    """What was measured for an agent that predicts settings: labels, `[C]`, and settings in natural units, `[C, 3]`."""
-
-    label: NDArray[np.int64]
-    settings: Float32
-
-    def nearest(self, label: ArrayLike, settings: ArrayLike, ranges: Ranges) -> NDArray[np.int64]:
-        """Return the index of the measured configuration that stands for each prediction, `[b]`.
-
-        It has the same label, `[b]`, and the settings, `[b, 3]`, nearest on the scale [0, 1] of `ranges`; ties go to
-        the first.
-        """
-        apart = ranges.to_unit(settings)[:, None] - ranges.to_unit(self.settings)[None]
-        same = self.label == np.asarray(label)[:, None]
-        distance = np.where(same, np.square(apart).sum(axis=-1), np.inf)
-        return np.asarray(distance.argmin(axis=1), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +29,10 @@ class TrainingTable:
         weight: How much a question counts for the label and for pairs, at least 0, float32 `[n]`. A question whose best
             and next best configuration are too close has weight 0 (paper 5.2.2) and then teaches the settings only.
         ids: Name of each question, `n` of them.
-        quality: Answer quality with each configuration, higher is better, float32 `[n, R]`, or None.
+        quality: Answer quality with each configuration, by its best settings, higher is better, float32 `[n, R]`, or
+            None.
         settings: Each question's best iterations, exploration and cost weight in natural units, float32 `[n, 3]`; None
             for an agent that does not predict them.
-        grid: What was measured, or None.
-        utility: What each configuration of the grid gave, higher is better, float32 `[n, C]`; None without a grid. It
-            then decides the regret of a prediction, settings included.
     """
 
     features: Float32
@@ -63,15 +41,13 @@ class TrainingTable:
     ids: tuple[str, ...]
     quality: Float32 | None = None
     settings: Float32 | None = None
-    grid: MeasuredGrid | None = None
-    utility: Float32 | None = None
 
     def __post_init__(self) -> None:
         label = np.asarray(self.label)
         if not np.issubdtype(label.dtype, np.integer) or label.ndim != 1:
             raise AgentError(f"label must hold indices, [n], got {label.dtype} of shape {label.shape}")
         object.__setattr__(self, "label", np.ascontiguousarray(label, dtype=np.int64))
-        for name, axes in (("features", 2), ("weight", 1), ("quality", 2), ("settings", 2), ("utility", 2)):
+        for name, axes in (("features", 2), ("weight", 1), ("quality", 2), ("settings", 2)):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, float_array(name, getattr(self, name), axes))
         for name, array in self.arrays.items():
@@ -87,16 +63,13 @@ class TrainingTable:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The columns that the table has, by name; each has a row for each question."""
-        names = ("features", "label", "weight", "quality", "settings", "utility")
+        names = ("features", "label", "weight", "quality", "settings")
         return {name: array for name in names if (array := getattr(self, name)) is not None}
 
     def digest(self) -> str:
         """Return the SHA-256 of the whole content, hexadecimal."""
         sha = hashlib.sha256("\n".join(self.ids).encode())
-        arrays = self.arrays
-        if self.grid is not None:
-            arrays |= {"grid label": self.grid.label, "grid settings": self.grid.settings}
-        for name, array in arrays.items():
+        for name, array in self.arrays.items():
             sha.update(f"{name} {array.shape}".encode())
             sha.update(np.ascontiguousarray(array).tobytes())
         return sha.hexdigest()
@@ -105,8 +78,6 @@ class TrainingTable:
         """Raise an `AgentError` unless an agent of this configuration can learn from the table."""
         number = len(config.configurations)
         widths = {"features": config.feature_dim, "quality": number, "settings": len(SETTINGS)}
-        if self.grid is not None:
-            widths["utility"] = len(self.grid.label)
         for name, width in widths.items():
             array = self.arrays.get(name)
             if array is not None and array.shape[1] != width:
@@ -117,10 +88,6 @@ class TrainingTable:
             raise AgentError(f"label {self.label.max()} must be below {number}, the number of configurations")
         if (self.settings is None) != (config.ranges is None):
             raise AgentError("the table's settings and the agent's ranges belong together; give both or neither")
-        if (self.grid is None) != (self.utility is None):
-            raise AgentError("the table's grid and utility belong together; give both or neither")
-        if self.grid is not None and set(self.grid.label.tolist()) != set(range(number)):
-            raise AgentError(f"the grid must measure each of the {number} configurations of the agent")
         if config.ranges is None or self.settings is None:
             return
         outside = np.flatnonzero(~config.ranges.contains(self.settings))

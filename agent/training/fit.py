@@ -19,26 +19,28 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import instantiate_class
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
-from numpy.typing import ArrayLike
 
 from agent.checkpoint import load, model_card, save
 from agent.config import AgentConfig, Keep, TrainConfig
 from agent.errors import AgentError, CheckpointError
 from agent.files import folder_lock, replace_file
 from agent.predict import ConfigurationAgent
-from agent.training.data import Float32, TrainingTable, float_array
+from agent.training.data import TrainingTable
 from agent.training.module import AgentModule
 
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
+CALLBACKS = "lightning.pytorch.callbacks"
 RANK = "rank"
 """The figure by which Lightning tells the best epoch."""
 History = tuple[dict[str, float], ...]
@@ -91,7 +93,7 @@ def fit(
     train_config: TrainConfig,
     out_dir: str | Path,
     *,
-    descriptions: Mapping[str, ArrayLike] = MappingProxyType({}),
+    trainer: Mapping[str, Any] = MappingProxyType({}),
     facts: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
     logger: Callable[[Path], Logger | None] | None = None,
@@ -99,16 +101,15 @@ def fit(
     """Train an agent, save it to `<out_dir>/checkpoint` and return it.
 
     The best epoch is the one with the least validation regret (ties by validation loss), else the least validation
-    loss, else the least training loss; ties go to the first. Regret is the utility that the predicted configuration
-    loses to the best measured one if `val.utility` is given, else the quality that it loses to the best one if
-    `val.quality` is. With `train_config.keep="last"` the last epoch is kept instead.
+    loss, else the least training loss; ties go to the first. Regret is the quality that the predicted configuration
+    loses to the best one, if `val.quality` is given. With `train_config.keep="last"` the last epoch is kept instead.
 
     A finished training of the same tables and settings is not done again. Of several processes with one `out_dir`, one
     trains and the others wait.
 
-    No question of `val` may be in `train`. `descriptions` are vectors `[d]` of what configurations are good for (paper
-    5.1), by configuration; questions are brought near that of their best one. `facts`, such as data and commit, are
-    added to the model card. `progress` is called with (epochs done, epochs in all) after each.
+    No question of `val` may be in `train`. `trainer` are further settings of Lightning's Trainer; its `callbacks` are
+    Lightning's own, each as `{"class_path": NAME, "init_args": {...}}`. `facts`, such as data and commit, are added to
+    the model card. `progress` is called with (epochs done, epochs in all) after each.
     `logger` makes Lightning's logger of the figures of each epoch; it is called, with the folder of the unfinished
     training, if there is something left to train.
 
@@ -117,12 +118,10 @@ def fit(
         KeyboardInterrupt: It was interrupted; the next call goes on after the last whole epoch.
     """
     _check(train, val, config, train_config)
-    described = {name: _description(config, name, vector) for name, vector in descriptions.items()}
     out_dir = Path(out_dir)
     tables = [table.digest() for table in (train, val) if table is not None]
-    vectors = {name: hashlib.sha256(vector.tobytes()).hexdigest() for name, vector in described.items()}
     settings = dataclasses.asdict(train_config)
-    parts = json.dumps([tables, vectors, config.to_dict(), settings], sort_keys=True)
+    parts = json.dumps([tables, config.to_dict(), settings, dict(trainer)], sort_keys=True, default=str)
     fingerprint = hashlib.sha256(parts.encode()).hexdigest()
     with folder_lock(out_dir):
         if (done := _finished(out_dir, fingerprint, train_config.keep)) is not None:
@@ -130,13 +129,13 @@ def fit(
             return done
         epochs_dir = out_dir / f"{EPOCHS_DIR}-{fingerprint[:12]}"
         epochs_dir.mkdir(parents=True, exist_ok=True)
-        module = AgentModule(config, train_config, train, val, described)
+        module = AgentModule(config, train_config, train, val)
         with calm(1):
             log = None if logger is None else logger(epochs_dir)
             figures = _Figures(progress, train_config.epochs, log)
-            trainer = _trainer(train_config, val, epochs_dir, figures)
+            lightning = _trainer(train_config, val, epochs_dir, figures, trainer)
             last = epochs_dir / "last.ckpt"
-            trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
+            lightning.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
             if log is not None:
                 log.finalize("success")
         kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
@@ -145,9 +144,9 @@ def fit(
         history = tuple(figures.history)
         best_epoch = kept_epoch(history, train_config.keep)
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, best_epoch)
-        device = trainer.strategy.root_device
+        device = lightning.strategy.root_device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {trainer.precision}"}
+        made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {lightning.precision}"}
         save(report.checkpoint, agent, model_card(config, made | dict(facts or {})))
         replace_file(out_dir / RECORD_FILE, json.dumps({"fingerprint": fingerprint, "history": history}, indent=1))
         _remove_epochs(out_dir)
@@ -177,36 +176,53 @@ class _Figures(pl.Callback):  # type: ignore[misc]
         self.history.append(row)
         if self._logger is not None:
             self._logger.log_metrics({**row, "epoch": epoch}, step=epoch)
-        # ModelCheckpoint and EarlyStopping, which come after this callback, look here.
+        # ModelCheckpoint, which comes after this callback, looks here.
         trainer.callback_metrics[RANK] = torch.tensor(_rank(row))
         if self._progress is not None:
             self._progress(epoch + 1, self._epochs)
 
 
-def _trainer(config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, figures: _Figures) -> pl.Trainer:
+def _trainer(
+    config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, figures: _Figures, given: Mapping[str, Any]
+) -> pl.Trainer:
     kept: dict[str, Any] = {"dirpath": epochs_dir, "enable_version_counter": False, "save_on_train_epoch_end": True}
-    callbacks: list[pl.Callback] = [figures]
-    if config.patience is not None:
-        callbacks.append(EarlyStopping(RANK, patience=config.patience, check_on_train_epoch_end=True))
-    callbacks += [ModelCheckpoint(filename="best", monitor=RANK, **kept), ModelCheckpoint(filename="last", **kept)]
+    keepers = [ModelCheckpoint(filename="best", monitor=RANK, **kept), ModelCheckpoint(filename="last", **kept)]
     kind, _, index = config.device.partition(":")
-    try:
-        return pl.Trainer(
-            accelerator=kind,
-            devices=[int(index)] if index else 1,
-            precision=config.precision,
-            max_epochs=config.epochs,
-            callbacks=callbacks,
-            reload_dataloaders_every_n_epochs=1,
-            limit_val_batches=0.0 if val is None else 1.0,
-            num_sanity_val_steps=0,
-            default_root_dir=epochs_dir,
-            logger=False,
-            enable_model_summary=False,
-            enable_progress_bar=False,
+    own: dict[str, Any] = {
+        "accelerator": kind,
+        "devices": [int(index)] if index else 1,
+        "precision": config.precision,
+        "max_epochs": config.epochs,
+        "reload_dataloaders_every_n_epochs": 1,
+        "limit_val_batches": 0.0 if val is None else 1.0,
+        "num_sanity_val_steps": 0,
+        "default_root_dir": epochs_dir,
+        "logger": False,
+        "enable_model_summary": False,
+        "enable_progress_bar": False,
+    }
+    if twice := sorted(own.keys() & given.keys()):
+        raise AgentError(
+            f"trainer sets {twice[0]!r}, which the training sets itself; leave it out, or set epochs, device "
+            "or precision of the training"
         )
-    except (ValueError, RuntimeError, MisconfigurationException) as error:
-        raise AgentError(f"Lightning refuses device={config.device!r}: {error}") from error
+    further = {name: value for name, value in given.items() if name != "callbacks"}
+    try:
+        callbacks = [figures, *map(_callback, given.get("callbacks", ())), *keepers]
+        return pl.Trainer(callbacks=callbacks, **own, **further)
+    except (TypeError, ValueError, RuntimeError, MisconfigurationException) as error:
+        raise AgentError(f"Lightning refuses device={config.device!r} or trainer={dict(given)}: {error}") from error
+
+
+def _callback(given: Any) -> pl.Callback:
+    """Return one of Lightning's own callbacks, given by class path and arguments; an `AgentError` if it is none."""
+    named = dict(given) if isinstance(given, Mapping) else {"class_path": given}
+    name = str(named.get("class_path")).removeprefix(f"{CALLBACKS}.")
+    if named.keys() - {"class_path", "init_args"} or not hasattr(import_module(CALLBACKS), name):
+        raise AgentError(
+            f"trainer.callbacks has {given!r}; give a class of {CALLBACKS} as class_path, with its init_args"
+        )
+    return instantiate_class((), {**named, "class_path": f"{CALLBACKS}.{name}"})
 
 
 @contextmanager
@@ -252,17 +268,6 @@ def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig,
             f"{len(shared)} questions are in both training and validation, such as {shared[0]!r}; "
             "split by question, and by document where questions share one"
         )
-
-
-def _description(config: AgentConfig, name: str, vector: ArrayLike) -> Float32:
-    """Return the vector of a configuration's description, `[d]`."""
-    checked = float_array(f"descriptions of {name!r}", vector, 1)
-    if name not in config.configurations or len(checked) != config.feature_dim:
-        raise AgentError(
-            f"descriptions of {name!r}: expected {config.feature_dim} numbers for one of "
-            f"{', '.join(config.configurations)}; got {len(checked)}"
-        )
-    return checked
 
 
 def _remove_epochs(out_dir: Path) -> None:

@@ -1,11 +1,11 @@
 """The Lightning module around model and losses: batches, steps and figures, no files.
 
-Letters: `b` rows, `d` features, `R` configurations, `C` measured ones.
+Letters: `b` rows, `d` features, `R` configurations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import lightning.pytorch as pl
 import numpy as np
@@ -18,7 +18,6 @@ from agent.losses import (
     Losses,
     choice_loss,
     contrastive_loss,
-    description_loss,
     regret_loss,
     settings_loss,
     soft_target,
@@ -33,7 +32,7 @@ Batch = dict[str, Tensor]
 
 
 class AgentModule(pl.LightningModule):  # type: ignore[misc]
-    """Trains a model. `descriptions` are vectors `[d]` by configuration, if there are any."""
+    """Trains a model on a table, and validates it on another, if there is one."""
 
     def __init__(
         self,
@@ -41,24 +40,15 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         train_config: TrainConfig,
         train: TrainingTable,
         val: TrainingTable | None,
-        descriptions: Mapping[str, Float32],
     ) -> None:
         super().__init__()
         self.model = AgentModel(config, train_config.seed)
         self.train_config = train_config
         self._config = config
-        self._grids = {"train": train.grid, "val": None if val is None else val.grid}
         self._scaling = FeatureScaling.of(train.features) if train_config.standardize else None
         self._rows = {"train": whole_table(train, config.ranges, self._scaling)}
         if val is not None:
             self._rows["val"] = whole_table(val, config.ranges, self._scaling)
-        self._described = bool(descriptions) and train_config.description_weight > 0
-        if self._described:
-            vectors = np.stack(list(descriptions.values()))
-            vectors = vectors if self._scaling is None else self._scaling(vectors)
-            labels = torch.tensor([config.configurations.index(name) for name in descriptions])
-            self.register_buffer("_descriptions", torch.from_numpy(np.ascontiguousarray(vectors)), persistent=False)
-            self.register_buffer("_described_labels", labels, persistent=False)
 
     def train_dataloader(self) -> Batches:
         """Return this epoch's batches; Lightning asks again at every epoch."""
@@ -89,18 +79,14 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         # To the CPU first: not every accelerator has float64.
         probabilities = output.logits.detach().float().cpu().double().softmax(dim=1).numpy()
         unit = output.settings.detach().float().cpu().double().numpy()
-        chosen, settings, _unsure = decide(self._config, probabilities, unit)
+        chosen, _settings, _unsure = decide(self._config, probabilities, unit)
         if self._config.ranges is not None and "settings" in batch:
             best = self._config.ranges.from_unit(batch["settings"].float().cpu().double().numpy())
             for name, error in zip(
                 SETTINGS, np.abs(self._config.ranges.from_unit(unit) - best).mean(axis=0), strict=True
             ):
                 self._note(f"{split}_{name}_error", torch.tensor(error), rows)
-        values = batch.get("quality")
-        grid = self._grids[split]
-        if grid is not None and self._config.ranges is not None:
-            chosen, values = grid.nearest(chosen, settings, self._config.ranges), batch["utility"]
-        if values is not None:
+        if (values := batch.get("quality")) is not None:
             index = torch.from_numpy(chosen).to(values.device)
             lost = values.max(dim=1).values - values.gather(1, index[:, None])[:, 0]
             self._note(f"{split}_regret", lost.mean(), rows)
@@ -122,24 +108,13 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         label, weight = batch["label"], batch["weight"]
         target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
         nothing = output.logits.sum() * 0
-        aligned = nothing
-        if self._described:
-            maps, labels = self.model.maps(self._descriptions), self._described_labels
-            aligned = description_loss(output.maps, label, weight, maps, labels, config.margin)
         losses = Losses(
             contrastive_loss(output.maps, label, weight, config.margin),
             choice_loss(output.logits, label, weight, target),
             nothing if settings is None else settings_loss(output.settings, settings),
-            aligned,
             nothing if quality is None else regret_loss(output.logits, quality),
         )
-        weights = (
-            config.contrastive_weight,
-            config.choice_weight,
-            config.settings_weight,
-            config.description_weight,
-            config.regret_weight,
-        )
+        weights = (config.contrastive_weight, config.choice_weight, config.settings_weight, config.regret_weight)
         total = total_loss(losses, weights)
         for name, value in {"loss": total, **losses._asdict()}.items():
             self._note(f"{split}_{name}", value.detach(), len(output.maps))

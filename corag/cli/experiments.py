@@ -39,7 +39,7 @@ def train(config: Any) -> None:
     best = report.history[report.best_epoch]
     figures = ", ".join(f"{name} {value:.4f}" for name, value in best.items())
     say(f"epoch {report.best_epoch + 1} of {len(report.history)} is kept: {figures}")
-    say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {report.checkpoint}")
+    say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {config.out}")
 
 
 def sweep(config: Any) -> None:

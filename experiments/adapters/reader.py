@@ -102,7 +102,7 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
         "confidence": f"logistic function of {settings.slope} * margin + {settings.offset}",
     }
     card = adapter_card(config, NAME, ABOUT, USE, results, made)
-    return ship(out, replace(draft, config=_adapter_config(settings)), card, figures, work)
+    return ship(config, replace(draft, config=_adapter_config(settings)), card, figures, work)
 
 
 def _by_questions(figures: Mapping[str, Mapping[str, float]]) -> Table:

@@ -43,9 +43,16 @@ def finished_report(out: Path, work: str) -> AdapterReport | None:
     return AdapterReport(adapter, record["figures"])
 
 
-def ship(out: Path, adapter: Adapter, card: str, figures: Mapping[str, Any], work: str) -> AdapterReport:
-    """Save an adapter with its card, record that the work is finished, and delete the state of the training."""
+def ship(config: AdapterTraining, adapter: Adapter, card: str, figures: Mapping[str, Any], work: str) -> AdapterReport:
+    """Save an adapter with its card, record that the work is finished, and delete the state of the training.
+
+    The adapter is logged as the model of the training's run in W&B.
+    """
+    out = Path(config.out)
     save_adapter(out / ADAPTER_DIR, adapter.tensors, adapter.config, card)
+    with TrackedRun("train", config, out, asdict(config)) as run:
+        run.start(out / f"epochs-{work}")  # which has the id of the run
+        run.log_checkpoint(out / ADAPTER_DIR, {**figures, "card": card})
     write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": figures}, indent=2) + "\n")
     for state in (*out.glob("epochs-*"), out / "draft"):
         shutil.rmtree(state, ignore_errors=True)

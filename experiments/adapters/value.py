@@ -118,7 +118,7 @@ def train_value(config: ValueTraining) -> AdapterReport:
     made = {**facts, "seed": config.seed, "units": ", ".join(config.units), "fit": config.fit, "value": parts.weights}
     use = f'reranker = corag.reranker("{config.name}")'
     card = adapter_card(config, config.name, ABOUT, use, [CALIBRATED, facts_table(figures), MEASURED], made)
-    return ship(out, load_adapter(draft), card, figures, work)
+    return ship(config, load_adapter(draft), card, figures, work)
 
 
 def _fitted(config: ValueTraining, training: Training) -> tuple[dict[str, Ensemble], Ensemble]:

@@ -6,13 +6,14 @@ settings that were not measured count as the nearest ones that were. Letters: `n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 import agent
 from corag.types import FloatArray
+from experiments.agents.recipes import settled
 from experiments.agents.targets import TargetConfig, best_configuration, best_single, shrunk, utility
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
@@ -44,36 +45,54 @@ def comparison(
         AGENT: named(trained, test, recipe),
         CEILING: best_configuration(test, values),
     }
-    base, ceiling = values[rows, choices[BASE]], values[rows, choices[CEILING]]
-    lines = []
-    for name, chosen in choices.items():
-        leads = np.stack([values[rows, chosen] - base, ceiling - base], axis=1)
-        gap = paired_difference(leads, groups=test.group.tolist(), statistic=_share)
-        certain = name in (BASE, CEILING)
-        lines.append(
-            [
-                f"**{name}**" if name == AGENT else name,
-                f"{values[rows, chosen].mean():.4f}",
-                f"{gap.mean:+.2f}" if certain else f"{gap.mean:+.2f} ({gap.low:+.2f} to {gap.high:+.2f})",
-                "-" if certain else f"{gap.p:.3f}",
-                f"{test.measures['cost_tokens'][rows, chosen].mean():.1f}",
-            ]
-        )
-    lead = paired_difference(values[rows, choices[AGENT]], base, groups=test.group.tolist())
+    lead = paired_difference(values[rows, choices[AGENT]], values[rows, choices[BASE]], groups=test.group.tolist())
     verdict = "is not significantly different from"
     if lead.is_certain:
         verdict = "is ahead of" if lead.mean > 0 else "falls behind"
-    note = (
-        f"Utility: {target.metric} less {target.price or 0.0:g} for 256 tokens. Gap closed: 0 is the best "
-        "single configuration, 1 the oracle, which picks for each question with hindsight and so profits from noise; "
-        "95% intervals over resampled documents."
-    )
-    table = Table(["method", "utility", "gap closed", "p", "tokens"], lines, note=note)
+    table = method_table(choices, test, target, base=BASE, ceiling=CEILING, marked=AGENT)
     return Page(
         "The agent and its baselines",
         f"The agent {verdict} the best single configuration: {lead}, {len(test)} questions that it has not seen.",
         [Section("Each method on questions that nothing was learned from", [table])],
     )
+
+
+def method_table(
+    choices: Mapping[str, Choices], labels: Labels, target: TargetConfig, *, base: str, ceiling: str, marked: str
+) -> Table:
+    """Return a line for each method, given the configuration of each question, `[n]`: what it reaches beside others.
+
+    Args:
+        choices: By method, among them the next three.
+        labels: Of the questions.
+        target: What makes one configuration better than another.
+        base: The method that closes none of the gap.
+        ceiling: The method that closes all of it.
+        marked: The method in bold.
+    """
+    values, rows = utility(labels, target), np.arange(len(labels))
+    of_base, of_ceiling = values[rows, choices[base]], values[rows, choices[ceiling]]
+    lines = []
+    for name, chosen in choices.items():
+        leads = np.stack([values[rows, chosen] - of_base, of_ceiling - of_base], axis=1)
+        gap = paired_difference(leads, groups=labels.group.tolist(), statistic=_share)
+        certain = name in (base, ceiling)
+        lines.append(
+            [
+                f"**{name}**" if name == marked else name,
+                f"{values[rows, chosen].mean():.4f}",
+                f"{gap.mean:+.2f}" if certain else f"{gap.mean:+.2f} ({gap.low:+.2f} to {gap.high:+.2f})",
+                "-" if certain else f"{gap.p:.3f}",
+                f"{labels.measures['cost_tokens'][rows, chosen].mean():.1f}",
+            ]
+        )
+    target = settled(target, "default", "target")
+    note = (
+        f"Utility: {target.metric} less {target.price or 0.0:g} for 256 tokens. Gap closed: 0 is the {base}, 1 the "
+        "oracle, which picks for each question with hindsight and so profits from noise; 95% intervals over resampled "
+        "documents."
+    )
+    return Table(["method", "utility", "gap closed", "p", "tokens"], lines, note=note)
 
 
 def _share(means: FloatArray) -> FloatArray:
@@ -87,7 +106,7 @@ def named(trained: agent.ConfigurationAgent, labels: Labels, recipe: Sequence[st
     classes, config = labels.classes(), trained.config
     predictions = trained.predict(labels.features(recipe), config.configurations)
     assert isinstance(predictions, list)
-    chosen = [config.configurations.index(prediction.configuration) for prediction in predictions]
+    chosen = [classes.names.index(prediction.configuration) for prediction in predictions]
     if classes.grid is None or config.ranges is None:
         return np.array(chosen, dtype=np.int64)
     settings = [[each.iterations, each.exploration, each.cost_weight] for each in predictions]

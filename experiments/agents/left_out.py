@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import agent
 from corag.types import FloatArray
 from experiments.agents.compare import named
-from experiments.agents.targets import QUALITY, TargetConfig, best_configuration, best_single, utility
+from experiments.agents.targets import TargetConfig, best_configuration, best_single, utility
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
 from experiments.report.page import Section, Table
@@ -89,9 +89,7 @@ def chosen_lead(gains: Sequence[FloatArray]) -> int:
     return len(mean) - 1 - int(mean.argmax())
 
 
-def left_out_section(
-    labels: Labels, target: TargetConfig, kinds: Sequence[LeftOut], known: Choices, tested: NDArray[np.int64]
-) -> Section:
+def left_out_section(labels: Labels, target: TargetConfig, kinds: Sequence[LeftOut]) -> Section:
     """Return a line for each kind left out, and one for their mean.
 
     The lead of each is chosen on the other kinds, so that nothing of the kind itself is known.
@@ -100,56 +98,37 @@ def left_out_section(
         labels: Of all questions, those of a kind as measured with values that do not know it.
         target: Of the agents.
         kinds: Of `leave_kinds_out`.
-        known: What the agent that learned from all kinds names for the tested questions, `[m]`.
-        tested: Questions that this agent did not learn from, as indices into the labels, `[m]`.
     """
-    values, qualities = utility(labels, target), utility(labels, replace(target, metric=QUALITY, price=0.0))
-    tokens, groups = labels.measures["cost_tokens"], labels.group
+    values, tokens = utility(labels, target), labels.measures["cost_tokens"]
     gains = [one.gains(values) for one in kinds]
-    known_of = dict(zip(tested.tolist(), known.tolist(), strict=True))
     lines, means = [], []
     for number, one in enumerate(kinds):
-        others = gains[:number] + gains[number + 1 :]
-        lead = chosen_lead(others)
-        rows, chosen = one.rows, one.by_lead[lead]
-        own, gap = values[rows], paired_difference
-        difference = gap(own[np.arange(len(rows)), chosen], own[:, one.single], groups=groups[rows].tolist())
-        at = [position for position, row in enumerate(rows.tolist()) if row in known_of]
-        over = [known_of[int(rows[position])] for position in at]
-        best_of_kind = int(own.mean(axis=0).argmax())
-        by_question = own[np.arange(len(rows)), best_configuration(labels.of(rows), own)]
+        lead = chosen_lead(gains[:number] + gains[number + 1 :])
+        own, at, spent = values[one.rows], np.arange(len(one.rows)), tokens[one.rows]
+        chosen, groups = one.by_lead[lead], labels.group[one.rows].tolist()
+        difference = paired_difference(own[at, chosen], own[:, one.single], groups=groups)
+        best = own[at, best_configuration(labels.of(one.rows), own)].mean()
         figures = [
-            own[:, one.single].mean(),
-            own[np.arange(len(rows)), chosen].mean(),
-            difference.mean,
-            qualities[rows, one.single].mean(),
-            qualities[rows, chosen].mean(),
-            tokens[rows, one.single].mean(),
-            tokens[rows, chosen].mean(),
-            (own[at, over] - own[at, chosen[at]]).mean() if at else np.nan,
-            own[:, best_of_kind].mean() - own[:, one.single].mean(),
-            by_question.mean() - own[:, one.single].mean(),
-        ]
+            own[:, one.single].mean(), own[at, chosen].mean(), best, spent[:, one.single].mean(),
+            spent[at, chosen].mean(), difference.mean,
+        ]  # fmt: skip
         means.append(figures)
-        lines.append([one.kind, f"{len(rows)}", *_cells(figures, str(difference)), f"{one.leads[lead]:g}"])
-    lines.append(["**mean**", f"{len(labels)}", *_cells(np.nanmean(means, axis=0).tolist()), ""])
+        lines.append([one.kind, f"{len(at)}", *_cells(figures), str(difference), f"{one.leads[lead]:g}"])
+    mean = np.mean(means, axis=0).tolist()
+    lines.append(["**mean**", f"{len(labels)}", *_cells(mean), f"{mean[-1]:+.4f}", ""])
     headings = [
-        "kind left out", "questions", "utility, single", "utility, agent", "gain", "quality, single", "quality, agent",
-        "tokens, single", "tokens, agent", "gain of knowing the kind", "oracle by kind", "oracle by question",
-        "min_lead",
+        "kind left out", "questions", "utility, single", "utility, agent", "utility, oracle", "tokens, single",
+        "tokens, agent", "gain", "min_lead",
     ]  # fmt: skip
     note = (
         "Single: the best single configuration of the other kinds. Agent: trained on the other kinds; its min_lead is "
         "given, or the one with the highest mean gain on them that loses at most "
         f"{TOLERATED_LOSS:g} on each. Gain: of the agent over the single one, 95% intervals over resampled documents. "
-        "Gain of knowing the kind: of the agent that "
-        "learned from all kinds, on questions that it has not seen. Oracles: gain over the single one of the best "
-        "configuration of the kind, and of each question, with hindsight."
+        "Oracle: the best configuration of each question, with hindsight."
     )
     return Section("Each kind left out of the training", [Table(headings, lines, note=note)])
 
 
-def _cells(figures: Sequence[float], gain: str = "") -> list[str]:
-    formats = (".4f", ".4f", "+.4f", ".3f", ".3f", ".0f", ".0f", "+.4f", "+.4f", "+.4f")
-    cells = ["-" if np.isnan(figure) else format(figure, spec) for figure, spec in zip(figures, formats, strict=True)]
-    return [*cells[:2], gain or cells[2], *cells[3:]]
+def _cells(figures: Sequence[float]) -> list[str]:
+    formats = (".4f", ".4f", ".4f", ".0f", ".0f")
+    return [format(figure, spec) for figure, spec in zip(figures, formats, strict=False)]

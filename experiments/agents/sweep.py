@@ -1,14 +1,12 @@
 """Ablations: agents trained with every combination of some settings, each over several seeds, in one table.
 
-Every run has a folder of its own. A sweep that was stopped goes on where it stopped: finished runs are known by a
-fingerprint of their settings and labels, an unfinished one resumes its own training.
+Every run has a folder of its own, and resumes there: a sweep that was stopped goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import time
 from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,22 +18,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import agent
+from agent.files import folder_lock
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import without_secrets
 from corag.text.visible import to_json
 from experiments.agents.recipes import flattened
-from experiments.agents.train import TrainAgentConfig, fit, known_labels, sha256
-from experiments.labels.table import label_paths
+from experiments.agents.train import TrainAgentConfig, fit, known_labels
 from experiments.report.difference import Difference, paired_difference
 from experiments.report.page import Page, Section, Table
-from experiments.run.journal import fingerprint, finished_record, write_atomically
+from experiments.run.journal import fingerprint, write_atomically
 from experiments.run.track import UNMEASURED
 
-RUN_FILE, SUMMARY_FILE, PAGE_FILE = "run.json", "summary.json", "report.html"
+SUMMARY_FILE, PAGE_FILE = "summary.json", "report.html"
 METRIC = "val_regret"
-COLUMNS = {"val_regret": "regret", "val_loss": "loss", "best_epoch": "best epoch", "seconds": "s a run"}
+COLUMNS = {"val_regret": "regret", "val_loss": "loss", "best_epoch": "best epoch"}
 """Figures of the tables and their headings; `summary.json` has all."""
 SEED = "training.seed"
 OWN = (SEED, "out", "quiet")
@@ -75,11 +73,10 @@ class SweepConfig(Runtime):
 
 
 class Trial(NamedTuple):
-    """One training: what is varied, by dotted name, all settings, and a fingerprint of settings and labels."""
+    """One training: what is varied, by dotted name, and all settings."""
 
     settings: Mapping[str, Any]
     config: TrainAgentConfig
-    work: str
 
 
 @in_runtime
@@ -87,7 +84,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     """Train what is not trained yet; write `report.html` and `summary.json` into the sweep's folder.
 
     A run that cannot be trained (a loss that is not finite, nothing to learn) is recorded with its error; the others go
-    on.
+    on. Of several processes with one `out`, one works and the others wait.
 
     Returns:
         The content of `summary.json`: a row for each combination, best first, with the `figures` of the best epochs:
@@ -98,12 +95,17 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         DataError: The labels cannot be read.
     """
     runs = plan(config)  # before any training, so that a mistake in the last combination is found first
+    with folder_lock(Path(config.base.out), ".sweep.lock"):
+        return _sweep(config, runs)
+
+
+def _sweep(config: SweepConfig, runs: Sequence[Trial]) -> dict[str, Any]:
     records: list[dict[str, Any]] = []
     out = Path(config.base.out)
     with progress("sweep", quiet=config.quiet) as report:
         for number, run in enumerate(runs):
             report(number, len(runs))
-            records.append(finished_record(Path(run.config.out) / RUN_FILE, run.work) or _trained(run, out.name))
+            records.append(_trained(run, out.name))
         report(len(runs), len(runs))
     summary: dict[str, Any] = without_secrets(
         {
@@ -128,18 +130,13 @@ def plan(config: SweepConfig) -> list[Trial]:
     An unknown name or a wrong value is an `InputError`, a value that breaks a rule of the training an
     `agent.AgentError`.
     """
-    labels = _digests(config.base.labels)
     runs = []
     for values in product(*config.vary.values()):
         settings = dict(zip(config.vary, values, strict=True))
         for seed in config.seeds:
             changed = with_settings(config.base, {**settings, SEED: seed})
-            of_run = labels if changed.labels == config.base.labels else _digests(changed.labels)
-            # Labels count by what they hold, wherever they lie.
-            own = {name: value for name, value in _measured(changed).items() if name not in ("out", "quiet", "labels")}
-            work = fingerprint([own, of_run])
-            folder = Path(config.base.out) / _folder_name(settings, seed, work)
-            runs.append(Trial(settings, replace(changed, out=str(folder), quiet=True), work))
+            folder = Path(config.base.out) / _folder_name(settings, seed)
+            runs.append(Trial(settings, replace(changed, out=str(folder), quiet=True)))
     return runs
 
 
@@ -184,7 +181,6 @@ def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         groups.setdefault(json.dumps(record["settings"], sort_keys=True), []).append(record)
     rows = []
     for of_group in groups.values():
-        # Seconds are missing where a run was resumed, and all figures where it failed.
         found = [record["figures"] for record in of_group if "figures" in record]
         names = dict.fromkeys(name for figures in found for name in figures)
         rows.append(
@@ -253,40 +249,26 @@ def _listed(settings: Mapping[str, Any]) -> str:
 
 
 def _trained(run: Trial, group: str) -> dict[str, Any]:
-    started = time.perf_counter()
-    record: dict[str, Any] = {
-        "work": run.work,
-        "settings": without_secrets(dict(run.settings)),
-        "seed": run.config.training.seed,
-    }
+    """Return the figures of a run; a finished training is not done again."""
+    record: dict[str, Any] = {"settings": without_secrets(dict(run.settings)), "seed": run.config.training.seed}
     try:
         settled = run.config.settled()
         report = fit(known_labels(settled), settled, group=group)
     except agent.AgentError as error:
-        record["error"] = str(error)
-    else:
-        figures = report.history[report.best_epoch]
-        if METRIC not in figures:
-            raise InputError(
-                f"there are no validation questions, and without them no {METRIC}; give a share of the questions, or "
-                "the split to validate on"
-            )
-        # An earlier call may have done some epochs, and its time is not known.
-        seconds = {} if report.epochs_resumed else {"seconds": time.perf_counter() - started}
-        record["figures"] = {**figures, "best_epoch": report.best_epoch + 1, "epochs": len(report.history), **seconds}
-    write_atomically(Path(run.config.out) / RUN_FILE, to_json(record, indent=2) + "\n")
-    return record
+        return {**record, "error": str(error)}
+    figures = report.history[report.best_epoch]
+    if METRIC not in figures:
+        raise InputError(
+            f"there are no validation questions, and without them no {METRIC}; give a share of the questions, or the "
+            "split to validate on"
+        )
+    return {**record, "figures": {**figures, "best_epoch": report.best_epoch + 1, "epochs": len(report.history)}}
 
 
-def _digests(labels: str) -> list[str]:
-    """Return a hash of each label table; of one that is missing nothing, as the training will say so."""
-    return [sha256(file) for file in label_paths(labels) if file.is_file()]
-
-
-def _folder_name(settings: Mapping[str, Any], seed: int, work: str) -> str:
+def _folder_name(settings: Mapping[str, Any], seed: int) -> str:
     values = {**without_secrets(settings), "seed": seed}
     name = "_".join(f"{name.rpartition('.')[2]}={value}" for name, value in values.items())
-    return f"{re.sub(r'[^A-Za-z0-9._=-]+', '-', name)[:80]}_{work[:8]}"
+    return f"{re.sub(r'[^A-Za-z0-9._=-]+', '-', name)[:80]}_{fingerprint(values)[:8]}"
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:

@@ -76,26 +76,18 @@ PRIOR = 20
 """Questions' worth of weight that the mean over all data folders has in the mean of one."""
 
 
-def quality(labels: Labels, evidence_weight: float = 0.5, answer: str | None = None) -> FloatArray:
-    """Return the weighted mean of answer and evidence recall, in [0, 1], `[n, C]`; NaN where a question has neither.
+def quality(labels: Labels) -> FloatArray:
+    """Return the mean of answer and evidence recall, in [0, 1], `[n, C]`; NaN where a question has neither.
 
-    Args:
-        labels: Of the questions.
-        evidence_weight: Weight of evidence recall; the answer has the rest.
-        answer: Measure of the answer; by default F1, or ROUGE-L where the reference answers are long.
-
-    Raises:
-        DataError: The labels have none of the measures.
+    The answer counts by F1, or by ROUGE-L where the reference answers are long. A question with one of answer and
+    evidence counts by that one. A `DataError` says that the labels have none of the measures.
     """
     absent = np.full((len(labels), len(labels.configurations)), np.nan)
     f1, rouge, recall = (labels.measures.get(name, absent) for name in ("f1", "rougeL", "evidence_recall"))
-    answers = np.where(labels.long_form[:, None], rouge, f1) if answer is None else labels.measures.get(answer, absent)
-    weighted = [(answers, 1 - evidence_weight), (recall, evidence_weight)]
-    known = [(values, weight) for values, weight in weighted if weight and np.isfinite(values).any()]
+    known = [values for values in (np.where(labels.long_form[:, None], rouge, f1), recall) if np.isfinite(values).any()]
     if not known:
         raise DataError("no question has the measures that quality is made of, answers and gold passages")
-    measured = np.ma.masked_invalid([values for values, _ in known])
-    return np.asarray(np.ma.filled(np.ma.average(measured, axis=0, weights=[weight for _, weight in known]), np.nan))
+    return np.asarray(np.ma.filled(np.ma.masked_invalid(known).mean(axis=0), np.nan))
 
 
 def utility(labels: Labels, config: TargetConfig) -> FloatArray:
@@ -119,8 +111,8 @@ def best_configuration(labels: Labels, values: FloatArray) -> NDArray[np.int64]:
 def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) -> agent.TrainingTable:
     """Return the best configuration of each question as a training table; `recipe` names the parts of the features."""
     config = settled(config, "default", "target")
-    classes, measured = labels.classes(), utility(labels, config)
-    values = shrunk(measured, labels.data, config.shrink or 0.0)
+    classes = labels.classes()
+    values = shrunk(utility(labels, config), labels.data, config.shrink or 0.0)
     label = classes.label[best_configuration(labels, values)]
     of_class = np.stack([values[:, classes.label == one].max(axis=1) for one in range(len(classes.names))], axis=1)
     settings = None
@@ -134,8 +126,6 @@ def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) ->
         ids=labels.ids,
         quality=of_class.astype(np.float32),
         settings=settings,
-        grid=classes.grid,
-        utility=None if classes.grid is None else measured.astype(np.float32),
     )
 
 

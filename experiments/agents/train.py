@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,14 +14,14 @@ import numpy as np
 
 import agent
 from agent.checkpoint import CARD_FILE
+from agent.files import folder_lock
 from corag.checks import check_choice
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.models.devices import parse_device
 from corag.models.runtime import Runtime, current, in_runtime, merge_records
 from corag.selectors.corag.features import check_recipe, feature_dim
-from experiments.agents.compare import comparison, named
-from experiments.agents.descriptions import describe, description_vectors
+from experiments.agents.compare import comparison
 from experiments.agents.left_out import LEADS, LeftOut, chosen_lead, leave_kinds_out, left_out_section
 from experiments.agents.recipes import RECIPES, Recipe, departures, settled
 from experiments.agents.targets import TargetConfig, best_single, learnt_targets, make_targets, utility
@@ -36,6 +35,8 @@ from experiments.run.track import Wandb as Wandb
 logger = logging.getLogger(__name__)
 
 TRAIN, VAL, TEST = 0, 1, 2
+FEW_QUESTIONS, FEW_SHARE = 100, 0.25
+"""With fewer questions, or a smaller share of them, a training by the paper's rule warns."""
 LEFT_OUT_DIR = "left-out"
 PAGE_FILE = "report.html"
 
@@ -67,10 +68,9 @@ class TrainAgentConfig(Runtime, Tracking):
             agent to depart from it. 0 follows the prediction, 1 never departs. By default the one that gains most on
             kinds left out of the training and loses on none; 0 in the paper's recipe, and with less than three kinds.
         target: What makes one configuration better than another.
-        describe: Embed descriptions of the rerankers and bring questions near that of their best one; needs `query` as
-            the only feature. By default as the recipe has it: false, in the paper's true.
-        descriptions: Descriptions by name of the reranker, in place of those that ship; needs `describe`.
         training: Settings of the training.
+        trainer: Further settings of Lightning's Trainer by name, such as `{gradient_clip_val: 1.0}`. `callbacks` is a
+            list of Lightning's own: `{class_path: StochasticWeightAveraging, init_args: {swa_lrs: 0.01}}`.
         quiet: Show no progress and no table.
     """
 
@@ -86,9 +86,8 @@ class TrainAgentConfig(Runtime, Tracking):
     map_dim: int = 128
     min_lead: float | None = None
     target: TargetConfig = field(default_factory=TargetConfig)
-    describe: bool | None = None
-    descriptions: dict[str, str] = field(default_factory=dict)
     training: agent.TrainConfig = field(default_factory=agent.TrainConfig)
+    trainer: dict[str, Any] = field(default_factory=dict)
     logger: Tracker = field(default="wandb", kw_only=True)
     quiet: bool = False
 
@@ -106,9 +105,6 @@ class TrainAgentConfig(Runtime, Tracking):
             )
         check_choice("recipe", self.recipe, Recipe)
         _ = self.parts
-        describe = RECIPES[self.recipe]["agent"]["describe"] if self.describe is None else self.describe
-        if not describe and self.descriptions:
-            raise InputError("descriptions are set, but the agent learns none; set describe=true or recipe=paper")
 
     def settled(self) -> Self:
         """Return the settings with those that are None as the recipe has them."""
@@ -124,12 +120,17 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     """Train an agent, save its checkpoint and compare it with baselines; an interrupted training is resumed.
 
     With labels of several kinds, an agent is trained without each of them, too: it says what agents are worth on texts
-    that they do not know, and which `min_lead` is safe.
+    that they do not know, and which `min_lead` is safe. Of several processes with one `out`, one works and the others
+    wait.
 
     A damaged table or a missing split is a `DataError`, an unknown measure an `InputError`, too little to learn from an
     `agent.AgentError`.
     """
-    config = config.settled()
+    with folder_lock(Path(config.out), ".train.lock"):
+        return _train(config.settled())
+
+
+def _train(config: TrainAgentConfig) -> agent.TrainReport:
     labels = tests = known_labels(config)
     if config.left_out_labels:
         tests = labels.measured_as(read_labels(config.left_out_labels))
@@ -146,14 +147,11 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     parts = divided(labels, config)
     trained = fit(labels, config, tests)
     if (parts == TEST).any():
-        tested = np.flatnonzero(parts == TEST)
-        training, test = labels.of(parts == TRAIN), labels.of(tested)
+        training, test = labels.of(parts == TRAIN), labels.of(parts == TEST)
         validation = labels.of(parts == VAL) if (parts == VAL).any() else None
         page = comparison(trained.agent, training, validation, test, config.target, config.parts)
         if kinds:
-            chosen = named(trained.agent, test, config.parts)
-            section = left_out_section(tests, config.target, kinds, chosen, tested)
-            page = replace(page, sections=[*page.sections, section])
+            page = replace(page, sections=[*page.sections, left_out_section(tests, config.target, kinds)])
         body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
         card, heading = trained.checkpoint / CARD_FILE, "## On questions it has not seen"
         before = card.read_text(encoding="utf-8").partition(heading)[0].rstrip()
@@ -200,11 +198,11 @@ def fit(
             f"{len(learnt)} of {len(training)} training questions, on which the best class leads the next by more than "
             f"{config.target.margin:.0%} of {config.target.metric}"
         )
-        logger.info("learnt from %s", number)
+        few = len(learnt) < max(FEW_QUESTIONS, FEW_SHARE * len(training))
+        remedy = "label more questions, label rerankers that differ more, or lower target.margin"
+        logger.log(logging.WARNING if few else logging.INFO, "learns from %s%s", number, f": {remedy}" if few else "")
     known = (labels if unknown is None else unknown).of(parts != TEST)
-    texts, agent_config = dict[str, str](), agent_config_of(known, config)
-    if config.describe:
-        texts = describe(agent_config.configurations, config.descriptions, config.parts)
+    agent_config = agent_config_of(known, config)
     run = TrackedRun("train", config, Path(config.out), _run_settings(labels, config, agent_config), group=group)
     with progress("train", quiet=config.quiet) as report, run:
         trained = agent.fit(
@@ -213,8 +211,8 @@ def fit(
             agent_config,
             placed(config.training),
             config.out,
-            descriptions=description_vectors(texts, known.embedder),
-            facts=_facts(labels, config, texts) | {"questions learnt from": number},
+            trainer=config.trainer,
+            facts=_facts(labels, config) | {"questions learnt from": number},
             progress=report,
             logger=run.start,
         )
@@ -324,13 +322,12 @@ def placed(training: agent.TrainConfig) -> agent.TrainConfig:
     return replace(training, **changes)
 
 
-def _facts(labels: Labels, config: TrainAgentConfig, descriptions: Mapping[str, str]) -> dict[str, Any]:
+def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
     usual = TrainAgentConfig(config.labels, config.out, recipe=config.recipe).settled()
     changed = ", ".join(f"{name}={value}" for name, value in departures(config, usual).items())
     counts = ", ".join(f"{name} {(labels.data == name).sum()}" for name in sorted(set(labels.data)))
     readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in labels.metadata))
     division = "their own splits" if config.own_splits else f"shares {config.shares} by document"
-    texts = "; ".join(f"`{name}`: {text.replace('|', '/')}" for name, text in descriptions.items())
     models = "; ".join(
         f"{row['model']} on {row['hardware']} ({row['device']}), {row['precision']}, {row['backend']}"
         for row in merge_records(metadata.get("models", ()) for metadata in labels.metadata)
@@ -344,7 +341,6 @@ def _facts(labels: Labels, config: TrainAgentConfig, descriptions: Mapping[str, 
         f"{', '.join(map(str, labels.budgets))} tokens",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
         "min_lead": config.min_lead,
-        "descriptions": texts or "none",
         "models of the labels": models or "not recorded",
         "commit": commit(),
     }

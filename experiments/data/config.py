@@ -19,6 +19,8 @@ from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
 
 PoolName = Literal["auto", "candidates", "document", "corpus"]
+Part = Literal["all", "held-out"]
+"""Of the questions of a split: all, or the share that no shipped adapter has learned from."""
 
 
 def comma_separated(text: str | None) -> list[str]:

@@ -13,7 +13,7 @@ from corag.models.cluster import Engine as Engine
 from corag.naming import Spelling, Spellings, split_parts
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 from corag.text.units import Unit
-from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, spell_out
+from experiments.data.config import CandidateSettings, Part, SelectionSettings, candidate_settings, spell_out
 from experiments.evaluation.judge import GRADE, judgements
 from experiments.evaluation.methods import check_used
 from experiments.run.track import Tracker as Tracker
@@ -21,7 +21,6 @@ from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
 
 Task = Literal["answer", "verify"]
-Part = Literal["all", "held-out"]
 NO_READER = "none"
 FOR_METHODS = ("reranker", "agent", "summarizer", "unit", "window")
 """What is set for every method that takes it."""

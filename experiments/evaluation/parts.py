@@ -13,13 +13,12 @@ from corag.budget import reader_and_tokens, tokens_setting
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import resolve_device
-from corag.models.trained import shipped_checkpoint
 from corag.naming import Spellings
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import EMBEDDERS, RERANKERS, SUMMARIZERS
 from corag.rerankers.evidence.reranker import EvidenceReranker
-from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
+from corag.selectors.corag.agents import checkpoint_folder
 from corag.selectors.raptor.tree import tree_file
 from corag.selectors.reranking import SHARED
 from corag.text.data import Query
@@ -137,6 +136,5 @@ class Parts:
 
 def checkpoint_hash(agent: str) -> list[str]:
     """Return hashes of a checkpoint's files: a new training may have written to the same folder."""
-    folder = shipped_checkpoint(SHIPPED_AGENT) if agent == DEFAULT_AGENT else Path(agent)
-    files = sorted(file for file in folder.glob("*") if file.is_file()) if folder is not None else []
+    files = sorted(file for file in checkpoint_folder(agent).glob("*") if file.is_file())
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 from agent.config import spelled
 from corag.errors import InputError
 from corag.models.cluster import ClusterSettings
 from corag.models.cluster import Engine as Engine
 from corag.naming import PartName, Spellings, split_parts
-from experiments.data.config import CandidateSettings, SelectionSettings, comma_separated
+from experiments.data.config import CandidateSettings, Part, SelectionSettings, comma_separated
 from experiments.run.track import Tracker as Tracker
 from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
-
-SharePart = Literal["training", "held-out", "all"]
 
 CLASSES = (
     "corag(unit=passage, reranker=minilm-evidence)",
@@ -37,8 +35,7 @@ class LabelSource(CandidateSettings):
     Attributes:
         data: Data folder: below that of the labelling, or by name.
         split: Split of the questions.
-        part: `training`, without the held-out share; `held-out`, only that share; or `all`.
-        held_out: Held-out share, split by documents as for the shipped adapters.
+        part: All of them, or the share that the shipped adapters have not learned from (held-out).
         with_gold: Only questions whose whole evidence is in the corpus.
         kind: Sources of one kind are left out together when an agent is tested on kinds that it does not know; by
             default the name of the data folder.
@@ -49,8 +46,7 @@ class LabelSource(CandidateSettings):
 
     data: str
     split: str = "train"
-    part: SharePart = "all"
-    held_out: float = 0.2
+    part: Part = "all"
     with_gold: bool = False
     kind: str = ""
     adapter: str = ""
@@ -59,8 +55,6 @@ class LabelSource(CandidateSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "kind", self.kind or self.data)
-        if not 0 <= self.held_out <= 1:
-            raise InputError(f"held_out of source {self.data!r} is a share from 0 to 1, got {self.held_out}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +69,8 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
         splits: Splits of the questions, separated by commas; without sources. Questions that name no split are divided
             by documents into train, dev and test.
         sources: Questions of several data folders.
-        configurations: Selectors to measure, separated by commas. Each `corag` that sets neither search nor
+        configurations: Selectors to measure, separated by commas; by default `corag` with passages and sentences, each
+            with the shipped value and late interaction. Each `corag` that sets neither search nor
             cost_weight is measured with every combination of the next three settings, unless these are empty.
         iterations: Numbers of iterations of the tree search, separated by commas.
         explorations: Values of c, separated by commas.
@@ -89,7 +84,7 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
     data: str = ""
     splits: str = "train,dev"
     sources: tuple[LabelSource, ...] = ()
-    configurations: Spellings = CLASSES
+    configurations: Spellings = ""
     iterations: str = "40"
     explorations: str = "0.001"
     cost_weights: str = "0,0.05,0.1,0.2,0.4,0.8"
@@ -102,8 +97,6 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
         check_logger(self.logger, self.out)
         self.check_engine()
         self.parsed_shard()
-        if not self.configuration_list():
-            raise InputError(f"configurations is {self.configurations!r}; name at least one selector")
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")
 
@@ -128,7 +121,7 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
         return list(
             dict.fromkeys(
                 spelling
-                for part in split_parts(self.configurations)
+                for part in split_parts(self.configurations) or split_parts(CLASSES)
                 for spelling in (
                     [spelled(part, *settings) for settings in product(*values)] if _is_class(part) else [part]
                 )

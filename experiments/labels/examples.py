@@ -13,7 +13,7 @@ from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
 from experiments.data.config import PoolName, candidate_settings
 from experiments.data.pools import Pool, check_pool, content_hash, open_pool, resolve
-from experiments.data.splits import document_groups, held_out, questions_of
+from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
 from experiments.protocol.held_out import is_held_out
 from experiments.run.journal import fingerprint
@@ -139,9 +139,9 @@ def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
         for query in questions_of(folder, source.split)
         if (query.answers or query.gold) and not is_held_out(folder, query)
     ]
-    if source.part != "all":
-        held = held_out(folder, queries, source.held_out)
-        queries = [query for query in queries if (query.id in held) == (source.part == "held-out")]
+    if source.part == "held-out":
+        kept = held_out(folder, queries, HELD_OUT)
+        queries = [query for query in queries if query.id in kept]
     if source.with_gold:
         known = folder.documents
         queries = [query for query in queries if query.gold and all(passage_of(name, known) for name in query.gold)]
@@ -151,7 +151,7 @@ def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
     queries = [query for query in queries if query.id in drawn]
     if not queries:
         raise DataError(
-            f"{folder.path} has no question of split {source.split!r}, part {source.part!r}, that has answers or gold "
-            "and is not held out; choose another split, or add answers or gold to queries.jsonl"
+            f"{folder.path} has no question of split {source.split!r} with answers or gold that may be learned from; "
+            "choose another split, or add answers or gold to queries.jsonl"
         )
     return queries

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import agent
-from agent.training.data import MeasuredGrid
 from corag.errors import DataError, InputError
 from corag.naming import PartName, parse, without_secrets
 from corag.optional import require
@@ -66,6 +65,25 @@ def write_labels(path: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd", compression_level=19)
     write_atomically(path, sink.getvalue().to_pybytes())
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredGrid:
+    """What was measured for an agent that predicts settings: labels, `[C]`, and settings in natural units, `[C, 3]`."""
+
+    label: NDArray[np.int64]
+    settings: Float32
+
+    def nearest(self, label: ArrayLike, settings: ArrayLike, ranges: agent.Ranges) -> NDArray[np.int64]:
+        """Return the index of the measured configuration that stands for each prediction, `[n]`.
+
+        It has the same label, `[n]`, and the settings, `[n, 3]`, nearest on the scale [0, 1] of `ranges`; ties go to
+        the first.
+        """
+        apart = ranges.to_unit(settings)[:, None] - ranges.to_unit(self.settings)[None]
+        same = self.label == np.asarray(label)[:, None]
+        distance = np.where(same, np.square(apart).sum(axis=-1), np.inf)
+        return np.asarray(distance.argmin(axis=1), dtype=np.int64)
 
 
 class Classes(NamedTuple):

@@ -108,37 +108,6 @@ def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def interval_plot(
-    labels: Sequence[str],
-    values: Sequence[float],
-    bounds: Sequence[tuple[float, float] | None],
-    axis_label: str,
-    *,
-    marked: int = 0,
-) -> str:
-    """Return an SVG with a line for each value: a dot and its interval.
-
-    Args:
-        labels: Name of each value.
-        values: The values.
-        bounds: Lower and upper end of each interval, or None.
-        axis_label: Name of the axis.
-        marked: Index of the value in another colour.
-    """
-    figure = new_figure(5.2, 1.0 + 0.32 * len(labels))
-    axis = figure.subplots()
-    for row, (value, bound) in enumerate(zip(values, bounds, strict=True)):
-        color = COLORS[1] if row == marked else COLORS[0]
-        errors = None if bound is None else [[max(0.0, value - bound[0])], [max(0.0, bound[1] - value)]]
-        axis.errorbar(value, row, xerr=errors, fmt="o", color=color, ecolor=color, capsize=2)
-    axis.set_yticks(range(len(labels)), list(map(plain, labels)), fontsize=7.5)
-    axis.set_ylim(len(labels) - 0.5, -0.5)
-    axis.set_xlabel(axis_label)
-    finish(axis)
-    figure.tight_layout()
-    return to_svg(figure)
-
-
 def tree_plot(reply: Reply) -> str:
     """Return an SVG of the policy tree behind a reply's selection."""
     result = reply.selection.trace.result

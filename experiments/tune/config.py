@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from corag.errors import InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
-from corag.naming import Spelling, Spellings, split_parts
-from corag.registry import RERANKERS
+from corag.naming import PartName, Spelling, Spellings, split_parts
 from corag.selectors.price import COST_WEIGHT, price_factor
 from experiments.data.config import CandidateSettings, spell_out
 from experiments.run.track import Tracker as Tracker
@@ -17,33 +15,26 @@ from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
 
 LEAST_QUESTIONS = 20
-"""Fewer choose nothing: one question in five decides for itself."""
-DEFAULT = "corag"
-"""What is used where nothing is tuned."""
-FORMS = ("corag(unit=passage, reranker={})", "naive(reranker={})")
-"""Measured by default with every reranker that needs no download."""
-OTHERS = ("corag(cost_weight=0.02)", "corag(cost_weight=0.3)", "sentence-threshold", "top-tokens")
-"""Measured by default besides."""
+"""With fewer, each fold of the cross-validation has less than four."""
 
 
 @dataclass(frozen=True)
 class TuneConfig(CandidateSettings, Runtime, Tracking):
-    """Choose the best configuration for your questions, from 60 to 500 of them.
+    """Tune the agent on your questions, from 60 to 500 of them.
 
     Attributes:
         data: Data folder, by path or name, whose questions have answers, gold passages or both.
         out: Folder for the checkpoint, for `--agent`. An interrupted run resumes.
         splits: Splits of the questions, separated by commas.
         budget: Token budget of the context.
-        configurations: Selectors to choose from, separated by commas; `corag` is always included.
-        answer: Measure of the answer that counts: f1, or rougeL for long answers.
-        evidence_weight: Weight of evidence recall in the quality; the answer has the rest. A question with one of both
-            counts by that one.
-        prefer: Price of tokens: `quality` (half the usual 0.1 for 256 tokens, in units of quality), `balanced` (0.1),
-            `tokens` (twice that), or another factor; with 0 only quality counts.
+        configurations: Selectors to choose from besides those that the agent knows, separated by commas.
+        metric: What is to be high: `quality`, the mean of answer and evidence, or a measure of the labels, such as
+            rougeL or evidence_recall.
+        prefer: Price of tokens: `balanced` (0.1 for 256 tokens, in units of the metric), `quality` (half of that),
+            `tokens` (twice that), or another factor; with 0 only the metric counts.
         reader: Reader that answers; with `none` only evidence counts.
         index: Index of the corpus; by default one is built in the cache folder.
-        seed: Seed of intervals and of the network.
+        seed: Seed of the folds and of the intervals.
         quiet: Show no progress and no table.
     """
 
@@ -52,9 +43,8 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     splits: str = "train"
     budget: int = 256
     configurations: Spellings = ""
-    answer: Literal["f1", "rougeL"] = "f1"
-    evidence_weight: float = 0.5
-    prefer: str = "quality"
+    metric: str = "quality"
+    prefer: str = "balanced"
     reader: Spelling = "minilm-reader"
     index: str | None = None
     seed: int = 0
@@ -67,18 +57,14 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         spell_out(self, "reader")
         if not self.data:
             raise InputError("data is empty; give a data folder with --data, by path or name")
-        if self.answer not in ("f1", "rougeL"):
-            raise InputError(f"answer is {self.answer!r}; it must be f1 or rougeL")
-        if not 0 <= self.evidence_weight <= 1:
-            raise InputError(f"evidence_weight is a share from 0 to 1, got {self.evidence_weight}")
         _ = self.price
 
     @property
     def price(self) -> float:
-        """What 256 tokens cost, in units of quality."""
+        """What 256 tokens cost, in units of the metric."""
         return COST_WEIGHT * price_factor(self.prefer)
 
-    def configuration_list(self) -> list[str]:
-        """Return the spellings to choose from, the default first."""
-        usual = (*(form.format(name) for form in FORMS for name in RERANKERS.local), *OTHERS)
-        return list(dict.fromkeys((DEFAULT, *(split_parts(self.configurations) or usual))))
+    @property
+    def further(self) -> list[PartName]:
+        """The selectors to choose from besides those that the agent knows."""
+        return split_parts(self.configurations)

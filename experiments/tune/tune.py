@@ -1,27 +1,29 @@
-"""`corag tune`: from a user's questions to a checkpoint that names what serves them best, and a page about it.
+"""`corag tune`: the shipped agent on a user's questions, and a page that says whether they gain from it.
 
-Letters: `n` questions, `C` configurations.
+The user's labels are those of `corag label`, and the utility is that of `experiments.agents.targets`. The network stays
+as it is. What a configuration gives on the user's questions beyond what the network expects of it, shrunk by their
+number, is added to its logit. Letters: `n` questions, `C` configurations.
 """
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 import agent
 from corag.checks import check_budget
 from corag.cli.console import say
 from corag.errors import DataError, InputError
 from corag.models.runtime import in_runtime
-from corag.models.trained import shipped_checkpoint
-from corag.selectors.corag.agents import SHIPPED_AGENT
+from corag.naming import PartName, parse
+from corag.selectors.corag.agents import DEFAULT_AGENT, load_agent
 from corag.selectors.price import REFERENCE_TOKENS
 from corag.types import FloatArray
-from experiments.agents.targets import best_configuration, quality
+from experiments.agents.compare import Choices, method_table, named
+from experiments.agents.recipes import settled
+from experiments.agents.targets import TargetConfig, best_configuration, utility
 from experiments.data.config import candidate_settings
 from experiments.data.splits import divide, questions_of
 from experiments.labels.config import LabelConfig
@@ -30,24 +32,26 @@ from experiments.labels.label import label
 from experiments.labels.table import Labels, read_labels
 from experiments.protocol.held_out import is_held_out
 from experiments.report.difference import Difference, paired_difference
-from experiments.report.drawing import interval_plot
-from experiments.report.page import Figure, Page, Section, Table
+from experiments.report.page import Page, Section, Table
 from experiments.run.journal import versions
 from experiments.run.track import log_run
-from experiments.tune.config import DEFAULT, LEAST_QUESTIONS, TuneConfig
-from experiments.tune.shrinkage import Estimate, estimate, prior_for
+from experiments.tune.config import LEAST_QUESTIONS, TuneConfig
 
-SECONDS = 0.25
+SECONDS = 0.1
 """Of one core for a question under one configuration: 20 passages of 150 tokens, and a context read."""
-FOLDS, EPOCHS = 5, 30
-FEATURES = ("query", "curve")
-LEAST_FOR_A_NETWORK = 60
-"""Different questions with which a network is tried."""
-LEAST_GAIN = 1e-6
-"""A smaller gain is a rounding error."""
+FOLDS = 5
+TEMPERATURE = 0.05
+"""What one unit of a logit of the shipped agent is worth in utility: that of the soft targets it has learned from."""
+OWN_WEIGHT = 40
+"""Questions' worth of weight that the network's expectation has beside the user's labels. Chosen among 20, 40, 100 and
+200 on data sets taken as a user's, each with an agent and values that do not know its kind; with 20 and 40 questions'
+worth the gains differ by chance, with more the network's errors on new kinds remain."""
+CAUTION = 1.0
+"""Standard errors that the cross-validated gain must exceed 0 by for the agent to be changed."""
 POWER = 1.96 + 0.84
 """Standard errors that a gain must be for four runs in five to see it at p < .05 (two-sided)."""
-LABELS_FILE, PAGE_FILE, WORK_DIR = "labels.parquet", "report.html", "work"
+DEFAULT_NAME, TUNED, ORACLE = "untuned agent", "tuned agent", "oracle"
+LABELS_FILE, PAGE_FILE = "labels.parquet", "report.html"
 
 
 @dataclass(frozen=True)
@@ -55,36 +59,38 @@ class Tuning:
     """What a tuning found.
 
     Attributes:
-        configuration: The best one for all questions.
-        estimates: Gain in utility of each configuration over the default.
-        gain: Gain over the default on questions that took no part in the choice, by cross-validation over documents.
-        network_gain: Gain of a network over the single choice, likewise; None where none was tried.
-        uses_network: Whether the checkpoint has it.
-        means: Mean quality and tokens of each configuration.
+        configurations: What the agent chooses among, `C`.
+        fallback: Of the tuned agent: the configuration of the highest expected utility on the user's questions.
+        expected: Utility of each configuration that the tuned agent expects on these questions, beyond their mean
+            over the configurations, `[C]`.
+        choices: Configuration of each question by method, `[n]`; the tuned agent's by cross-validation.
+        gain: Utility of the tuned agent beyond that of the default on questions that took no part.
+        default: Mean utility of the default.
     """
 
-    configuration: str
-    estimates: dict[str, Estimate]
+    configurations: tuple[str, ...]
+    fallback: str
+    expected: FloatArray
+    choices: dict[str, Choices]
     gain: Difference
-    network_gain: Difference | None
-    uses_network: bool
-    means: dict[str, dict[str, float]]
+    default: float
 
     @property
     def keeps_default(self) -> bool:
-        """Whether the checkpoint does what `corag` does without one."""
-        return self.configuration == DEFAULT and not self.uses_network
+        """Whether the checkpoint is the shipped agent, as it is."""
+        spread = (self.gain.high - self.gain.low) / 2 / 1.96
+        return not self.gain.mean > CAUTION * spread
 
     @property
     def verdict(self) -> str:
         """Whether to use it, in a sentence."""
+        share = f" ({self.gain.mean / self.default:+.0%})" if self.default > 0 else ""
+        gained = f"questions that took no part gained {self.gain}{share} in utility, p {self.gain.p:.3f}"
         if self.keeps_default:
-            return "No, keep the default: no other configuration is expected to serve these questions better."
+            return f"No, keep the default: {gained}."
         if self.gain.low > 0:
-            return f"Yes, use it: questions that took no part gained {self.gain}."
-        if self.gain.mean > 0:
-            return f"Probably: questions that took no part gained {self.gain}, which may be chance; more would tell."
-        return f"No, keep the default: questions that took no part gained nothing, {self.gain}."
+            return f"Yes, use it: {gained}."
+        return f"Probably: {gained}, which may be chance."
 
     def usage(self, out: str) -> str:
         """Return how the checkpoint in a folder is used."""
@@ -94,39 +100,48 @@ class Tuning:
 
 @in_runtime
 def tune(config: TuneConfig) -> Tuning:
-    """Label, choose, and write the checkpoint."""
+    """Label, choose, and write the checkpoint.
+
+    Raises:
+        InputError: `out` is a file, or a name or value is wrong.
+        DataError: There are too few questions, or `out` has labels of other settings.
+    """
     check_budget(config.budget)
     out = Path(config.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"out is {config.out!r}, which is a file; give a folder")
-    labelling, held_out = _labelling(config)
+    shipped = load_agent(DEFAULT_AGENT)
+    labelling, held_out = _labelling(config, shipped)
     if not config.quiet:
-        number, configurations = len(read_examples(labelling).examples), len(config.configuration_list())
+        number, configurations = len(read_examples(labelling).examples), len(labelling.configuration_list())
         minutes = max(1, round(SECONDS * number * configurations / 60))
         say(
             f"{number} questions, {configurations} configurations: about {minutes} minute{'s' * (minutes > 1)} on one "
             f"core" + (f"; {held_out} held-out ones left out" * bool(held_out))
         )
     labels = read_labels(str(label(labelling)))
-    tuning, trained = choose(labels, config)
+    tuning, tuned, labels = choose(labels, shipped, target_of(config), config.seed)
     page = tuning_page(tuning, labels, config, held_out)
-    card = agent.model_card(trained.config, {"questions": len(labels), "versions": versions()}, page.markdown())
+    card = agent.model_card(tuned.config, {"questions": len(labels), "versions": versions()}, page.markdown())
     table = (out / LABELS_FILE).read_bytes()
-    shutil.rmtree(out / WORK_DIR, ignore_errors=True)
-    agent.save(out, trained, card, {LABELS_FILE: table, PAGE_FILE: page.html()})
-    log_run("tune", config, out, out.resolve().name, asdict(config), tuning.means, pages={"report": page.html()})
+    agent.save(out, tuned, card, {LABELS_FILE: table, PAGE_FILE: page.html()})
+    figures = {
+        name: {measure: float(np.nanmean(values[:, column])) for measure, values in labels.measures.items()}
+        for column, name in enumerate(labels.configurations)
+    }
+    log_run("tune", config, out, out.resolve().name, asdict(config), figures, pages={"report": page.html()})
     if not config.quiet:
         page.show()
     return tuning
 
 
-def _labelling(config: TuneConfig) -> tuple[LabelConfig, int]:
+def _labelling(config: TuneConfig, shipped: agent.ConfigurationAgent) -> tuple[LabelConfig, int]:
     """Return the settings of the labels, and how many questions are held out; too few others are a `DataError`."""
     labelling = LabelConfig(
         data=config.data,
         out=str(Path(config.out) / LABELS_FILE),
         splits=config.splits,
-        configurations=tuple(config.configuration_list()),
+        configurations=(*shipped.config.configurations, *config.further),
         iterations="",
         explorations="",
         cost_weights="",
@@ -151,169 +166,152 @@ def _labelling(config: TuneConfig) -> tuple[LabelConfig, int]:
     return labelling, held_out
 
 
-def choose(labels: Labels, config: TuneConfig) -> tuple[Tuning, agent.ConfigurationAgent]:
-    """Return what serves the questions best, and the agent that names it.
+def target_of(config: TuneConfig) -> TargetConfig:
+    """Return what makes one configuration better than another."""
+    return TargetConfig(metric=config.metric, price=config.price)
 
-    The single best configuration is chosen by gains shrunk towards the priors of the shipped agent; a network is
-    trained only if cross-validation says that it gains.
+
+def choose(
+    labels: Labels, shipped: agent.ConfigurationAgent, target: TargetConfig, seed: int = 0
+) -> tuple[Tuning, agent.ConfigurationAgent, Labels]:
+    """Return what tuning an agent gains, the agent to use, and the labels of the questions that have a utility.
+
+    The gain is cross-validated in five folds by document, or by question if all are about one document. Unless it
+    exceeds its standard error, the agent to use is the shipped one. Too few questions are a `DataError`.
     """
-    values = quality(labels, config.evidence_weight, config.answer)
-    known = np.isfinite(values).all(axis=1)
-    labels, values = labels.of(known), values[known]
-    utility = values - config.price * labels.measures["cost_tokens"] / REFERENCE_TOKENS
-    groups, names = labels.group.tolist(), labels.configurations
-    estimates = _estimates(utility, labels)
-    chosen = _best(estimates)
-    parts = divide([""] * len(labels), groups, [1.0] * FOLDS, config.seed)
-    single = np.zeros(len(labels), dtype=np.int64)
-    by_network = single.copy()
-    tries_network = len(np.unique(labels.query_vectors, axis=0)) >= LEAST_FOR_A_NETWORK
+    labels = replace(labels.of(np.isfinite(utility(labels, target)).all(axis=1)), settings_head=False)
+    if len(labels) < LEAST_QUESTIONS:
+        raise DataError(
+            f"expected at least {LEAST_QUESTIONS} questions with {target.metric}, got {len(labels)}; add answers or "
+            "gold passages, or choose another metric"
+        )
+    values, rows = utility(labels, target), np.arange(len(labels))
+    groups = labels.group.tolist() if len(set(labels.group)) > 1 else list(labels.ids)
+    parts = divide([""] * len(labels), groups, [1.0] * FOLDS, seed)
+    chosen = np.zeros(len(labels), dtype=np.int64)
     for fold in np.unique(parts):
-        inside, outside = np.flatnonzero(parts != fold), np.flatnonzero(parts == fold)
-        learned = labels.of(inside)
-        name = _best(_estimates(utility[inside], learned))
-        single[outside] = names.index(name)
-        if tries_network:
-            trained = _network(learned, utility[inside], name, config, f"fold-{fold}")
-            predictions = trained.predict(labels.of(outside).features(FEATURES))
-            assert isinstance(predictions, list)
-            by_network[outside] = [names.index(one.configuration) for one in predictions]
-
-    def gain(ours: NDArray[np.int64], theirs: NDArray[np.int64] | int) -> Difference:
-        rows = np.arange(len(labels))
-        return paired_difference(utility[rows, ours], utility[rows, theirs], groups=groups, seed=config.seed)
-
-    network_gain = gain(by_network, single) if tries_network else None
-    uses_network = network_gain is not None and network_gain.low > 0
-    trained = _network(labels, utility, chosen, config, "all") if uses_network else _constant(chosen)
-    means = {
-        name: {"quality": float(values[:, column].mean())}
-        | {one: float(np.nanmean(measured[:, column])) for one, measured in labels.measures.items()}
-        for column, name in enumerate(names)
+        outside = labels.of(parts == fold)
+        tuned, _ = tuned_agent(shipped, labels.of(parts != fold), target)
+        chosen[parts == fold] = named(tuned, outside, tuned.config.features)
+    choices = {
+        DEFAULT_NAME: named(shipped, labels, shipped.config.features),
+        TUNED: chosen,
+        ORACLE: best_configuration(labels, values),
     }
-    overall = gain(by_network if uses_network else single, 0)
-    return Tuning(chosen, estimates, overall, network_gain, uses_network, means), trained
+    default = values[rows, choices[DEFAULT_NAME]]
+    gain = paired_difference(values[rows, chosen], default, groups=groups, seed=seed)
+    tuned, expected = tuned_agent(shipped, labels, target)
+    fallback = tuned.config.fallback.configuration
+    tuning = Tuning(labels.configurations, fallback, expected, choices, gain, float(default.mean()))
+    return tuning, shipped if tuning.keeps_default else tuned, labels
 
 
-def _estimates(utility: FloatArray, labels: Labels) -> dict[str, Estimate]:
-    """Return what is known about the gain of each configuration over the first, the default."""
-    shipped = shipped_checkpoint(SHIPPED_AGENT)
-    priors = {} if shipped is None else agent.load(shipped).config.priors
-    groups, (default, *others) = labels.group.tolist(), labels.configurations
-    gains = (utility[:, 1:] - utility[:, :1]).T
-    estimates = {
-        name: estimate(gain, groups, prior_for(name, priors)) for name, gain in zip(others, gains, strict=True)
-    }
-    return {default: Estimate(0.0, 0.0, 0.0, 1.0), **estimates}
+def tuned_agent(
+    shipped: agent.ConfigurationAgent, labels: Labels, target: TargetConfig
+) -> tuple[agent.ConfigurationAgent, FloatArray]:
+    """Return an agent on a user's labels, and the utility that it expects of each configuration on them, `[C]`.
+
+    The network's expectation of a configuration's utility, at the price that it has learned, is `TEMPERATURE` times its
+    logit. To it is added the mean by which the user's labels exceed it, times n / (n + `OWN_WEIGHT`), and what another
+    price changes, by the configuration's mean tokens. So a higher price never makes dearer configurations likelier.
+    Configurations that the network does not know begin like its fallback.
+    """
+    learned = settled(replace(target, price=None), "default", "target")
+    values, tokens = utility(labels, learned), labels.measures["cost_tokens"].mean(axis=0)
+    known, names = shipped.config.configurations, labels.configurations
+    like = [known.index(name if name in known else shipped.config.fallback.configuration) for name in names]
+    expected = _leads(TEMPERATURE * shipped.logits(labels.features(shipped.config.features))[:, like])
+    beyond = (_leads(values) - expected).mean(axis=0) * len(labels) / (len(labels) + OWN_WEIGHT)
+    dearer = (settled(target, "default", "target").price or 0.0) - (learned.price or 0.0)
+    added = beyond - dearer * tokens / REFERENCE_TOKENS
+    expected = expected.mean(axis=0) + added
+    config = replace(shipped.config, configurations=names, fallback=agent.Fallback(names[int(expected.argmax())]))
+    weights = dict(shipped.weights)
+    weights["choice.weight"] = weights["choice.weight"][like]
+    weights["choice.bias"] = (weights["choice.bias"][like] + added / TEMPERATURE).astype(np.float32)
+    return agent.ConfigurationAgent(config, weights), expected
 
 
-def _best(estimates: dict[str, Estimate]) -> str:
-    """Return the configuration of the highest gain that can be counted on; the default, the first, unless one gains."""
-    best = max(estimates, key=lambda name: estimates[name].cautious)
-    return best if estimates[best].cautious > LEAST_GAIN else next(iter(estimates))
-
-
-def _constant(configuration: str) -> agent.ConfigurationAgent:
-    return agent.ConfigurationAgent(agent.AgentConfig((configuration,), agent.Fallback(configuration)))
-
-
-def _network(
-    labels: Labels, utility: FloatArray, chosen: str, config: TuneConfig, name: str
-) -> agent.ConfigurationAgent:
-    """Return an agent over whole configurations, trained on the utilities of questions."""
-    best = best_configuration(labels, utility)
-    if len(np.unique(best)) < 2:
-        return _constant(chosen)
-    table = agent.TrainingTable(
-        features=labels.features(FEATURES),
-        label=best,
-        weight=np.ones(len(labels), dtype=np.float32),
-        ids=labels.ids,
-        quality=utility.astype(np.float32),
-    )
-    agent_config = agent.AgentConfig(
-        configurations=labels.configurations,
-        fallback=agent.Fallback(chosen),
-        feature_dim=table.features.shape[1],
-        embedder=labels.embedder,
-        features=FEATURES,
-        hidden=(64,),
-        map_dim=32,
-    )
-    training = agent.TrainConfig(
-        epochs=EPOCHS, standardize=True, temperature=0.1, contrastive_weight=0.0, regret_weight=1.0, seed=config.seed,
-        device="cpu",
-    )  # fmt: skip
-    return agent.fit(table, None, agent_config, training, Path(config.out) / WORK_DIR / name).agent
+def _leads(values: FloatArray) -> FloatArray:
+    """Return values beyond their mean over the configurations, `[n, C]`: only these say which is better."""
+    return values - values.mean(axis=1, keepdims=True)
 
 
 def tuning_page(tuning: Tuning, labels: Labels, config: TuneConfig, held_out: int = 0) -> Page:
-    """Return the page of a tuning: a verdict, what each configuration gains, and what more questions would tell."""
-    names = sorted(tuning.estimates, key=lambda name: -tuning.estimates[name].cautious)
-    estimates = [tuning.estimates[name] for name in names]
-    formats = {"quality": ".3f", "f1": ".3f", "rougeL": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f"}
-    columns = [name for name in formats if any(name in of_one for of_one in tuning.means.values())]
+    """Return the page of a tuning: a verdict, what each configuration gives, and what limits the result."""
+    values, names = utility(labels, target_of(config)), labels.configurations
+    formats = {"f1": ".3f", "rougeL": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f"}
+    columns = [name for name in formats if np.isfinite(labels.measures.get(name, np.nan)).any()]
     rows = [
         [
-            f"**{name}**" if name == tuning.configuration else name,
-            *(format(tuning.means[name][column], formats[column]) for column in columns),
-            f"{one.own:+.3f}", f"{one.posterior:+.3f}", f"{one.weight:.0%}",
+            f"**{_short(names[column])}**" if names[column] == tuning.fallback else _short(names[column]),
+            *(format(float(np.nanmean(labels.measures[name][:, column])), formats[name]) for name in columns),
+            f"{values[:, column].mean():.3f}",
+            f"{tuning.expected[column]:+.3f}",
         ]
-        for name, one in zip(names, estimates, strict=True)
-    ]  # fmt: skip
-    plot = interval_plot(
-        names,
-        [one.posterior for one in estimates],
-        [(one.posterior - 1.96 * one.spread, one.posterior + 1.96 * one.spread) for one in estimates],
-        f"gain over {DEFAULT}",
-        marked=names.index(tuning.configuration),
-    )
-    answer = {"f1": "F1", "rougeL": "ROUGE-L"}[config.answer]
-    table = Table(
-        ["configuration", *(name.replace("_", " ") for name in columns), "own gain", "shrunken gain", "own share"],
+        for column in np.argsort(-tuning.expected, kind="stable").tolist()
+    ]
+    methods = method_table(tuning.choices, labels, target_of(config), base=DEFAULT_NAME, ceiling=ORACLE, marked=TUNED)
+    each = Table(
+        ["configuration", *(name.replace("_", " ") for name in columns), "utility", "expected"],
         rows,
-        note=f"Quality: {answer} of the answer by {config.reader} and evidence recall, with weights "
-        f"{1 - config.evidence_weight:g} and {config.evidence_weight:g}; 256 tokens cost {config.price:g}. Own gain: "
-        f"mean difference from {DEFAULT} on these questions. Shrunken gain: the same, weighed against other kinds of "
-        "questions; the own share is the weight of yours. Nothing is chosen whose shrunken gain is below its standard "
-        "deviation.",
+        note="Expected: utility of the tuned agent's estimate beyond the mean of all configurations: what the network "
+        f"expects, and what these questions say with the weight n / (n + {OWN_WEIGHT}). The first is the fallback, for "
+        "questions on which no other leads.",
     )
     usage = tuning.usage(config.out)
     compare = (
         f'Compare: corag evaluate --data {config.data} --methods "corag,corag(agent={config.out})" '
         f"--budget {config.budget} --out result.json"
     )
-    num_groups = len(set(labels.group.tolist()))
-    note = f"{len(labels)} questions in {num_groups} groups that share documents, {config.budget} tokens of context."
+    groups = len(set(labels.group.tolist()))
+    note = f"{len(labels)} questions in {groups} groups that share documents, {config.budget} tokens of context."
     return Page(
         f"Tuned on {Path(config.data).resolve().name}",
-        f"**{tuning.verdict}** Chosen: {tuning.configuration}.",
+        f"**{tuning.verdict}**",
         [
-            Section("Each configuration, best first", [table, Figure(plot, "What each configuration gains")]),
-            Section("What limits this result", _limits(tuning, len(labels), num_groups)),
+            Section("On questions that took no part (five folds by document)", [methods]),
+            Section("What holds you back", _limits(tuning, labels, config, groups)),
+            Section("Each configuration, best first", [each]),
             Section("Use", [f"{usage[0].upper()}{usage[1:]}", compare]),
         ],
         note + (f" {held_out} held-out questions were left out." if held_out else ""),
     )
 
 
-def _limits(tuning: Tuning, num_questions: int, num_groups: int) -> list[str]:
-    """Return what the gain says, and what more questions would change."""
+def _limits(tuning: Tuning, labels: Labels, config: TuneConfig, groups: int) -> list[str]:
+    """Return what limits the gain: the number of questions, retrieval, choice and reader, with figures."""
     spread = (tuning.gain.high - tuning.gain.low) / 2 / 1.96
-    detectable = f"Smallest detectable gain (80% power): {POWER * spread:.3f}." if spread else ""
-    lines = [
-        f"On questions that took no part in the choice (cross-validation by document): {tuning.gain}. {detectable}"
-    ]
-    if num_questions < LEAST_FOR_A_NETWORK:
+    lines = []
+    if spread:
         lines.append(
-            f"With at least {LEAST_FOR_A_NETWORK} questions instead of {num_questions}, better 200, gains half as "
-            "large can be seen, and a network that chooses for each question is tried."
+            f"Number of questions: with these {len(labels)}, a gain of {POWER * spread:.3f} or more would be seen (80% "
+            f"power); with {4 * len(labels)}, half of that."
         )
-    if num_groups < 2 * FOLDS:
+    if groups < 2 * FOLDS:
+        lines.append(f"The questions share {groups} documents, so the interval is rough; add others.")
+    rows, found = np.arange(len(labels)), labels.measures.get("full_evidence")
+    if found is not None and (with_gold := np.isfinite(found).all(axis=1)).any():
+        best, chosen = found[with_gold].max(axis=1).mean(), found[rows, tuning.choices[TUNED]][with_gold].mean()
         lines.append(
-            f"They share {num_groups} documents, so the interval is rough; add questions about other documents."
+            f"Retrieval and budget: on {1 - best:.0%} of the questions no configuration has all evidence in "
+            f"{config.budget} tokens; more candidates (--num_candidates), another retrieval or a larger budget may."
         )
-    if tuning.network_gain is not None:
-        word = "gains" if tuning.uses_network else "gains nothing certain"
-        lines.append(f"A network that chooses for each question {word} over one choice for all: {tuning.network_gain}.")
+        lines.append(
+            f"Choice: on {best - chosen:.0%} another configuration has all evidence and the chosen one lacks some."
+        )
+        answers = np.where(labels.long_form[:, None], labels.measures["rougeL"], labels.measures["f1"])
+        whole = with_gold & (found[rows, tuning.choices[TUNED]] == 1)
+        answers = answers[rows, tuning.choices[TUNED]][whole]
+        if np.isfinite(answers).any():
+            lines.append(
+                f"Reader: with all evidence in the context {config.reader} reaches {np.nanmean(answers):.2f} of 1 (F1, "
+                "or ROUGE-L of long answers); what is missing, another reader may find."
+            )
     return lines
+
+
+def _short(configuration: str) -> str:
+    """Return a configuration without the settings of its search."""
+    named_ = parse(configuration)
+    return str(PartName(named_.name, {name: value for name, value in named_.settings.items() if name != "search"}))

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 import agent
 from agent import AgentConfig, AgentError, CheckpointError, ConfigurationAgent, Fallback, Ranges, TrainConfig
 from agent.config import setting_of, spelled
-from agent.training.data import MeasuredGrid
 from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config, toy_table
 from tests.paths import ROOT
 
@@ -72,7 +71,6 @@ def test_float32_rounding_is_within_a_range():
         (lambda: toy_config(embedder=""), "embedder"),
         (lambda: toy_config(hidden=(5, 0)), "hidden"),
         (lambda: toy_config(min_lead=1.1), "min_lead"),
-        (lambda: toy_config(priors={"first": {"mean": 1}}), "priors"),
         (lambda: AgentConfig.from_dict({"reranker": 1}), "unknown"),
         (lambda: TrainConfig(lr=0), "lr"),
         (lambda: TrainConfig(contrastive_weight=0.0, choice_weight=0.0, settings_weight=0.0), "weights"),
@@ -191,10 +189,17 @@ def change_config(folder, **changes):
     (folder / "config.json").write_text(json.dumps({**values, **changes}))
 
 
-PRIORS = {"first": {"mean": -0.1, "variance": 0.01, "within": 0.2}}
+def change_weights(folder, change, *given):
+    """Change one tensor of a checkpoint."""
+    weights = load_file(folder / "model.safetensors")
+    save_file({**weights, "choice.bias": change(weights["choice.bias"], *given)}, folder / "model.safetensors")
 
 
-@pytest.mark.parametrize("changes", [{}, {"ranges": None}, {"min_lead": 0.5, "priors": PRIORS}])
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+@pytest.mark.parametrize("changes", [{}, {"ranges": None}, {"min_lead": 0.5}])
 def test_a_checkpoint_comes_back(tmp_path, changes):
     trained = random_agent(toy_config(**changes))
     agent.save(tmp_path / "made", trained, agent.model_card(trained.config, {"commit": "abc123"}, "## More"))
@@ -248,7 +253,16 @@ def test_a_pickle_is_refused(folder, suffix):
         (lambda folder: (folder / "config.json").write_text("[1]"), "config.json"),
         (lambda folder: change_config(folder, configurations=[]), "configurations"),
         (lambda folder: change_config(folder, feature_dim=DIM + 1), "encoder.0.weight"),
+        (lambda folder: (folder / "config.json").write_text(""), "config.json"),
+        (lambda folder: (folder / "config.json").write_text("[" * 100_000), "config.json"),
+        (lambda folder: change_config(folder, priors={}), "priors"),  # of an older form
+        (lambda folder: change_config(folder, fallback="first"), "fallback"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b""), "model.safetensors"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"half a fi"), "model.safetensors"),
+        (lambda folder: cut(folder / "model.safetensors"), "model.safetensors"),
+        (lambda folder: change_weights(folder, np.full_like, np.nan), "choice.bias"),
+        (lambda folder: change_weights(folder, np.resize, 3), "choice.bias"),
+        (lambda folder: change_weights(folder, np.asarray, np.int64), "choice.bias"),
         (lambda folder: save_file({"x": np.zeros(2)}, folder / "model.safetensors"), "tensors"),
     ],
 )
@@ -268,20 +282,20 @@ def test_the_shipped_checkpoint_predicts_as_its_tensors_say():
         maps = maps @ shipped.weights[f"encoder.{layer}.weight"].T + shipped.weights[f"encoder.{layer}.bias"]
         maps = np.maximum(maps, 0)
     odds = np.exp(maps @ shipped.weights["choice.weight"].T + shipped.weights["choice.bias"])
-    probabilities = [list(one.probabilities.values()) for one in shipped.predict(rows)]
+    predictions = shipped.predict(rows)
+    probabilities = [list(one.probabilities.values()) for one in predictions]
     np.testing.assert_allclose(probabilities, odds / odds.sum(axis=1, keepdims=True), rtol=1e-9)
+    # As they have always been.
+    names = shipped.config.configurations
+    assert [names.index(one.configuration) for one in predictions] == [
+        7, 22, 22, 22, 7, 7, 22, 9, 22, 8, 22, 22, 22, 22, 22, 9, 22, 22, 8, 22
+    ]  # fmt: skip
+    assert [max(of_row) for of_row in probabilities[:4]] == pytest.approx(
+        [0.189088, 0.096011, 0.112694, 0.106776], abs=1e-6
+    )
 
 
 # Training tables.
-
-GRID = MeasuredGrid(np.array([0, 0, 1, 1]), np.array([[1, 0.0, 0.0], [64, 3.0, 0.3], [8, 0.0, 0.0], [8, 0.0, 0.3]]))
-
-
-def test_the_nearest_measured_settings_of_the_same_label():
-    # On the log scale 7 iterations are nearer to 1 than to 64, and 9 nearer to 64 (8 is the middle).
-    settings = [[7, 1.5, 0.15], [9, 1.5, 0.15], [1, 0.0, 0.1], [1, 0.0, 0.2]]
-    assert GRID.nearest([0, 0, 1, 1], settings, RANGES).tolist() == [0, 1, 2, 3]
-    assert GRID.nearest([1], [[8, 0.0, 0.15]], RANGES).tolist() == [2]  # both are as far: the first
 
 
 @pytest.mark.parametrize(
@@ -308,8 +322,6 @@ def test_bad_columns(changes):
         {"quality": np.ones((40, 3))},
         {"settings": np.full((40, 3), 100.0)},
         {"settings": None},
-        {"grid": GRID},
-        {"grid": MeasuredGrid(np.array([0]), np.array([[1, 0.0, 0.0]])), "utility": np.zeros((40, 1))},
     ],
 )
 def test_tables_that_do_not_fit(changes):

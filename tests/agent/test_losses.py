@@ -8,7 +8,6 @@ from agent.losses import (
     Losses,
     choice_loss,
     contrastive_loss,
-    description_loss,
     regret_loss,
     settings_loss,
     soft_target,
@@ -59,19 +58,6 @@ def test_contrastive_loss_agrees_with_loops(num_rows, seed, margin):
     assert loss.item() == pytest.approx(contrastive_by_loops(maps, labels, weight, margin), rel=1e-4, abs=1e-5)
 
 
-def test_description_loss_worked_by_hand():
-    # Questions of rerankers 0, 1 and 2, of which 2 is not described; the description of 1 comes first.
-    maps, described = torch.tensor([[0.0, 0.0], [0.0, 0.6], [3.0, 0.0]]), torch.tensor([[0.0, 1.0], [0.0, 0.2]])
-    labels, of = torch.tensor([0, 1, 2]), torch.tensor([1, 0])
-    # To the own one 0.2 and 0.4; to others 1, 0.4, and beyond the margin; the third question counts twice.
-    found = description_loss(maps, labels, torch.tensor([1.0, 1.0, 2.0]), described, of, 1.0)
-    assert found.item() == pytest.approx((0.04 + 0.16) / 2 + (0.0 + 0.36 + 0.0 + 0.0) / 6)
-    # What counts for nothing has no partner; where nothing counts there is no loss.
-    found = description_loss(maps, labels, torch.tensor([1.0, 0.0, 0.0]), described, of, 1.0)
-    assert found.item() == pytest.approx(0.04)
-    assert description_loss(maps, labels, torch.zeros(3), described, of, 1.0).item() == 0.0
-
-
 def test_choice_loss_worked_by_hand():
     # Softmax of (0, ln 3) is (1/4, 3/4); of (0, 0) it is (1/2, 1/2).
     logits = torch.tensor([[0.0, np.log(3.0)], [0.0, 0.0]])
@@ -85,9 +71,9 @@ def test_choice_loss_worked_by_hand():
 def test_settings_loss_and_total_worked_by_hand():
     loss = settings_loss(torch.tensor([[0.0, 0.5, 1.0]]), torch.tensor([[0.3, 0.5, 0.4]]))
     assert loss.item() == pytest.approx((0.09 + 0.36) / 3)
-    losses = Losses(*map(torch.tensor, (1.0, 2.0, 4.0, 16.0, 8.0)))
-    assert total_loss(losses, (1.0, 1.0, 1.0, 0.0, 0.0)).item() == 7.0
-    assert total_loss(losses, (0.5, 0.0, 2.0, 0.5, 1.0)).item() == 24.5
+    losses = Losses(*map(torch.tensor, (1.0, 2.0, 4.0, 8.0)))
+    assert total_loss(losses, (1.0, 1.0, 1.0, 0.0)).item() == 7.0
+    assert total_loss(losses, (0.5, 0.0, 2.0, 1.0)).item() == 16.5
 
 
 def test_soft_targets_and_regret_worked_by_hand():
@@ -114,7 +100,6 @@ def test_each_loss_reaches_every_layer_of_the_encoder(part):
         contrastive_loss(output.maps, labels, weight, 1.0),
         choice_loss(output.logits, labels, weight),
         settings_loss(output.settings, torch.full((6, 3), 0.9)),
-        description_loss(output.maps, labels, weight, model.maps(features[:2] + 1), labels[:2], 1.0),
         regret_loss(output.logits, torch.eye(2)[labels]),
     )
     getattr(losses, part).backward()

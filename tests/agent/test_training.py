@@ -86,15 +86,6 @@ def test_regret_worked_by_hand(tmp_path):
     assert toy_fit(tmp_path, val=worse, **FAST).history[-1]["val_regret"] == pytest.approx(0.3)
 
 
-def test_patience_stops_early_and_the_best_weights_come_back(tmp_path):
-    # A learning rate this high makes the loss rise after the first epochs.
-    options = {"lr": 0.5, "seed": 3, "val": toy_table(20, seed=1, prefix="val", quality=None)}
-    patient = toy_fit(tmp_path / "patient", epochs=40, patience=2, **options)
-    assert len(patient.history) == patient.best_epoch + 3 < 40
-    until_best = toy_fit(tmp_path / "short", epochs=patient.best_epoch + 1, **options)
-    assert same_weights(patient, until_best)
-
-
 def test_the_last_epoch_can_be_kept(tmp_path):
     options = {"lr": 0.5, "seed": 3, "val": toy_table(20, seed=1, prefix="val", quality=None), "epochs": 4}
     best, last = toy_fit(tmp_path / "best", **options), toy_fit(tmp_path / "last", keep="last", **options)
@@ -111,43 +102,17 @@ def test_half_precision_trains_too(tmp_path):
     assert report.history[-1]["train_loss"] < report.history[0]["train_loss"]
 
 
-def described_fit(out_dir, vectors, **settings):
-    config = toy_train_config(**FAST, **settings)
-    descriptions = dict(zip(("second", "first"), vectors, strict=True))
-    return fit(toy_table(), None, toy_config(), config, out_dir, descriptions=descriptions)
-
-
-def share_nearest_to_its_own_description(trained, vectors):
-    """Of the questions, by the maps of the trained encoder; `second` is described first."""
-
-    def maps(rows):
-        for layer in range(3):
-            weight, bias = (trained.weights[f"encoder.{layer}.{name}"] for name in ("weight", "bias"))
-            rows = np.maximum(rows @ weight.T + bias, 0)
-        return rows
-
-    table = toy_table()
-    distance = np.linalg.norm(maps(table.features)[:, None] - maps(vectors)[None], axis=2)
-    return np.mean(np.array([1, 0])[distance.argmin(axis=1)] == table.label)
-
-
-def test_questions_come_near_the_description_of_their_best_reranker(tmp_path):
-    # The descriptions are where no question is, and the wrong way round.
-    vectors = np.zeros((2, DIM), np.float32)
-    vectors[0, 0], vectors[1, 0] = -0.3, 0.3
-    aligned = described_fit(tmp_path / "a", vectors).agent
-    other = described_fit(tmp_path / "b", vectors, description_weight=0.0).agent
-    before, after = (share_nearest_to_its_own_description(one, vectors) for one in (other, aligned))
-    assert after > before
-
-
-@pytest.mark.parametrize(
-    "descriptions",
-    [{"third": np.ones(DIM)}, {"first": np.ones(DIM + 1)}, {"first": np.ones((1, DIM))}, {"first": [np.inf] * DIM}],
-)
-def test_descriptions_that_do_not_fit_are_refused(tmp_path, descriptions):
-    with pytest.raises(AgentError, match="descriptions"):
-        fit(toy_table(), None, toy_config(), toy_train_config(), tmp_path, descriptions=descriptions)
+def test_any_setting_and_callback_of_lightning(tmp_path):
+    averaging = {"class_path": "StochasticWeightAveraging", "init_args": {"swa_lrs": 0.01, "swa_epoch_start": 2}}
+    given = {"gradient_clip_val": 0.001, "callbacks": [averaging]}
+    plain, other = (
+        fit(toy_table(), None, toy_config(), toy_train_config(epochs=4), tmp_path / name, trainer=trainer)
+        for name, trainer in (("plain", {}), ("other", given))
+    )
+    assert not same_weights(plain, other)
+    for wrong in ({"max_epochs": 3}, {"beauty": 1}, {"callbacks": ["os.system"]}, {"callbacks": [{"class_path": "x"}]}):
+        with pytest.raises(AgentError, match="trainer"):
+            fit(toy_table(), None, toy_config(), toy_train_config(), tmp_path / "wrong", trainer=wrong)
 
 
 def test_a_diverging_training_says_so(tmp_path):

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from agent import fit
-from tests.agent.worlds import DIM, toy_config, toy_table, toy_train_config
+from tests.agent.worlds import toy_config, toy_table, toy_train_config
 
 NUM_EPOCHS = 12
 
@@ -17,5 +15,4 @@ def train(out_dir: Path):
         toy_config(),
         toy_train_config(epochs=NUM_EPOCHS),
         out_dir,
-        descriptions=dict(zip(("first", "second"), np.eye(2, DIM), strict=True)),
     )

@@ -181,7 +181,7 @@ def test_sweep(tmp_path, figure):
     vary = '{"training.margin": [0.5, 1.0]}'
     task = Task(
         lambda folder: ["sweep", "--base.labels", labels, "--base.out", folder / "s", "--vary", vary, *settings],
-        lambda folder: len(list(folder.glob("s/*/run.json"))),
+        lambda folder: len(list(folder.glob("s/*/training.json"))),
         6,
     )
     for broken, whole in task.broken_and_whole(tmp_path, figure):
@@ -221,7 +221,7 @@ def test_tune(tmp_path, figure):
     )
     for broken, whole in task.broken_and_whole(tmp_path, figure):
         found, expected = (rows_of(folder / "t" / "labels.parquet") for folder in (broken, whole))
-        assert found == expected and len(found) == 24 * 3
+        assert found == expected and len(found) == 24 * 26
         records = [json.loads((folder / "t" / "config.json").read_text()) for folder in (broken, whole)]
         assert records[0]["fallback"]["configuration"] == records[1]["fallback"]["configuration"]
 

@@ -118,13 +118,11 @@ def test_no_repr_shows_a_key():
 
 
 def test_settings_in_settings_and_names_of_mappings():
-    given = {"descriptions": {f"a/b(token={KEY})": "x"}}
+    given = {"trainer": {"callbacks": [f"a/b(token={KEY})"]}}
     base = TrainAgentConfig(labels="l", out="o", recipe="paper", **given)
     shown_ = hidden(SweepConfig(base=base, vary={name: [value] for name, value in given.items()}))
-    assert KEY not in json.dumps(asdict(shown_)) and shown_.base.describe is base.describe
-    [name] = shown_.base.descriptions
-    assert name.settings["token"] == KEY
-    assert KEY not in _folder_name(given, 0, "abc")
+    assert KEY not in json.dumps(asdict(shown_))
+    assert KEY not in _folder_name(given, 0)
 
 
 def test_a_study_and_a_label_table_show_no_key(tmp_path):

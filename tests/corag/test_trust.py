@@ -16,7 +16,6 @@ from corag.errors import CoragError, ModelError
 from corag.index import ChunkIndex
 from corag.registry import trusted
 from corag.selectors.raptor.tree import Node, RaptorTree
-from experiments.agents.descriptions import description_vectors
 
 CHECKPOINT = Path("checkpoints/agent-minilm")
 EVIL = "http://127.0.0.1:9/v1"
@@ -129,15 +128,13 @@ def test_a_model_of_which_only_a_part_is_here_would_be_fetched(tmp_path, monkeyp
         assert trusted(table, part, "FILE") == part
 
 
-def test_a_tree_and_a_label_table_name_no_other_embedder(folder, tmp_path):
+def test_a_tree_names_no_other_embedder(folder, tmp_path):
     name = f'sentence-transformers(model="{folder}", trust_remote_code=true)'
     for embedder in (name, str(folder), "no-such-owner/no-such-model"):
         node = Node("a", "Berlin", 0, (), ("a",), {})
         RaptorTree((node,), np.ones((1, 2), dtype=np.float32), embedder, 0).save(tmp_path / "tree")
         with pytest.raises(ModelError, match="tree"):
             corag.selector("raptor", tree=tmp_path / "tree")
-        with pytest.raises(ModelError, match="label table"):
-            description_vectors({"corag(reranker=bm25)": "a text"}, embedder)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
-from corag.models.trained import FOLDER, shipped_checkpoint
+from corag.models.trained import CONFIG_FILE, FOLDER, shipped_checkpoint
 from corag.naming import PartName, parse
 from corag.optional import warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
@@ -31,11 +32,16 @@ if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
 
 AgentSource: TypeAlias = "str | Path | ConfigurationAgent | None"
-"""`default`, a checkpoint folder, the name of one that ships with the project, a loaded agent, or `none` or None."""
+"""`default`, a checkpoint folder or the one above it, the name of an agent that ships with the project or is on the
+Hugging Face hub, a loaded agent, or `none` or None."""
 
 DEFAULT_AGENT, NO_AGENT = "default", "none"
 SHIPPED_AGENT = "agent-minilm"
 """The folder of the agent that ships with the project."""
+TRAINED = "checkpoint"
+"""The folder of an agent below that which `corag train` writes."""
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+"""The name of a repository on the Hugging Face hub."""
 SELECTORS_KEPT = 64
 """Built selectors in memory: if an agent predicts search settings, nearly every question has its own."""
 
@@ -43,34 +49,40 @@ TEXTS_AT_ONCE = 16
 """Texts that an agent's encoder reads in a batch, on a CPU a tenth faster than one by one."""
 
 
+@lru_cache(maxsize=1)
+def fixed_configuration() -> PartName:
+    """Return what `corag` does without an agent: the fallback of the shipped one, as its checkpoint names it."""
+    return parse(str(load_agent(DEFAULT_AGENT).config.fallback))
+
+
 def decides(agent: AgentSource) -> bool:
     """Return whether a setting gives an agent."""
     return agent is not None and agent != NO_AGENT
 
 
+def checkpoint_folder(agent: str | Path) -> Path:
+    """Return the folder of an agent's checkpoint, whether it is there or not.
+
+    A name may be that of an agent that ships with the project, and a folder the one above, which `corag train` writes.
+    """
+    folder = Path(agent)
+    if isinstance(agent, str) and not folder.exists() and len(folder.parts) == 1:
+        folder = shipped_checkpoint(SHIPPED_AGENT if agent == DEFAULT_AGENT else agent) or folder
+    return folder if (folder / CONFIG_FILE).exists() or not (folder / TRAINED).is_dir() else folder / TRAINED
+
+
 def load_agent(agent: AgentSource) -> ConfigurationAgent:
     """Return a loaded agent.
+
+    A folder is a checkpoint, or holds one as `checkpoint`, as `corag train` writes it. A text `owner/name` that is no
+    folder here is a repository on the Hugging Face hub.
 
     Raises:
         InputError: It is no agent, it wants features that are unknown here, or no such agent ships with this copy.
         MissingExtraError: A package that reads checkpoints is not installed.
-        ModelError: The folder is not a readable checkpoint.
+        ModelError: The folder is not a readable checkpoint, or the repository cannot be fetched.
     """
-    loaded: Any = agent
-    if isinstance(agent, str | Path):
-        try:
-            from agent import AgentError, load
-        except ImportError as error:
-            raise MissingExtraError(str(error)) from error
-        folder = Path(agent)
-        if isinstance(agent, str) and not folder.exists() and len(folder.parts) == 1:
-            folder = shipped_checkpoint(SHIPPED_AGENT if agent == DEFAULT_AGENT else agent) or folder
-        if not folder.exists() and agent == DEFAULT_AGENT:
-            raise InputError(f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}; install corag again, or give a folder")
-        try:
-            loaded = load(folder)
-        except AgentError as error:
-            raise ModelError(str(error)) from error
+    loaded: Any = _read(agent) if isinstance(agent, str | Path) else agent
     if not hasattr(loaded, "predict") or not hasattr(loaded, "config"):
         raise InputError(f"agent is {agent!r:.100}; give a checkpoint folder, what agent.load returns, or {NO_AGENT!r}")
     if loaded.has_network and not set(loaded.config.features) <= set(FEATURES):
@@ -79,6 +91,23 @@ def load_agent(agent: AgentSource) -> ConfigurationAgent:
             f"{', '.join(FEATURES)}: use another checkpoint, or a newer corag"
         )
     return loaded  # type: ignore[no-any-return]  # checked above
+
+
+def _read(agent: str | Path) -> ConfigurationAgent:
+    """Return the agent of a folder, or of a repository on the hub; see `load_agent`."""
+    folder = checkpoint_folder(agent)
+    if not folder.exists() and agent == DEFAULT_AGENT:
+        raise InputError(f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}; install corag again, or give a folder")
+    try:
+        import agent as package
+
+        if isinstance(agent, str) and not folder.exists() and REPOSITORY.fullmatch(agent):
+            return package.HubAgent.from_pretrained(agent).agent
+        return package.load(folder)
+    except ImportError as error:
+        raise MissingExtraError(str(error)) from error
+    except package.AgentError as error:
+        raise ModelError(str(error)) from error
 
 
 class AgentSelectors:

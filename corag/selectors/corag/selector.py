@@ -20,7 +20,7 @@ from corag.registry import tokens as make_tokens
 from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSelectors, AgentSource, decides
+from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSelectors, AgentSource, decides, fixed_configuration
 from corag.selectors.order import PromptOrder
 from corag.selectors.price import REFERENCE_TOKENS, Scaling, default_cost_weight, gives_probabilities, price_factor
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
@@ -46,8 +46,8 @@ class Corag(BudgetedSelector):
     """Searches for the ordered combination that is worth most, its tokens paid for.
 
     An agent names unit, reranker and lambda for each question. What is given is kept: beside `unit` and `cost_weight`
-    the agent names the rest; a `reranker`, a `preset` or a `search` leaves it nothing to name, and then, as without an
-    agent, the defaults below hold.
+    the agent names the rest; without an agent its fallback holds. A `reranker`, a `preset` or a `search` leaves it
+    nothing to name, and then the defaults below hold.
 
     Args:
         unit: What is chosen; see `BudgetedSelector`. By default sentences; if a reranker or a preset is given,
@@ -69,7 +69,8 @@ class Corag(BudgetedSelector):
         prefer: Multiplies lambda, whoever names it: `quality` (by 0.5), `balanced` (by 1), `tokens` (by 2), or a
             factor.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
-        agent: `default`, the shipped one; the folder of a checkpoint; a loaded agent; or `none` or None.
+        agent: `default`, the shipped one; a folder that `corag train` or `tune` wrote; `owner/name` on the Hugging Face
+            hub; a loaded agent; or `none` or None.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
         tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
     """
@@ -97,6 +98,11 @@ class Corag(BudgetedSelector):
         if cost_weight is not None:
             check_range("cost_weight", cost_weight, 0, 100, "0 to 0.5 are usual")
         factor = price_factor(prefer)
+        asks = reranker is None and preset is None and search is None
+        if asks and not decides(agent):
+            fixed = fixed_configuration().settings
+            unit, reranker, search = unit or fixed["unit"], fixed["reranker"], fixed["search"]
+            cost_weight = fixed["cost_weight"] if cost_weight is None else cost_weight
         super().__init__(
             unit=unit or ("sentence" if reranker is None and preset is None else "passage"),
             max_units=max_units,
@@ -106,7 +112,7 @@ class Corag(BudgetedSelector):
         self.preset = preset
         self.window = check_policy(window)
         self._agent: AgentSelectors | None = None
-        if decides(agent) and reranker is None and preset is None and search is None:
+        if asks and decides(agent):
             settings = {
                 "unit": unit,
                 "max_units": max_units,

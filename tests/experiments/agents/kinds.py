@@ -23,13 +23,12 @@ random.Random(0).shuffle(NAMES)
 
 @dataclass(frozen=True)
 class Kind:
-    """Questions of one kind, what answers them, and how a reranker for them would be described."""
+    """Questions of one kind, and what answers them."""
 
     training: tuple[str, ...]
     unseen: tuple[str, ...]
     passage: str
     answer: str
-    description: str
 
 
 KINDS = {
@@ -40,7 +39,6 @@ KINDS = {
          "Which valley does the stream {} drain?"),
         ("How wide is the river {} at its mouth?", "Which towns does the stream {} pass?"),
         "The water of {} runs {} kilometres from its spring to the sea.", "{} kilometres",
-        "A reranker for geography: rivers, streams, lakes, their length, depth, source and mouth.",
     ),
     "kings": Kind(
         ("When was king {} crowned?", "Whom did queen {} marry?", "How long did king {} rule?",
@@ -49,7 +47,6 @@ KINDS = {
          "Which throne did prince {} claim?"),
         ("Who was the heir of king {}?", "In which battle did queen {} lead her army?"),
         "The reign of {} began in the year {} with a crown of gold.", "year {}",
-        "A reranker for history: kings, queens, emperors, dynasties, their reigns, wars and heirs.",
     ),
     "dishes": Kind(
         ("How do I cook {}?", "What is in the sauce of {}?", "How long does {} have to bake?",
@@ -57,7 +54,6 @@ KINDS = {
          "At which heat is {} roasted?", "Which vegetables are in the {} salad?"),
         ("How much salt does a {} stew need?", "What should I serve with roasted {}?"),
         "The recipe for {} asks for {} grams of flour and an oven.", "{} grams",
-        "A reranker for cooking: recipes, ingredients, spices, sauces, baking and roasting.",
     ),
     "programs": Kind(
         ("How do I install the library {}?", "Why does the function {} raise an exception?",
@@ -66,7 +62,6 @@ KINDS = {
          "Is the package {} open source?", "Which error does the server {} log?"),
         ("What does the method {} return?", "How do I compile the module {}?"),
         "The software {} prints code {} when the function returns.", "code {}",
-        "A reranker for programming: libraries, functions, exceptions, bugs, code and installation.",
     ),
 }  # fmt: skip
 
@@ -120,7 +115,7 @@ def label_world(folder: Path, asked: tuple[str, ...], rerankers: list[str]) -> P
 
 
 def train_cross_encoder(kind: str, folder: Path, steps: int = 30) -> Path:
-    """Save a tiny BERT that has learnt to find what answers the questions of one kind, with a card that says so."""
+    """Save a tiny BERT that has learnt to find what answers the questions of one kind."""
     save_bert(folder, num_hidden_layers=1)
     with quiet():
         model = transformers.BertForSequenceClassification.from_pretrained(folder)
@@ -145,5 +140,4 @@ def train_cross_encoder(kind: str, folder: Path, steps: int = 30) -> Path:
         optimizer.step()
     with quiet():
         model.save_pretrained(folder)
-    (folder / "README.md").write_text(f"---\nlicense: apache-2.0\n---\n# {kind}\n\n{KINDS[kind].description}\n")
     return folder

@@ -14,7 +14,6 @@ from tests.experiments.agents.kinds import KINDS, SPLITS, label_world, passage, 
 pytestmark = pytest.mark.slow
 
 SEEDS = (0,)
-DESCRIPTIONS = {kind: KINDS[kind].description for kind in KINDS}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,8 +40,7 @@ def agents(labels, tmp_path_factory):
         train(
             TrainAgentConfig(
                 labels=str(labels), out=str(folder / str(seed)), recipe="paper", own_splits=True,
-                descriptions=DESCRIPTIONS, quiet=True,
-                logger="none",
+                quiet=True, logger="none",
                 training=agent.TrainConfig(seed=seed),
             )
         )

@@ -7,8 +7,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import agent
 from corag.errors import DataError, InputError
-from experiments.labels.table import fallback_of, read_labels, read_metadata
+from experiments.labels.table import MeasuredGrid, fallback_of, read_labels, read_metadata
 from tests.experiments.worlds import label_row, question_row, write_labels
 
 ROWS = [
@@ -47,6 +48,17 @@ def test_other_configurations_are_classes_of_their_own(tmp_path):
     assert (classes.names, classes.grid) == (("corag", "top-k(k=3)"), None)
     # One cell a reranker has nothing for a second head to predict.
     assert read_labels(str(write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS))).classes().grid is None
+
+
+GRID = MeasuredGrid(np.array([0, 0, 1, 1]), np.array([[1, 0.0, 0.0], [64, 3.0, 0.3], [8, 0.0, 0.0], [8, 0.0, 0.3]]))
+
+
+def test_the_nearest_measured_settings_of_the_same_label():
+    # On the log scale 7 iterations are nearer to 1 than to 64, and 9 nearer to 64 (8 is the middle).
+    ranges = agent.Ranges((1, 64), (0.0, 3.0), (0.0, 0.3))
+    settings = [[7, 1.5, 0.15], [9, 1.5, 0.15], [1, 0.0, 0.1], [1, 0.0, 0.2]]
+    assert GRID.nearest([0, 0, 1, 1], settings, ranges).tolist() == [0, 1, 2, 3]
+    assert GRID.nearest([1], [[8, 0.0, 0.15]], ranges).tolist() == [2]  # both are as far: the first
 
 
 def test_readers_are_averaged_and_other_questions_added(tmp_path):

@@ -10,8 +10,12 @@ import yaml
 
 import agent
 from corag.cli.main import COMMANDS, main, make_parser
+from corag.models.trained import load_adapter, shipped_adapter
+from experiments.adapters.config import AdapterTraining
+from experiments.adapters.training import ship
 from experiments.agents.sweep import SweepConfig, sweep
 from experiments.agents.train import TrainAgentConfig, train
+from experiments.run.track import TrackedRun
 from tests.experiments.worlds import write_folder, write_labels
 from tests.paths import ROOT
 from tests.wandb_files import offline_runs
@@ -42,7 +46,7 @@ def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
     out = tmp_path / "lr"
     base = replace(config, out=str(out), settings_head=True)
     sweep(SweepConfig(base, {"training.lr": [0.01, 0.02]}, seeds=(0,), quiet=True))
-    folders = sorted(path.parent for path in out.rglob("run.json"))
+    folders = sorted(path.parent for path in out.rglob("training.json"))
     runs = [offline_runs(folder)[0] for folder in folders]
     first, second = (run.config for run in runs)
     assert [config["training"]["lr"] for config in (first, second)] == [0.01, 0.02]
@@ -93,6 +97,26 @@ def test_a_resumed_training_is_the_same_run(config, monkeypatch):
     )  # fmt: skip
     train(replace(config, map_dim=2))
     assert offline_runs(config.out)[2].run.run_id != first.run.run_id
+
+
+@pytest.mark.slow
+def test_a_trained_adapter_is_the_model_of_its_run(tmp_path):
+    pytest.importorskip("wandb")
+    folder = tmp_path / "epochs-work"
+    training = AdapterTraining(out=str(tmp_path))
+    with TrackedRun("train", training, tmp_path, {}) as run:
+        run.start(folder)
+    report = ship(
+        training, load_adapter(shipped_adapter("minilm-evidence")), "# Card", {"f1": 0.5}, "work", {"more": "x"}
+    )
+    first, second = offline_runs(tmp_path)
+    assert first.run.run_id == second.run.run_id and not folder.exists()
+    [artifact] = second.artifacts
+    assert json.loads(artifact.metadata) == {"f1": 0.5, "card": "# Card"}
+    files = {"README.md", "config.json", "model.safetensors"}
+    assert (
+        {entry.path for entry in artifact.manifest.contents} == {one.name for one in report.adapter.iterdir()} == files
+    )
 
 
 @pytest.mark.slow

@@ -137,6 +137,11 @@ def test_many_threads_build_a_selector_once(parts):
 def test_agents_are_loaded_from_folders_names_and_objects(tmp_path):
     folder = save_agent(tmp_path / "agent")
     assert load_agent(folder).config == load_agent(str(folder)).config == sign_agent().config
+    # `corag train` writes the checkpoint below its folder.
+    save_agent(tmp_path / "runs" / "checkpoint")
+    assert load_agent(str(tmp_path / "runs")).config == sign_agent().config
+    with pytest.raises(ModelError, match="hub"):  # offline, as all tests are
+        load_agent("somebody/agent")
     assert load_agent(SHIPPED_AGENT).config == load_agent(shipped_checkpoint(SHIPPED_AGENT)).config
     for given, error in ((3, InputError), (tmp_path / "nowhere", ModelError), ("nobody", ModelError)):
         with pytest.raises(error):

@@ -11,6 +11,7 @@ import corag
 from corag.errors import InputError
 from corag.registry import RERANKERS
 from corag.rerankers.scorers import JoinedTextScorer
+from corag.selectors.corag.agents import load_agent
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import Naive, Upper
@@ -52,7 +53,7 @@ def test_a_search_is_a_config_or_a_mapping_and_both_are_spelled():
 
 
 def test_by_default_sentences_and_passages_where_a_reranker_or_preset_is_given():
-    default = Corag(agent="none")
+    default = Corag(search={})
     assert (default.unit, default.agent) == ("sentence", None)
     assert default.select("Who?", offer("Ann did."), 9).trace.reranker == "minilm-evidence"
     assert Corag(reranker="bm25").unit == Corag(preset="paper").unit == "passage"
@@ -62,7 +63,15 @@ def test_by_default_sentences_and_passages_where_a_reranker_or_preset_is_given()
 def test_one_reranker_is_the_default_for_every_unit():
     made = [Naive(), Naive(unit="sentence"), Naive(unit="window(2)"), Upper()]
     assert {one.reranker.name for one in made} == {"minilm-evidence"}
-    assert Corag(unit="passage", agent="none").select("Who?", offer("Ann did."), 9).trace.reranker == "minilm-evidence"
+    assert Corag(unit="passage", search={}).select("Who?", offer("Ann did."), 9).trace.reranker == "minilm-evidence"
+
+
+def test_without_an_agent_the_fallback_of_the_shipped_one_holds():
+    shipped = load_agent("default").config
+    offered, fixed = offer("Ann did.", "It rained."), corag.selector(str(shipped.fallback))
+    without, alike = (one.select("Who?", offered, 9) for one in (Corag(agent="none"), fixed))
+    assert essence(without) == essence(alike) and without.trace.cost_weight == alike.trace.cost_weight == 0.4
+    assert Corag(agent=None, unit="passage", cost_weight=0.2).select("Who?", offered, 9).trace.cost_weight == 0.2
 
 
 # --- The price of tokens ---
