@@ -234,7 +234,7 @@ def tuned_agent(
 
 def _leads(values: FloatArray) -> FloatArray:
     """Return values beyond their mean over the configurations, `[n, C]`: only these say which is better."""
-    return values - values.mean(axis=1, keepdims=True)
+    return np.asarray(values - values.mean(axis=1, keepdims=True))
 
 
 def tuning_page(tuning: Tuning, labels: Labels, config: TuneConfig, held_out: int = 0) -> Page:
