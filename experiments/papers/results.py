@@ -49,7 +49,7 @@ class StandIn:
 
     Attributes:
         names: What replaces the data set or part that a value of an axis names, by axis and value.
-        data: What replaces a data set that all cells share, and that set.
+        data: Data sets of other names than in the full study, or that all cells share, and those that they replace.
         differences: Settings and methods that are not those of the full study: name, there, here.
     """
 

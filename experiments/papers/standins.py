@@ -161,10 +161,17 @@ def standin_of(full: Study, study: Study, cells: Sequence[Cell]) -> StandIn:
             for role in ("data", "reader", "reranker", "embedder"):
                 if (name := _replacing(role, settings.get(role))) is not None:
                     names.setdefault(axis, {}).setdefault(value, name)
+    return StandIn(names, _replaced_data(full, study), _differences(cells_of(full), cells))
+
+
+def _replaced_data(full: Study, study: Study) -> tuple[str, str] | None:
+    """Return the data sets of a reduced study that no label names, and those that they replace."""
+    ours, theirs = study.axes.get("data", {}), full.axes.get("data", {})
+    if not ours.keys() <= theirs.keys():
+        return ", ".join(ours), ", ".join(theirs)
     before, after = full.base.get("data"), study.base.get("data")
     replaced = None if after is None else data_set(str(after))
-    data = None if replaced is None or replaced["data"] == before else (str(replaced["title"]), str(before))
-    return StandIn(names, data, _differences(cells_of(full), cells))
+    return None if replaced is None or replaced["data"] == before else (str(replaced["title"]), str(before))
 
 
 def _replacing(role: str, value: Any) -> str | None:
