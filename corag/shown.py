@@ -222,7 +222,7 @@ def widened(source: Chunk, before: Chunk | None, after: Chunk | None) -> tuple[C
 
 def _between(one: Chunk, next_one: Chunk) -> str:
     """Return the white space between two neighbouring chunks: a paragraph's end unless they meet in one."""
-    return " " if next_one.metadata.get("start", 0) - one.metadata.get("end", 0) < 2 else SEPARATOR
+    return "\n" if next_one.metadata.get("start", 0) - one.metadata.get("end", 0) < 2 else SEPARATOR
 
 
 def one_text(source: Chunk, run: Span, telling: Sequence[Span]) -> tuple[str, tuple[Span, ...]]:

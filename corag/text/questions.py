@@ -108,8 +108,11 @@ def refers_back(question: str) -> bool:
 
 
 def understood(question: str, earlier: Sequence[str]) -> str:
-    """Return a question that refers back with the subject of the last earlier one that does not; others as they are."""
-    if not refers_back(question):
+    """Return a question that refers back with the subject of the last earlier one that does not; others as they are.
+
+    Of a question that consists of several, the first one has to refer back: what follows may refer to that.
+    """
+    if not refers_back(_BETWEEN_PARTS.split(question.strip())[0]):
         return question
     about = next((subject(one) for one in reversed(earlier) if not refers_back(one)), "")
     return f"{question.strip()} ({about})" if about else question

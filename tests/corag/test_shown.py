@@ -75,6 +75,23 @@ def test_a_passage_is_whole_and_what_tells_the_answer_is_marked():
     assert there.chunk == CHOSEN_LIST[1].id
 
 
+def test_a_passage_goes_on_into_the_next_chunk_of_its_document():
+    def cut(text, start, end):
+        return Chunk(f"a#{start}-{end}", f"A\n{text}", {"document": "a", "title": "A", "start": start, "end": end})
+
+    one, two = cut("Is it safe?", 0, 11), cut("It is. Nobody knows why.\n\n- Other", 13, 45)
+    chosen = selection_of(one)
+    read = [Reading("Is it safe?", Answer("yes"), (Passage(one, 0.9, ((2, 13),), "yes"),))]
+    [alone] = shown(Answer("yes"), chosen, read).passages
+    [with_next] = shown(Answer("yes"), chosen, read, {one.id: (None, two)}).passages
+    assert alone.text == "Is it safe?" and with_next.text.startswith("Is it safe?\nIt is. Nobody knows why.")
+    assert with_next.marked == ((0, 11),)
+    three = cut("- Last", 46, 52)
+    read = [Reading("?", Answer("x"), (Passage(two, 0.9, ((30, 35),)),))]
+    [list_goes_on] = shown(Answer("x"), selection_of(two), read, {two.id: (None, three)}).passages
+    assert list_goes_on.text.endswith("- Other\n- Last")
+
+
 @given(st.integers(5, 120), st.integers(0, 60))
 def test_marks_hold_the_characters_of_the_passage(start, length):
     end = min(start + length, len(LIST.text))

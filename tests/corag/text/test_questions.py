@@ -45,6 +45,8 @@ def test_what_a_follow_up_lacks_is_carried_over():
     assert understood("Where is it?", ["How deep is Lake Sable?", "Why?"]) == "Where is it? (Lake Sable)"
     assert understood("Where is it?", []) == "Where is it?"
     assert understood("Who built the mill?", ["How deep is Lake Sable?"]) == "Who built the mill?"
+    both = "How high is Everest, and where is it?"
+    assert understood(both, ["What does shred do?"]) == both
     assert subject("How do I use python3 with it?") == "python3"
 
 
