@@ -36,8 +36,7 @@ export function showAnswer(said, found) {
   const quotes = said.quotes.map((pieces) =>
     foreign(pieces.map(([text, marked]) => (marked ? element("mark", {}, text) : text)), "blockquote"));
   replaced(holder,
-    element("p", { class: "hint headline" }, said.headline),
-    said.text ? element("p", { class: "said" }, foreign(said.text)) : null,
+    element("p", { class: "said" }, said.text ? foreign(said.text) : null, element("span", { class: "hint" }, ` ${said.headline}`)),
     quotes,
     said.reason ? foreign(said.reason, "p") : null,
     said.missing.map((question) => element("p", { class: "hint" }, "Not answered: ", foreign(question))),
