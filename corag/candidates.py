@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
 from corag.models.cached import vectors_by
@@ -21,22 +23,34 @@ from corag.registry import selector as make_selector
 from corag.text.documents import with_title
 from corag.types import Candidate, Chunk, Embedder, Selection, Selector
 
-Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate"
-"""A text; a mapping with `text` and perhaps `id`, `title`, `similarity`, `kind`, metadata; a chunk; or a candidate."""
+Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
+"""A text as `as_candidates` reads it."""
+
+_TEXT_NAMES = ("text", "content", "page_content")
 
 
-def as_candidates(texts: Sequence[Text]) -> list[Candidate]:
+def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
     """Return a candidate for each text, in the same order.
 
-    A string, or a mapping without `id`, gets an id made from its text, so the same text has the same id everywhere. The
-    title of a mapping stands before its text, as in an index. Other keys of a mapping are metadata.
+    A text is one of:
+
+    - a string;
+    - a mapping with `text`, `content` or `page_content`, and perhaps `id`, `title`, `similarity`, `kind`, `metadata`;
+      the title is put before the text, as in an index, and other keys are metadata;
+    - a document of LangChain, LlamaIndex (also with a score) or Haystack, with its id, metadata and score;
+    - a `Chunk`, or a `Candidate`;
+    - a pair of one of these and its score, higher is better.
+
+    What has no id gets one made from its text, so the same text has the same id everywhere.
 
     Raises:
-        InputError: An item is none of the types of `Text`, or a mapping has no text.
+        InputError: `texts` is not an iterable of texts, or an item is not a text.
     """
-    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Sequence):
-        raise InputError(f"texts is a {type(texts).__name__}; give a list of strings, mappings, chunks or candidates")
-    return [_candidate(text, place) for place, text in enumerate(texts)]
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        raise InputError(
+            f"texts is of type {type(texts).__name__}; give an iterable of strings, mappings, documents or candidates"
+        )
+    return [_candidate(text, f"texts[{position}]") for position, text in enumerate(texts)]
 
 
 def with_cosines(query: str, candidates: Sequence[Candidate], embedder: Embedder) -> list[Candidate]:
@@ -52,7 +66,7 @@ def with_cosines(query: str, candidates: Sequence[Candidate], embedder: Embedder
 
 def select(
     query: str,
-    texts: Sequence[Text],
+    texts: Iterable[Text],
     budget_tokens: int = 1024,
     *,
     method: Spelling | Selector = "corag",
@@ -65,8 +79,8 @@ def select(
 
     Args:
         query: The question.
-        texts: Strings, mappings with `text` (and perhaps `id`, `title`, `similarity`, metadata), chunks or candidates;
-            best first where they have an order.
+        texts: Strings, mappings, documents of LangChain, LlamaIndex or Haystack, chunks or candidates, also in pairs
+            with a score; see `as_candidates`. Best first if they have an order.
         budget_tokens: The most tokens that the selection's text may cost.
         method: Name of the selector, or the selector itself.
         settings: Settings of a selector given by name, such as `reranker` and `tokens`; see `corag.selectors`.
@@ -84,12 +98,26 @@ def select(
             method, tuple((name, type(value), value) for name, value in settings.items()), current(), parts
         )
     else:
-        chosen, compares = make_selector(method, **settings), isinstance(method, Mapping) and _compares(method)
+        chosen = make_selector(method, **settings)
+        compares = isinstance(method, Mapping) and compares_similarities(method)
+    return select_by(chosen, query, candidates, budget_tokens, compares=compares)
+
+
+def select_by(
+    selector: Selector, query: str, candidates: Sequence[Candidate], budget_tokens: int, *, compares: bool
+) -> Selection:
+    """Return a selector's selection; if it `compares` similarities and there are none, of candidates with cosines."""
     if compares and candidates and all(candidate.similarity is None for candidate in candidates):
         # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
         with suppress(MissingExtraError):
             candidates = with_cosines(query, candidates, make_embedder())
-    return chosen.select(query, candidates, budget_tokens)
+    return selector.select(query, candidates, budget_tokens)
+
+
+def compares_similarities(method: Spelling) -> bool:
+    """Return whether a selector compares the similarities of candidates, rather than values of a reranker."""
+    # "none" and "full" compare neither.
+    return parse(method).name not in ("none", "full") and "reranker" not in SELECTORS.settings(method)
 
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -100,37 +128,52 @@ def _kept_selector(
     method: str, settings: tuple[tuple[str, type, Any], ...], runtime: object, parts: object
 ) -> tuple[Selector, bool]:
     """Return a selector, built once while runtime and registered parts are the same, and whether it wants cosines."""
-    return make_selector(method, **{name: value for name, _, value in settings}), _compares(method)
+    return make_selector(method, **{name: value for name, _, value in settings}), compares_similarities(method)
 
 
-def _compares(method: Spelling) -> bool:
-    # "none" and "full" compare neither similarities nor values.
-    return parse(method).name not in ("none", "full") and "reranker" not in SELECTORS.settings(method)
-
-
-def _candidate(text: Text, place: int) -> Candidate:
+def _candidate(text: Text, name: str) -> Candidate:
     if isinstance(text, Candidate):
         return text
     if isinstance(text, Chunk):
         return Candidate(text)
     if isinstance(text, str):
         return Candidate(Chunk(_made_up_id(text), text))
-    if not isinstance(text, Mapping):
+    if isinstance(text, tuple | list) and len(text) == 2:
+        candidate = _candidate(text[0], name)
+        return replace(candidate, similarity=_score(text[1], name), kind="score", embedder=None)
+    given = dict(text) if isinstance(text, Mapping) else _fields(text)
+    key = next((key for key in _TEXT_NAMES if isinstance(given.get(key), str)), None)
+    if key is None:
+        names = ", ".join(map(str, given)) if isinstance(text, Mapping) else f"type {type(text).__name__}"
         raise InputError(
-            f"texts[{place}] is a {type(text).__name__}; give strings, mappings with 'text', chunks or candidates"
+            f"{name} has no text ({names}); give a string, a mapping with 'text', a document of LangChain, LlamaIndex "
+            "or Haystack, a chunk, a candidate, or a pair of one of these and its score"
         )
-    if not isinstance(text.get("text"), str):
-        raise InputError(f"texts[{place}] has no 'text' that is a string; its keys are {', '.join(map(str, text))}")
-    given = dict(text)
-    similarity, kind = given.pop("similarity", None), given.pop("kind", "cosine")
-    if similarity is not None and (isinstance(similarity, bool) or not isinstance(similarity, int | float)):
-        raise InputError(f"texts[{place}] has similarity {similarity!r}; it must be a number")
-    metadata = given.pop("metadata", {})
+    similarity, kind = _score(given.pop("similarity", None), name), given.pop("kind", "cosine")
+    metadata = given.pop("metadata", None) or {}
     if not isinstance(metadata, Mapping):
-        raise InputError(f"texts[{place}] has metadata {metadata!r:.80}; it must be a mapping")
-    whole = with_title(str(given.get("title") or ""), given.pop("text"))
+        raise InputError(f"{name} has metadata {metadata!r:.80}; it must be a mapping")
+    whole = with_title(str(given.get("title") or ""), given.pop(key))
     id_ = str(given.pop("id", None) or _made_up_id(whole))
     return Candidate(Chunk(id_, whole, {**metadata, **given}), similarity, kind)
+
+
+def _fields(document: object) -> dict[str, Any]:
+    """Return what a document of LangChain, LlamaIndex or Haystack says, as a mapping; without a text for others."""
+    scored, document = document, getattr(document, "node", document)
+    texts = {key: getattr(document, key, None) for key in _TEXT_NAMES}
+    fields: dict[str, Any] = {key: text for key, text in texts.items() if isinstance(text, str)}
+    fields["id"] = getattr(document, "node_id", None) or getattr(document, "id", None)
+    fields["metadata"] = getattr(document, "metadata", None) or getattr(document, "meta", None)
+    return fields | {"similarity": getattr(scored, "score", None), "kind": "score"}
+
+
+def _score(value: object, name: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputError(f"{name} has similarity {value!r:.80}; it must be a number")
+    return value if isinstance(value, int | float) else value.item()
 
 
 def _made_up_id(text: str) -> str:

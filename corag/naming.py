@@ -142,14 +142,8 @@ def hidden(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(hidden, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type | Part):
-        given = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.init}
-        inner = {name: hidden(one) for name, one in given.items()}
-        changed = {
-            name: one
-            for name, one in inner.items()
-            if (dataclasses.is_dataclass(one) and one is not given[name]) or without_secrets(given[name]) != given[name]
-        }
-        return dataclasses.replace(value, **changed) if changed else value
+        given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        return dataclasses.replace(value, **{name: hidden(inner) for name, inner in given.items()})
     if not isinstance(value, str | Mapping) or without_secrets(value) == value:
         return value
     with suppress(InputError):

@@ -1,4 +1,4 @@
-"""Progress of long steps inside the library: shown by whoever runs them, and by nobody otherwise."""
+"""Progress of long steps inside the library, shown by whoever runs them; and how they can be stopped."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ Show = Callable[[str], AbstractContextManager[Report]]
 """Shows the progress of a step while its block runs, given what the step is called."""
 
 _show: Ambient[Show | None] = Ambient(None)
+_check: Ambient[Callable[[], object] | None] = Ambient(None)
+
+
+def checking(check: Callable[[], object]) -> AbstractContextManager[None]:
+    """Let `check` be called at each `checkpoint` inside a block; what it raises stops the work."""
+    return _check.set(check)
+
+
+def checkpoint() -> None:
+    """Stop here if nobody waits for the result any more; see `checking`."""
+    if (check := _check.get()) is not None:
+        check()
 
 
 def showing(show: Show | None) -> AbstractContextManager[None]:

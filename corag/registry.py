@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -25,7 +26,6 @@ from corag.naming import (
     path_of,
     spelling,
     with_default,
-    without_secrets,
 )
 from corag.optional import load, warn_once
 from corag.redaction import HIDDEN, SECRETS, without_hidden
@@ -113,9 +113,9 @@ class Registry(Generic[P]):
                 )
             return part
         written = self._bound(cast(Spelling, part), settings)
-        build, implied = self._builder(written.name)
+        build = self.builder(written.name)
         try:
-            made = build(**implied, **written.settings)
+            made = build(**written.settings)
         except (TypeError, ValueError, AttributeError) as error:
             if isinstance(error, CoragError) or not written.settings:
                 raise
@@ -142,7 +142,7 @@ class Registry(Generic[P]):
         A part that passes settings on to another one of its kind, as `reorder` does, takes those of the other, too.
         """
         written = parse(part)
-        parameters = inspect.signature(self.builder(written)).parameters
+        parameters = inspect.signature(self.builder(written.name)).parameters
         own = {name: value for name, value in parameters.items() if value.kind is not inspect.Parameter.VAR_KEYWORD}
         if len(own) < len(parameters) and self.kind in own:
             inner = written.settings.get(self.kind, own[self.kind].default)
@@ -155,9 +155,17 @@ class Registry(Generic[P]):
         """Return the names of the settings that a part takes; see `parameters`."""
         return tuple(self.parameters(part))
 
-    def builder(self, part: Spelling) -> Callable[..., P]:
-        """Return the class or function that builds a part; `InputError` for an unknown name."""
-        return self._builder(parse(part).name)[0]
+    def builder(self, name: str) -> Callable[..., P]:
+        """Return the class or function that builds the part of a name; `InputError` for an unknown one."""
+        if name in self.parts:
+            part = self.parts[name]
+            return cast(Callable[..., P], load(part)) if isinstance(part, str) else part
+        if not self.knows(name):
+            hint = nearest(name, self.parts)
+            raise InputError(
+                f"{self.kind} {name!r:.200} is unknown{hint}; the names are {self._listed()}{self._remedy}"
+            )
+        return partial(self.builder(cast(str, self._other)), model=name)
 
     def knows(self, part: Spelling) -> bool:
         """Return whether the name is registered or may be that of a model, which need not exist."""
@@ -175,10 +183,9 @@ class Registry(Generic[P]):
                 warn_once(f"{self.kind} {written.name!r}: its {key} was hidden when it was written; give it again")
             else:
                 given[key] = without_hidden(value) if type(value) is str else value
-        build, implied = self._builder(written.name)
-        signature = inspect.signature(build)
+        signature = inspect.signature(self.builder(written.name))
         try:
-            signature.bind(**implied, **given)
+            signature.bind(**given)
         except TypeError as error:
             unknown = [key for key in given if key not in signature.parameters]
             reason = f"it has no setting {unknown[0]!r}" if unknown else str(error)
@@ -186,19 +193,6 @@ class Registry(Generic[P]):
             listed = ", ".join(map(with_default, signature.parameters.values())) or "(none)"
             raise InputError(f"{self.kind} {written.name!r}: {reason}{hint}; its settings are {listed}") from error
         return PartName(written.name, given)
-
-    def _builder(self, name: str) -> tuple[Callable[..., P], dict[str, Any]]:
-        """Return what builds the part of a name, and the settings that the name implies."""
-        implied = {}
-        if name not in self.parts:
-            if self._other is None or not name or not self._is_model(name):
-                hint = nearest(name, self.parts)
-                raise InputError(
-                    f"{self.kind} {name!r:.200} is unknown{hint}; the names are {self._listed()}{self._remedy}"
-                )
-            name, implied = self._other, {"model": name}
-        part = self.parts[name]
-        return cast(Callable[..., P], load(part)) if isinstance(part, str) else part, implied
 
     def _listed(self) -> str:
         return ", ".join(self.parts) or "(none)"
@@ -305,23 +299,6 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
 TABLES: tuple[Registry[Any], ...] = (EMBEDDERS, RERANKERS, SELECTORS, READERS, SUMMARIZERS, TOKENIZERS)
 
 
-def as_json(name: str, value: Any) -> Any:
-    """Return a setting as JSON values, parts by their spelling; `InputError` for what cannot be built again so."""
-    if value is None or isinstance(value, str | bool | int | float | Path | Mapping | list | tuple):
-        if isinstance(value, Mapping):
-            value = {key: as_json(str(key), inner) for key, inner in value.items()}
-        elif isinstance(value, list | tuple):
-            value = [as_json(name, inner) for inner in value]
-        return without_secrets({name: str(value) if isinstance(value, Path) else value})[name]
-    text = spelling(value)
-    is_named = isinstance(value, Part) and value.is_named
-    if not is_named and not (isinstance(value, TokenCounter) and TOKENIZERS.knows(text)):
-        raise InputError(
-            f"{name} is {value!r:.100}, an object that no name builds again; give or register a name for it"
-        )
-    return text
-
-
 def embedder(part: Spelling | Embedder = "minilm", /, **settings: Any) -> Embedder:
     """Return an embedder; any name that is not registered is a sentence-transformers model or its folder."""
     return EMBEDDERS.make(part, **settings)
@@ -373,15 +350,15 @@ def tokens(
 
 
 def trusted(table: Registry[P], part: object, source: object) -> PartName:
-    """Return a part that a file, such as a checkpoint or an index, names, if a file may name it.
+    """Return a part that somebody else names, in a file (a checkpoint, an index) or a request, if they may name it.
 
-    A file may name shipped and registered parts, nested at will, and models in the hub's cache on this machine. It may
-    name no server, address, key or path, and cannot allow code of a model.
+    They may name shipped and registered parts, nested at will, and models in the hub's cache on this machine; no
+    server, address, key or path, and they cannot allow code of a model.
 
     Args:
         table: The kind of part that is expected.
-        part: What the file names.
-        source: The file, for errors.
+        part: What is named.
+        source: The file or request, for errors.
 
     Raises:
         ModelError: It names something else; the message says how the user can give it.
@@ -389,7 +366,7 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
 
     def refuse(what: str, remedy: str = "") -> ModelError:
         how = remedy or "if you trust that, give the part yourself, on the command line or as an argument"
-        return ModelError(f"{source} names {table.kind} {str(written)!r:.300}: {what}, which no file may choose; {how}")
+        return ModelError(f"{source} names {table.kind} {str(written)!r:.300}: {what}, which it may not choose; {how}")
 
     try:
         written = parse(cast(Spelling, part))
@@ -398,12 +375,9 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
         raise ModelError(f"{source} names a {table.kind} that is unknown here: {error}") from error
     if parameters.keys() & {"base_url", "host"}:
         raise refuse("it asks a server")
-    model = parameters.get("model")
     settings = dict(written.settings)
-    if written.name not in table.parts:
-        settings["model"] = written.name
-    elif model is not None and isinstance(model.default, str):
-        settings.setdefault("model", model.default)
+    if "model" in parameters and isinstance(default := parameters["model"].default, str):
+        settings.setdefault("model", default)
     for key, value in settings.items():
         parameter = parameters.get(key)
         hint = "" if parameter is None else str(parameter.annotation)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from corag.app.growth import grown
 from corag.app.source import Evidence, Source
@@ -32,11 +32,8 @@ from corag.text.data import Query
 from corag.text.documents import body
 from corag.text.units import Unit, UnitChunk, source_of
 from corag.text.visible import well_formed
-from corag.types import Answer, Candidate, Reader, Reranker, Selection, Selector, StreamingReader, TokenCounter
+from corag.types import Answer, Candidate, Reader, Reranker, Selection, Selector, TokenCounter
 from search import Policy
-
-if TYPE_CHECKING:
-    from agent import AgentPrediction
 
 MAX_QUESTION = 4_000
 """Characters of a question."""
@@ -159,7 +156,6 @@ class Workbench:
             "methods": self.methods,
             "policies": POLICIES,
             "units": UNITS,
-            "streams": isinstance(self.reader, StreamingReader),
             "max_question": MAX_QUESTION,
             "max_iterations": MAX_ITERATIONS,
             "max_budget": MAX_BUDGET,
@@ -297,25 +293,14 @@ class Workbench:
     def _settings(self, inquiry: Inquiry, given: Mapping[str, Any]) -> Settings:
         names = [setting.name for setting in fields(Settings)]
         if unknown := [name for name in given if name not in names]:
-            raise InputError(f"{unknown[0]!r:.80} is no setting; the settings are {', '.join(names)}")
-        settings = replace(self.defaults, **{name: value for name, value in given.items() if value is not None})
+            raise InputError(f"{unknown[0]!r:.80} is not a setting; the settings are {', '.join(names)}")
+        given = {name: value for name, value in given.items() if value is not None}
+        settings = replace(self.defaults, **given)
         if settings.reranker:
             check_choice("reranker", settings.reranker, self.rerankers)
-        name = settings.reranker or self._reranker
-        named = None if name else self._predicted(inquiry, settings.budget, given.get("unit"))
-        if named is not None:
-            predicted: dict[str, Any] = {
-                "unit": named.unit if named.unit in UNITS else settings.unit,
-                "reranker": named.reranker if named.reranker in self.rerankers else "",
-                "iterations": named.iterations and min(named.iterations, MAX_ITERATIONS),
-                "exploration": named.exploration and round(named.exploration, 3),
-                "cost_weight": named.cost_weight and round(named.cost_weight, 3),
-            }
-            settings = replace(
-                settings,
-                **{key: value for key, value in predicted.items() if value is not None and given.get(key) is None},
-            )
-        return replace(settings, reranker=settings.reranker or name or DEFAULT_RERANKER)
+        elif not self._reranker:
+            settings = replace(settings, **{**self._predicted(inquiry, settings.budget, given.get("unit")), **given})
+        return replace(settings, reranker=settings.reranker or self._reranker or DEFAULT_RERANKER)
 
     def _search(self, inquiry: Inquiry, settings: Settings) -> tuple[SelectionProblem, Corag]:
         """Return what is chosen from, and what searches it."""
@@ -328,13 +313,22 @@ class Workbench:
         )
         return inquiry.problem(settings.unit, self.tokens, settings.budget), selector
 
-    def _predicted(self, inquiry: Inquiry, budget: int, unit: str | None) -> AgentPrediction | None:
-        """Return what the agent says of a question; None without one, or if it names nothing of the unit."""
+    def _predicted(self, inquiry: Inquiry, budget: int, unit: str | None) -> dict[str, Any]:
+        """Return the settings that the agent names for a question; none without an agent, or if none has the unit."""
         try:
-            selector = self._corag(unit)
+            named = self._corag(unit).predict(inquiry.question, inquiry.candidates, budget)
         except InputError:
-            return None
-        return selector.predict(inquiry.question, inquiry.candidates, budget)
+            return {}
+        if named is None:
+            return {}
+        settings = {
+            "unit": named.unit if named.unit in UNITS else None,
+            "reranker": named.reranker if named.reranker in self.rerankers else None,
+            "iterations": named.iterations and min(named.iterations, MAX_ITERATIONS),
+            "exploration": named.exploration and round(named.exploration, 3),
+            "cost_weight": named.cost_weight and round(named.cost_weight, 3),
+        }
+        return {name: value for name, value in settings.items() if value is not None}
 
     def _new_corag(self, unit: str | None) -> Corag:
         return Corag(agent=self._agent, unit=unit, tokens=self.tokens)

@@ -61,26 +61,25 @@ def run(config: AppConfig) -> None:
     import webbrowser
 
     from corag.cli.console import say, stderr
-    from corag.optional import require
+    from corag.optional import needed
 
-    uvicorn = require("uvicorn", "app")
-    require("starlette", "app")
-    from corag.app.server import address, is_loopback, listening, make_app
+    with needed("starlette and uvicorn", "app"):
+        from corag.app.http import address, is_loopback, listening, run_server
+        from corag.app.server import make_app
 
     workbench = make_workbench(config)
-    with listening(config.host, config.port) as sock:
+    index = workbench.source.index
+    with (
+        listening(config.host, config.port) as sock,
+        contextlib.nullcontext() if index is None else index.stored_states(),
+        contextlib.suppress(KeyboardInterrupt),
+    ):
         say(f"page at {address(sock)}; Ctrl-C ends it")
         if not is_loopback(config.host):
             say(f"everybody who can reach {config.host} can ask and read; leave out --host to keep it to you", stderr())
         if config.open:
             webbrowser.open(address(sock))
-        server = uvicorn.Server(
-            uvicorn.Config(make_app(workbench, host=config.host), log_level="warning", access_log=False, ws="none")
-        )
-        index = workbench.source.index
-        states = contextlib.nullcontext() if index is None else index.stored_states()
-        with states, contextlib.suppress(KeyboardInterrupt):
-            server.run(sockets=[sock])
+        run_server(make_app(workbench, host=config.host), sock)
 
 
 def make_workbench(config: AppConfig) -> Workbench:

@@ -13,6 +13,7 @@ import re
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -29,7 +30,6 @@ from corag.text.visible import to_json, visible
 TIMEOUT_S = 2.0
 """Seconds that a server has to answer."""
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;.*extra\s*==\s*['\"]([\w-]+)['\"])?")
-_NOT_FOR_USE = ("all", "dev")
 
 
 @dataclass(frozen=True)
@@ -81,30 +81,27 @@ def _installed() -> Iterator[Finding]:
     for extra, packages in extras().items():
         versions = {name: _version(name) for name in packages}
         states = [", ".join(f"{name} {version}" for name, version in versions.items() if version)]
-        missing = [name for name, version in versions.items() if version is None]
-        states += [f"missing: {', '.join(missing)}"] if missing else []
+        missing = ", ".join(name for name, version in versions.items() if not version)
+        states += [f"missing: {missing}"] if missing else []
         remedy = f"install with: pip install 'corag[{extra}]'" if missing and extra else ""
         yield Finding("installed", extra or "base", "; ".join(filter(None, states)), remedy)
 
 
 def extras() -> Mapping[str, list[str]]:
-    """Return the packages that each extra needs by itself; those of the base install have no name."""
-    try:
-        required = importlib.metadata.requires("corag") or []
-    except importlib.metadata.PackageNotFoundError:
-        required = []
+    """Return the packages that each extra needs by itself; those of the base install are under the empty name."""
     packages: dict[str, list[str]] = {}
-    for line in required:
-        if (match := _REQUIREMENT.match(line)) and match[1] != "corag" and match[2] not in _NOT_FOR_USE:
-            packages.setdefault(match[2] or "", []).append(match[1])
+    with suppress(importlib.metadata.PackageNotFoundError):
+        for line in importlib.metadata.requires("corag") or []:
+            if (match := _REQUIREMENT.match(line)) and match[1] != "corag" and match[2] not in ("all", "dev"):
+                packages.setdefault(match[2] or "", []).append(match[1])
     return packages
 
 
-def _version(package: str) -> str | None:
-    try:
+def _version(package: str) -> str:
+    """Return the version of a package; empty if it is not installed."""
+    with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return ""
 
 
 def _devices() -> Iterator[Finding]:
@@ -122,7 +119,6 @@ def _devices() -> Iterator[Finding]:
 
 
 def _models() -> Iterator[Finding]:
-    from corag.models.known import KNOWN_RERANKERS
     from corag.models.minilm import WEIGHTS_FILE, check_weights
     from corag.models.trained import CONFIG_FILE, FOLDER
     from corag.text.tokens import model_folder
@@ -135,24 +131,15 @@ def _models() -> Iterator[Finding]:
         yield Finding("models", "all-MiniLM-L6-v2", "not at hand", str(error))
     names = sorted(path.parent.name for path in FOLDER.glob(f"*/{CONFIG_FILE}"))
     yield Finding("models", "shipped", ", ".join(names) or f"none in {FOLDER}")
-    cached = _hub_models()
-    listed = [f"{name} ({decimal(size)})" for name, size in sorted(cached.items())]
-    yield Finding("models", "fetched from the hub", ", ".join(listed) or "none")
-    if missing := [name for name in KNOWN_RERANKERS if name not in cached]:
-        yield Finding("models", "known rerankers not fetched", ", ".join(missing))
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        yield Finding("models", "HF_HUB_OFFLINE", "set: no model is fetched")
-
-
-def _hub_models() -> dict[str, int]:
-    """Return the models in the hub's cache, by name, with their bytes."""
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
-    try:
-        return {repo.repo_id: repo.size_on_disk for repo in scan_cache_dir().repos if repo.repo_type == "model"}
-    except (CacheNotFound, ValueError):
-        return {}
+    with suppress(CacheNotFound, ValueError):
+        cached = [repo for repo in scan_cache_dir().repos if repo.repo_type == "model"]
+        listed = sorted(f"{repo.repo_id} ({decimal(repo.size_on_disk)})" for repo in cached)
+        yield Finding("models", "fetched from the hub", ", ".join(listed) or "none")
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        yield Finding("models", "HF_HUB_OFFLINE", "set: no model is fetched")
 
 
 def _data() -> Iterator[Finding]:
@@ -167,13 +154,10 @@ def _caches() -> Iterator[Finding]:
     from corag.writing import cache_folder
 
     folder = cache_folder()
-    yield Finding("caches", str(folder), decimal(_bytes(folder)) if folder.is_dir() else "empty")
-    parts = sorted(folder.iterdir()) if folder.is_dir() else []
-    for path in parts:
+    yield Finding("caches", str(folder), decimal(_bytes(folder)))
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path.is_dir() and (size := _bytes(path)):
             yield Finding("caches", f"  {path.name}", decimal(size))
-    if compiled := sum(path.stat().st_size for path in parts if path.is_file()):
-        yield Finding("caches", "  compiled models", decimal(compiled))
 
 
 def _servers() -> Iterator[Finding]:

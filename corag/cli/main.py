@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -95,6 +97,12 @@ COMMANDS = {
         "corag.cli.app:run",
         "index data split budget reranker agent reader tokenizer port open",
     ),
+    "serve": Command(
+        "serve reranking and selecting over HTTP, or as tools of an assistant",
+        "corag.cli.serve:ServeConfig",
+        "corag.cli.serve:run",
+        "index budget method agent tokenizer host port mcp device",
+    ),
     "tune": Command(
         "choose a configuration for your own questions",
         "experiments.tune.config:TuneConfig",
@@ -179,7 +187,7 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
     )
     parser.add_argument("--config", action="config", help="YAML file with settings.")
     parser.add_argument("--help-all", action="help", help="Show all settings and exit.")
-    parser.add_class_arguments(settings, as_positional=_is_needed(settings, command.bare.partition(" ")[0]))
+    parser.add_class_arguments(settings, as_positional=_is_required(settings, command.bare))
     shown = {"config", "help", "help_all", *command.shown.split()}
     if command.shown and not all_settings:
         for action in parser._actions:
@@ -196,11 +204,11 @@ def _refuse_aliases_in_settings() -> None:
 
     load_yaml = get_loader("yaml")
 
-    def loaded(text: str) -> Any:
+    def load_without_aliases(text: str) -> Any:
         refuse_aliases(text)
         return load_yaml(text)
 
-    set_loader("yaml", loaded, exceptions=(YAMLError,))
+    set_loader("yaml", load_without_aliases, exceptions=(YAMLError,))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -214,16 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not arguments or arguments[0] in ("--help", "-h", "--version"):
             return _show_commands(arguments)
         name, arguments = _command_of(arguments)
-        _check_configs(arguments)
-        parser = make_parser(name, all_settings="--help-all" in arguments)
-        try:
-            parsed = parser.parse_args(_spelt_out(arguments, COMMANDS[name]))
-        except RecursionError as error:
-            raise InputError("the settings are nested too deeply; write them out") from error
-        settings_type, run = load(COMMANDS[name].settings), load(COMMANDS[name].run)
-        values = {name: hidden(value) for name, value in vars(parser.instantiate(parsed)).items() if name != "config"}
-        # Parts that hold secrets are `PartName`s from here on, so that no record of the settings shows them.
-        run(settings_type(**values))
+        settings = _parsed(name, arguments)
+        load(COMMANDS[name].run)(settings)
         sys.stdout.flush()
     except KeyboardInterrupt:
         say("stopped; run the same command again to resume", stderr())
@@ -231,13 +231,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return MISTAKE
-    except (CoragError, AgentError, SearchError, argparse.ArgumentError, OSError) as error:
+    except (CoragError, AgentError, SearchError, OSError) as error:
         if debug:
             raise
         said = one_line(hide_secrets(_message(error)))
         stderr().print(Text.assemble(("error:", "bold red"), " ", said), soft_wrap=True)
         return MISTAKE
     return 0
+
+
+def _parsed(name: str, arguments: Sequence[str]) -> Any:
+    """Return the settings of a command; parts that hold secrets are `PartName`s, so that no record shows them."""
+    _check_configs(arguments)
+    parser = make_parser(name, all_settings="--help-all" in arguments)
+    try:
+        parsed = vars(parser.instantiate(parser.parse_args(_spelt_out(arguments, COMMANDS[name]))))
+    except RecursionError as error:
+        raise InputError("the settings are nested too deeply; write them out") from error
+    except argparse.ArgumentError as error:
+        raise InputError(_parse_error(error, name)) from error
+    del parsed["config"]
+    return load(COMMANDS[name].settings)(**{setting: hidden(value) for setting, value in parsed.items()})
+
+
+def _parse_error(error: argparse.ArgumentError, name: str) -> str:
+    """Return what is wrong with the arguments of a command: for a wrong value the setting, the value and its help."""
+    text = " ".join(str(error).split()).rstrip(".")
+    wrong = re.match(r'Parser key "([\w.]+)": .*(?:Given value|Got value): (.*)', text)
+    action = next((action for action in make_parser(name)._actions if wrong and action.dest == wrong[1]), None)
+    if wrong is None or action is None:
+        return f"{text}; see corag {name} --help-all"
+    kind = getattr(action, "_typehint", None) or action.type
+    written = kind.__name__ if type(kind) is type else re.sub(r"^typing\.Optional\[(.*)]$", r"\1", str(kind))
+    written = written.replace("typing.", "")
+    return f"--{wrong[1]} is {wrong[2]!r}, which is not a valid {written}; {wrong[1]}: {action.help}"
 
 
 def _show_commands(arguments: Sequence[str]) -> int:
@@ -278,12 +305,10 @@ def _spelt_out(arguments: Sequence[str], command: Command) -> list[str]:
     `--num-candidates` is `--num_candidates`, and `--from`, a word of Python, the setting `from_`.
     """
     settings = load(command.settings)
-    names = [] if _is_needed(settings, command.bare.partition(" ")[0]) else command.bare.split()
-    arguments = list(arguments)
-    for place, name in enumerate(names):
-        if 2 * place >= len(arguments) or arguments[2 * place].startswith("-"):
-            break
-        arguments.insert(2 * place, f"--{name}")
+    names = [] if _is_required(settings, command.bare) else command.bare.split()
+    num_bare = next((at for at, argument in enumerate(arguments) if argument.startswith("-")), len(arguments))
+    named = [f"--{name}={value}" for name, value in zip(names, arguments[:num_bare], strict=False)]
+    arguments = [*named, *arguments[len(named) :]]
     switches = {f"--{name}" for name in _switches(settings)}
     spelt_out = []
     for argument, following in pairwise([*arguments, ""]):
@@ -296,39 +321,36 @@ def _spelt_out(arguments: Sequence[str], command: Command) -> list[str]:
     return spelt_out
 
 
-def _is_needed(settings: type, name: str) -> bool:
-    """Return whether a setting has no default, so that the parser takes it without its name."""
-    no_default = (dataclasses.MISSING, dataclasses.MISSING)
-    return any(
-        one.name == name and (one.default, one.default_factory) == no_default
-        for one in dataclasses.fields(cast(Any, settings))
-    )
+def _is_required(settings: type, name: str) -> bool:
+    """Return whether a setting has no default, so that the parser accepts it without its name."""
+    parameter = inspect.signature(settings).parameters.get(name)
+    return parameter is not None and parameter.default is parameter.empty
 
 
 def _check_configs(arguments: Sequence[str]) -> None:
-    """Raise `DataError` for a settings file that is no text, or names another one."""
+    """Raise `DataError` for a settings file that does not exist, is not text, has no settings or names another one."""
     import yaml
 
     for argument, following in pairwise([*arguments, ""]):
         flag, equals, value = argument.partition("=")
         name = value if equals else following
-        if flag != "--config" or not Path(name).is_file():
+        if flag != "--config":
             continue
         try:
             text = Path(name).read_text(encoding="utf-8")
-        except ValueError as error:
-            raise DataError(f"--config {name!r} is no text in UTF-8 ({error}); give a YAML file") from error
+        except (ValueError, OSError) as error:
+            raise DataError(f"--config {name!r} cannot be read ({error}); give a YAML file in UTF-8") from error
         try:
             refuse_aliases(text)
             content = yaml.safe_load(text)
         except (yaml.YAMLError, RecursionError):
             continue  # the parser says what is wrong with it
         if not isinstance(content, Mapping):
-            raise DataError(f"--config {name!r} holds no settings; write one on each line, such as budget: 256")
+            raise DataError(f"--config {name!r} has no settings; write one on each line, such as budget: 256")
         if "config" in content:
             raise DataError(
-                f"--config {name!r} has the setting 'config', under which results hold the settings that made them; "
-                "give these alone, in a file of their own"
+                f"--config {name!r} has the setting 'config', under which results have the settings that made them; "
+                "give these alone, in a separate file"
             )
 
 
@@ -352,8 +374,6 @@ def _multiply_on_one_thread() -> None:
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, CoragError):
         return f"{error}; check the path, its permissions and the free space"
-    if isinstance(error, argparse.ArgumentError):
-        return f"{' '.join(str(error).split()).rstrip('.')}; see corag COMMAND --help-all"
     return str(error)
 
 

@@ -15,8 +15,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from corag.checks import check_budget, check_choice, check_query
 from corag.errors import InputError
-from corag.naming import Spelling
-from corag.registry import SELECTORS, TOKENIZERS, as_json
+from corag.naming import Part, Spelling, spelling, without_secrets
+from corag.registry import SELECTORS, TOKENIZERS
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector
 from corag.text.documents import SEPARATOR, with_title
@@ -173,7 +173,7 @@ class Chooser:
     def to_dict(self) -> dict[str, Any]:
         """Return `selector`, `tokenizer` and the settings as JSON values; `InputError` for nameless objects."""
         own = {"selector": self._selector, "tokenizer": self._tokenizer, "settings": self._settings}
-        return {name: as_json(name, value) for name, value in own.items()}
+        return {name: _as_json(name, value) for name, value in own.items()}
 
     def choose(
         self,
@@ -227,6 +227,21 @@ def check_options(budget_tokens: object, order: object, score_kind: object) -> N
     check_budget(budget_tokens)
     check_choice("order", order, DocumentOrder)
     check_choice("score_kind", score_kind, SimilarityKind)
+
+
+def _as_json(name: str, value: Any) -> Any:
+    """Return a setting as JSON values, parts by their spelling; `InputError` for an object that no name builds."""
+    if value is None or isinstance(value, str | bool | int | float | Path | Mapping | list | tuple):
+        if isinstance(value, Mapping):
+            value = {key: _as_json(str(key), inner) for key, inner in value.items()}
+        elif isinstance(value, list | tuple):
+            value = [_as_json(name, inner) for inner in value]
+        return without_secrets({name: str(value) if isinstance(value, Path) else value})[name]
+    text = spelling(value)
+    is_named = isinstance(value, Part) and value.is_named
+    if not is_named and not (isinstance(value, TokenCounter) and TOKENIZERS.knows(text)):
+        raise InputError(f"{name} is {value!r:.100}, an object that no name builds; give or register a name for it")
+    return text
 
 
 def _written(

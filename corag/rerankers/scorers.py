@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import ScoringError
+from corag.progress import checkpoint
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
 from search import SearchError
@@ -135,6 +136,7 @@ class CachedScorer:
 
     def unknown(self, keys: Sequence[Order]) -> list[Order]:
         """Return the keys whose values are not known yet, each once."""
+        checkpoint()
         values = self._values
         return [key for key in dict.fromkeys(keys) if key not in values]
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from corag.candidates import Text, as_candidates
 from corag.checks import check_budget, check_choice, check_count, check_query
 from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
@@ -105,7 +106,7 @@ class BudgetedSelector(Part):
     def select(
         self,
         query: str,
-        candidates: Sequence[Candidate],
+        candidates: Iterable[Text],
         budget_tokens: int,
         *,
         layout: Layout | None = None,
@@ -114,7 +115,7 @@ class BudgetedSelector(Part):
 
         Args:
             query: The question.
-            candidates: Best first.
+            candidates: Best first: candidates, or texts as `corag.select` accepts them.
             budget_tokens: The most tokens that the selection's text may cost.
             layout: What the prompt shows of the chosen chunks; by default their texts with empty lines between them.
                 A text that the selector writes itself, such as a summary, is counted as it is.
@@ -129,11 +130,11 @@ class BudgetedSelector(Part):
         """
         check_query(query)
         check_budget(budget_tokens)
-        problem = self.problem(query, candidates, budget_tokens)
+        problem = self.problem(query, as_candidates(candidates), budget_tokens)
         return self.select_from(problem if layout is None else problem.with_layout(layout))
 
     def select_many(
-        self, queries: Sequence[str], candidates: Sequence[Sequence[Candidate]], budget_tokens: int
+        self, queries: Sequence[str], candidates: Sequence[Iterable[Text]], budget_tokens: int
     ) -> list[Selection]:
         """Choose chunks for each query; equal to calling `select` for one after the other.
 
@@ -146,7 +147,7 @@ class BudgetedSelector(Part):
             raise InputError(f"expected a list of candidates for each of {len(queries)} queries, got {len(candidates)}")
         return list(self.select_each(zip(queries, candidates, strict=True), budget_tokens))
 
-    def select_each(self, pairs: Iterable[tuple[str, Sequence[Candidate]]], budget_tokens: int) -> Iterator[Selection]:
+    def select_each(self, pairs: Iterable[tuple[str, Iterable[Text]]], budget_tokens: int) -> Iterator[Selection]:
         """Choose chunks for as many questions as come, in memory that does not grow with their number.
 
         Args:
@@ -164,11 +165,11 @@ class BudgetedSelector(Part):
         blocks = iter(lambda: list(islice(read, self.queries_at_once)), [])
         return chain.from_iterable(self._of_block(block, budget_tokens) for block in blocks)
 
-    def _of_block(self, pairs: Sequence[tuple[str, Sequence[Candidate]]], budget_tokens: int) -> Iterator[Selection]:
+    def _of_block(self, pairs: Sequence[tuple[str, Iterable[Text]]], budget_tokens: int) -> Iterator[Selection]:
         problems: deque[SelectionProblem] = deque()
         for query, candidates in pairs:
             check_query(query)
-            problems.append(self.problem(query, candidates, budget_tokens))
+            problems.append(self.problem(query, as_candidates(candidates), budget_tokens))
         choices = iter(self._choose_many([problem for problem in problems if problem.chunks]))
         while problems:  # frees the cached values of each question
             problem = problems.popleft()
@@ -178,7 +179,7 @@ class BudgetedSelector(Part):
         """Return what `select` chooses from: the candidates, or their units."""
         return selection_problem(query, candidates, self.tokens, budget_tokens, self._unit, self.max_units)
 
-    async def aselect(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
+    async def aselect(self, query: str, candidates: Iterable[Text], budget_tokens: int) -> Selection:
         """Choose chunks for one query without blocking the event loop; see `select`."""
         return await asyncio.to_thread(self.select, query, candidates, budget_tokens)
 

@@ -103,7 +103,10 @@ class Upper(RerankingSelector):
 
 
 def _scored(scorer: CachedScorer, order: Order, value: float, **counts: int) -> Choice:
-    return Choice(order, value, {"reranker": scorer.name, **counts, "truncated": scorer.num_truncated})
+    alone = scorer([(index,) for index in order]).tolist()
+    return Choice(
+        order, value, {"reranker": scorer.name, **counts, "truncated": scorer.num_truncated, "chunk_values": alone}
+    )
 
 
 def _values(scorer: CachedScorer, orders: Sequence[Order]) -> FloatArray:

@@ -34,6 +34,32 @@ def test_mappings_chunks_and_candidates_keep_what_they_say():
     assert "text" in mapping  # what was given is left as it was
 
 
+def test_documents_of_frameworks_pairs_and_iterables_are_candidates():
+    from haystack import Document as HaystackDocument
+    from langchain_core.documents import Document as LangChainDocument
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    node = TextNode(text="body", id_="n", metadata={"page": 1})
+    chunk = corag.Chunk("n", "body", {"page": 1})
+    for document, score in (
+        (node, None),
+        (NodeWithScore(node=node, score=0.5), 0.5),
+        ((node, 0.5), 0.5),
+        (LangChainDocument(page_content="body", id="n", metadata={"page": 1}), None),
+        ((LangChainDocument(page_content="body", id="n", metadata={"page": 1}), np.float32(0.5)), 0.5),
+        (HaystackDocument(content="body", id="n", meta={"page": 1}, score=0.5), 0.5),
+        ({"page_content": "body", "id": "n", "metadata": {"page": 1}, "similarity": 0.5, "kind": "score"}, 0.5),
+    ):
+        [candidate] = as_candidates(iter([document]))
+        assert (candidate.chunk, candidate.similarity) == (chunk, score)
+        assert score is None or candidate.kind == "score"
+    assert corag.select(QUERY, (text for text in TEXTS), 8).text == TEXTS[2]
+    assert corag.selector("corag").select(QUERY, [*TEXTS[:2], {"content": TEXTS[2]}], 8).text == TEXTS[2]
+    for wrong in (5, "text", {"text": "a"}, [5], [("a", "b")], [HaystackDocument(content=None)]):
+        with pytest.raises(InputError, match="texts"):
+            as_candidates(wrong)
+
+
 def test_the_agent_decides_by_default():
     selection = corag.select(QUERY, TEXTS, 8)
     assert selection.text == TEXTS[2]

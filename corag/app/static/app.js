@@ -124,7 +124,7 @@ async function read() {
   try {
     let text = "";
     const onToken = (piece) => { text += piece; if (of === found) showStreamed(text); };
-    const said = await called(about.streams ? "/api/stream" : "/api/answer", { ...mine, given: of.settings }, undefined, onToken);
+    const said = await called("/api/answer", { ...mine, given: of.settings }, undefined, onToken);
     if (of !== found) return;
     showAnswer(said, found);
     showContext(byId("context"), said.answer_blocks, found.order);

@@ -70,7 +70,7 @@ async function lastLine(response, onToken) {
     const lines = (text + value).split("\n");
     text = lines.pop();
     for (const one of lines.filter(Boolean).map((line) => JSON.parse(line))) {
-      if ("piece" in one) onToken(one.piece);
+      if ("piece" in one) onToken?.(one.piece);
       else last = one;
     }
   }

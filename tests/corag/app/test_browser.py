@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from corag.app.server import address, listening, make_app
+from corag.app.http import address, listening
+from corag.app.server import make_app
 from corag.index import ChunkIndex
 from corag.types import Answer, Chunk
 from tests.corag.app.worlds import FirstWords, make_workbench

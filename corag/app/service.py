@@ -1,0 +1,253 @@
+"""What CORAG does as a service: it ranks documents, selects texts for a prompt, and searches an index, as plain data.
+
+`corag.app.api` serves it over HTTP, `corag.app.tools` as tools of an assistant. Whoever asks may name shipped parts
+only: no server, model, file or key; see `corag.registry.trusted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from corag.candidates import Text, as_candidates, compares_similarities, select_by
+from corag.checks import check_budget, check_count, check_query
+from corag.errors import InputError
+from corag.index import ChunkIndex, Retrieval
+from corag.models.cached import CachedEmbedder, vectors_by
+from corag.naming import Spelling
+from corag.registry import EMBEDDERS, SELECTORS, trusted
+from corag.registry import tokens as make_tokens
+from corag.text.documents import citation
+from corag.text.units import source_of
+from corag.types import Candidate, Chunk, Selection, Selector
+
+MAX_TEXTS = 1_000
+"""Texts of a request."""
+MAX_QUESTION = 10_000
+"""Characters of a question."""
+MAX_RESULTS = 200
+
+
+class Service:
+    """Ranks, selects and searches; threads may share it.
+
+    Args:
+        method: Selector, if a request names none.
+        budget: Token budget, if a request sets none.
+        tokenizer: Counts tokens as the answering model does.
+        agent: Agent of method `corag`, as for `corag ask`.
+        index: Searched if a request has no texts.
+        num_candidates: Chunks of the index to choose from.
+        retrieval: How the index finds them.
+
+    Raises:
+        InputError: A part is unknown, or a number out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        method: Spelling = "corag",
+        budget: int = 1024,
+        tokenizer: Spelling = "minilm",
+        agent: str = "default",
+        index: ChunkIndex | None = None,
+        num_candidates: int = 20,
+        retrieval: Retrieval = "hybrid",
+    ) -> None:
+        check_budget(budget, "budget")
+        check_count("num_candidates", num_candidates, "10 to 50 are usual", most=MAX_RESULTS)
+        self.budget, self.index = budget, index
+        self._num_candidates, self._retrieval = num_candidates, retrieval
+        self._offered = {"tokens": make_tokens(tokenizer), "agent": agent}
+        self._method = method
+        self._selector = lru_cache(maxsize=16)(self._new_selector)
+        self._selector(None, None, None)  # refuses a wrong method, and loads its models
+        self._embedder = None
+        if index is not None:
+            named = trusted(EMBEDDERS, index.embedder_name, f"the index at {index.uri}")
+            self._embedder = CachedEmbedder(named)
+
+    def select(
+        self,
+        query: str,
+        texts: Sequence[Text] | None = None,
+        budget_tokens: int | None = None,
+        method: str | None = None,
+        unit: str | None = None,
+    ) -> dict[str, Any]:
+        """Select texts for a prompt.
+
+        Args:
+            query: The question.
+            texts: Strings, or mappings as for `corag.select`; None for chunks of the index.
+            budget_tokens: The most tokens of the selected text.
+            method: Selector, with settings if needed.
+            unit: What is chosen: `passage`, `sentence` or `window(n)`; by default what the method decides.
+
+        Returns:
+            `text`, `cost_tokens`, `budget_tokens`, `value`, `method`, `trace`, and `chunks` in the order of the text:
+            `index`, the position in `texts` (None for chunks of the index or of a summary), `id`, `text`, `citation`,
+            `span` in the text, `tokens`, `value` alone where the method computes it, and `metadata`.
+
+        Raises:
+            InputError: A value breaks a rule; nothing is selected.
+            ModelError: The method names something that a request may not choose.
+        """
+        candidates = self._retrieved(query) if texts is None else as_candidates(_bounded(query, texts))
+        positions: dict[str, int] = {}
+        for position, candidate in enumerate([] if texts is None else candidates):
+            positions.setdefault(candidate.chunk.id, position)
+        selection = self._selected(query, candidates, budget_tokens, method, unit)
+        trace = selection.trace
+        values: Sequence[float | None] = trace.chunk_values or (None,) * len(selection)
+        return {
+            "text": selection.text,
+            "chunks": [
+                {
+                    "index": positions.get(source_of(chunk).id),
+                    "id": chunk.id,
+                    "text": chunk.text,
+                    "citation": citation(chunk),
+                    "span": list(selection.spans[row]) if selection.spans else None,
+                    "tokens": trace.chunk_tokens[row] if trace.chunk_tokens else None,
+                    "value": values[row],
+                    "metadata": dict(chunk.metadata),
+                }
+                for row, chunk in enumerate(selection.chunks)
+            ],
+            **_summary(selection),
+        }
+
+    def rerank(
+        self,
+        query: str,
+        documents: Sequence[str | Mapping[str, Any]],
+        top_n: int | None = None,
+        budget_tokens: int | None = None,
+        method: str | None = None,
+        unit: str | None = None,
+        return_documents: bool = False,
+    ) -> dict[str, Any]:
+        """Select documents and rank them, in the form that reranking services share.
+
+        Args:
+            query: The question.
+            documents: Strings, or mappings with `text`. Empty ones are never chosen.
+            top_n: The most results.
+            budget_tokens: The most tokens of the chosen documents together.
+            method: Selector, with settings if needed.
+            unit: By default whole documents (`passage`), because the reply names documents by their index. With
+                sentences, `return_documents` returns the chosen ones.
+            return_documents: Whether results have the chosen text.
+
+        Returns:
+            `results`, best first: `index` in `documents`, `relevance_score`, and `document` with `text` if asked for;
+            and `selection`, how they were chosen. A score is what the method's reranker gives the document (of chosen
+            sentences, the best) alone; without a reranker its similarity, and without that 1 / rank.
+
+        Raises:
+            InputError: A value breaks a rule; nothing is selected.
+            ModelError: The method names something that a request may not choose.
+        """
+        if top_n is not None:
+            check_count("top_n", top_n, "leave it out for all that are chosen")
+        texts = [_text_of(document, position) for position, document in enumerate(_bounded(query, documents))]
+        candidates = [Candidate(Chunk(str(index), text)) for index, text in enumerate(texts) if text.strip()]
+        selection = self._selected(query, candidates, budget_tokens, method, unit, "passage")
+        trace = selection.trace
+        known = trace.chunk_values or trace.chunk_similarities
+        scores: dict[int, float] = {}
+        chosen: dict[int, list[str]] = {}
+        for row, chunk in enumerate(selection.chunks):
+            index = int(source_of(chunk).id)
+            score = known[row] if known else None
+            score = 1 / (row + 1) if score is None else float(score)
+            scores[index] = max(score, scores.get(index, score))
+            chosen.setdefault(index, []).append(chunk.text)
+        ranked = sorted(scores, key=lambda index: -scores[index])[:top_n]
+        results: list[dict[str, Any]] = [{"index": index, "relevance_score": scores[index]} for index in ranked]
+        if return_documents:
+            results = [{**one, "document": {"text": "\n".join(chosen[one["index"]])}} for one in results]
+        return {"results": results, "selection": _summary(selection)}
+
+    def search(self, query: str, num_results: int = 10) -> list[dict[str, Any]]:
+        """Return the chunks of the index that are most similar to a question, best first.
+
+        Args:
+            query: The question.
+            num_results: How many.
+
+        Returns:
+            For each `id`, `text`, `citation`, `similarity` (the cosine) and `metadata`.
+
+        Raises:
+            InputError: There is no index, or a value breaks a rule.
+        """
+        check_count("num_results", num_results, "10 is usual", most=MAX_RESULTS)
+        return [
+            {
+                "id": candidate.chunk.id,
+                "text": candidate.chunk.text,
+                "citation": citation(candidate.chunk),
+                "similarity": candidate.similarity,
+                "metadata": dict(candidate.chunk.metadata),
+            }
+            for candidate in self._retrieved(query, num_results)
+        ]
+
+    def _retrieved(self, query: str, num_results: int | None = None) -> list[Candidate]:
+        _bounded(query, [])
+        if self.index is None or self._embedder is None:
+            raise InputError("there are no texts, and the server has no index; send texts, or start it with --index")
+        vector = vectors_by(self._embedder, [query])[0]
+        return self.index.retrieve(query, vector, num_results or self._num_candidates, self._retrieval)
+
+    def _selected(
+        self,
+        query: str,
+        candidates: Sequence[Candidate],
+        budget_tokens: int | None,
+        method: str | None,
+        unit: str | None,
+        default_unit: str | None = None,
+    ) -> Selection:
+        budget = self.budget if budget_tokens is None else budget_tokens
+        check_budget(budget)
+        named = None if method is None else str(trusted(SELECTORS, method, "the request"))
+        selector, compares = self._selector(named, unit, default_unit)
+        return select_by(selector, query, candidates, budget, compares=compares)
+
+    def _new_selector(self, method: str | None, unit: str | None, default_unit: str | None) -> tuple[Selector, bool]:
+        """Return a selector, and whether it compares similarities."""
+        named = self._method if method is None else method
+        offered = self._offered | ({} if default_unit is None else {"unit": default_unit})
+        settings = {} if unit is None else {"unit": unit}
+        return SELECTORS.offer(named, offered, **settings), compares_similarities(named)
+
+
+def _summary(selection: Selection) -> dict[str, Any]:
+    return {
+        "cost_tokens": selection.cost_tokens,
+        "budget_tokens": selection.budget_tokens,
+        "value": selection.value,
+        "method": selection.method,
+        "trace": selection.trace.to_dict(),
+    }
+
+
+def _bounded(query: str, texts: Sequence[Any]) -> Sequence[Any]:
+    """Return the texts of a request, if they are not too many and the question not too long."""
+    check_query(query)
+    if len(query) > MAX_QUESTION:
+        raise InputError(f"the question has {len(query):,} characters; ask with at most {MAX_QUESTION:,}")
+    check_count("the number of texts", len(texts), "send the best of them", least=0, most=MAX_TEXTS)
+    return texts
+
+
+def _text_of(document: object, position: int) -> str:
+    text = document.get("text") if isinstance(document, Mapping) else document
+    if not isinstance(text, str):
+        raise InputError(f"documents[{position}] has no text; send strings or objects with a 'text'")
+    return text

@@ -1,0 +1,58 @@
+"""The service as tools of an assistant, by the Model Context Protocol (MCP) over standard input and output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio.to_thread
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+import corag
+from corag.app.service import Service
+from corag.errors import CoragError
+
+T = TypeVar("T")
+
+
+def make_tools(service: Service) -> MCPServer[Any]:
+    """Return the MCP server."""
+    server: MCPServer[Any] = MCPServer("corag", version=corag.__version__)
+
+    @server.tool()
+    async def select_context(
+        question: str, texts: list[str] | None = None, budget_tokens: int | None = None
+    ) -> dict[str, Any]:
+        """Choose what a prompt should contain to answer a question, under a token budget.
+
+        Args:
+            question: The question.
+            texts: The texts to choose from; leave them out to choose from the server's index.
+            budget_tokens: The most tokens of the chosen text.
+
+        Returns:
+            `text` for the prompt, and its `chunks` with `id`, `citation` and `span`.
+        """
+        return await _called(partial(service.select, question, texts, budget_tokens))
+
+    @server.tool()
+    async def search_index(question: str, num_results: int = 10) -> list[dict[str, Any]]:
+        """Find the chunks of the server's index that are most similar to a question, best first.
+
+        Args:
+            question: The question.
+            num_results: How many.
+        """
+        return await _called(partial(service.search, question, num_results))
+
+    return server
+
+
+async def _called(call: Callable[[], T]) -> T:
+    """Return what a call returns, from a thread; an assistant sees the message of a `CoragError`."""
+    try:
+        return await anyio.to_thread.run_sync(call)
+    except CoragError as error:
+        raise ToolError(str(error)) from error

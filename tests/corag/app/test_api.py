@@ -1,0 +1,254 @@
+"""The service over HTTP: what clients of rerank servers send and read, what is refused, and what a disconnect stops."""
+
+import http.client
+import json
+import shlex
+import threading
+import time
+from contextlib import suppress
+
+import httpx
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+import corag
+from corag.app.api import AT_ONCE, MAX_BODY, MAX_PENDING, make_api
+from corag.app.http import address, listening
+from corag.app.service import MAX_TEXTS, Service
+from corag.cli.main import MISTAKE, main
+from corag.index import ChunkIndex
+from corag.progress import checkpoint
+from corag.registry import SELECTORS
+from tests.corag.test_readme import blocks
+from tests.paths import ROOT
+
+QUERY = "How high is Everest, and where is it?"
+TEXTS = [
+    "Cats sleep a lot.",
+    "Mount Everest is 8,849 metres high. It is cold.",
+    "Everest lies on the border of Nepal and China.",
+]
+LOCAL = "http://127.0.0.1:8384"
+
+
+@pytest.fixture(scope="module")
+def service():
+    return Service(method="naive(reranker=bm25)", budget=100)
+
+
+@pytest.fixture(scope="module")
+def api(service):
+    with TestClient(make_api(service), base_url=LOCAL) as client:
+        yield client
+
+
+def rerank(client, **given):
+    reply = client.post("/v1/rerank", json={"query": QUERY, "documents": TEXTS, **given})
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+# --- What is returned ---
+
+
+def test_the_form_that_rerank_servers_share(api):
+    documents = [TEXTS[0], {"text": TEXTS[1]}, TEXTS[2], "", TEXTS[1]]
+    reply = rerank(api, documents=documents, model="rerank-v3.5", max_tokens_per_doc=4096, top_n=None)
+    assert reply["model"] == "rerank-v3.5" and reply["id"]
+    scores = [one["relevance_score"] for one in reply["results"]]
+    assert [one["index"] for one in reply["results"]] == [1, 2, 0] and scores == sorted(scores, reverse=True)
+    assert reply["usage"]["total_tokens"] == reply["selection"]["cost_tokens"] <= 100
+    assert all("document" not in one for one in reply["results"])
+    assert [one["index"] for one in rerank(api, top_n=1)["results"]] == [1]
+    for path in ("/rerank", "/v2/rerank"):
+        assert api.post(path, json={"query": QUERY, "documents": TEXTS}).json()["results"] == rerank(api)["results"]
+    assert rerank(api, documents=[])["results"] == []
+
+
+def test_a_budget_a_unit_and_a_method_of_the_request(api):
+    [result] = rerank(api, budget_tokens=16, return_documents=True)["results"]
+    assert result == {"index": 1, "relevance_score": result["relevance_score"], "document": {"text": TEXTS[1]}}
+    [result] = rerank(api, budget_tokens=10, unit="sentence", return_documents=True)["results"]
+    assert result["document"]["text"] == "Mount Everest is 8,849 metres high."
+    # Without a reranker, the cosine; without that, the rank.
+    scores = [one["relevance_score"] for one in rerank(api, method="top-k")["results"]]
+    assert len(scores) == 3 and all(-1 <= score <= 1 for score in scores) and scores == sorted(scores, reverse=True)
+    assert [one["relevance_score"] for one in rerank(api, method="full")["results"]] == [1, 1 / 2, 1 / 3]
+
+
+def test_a_selection_is_that_of_python(api):
+    texts = [{"content": text, "id": f"n{position}", "page": position} for position, text in enumerate(TEXTS)]
+    reply = api.post("/v1/select", json={"query": QUERY, "texts": texts, "budget_tokens": 30}).json()
+    same = corag.select(QUERY, texts, 30, method="naive", reranker="bm25")
+    assert (reply["text"], reply["cost_tokens"], reply["value"]) == (same.text, same.cost_tokens, same.value)
+    assert [chunk["id"] for chunk in reply["chunks"]] == list(same.ids)
+    for chunk in reply["chunks"]:
+        start, end = chunk["span"]
+        assert reply["text"][start:end] == chunk["text"] == TEXTS[chunk["index"]]
+        assert chunk["metadata"] == {"page": chunk["index"]} and chunk["tokens"] > 0 and 0 <= chunk["value"] <= 1
+    assert reply["trace"]["reranker"] == "bm25"
+    sentences = api.post("/v1/select", json={"query": QUERY, "texts": TEXTS, "unit": "sentence"}).json()
+    assert [chunk["index"] for chunk in sentences["chunks"]].count(1) == 2
+
+
+def test_without_texts_the_index_is_searched(tmp_path):
+    chunks = [corag.Chunk(f"d{position}", text) for position, text in enumerate(TEXTS)]
+    index = ChunkIndex.build(tmp_path / "index", chunks, corag.embedder())
+    with TestClient(make_api(Service(index=index, method="top-k(k=1)")), base_url=LOCAL) as client:
+        reply = client.post("/v1/select", json={"query": "Where does Everest lie?"}).json()
+    assert [chunk["id"] for chunk in reply["chunks"]] == ["d2"] and reply["chunks"][0]["index"] is None
+
+
+def test_the_description_names_what_is_accepted(api):
+    described = api.get("/openapi.json").json()
+    for path, fields in (("/v1/rerank", {"documents", "top_n", "budget_tokens"}), ("/v1/select", {"texts", "unit"})):
+        schema = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert fields <= set(schema["properties"]) and "query" in schema["required"]
+        assert all(field["description"] for field in schema["properties"].values())
+    assert api.get("/health").json()["status"] == "ok"
+
+
+def test_what_the_page_shows(service, monkeypatch, capsys):
+    page = ROOT / "docs" / "serve.md"
+    with TestClient(make_api(service), base_url=LOCAL) as client:
+        for block in blocks(page, "bash"):
+            words = shlex.split(block)
+            assert words[1].startswith(f"{LOCAL}/v1/")
+            reply = client.post(words[1], content=words[-1], headers={"Content-Type": "application/json"})
+            assert reply.status_code == 200, reply.text
+        shown = json.loads(blocks(page, "json")[0])
+        assert set(shown) == set(rerank(client)) and set(shown["selection"]) == set(rerank(client)["selection"])
+        monkeypatch.setattr(httpx, "post", client.post)
+        exec(blocks(page, "python skip")[0], {})  # noqa: S102 - the page is ours
+    assert capsys.readouterr().out.startswith("[1")
+
+
+# --- What is refused ---
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "named"),
+    [
+        ("/v1/rerank", {"query": QUERY}, "documents"),
+        ("/v1/rerank", {"query": QUERY, "documents": [5]}, "documents[0]"),
+        ("/v1/rerank", {"query": QUERY, "documents": "text"}, "documents"),
+        ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "top_n": 0}, "top_n"),
+        ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "budget_tokens": True}, "budget_tokens"),
+        ("/v1/rerank", {"query": QUERY, "documents": ["a"] * (MAX_TEXTS + 1)}, str(MAX_TEXTS)),
+        ("/v1/select", {"query": " ", "texts": TEXTS}, "question"),
+        ("/v1/select", {"query": "a" * 20_000, "texts": TEXTS}, "question"),
+        ("/v1/select", {"query": QUERY, "texts": TEXTS, "budget_tokens": 0}, "budget_tokens"),
+        ("/v1/select", {"query": QUERY, "texts": TEXTS, "unit": "word"}, "unit"),
+        ("/v1/select", {"query": QUERY, "texts": ["\ud800"]}, "surrogate"),
+        ("/v1/select", {"query": QUERY}, "--index"),
+        ("/v1/select", {"query": QUERY, "texts": TEXTS, "budget": 3}, "'budget'"),
+        ("/v1/select", [1], "object"),
+        ("/v1/select", "{", "JSON"),
+        ("/v1/select", "[" * 100_000, "JSON"),
+    ],
+)
+def test_mistakes_are_named(api, path, body, named):
+    content = body if isinstance(body, str) else json.dumps(body)
+    reply = api.post(path, content=content, headers={"content-type": "application/json"})
+    assert reply.status_code == 400 and named in reply.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "self-route(reader=openai(model=x, base_url=http://127.0.0.1:9/v1))",
+        "crag(summarizer=ollama)",
+        'naive(reranker=cross-encoder(model="/tmp", trust_remote_code=true))',
+        "naive(reranker=no-such/model)",
+        "corag(agent=/tmp)",
+        "nothing",
+    ],
+)
+def test_a_request_names_no_server_model_or_file(api, method):
+    reply = api.post("/v1/select", json={"query": QUERY, "texts": TEXTS, "method": method})
+    assert reply.status_code == 400 and "the request" in reply.json()["error"]
+
+
+def test_long_bodies_other_names_origins_and_types_are_refused(api):
+    long = json.dumps({"query": QUERY, "texts": ["a" * MAX_BODY]})
+    assert api.post("/v1/select", content=long, headers={"content-type": "application/json"}).status_code == 400
+    for headers in ({"host": "evil.example"}, {"origin": "http://evil.example"}, {"content-type": "text/plain"}):
+        assert api.post("/v1/select", content="{}", headers=headers).status_code == 403
+    reply = api.get("/v1/nothing")
+    assert reply.status_code == 404 and reply.json()["error"]
+
+
+def test_a_key_is_asked_for_and_not_logged(service, caplog):
+    secret = "sk-PLANTED"
+    with TestClient(make_api(service, host="0.0.0.0", key=secret), base_url="http://any.name") as client:
+        body = {"query": QUERY, "documents": TEXTS}
+        for given, status in (("", 401), (f"Bearer {secret}x", 401), (secret, 401), (f"bearer {secret}", 200)):
+            reply = client.post("/v1/rerank", json=body, headers={"authorization": given} if given else {})
+            assert reply.status_code == status and secret not in reply.text
+        assert client.get("/health").status_code == 200 and client.get("/openapi.json").status_code == 401
+        assert client.post("/v1/rerank", json=body, headers={"authorization": "Bearer \xff".encode("latin-1")}).is_error
+    assert secret not in caplog.text
+
+
+def test_others_need_a_key(monkeypatch, capsys):
+    monkeypatch.delenv("CORAG_API_KEY", raising=False)
+    assert main(["serve", "--host", "0.0.0.0", "--port", "0", "--method", "top-k"]) == MISTAKE
+    assert "CORAG_API_KEY" in capsys.readouterr().err
+
+
+# --- Many at once ---
+
+
+class Endless:
+    """A selector that goes on until it is stopped."""
+
+    name = "endless"
+
+    def __init__(self):
+        self.begun, self.stopped = threading.Semaphore(0), threading.Semaphore(0)
+
+    def select(self, query, candidates, budget_tokens):
+        self.begun.release()
+        try:
+            while True:
+                checkpoint()
+                time.sleep(0.01)
+        finally:
+            self.stopped.release()
+
+    select_many = aselect = select
+
+
+@pytest.mark.timeout(60)
+def test_a_client_that_goes_frees_its_worker_and_many_are_told_to_come_back(monkeypatch):
+    endless = Endless()
+    monkeypatch.setitem(SELECTORS.parts, "endless", lambda: endless)
+    app = make_api(Service(method="naive(reranker=bm25)"))
+    with listening("127.0.0.1", 0) as sock:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        url = address(sock)
+        body = json.dumps({"query": QUERY, "texts": TEXTS, "method": "endless"})
+        clients = []
+        for _ in range(MAX_PENDING):
+            clients.append(http.client.HTTPConnection("127.0.0.1", sock.getsockname()[1]))
+            clients[-1].request("POST", "/v1/select", body, {"Content-Type": "application/json"})
+        assert all(endless.begun.acquire(timeout=20) for _ in range(AT_ONCE))
+        assert httpx.get(f"{url}health", timeout=20).status_code == 200
+        asked = {"query": QUERY, "texts": TEXTS}
+        busy = None
+        while busy is None or busy.status_code != 503:
+            with suppress(httpx.TimeoutException):  # it waits like the others
+                busy = httpx.post(f"{url}v1/select", json=asked, timeout=0.5)
+        assert "busy" in busy.json()["error"] and busy.headers["retry-after"]
+        for client in clients:
+            client.close()
+        assert all(endless.stopped.acquire(timeout=20) for _ in range(AT_ONCE))
+        deadline = time.monotonic() + 20
+        while httpx.post(f"{url}v1/select", json=asked, timeout=20).status_code != 200:
+            assert time.monotonic() < deadline
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
