@@ -75,6 +75,8 @@ _MARKS = {
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
 }
+# A folder that every index has.
+_INDEX = "corag_chunks.lance"
 _GUESS_BYTES = 2**16
 # Characters that no text has many of: controls, and U+FFFD for bytes that mean nothing.
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
@@ -106,8 +108,8 @@ class FoundFiles:
 def find_files(root: str | Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> FoundFiles:
     """Return the documents under a folder, or the one that `root` names.
 
-    Hidden files and folders are left out. A link to a file counts as a file unless that is in the folder, too; a link
-    to a folder is not followed.
+    Hidden files and folders are left out, and so are indexes. A link to a file counts as a file unless that is in the
+    folder, too; a link to a folder is not followed.
 
     Args:
         root: The folder, or one document.
@@ -130,8 +132,15 @@ def find_files(root: str | Path, *, include: Sequence[str] = (), exclude: Sequen
         skipped[_printable(Path(error.filename).relative_to(folder))] = f"cannot be listed: {error.strerror}"
 
     for parent, folders, names in os.walk(folder, onerror=refused):
+        if _INDEX in folders and Path(parent) != folder:
+            folders.clear()
+            continue
         below = PurePosixPath(Path(parent).relative_to(folder).as_posix())
-        folders[:] = [name for name in folders if not name.startswith(".") and not _matches(below / name, exclude)]
+        folders[:] = [
+            name
+            for name in folders
+            if not (name.startswith(".") or name.endswith(".lance") or _matches(below / name, exclude))
+        ]
         paths += [below / name for name in names if not name.startswith(".")]
     paths = [path for path in paths if not _matches(path, exclude) and (not include or _matches(path, include))]
     # Folder by folder, whatever the file system's own order.

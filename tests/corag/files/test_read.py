@@ -326,7 +326,7 @@ def test_a_pdf_without_a_title_has_its_name(title: str):
 
 
 def test_running_heads_and_page_numbers_are_left_out():
-    pages = [[f"Line {number} {row} of the text" for row in range(5)] for number in range(4)]
+    pages = [[f"Line {number} {row} of the text" for row in range(5)] for number in range(4)] + [["The last line"]]
     file = read_file(pdf(pages, head="The pump company"), "a.pdf")
     assert "company" not in file.text and "Page" not in file.text
     assert file.text.split("\n") == [line for page in pages for line in page] + [""]

@@ -245,6 +245,12 @@ def test_globs_choose_the_documents_of_an_index(folder: Path, tmp_path: Path):
     assert files_of(update(folder, tmp_path / "index", include=["[bc].md"])) == (1, 1, 0, 1)
 
 
+def test_an_index_among_its_documents_is_no_document(folder: Path):
+    update(folder, folder / "index")
+    again = update(folder, folder / "index")
+    assert files_of(again) == (0, 2, 0, 0) and not again.skipped and chunks_of(again) == (0, 0)
+
+
 def test_a_new_version_of_the_readers_reads_all_again_and_embeds_nothing(
     folder: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
