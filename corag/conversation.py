@@ -78,8 +78,6 @@ class Conversation:
         # Built once: an agent and its models are not loaded again for each question.
         selector = settings.get("selector", "corag")
         offered = {**tokens_setting(self._tokens), **tree_setting(selector, self._index)}
-        if isinstance(self._reader, ChatReader):
-            offered["order"] = "stable"
         self._before: Selection | None = None
         self._settings = {**settings, "selector": SELECTORS.offer(selector, offered)}
 

@@ -139,6 +139,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
         **UNITS, **EMBEDDED, **SEED,
         "method": one_of(*get_args(Method)),
         "max_candidates": one_of(1, 5, 40),
+        "scaling": one_of("unit", "standard"), "solver": one_of("exact", "scikit-learn"),
     },
     "edc2": {
         **GROUPED,

@@ -100,11 +100,11 @@ def test_a_conversation_keeps_the_budget_and_every_span(turns, budget, unit):
         before = selection
 
 
-def test_a_chat_with_a_language_model_continues_its_context():
+def test_a_conversation_continues_its_context():
     offers = iter([["Oro is a lake.", "Oro is deep."], ["It is cold.", "Oro is deep.", "Oro is a lake."], ["A mill."]])
     with ChatServer(Reply("a lake")) as server:
         reader = OllamaReader(host=server.host, tokenizer="minilm")
-        talk = Conversation(lambda *_: next(offers), reader=reader, selector="full", budget_tokens=400)
+        talk = Conversation(lambda *_: next(offers), reader=reader, selector="full(order=stable)", budget_tokens=400)
         first, second = talk.ask("What is Oro?"), talk.ask("Is it cold?")
         assert second.selection.text == f"{first.selection.text}\n\nIt is cold."
         assert second.selection.trace.details["prefix_kept"] == 1
