@@ -203,10 +203,10 @@ class Broken(BudgetedSelector):
 
     def __init__(self, order):
         super().__init__(tokens=CHARACTERS)
-        self.order = order
+        self.told = order
 
     def _choose(self, problem):
-        return Choice(self.order, 1.0, {"reason": "told so"})
+        return Choice(self.told, 1.0, {"reason": "told so"})
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1,), (0, 0)])
