@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -290,13 +290,8 @@ def _as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, 
     if given is None:
         return {}
     if isinstance(given, SearchConfig):
-        usual = SearchConfig()
-        names = (field.name for field in fields(SearchConfig))
-        return {
-            name: getattr(given, name)
-            for name in names
-            if name == "policy" or getattr(given, name) != getattr(usual, name)
-        }
+        usual = asdict(SearchConfig())
+        return {name: value for name, value in asdict(given).items() if name == "policy" or value != usual[name]}
     if not isinstance(given, Mapping):
         raise InputError(f"search: expected a search.SearchConfig or a mapping of its fields, got {given!r:.100}")
     return given
