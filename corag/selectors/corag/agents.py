@@ -230,10 +230,10 @@ class AgentSelectors:
         if not self.agent.has_network:
             return f"{said}; {self._source} names it for all questions"
         if prediction.unsure:
-            return f"{said}: the default, because no other choice is clearly better for this question"
+            return f"{said}: the default, as no other choice is clearly better"
         odds = self._odds(prediction, [name for name in self._configurations if name not in self.passed_over])
         share = odds[_without_search(prediction.configuration)] / max(sum(odds.values()), 1e-300)
-        return f"{said}: the agent's choice for this question ({share:.0%} sure)"
+        return f"{said}: the agent's choice ({share:.0%} sure)"
 
     def _odds(self, prediction: AgentPrediction, configurations: Sequence[str]) -> dict[str, float]:
         """Return the probability of each class: of configurations that differ in lambda and search alone, the sum."""

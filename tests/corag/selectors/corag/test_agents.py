@@ -85,7 +85,7 @@ def test_an_unsure_agent_falls_back(parts):
     selector = named(ConfigurationAgent(config, trained.weights))
     prediction = selector.predict("a cat", POOL, 30)
     assert prediction.unsure and prediction.reranker == "first"
-    assert "fallback" in selector.select("a cat", POOL, 30).trace.details["because"]
+    assert "the default" in selector.select("a cat", POOL, 30).trace.details["because"]
 
 
 def vars_of(config):
