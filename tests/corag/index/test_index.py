@@ -54,6 +54,15 @@ def test_holds_the_chunks_in_their_order(index: ChunkIndex, chunks: list[Chunk])
     assert index.manifest.format_version == FORMAT_VERSION
 
 
+def test_the_neighbours_of_a_chunk_are_those_in_its_document(tmp_path: Path):
+    metadata = [{"document": name} for name in ("it's", "it's", "it's", "other")]
+    chunks = [Chunk(f"{row['document']}#{i}", f"text {i}", row) for i, row in enumerate(metadata)]
+    index = ChunkIndex.build(tmp_path, [*chunks, Chunk("alone", "no document")], HashingEmbedder())
+    assert index.around(chunks[1]) == (chunks[0], chunks[2])
+    assert index.around(chunks[2]) == (chunks[1], None)
+    assert index.around(Chunk("alone", "no document")) == index.around(Chunk("missing", "x")) == (None, None)
+
+
 def brute_force(chunks: Sequence[Chunk], vector: np.ndarray, k: int) -> list[tuple[Chunk, float]]:
     similarities = HashingEmbedder().embed([chunk.text for chunk in chunks]) @ (vector / np.linalg.norm(vector))
     best = np.argsort(-similarities, kind="stable")[:k]
