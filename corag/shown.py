@@ -127,7 +127,9 @@ def label(probability: float) -> str | None:
 
 
 def readings(reader: Reader, question: str, answer: Answer, selection: Selection) -> tuple[Reading, ...]:
-    """Return what is read for each question that a question consists of; none if the reader judges no passages.
+    """Return what is read for each question that a question consists of.
+
+    None if the reader judges no passages, or gave no answer, as with `min_confidence`.
 
     Args:
         reader: It reads again if there are several questions.
@@ -135,7 +137,7 @@ def readings(reader: Reader, question: str, answer: Answer, selection: Selection
         answer: What the reader said about it.
         selection: What it read.
     """
-    if not isinstance(reader, JudgingReader) or not selection.chunks:
+    if not isinstance(reader, JudgingReader) or not selection.chunks or not answer.text:
         return ()
     parts = parts_of(question)
     answers = [answer] if len(parts) == 1 else [reader.answer(part, selection.text) for part in parts]
