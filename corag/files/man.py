@@ -36,8 +36,9 @@ _CHARACTERS = {
 """Name of a character in roff -> the character; of groff_char(7) those that manual pages use."""
 _ESCAPE = re.compile(
     r"""\\(?:
-        f(?:\[[^]]*\]|\(..|.) | s(?:\[[^]]*\]|[-+]?\d?\d?) | [hvwkbloXZ]'[^']*' | [mMRnVYF](?:\[[^]]*\]|\(..|.)
-        | \*?\[(?P<long>[^]]*)\] | \*?\((?P<two>..) | \*(?P<string>.) | (?P<one>.) | $
+        f(?:\[[^]]{0,99}\]|\(..|.) | s(?:\[[^]]{0,99}\]|[-+]?\d?\d?) | [hvwkbloXZ]'[^']{0,99}'
+        | [mMRnVYF](?:\[[^]]{0,99}\]|\(..|.)
+        | \*?\[(?P<long>[^]]{0,99})\] | \*?\((?P<two>..) | \*(?P<string>.) | (?P<one>.) | $
     )""",
     re.VERBOSE,
 )

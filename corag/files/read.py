@@ -35,7 +35,7 @@ TYPES: Mapping[str, str] = {
 
 _BEGINNINGS = [
     (re.compile(rb"%PDF-"), "pdf"),
-    (re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html)\b", re.I | re.S), "html"),
+    (re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:(?><!--.*?-->)\s*+)*+<(?:!doctype html|html)\b", re.I | re.S), "html"),
     (re.compile(rb"(?=[.']).*?^\.(?:TH|Dd|so) ", re.M | re.S), "man"),
 ]
 """Beginning of a file whose ending is not known -> how it is read; any other is text, or not read."""

@@ -376,6 +376,8 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, ending: str
         ("a.txt", b"a" * 100_000),
         ("a.txt", b"a(1)" + b" " * 350 + b"b\n" + b"a(1)" + b"  c" * 100_000),
         ("a.txt", b"-" * 20_000 + b"a-" * 10_000 + b"\nb"),
+        ("a", b"<!--a-->" * 40 + b"b"),
+        ("a", b".TH a 1\n" + b"\\*[a" * 20_000),
         ("a", b".TH a 1\n" + b'.B "' * 50_000),
         ("a", b".TH a 1\n" + b".B a\\ " * 50_000),
     ],
