@@ -382,22 +382,10 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, ending: str
         ("a", b".TH a 1\n" + b".B a\\ " * 50_000),
     ],
     ids=[
-        "spaces",
-        "pre",
-        "cell",
-        "comments",
-        "heading",
-        "anchor",
-        "pdf",
-        "emoji",
-        "words",
-        "letters",
-        "manual",
-        "hyphens",
-        "quotes",
-        "escapes",
+        "spaces", "pre", "cell", "comments", "heading", "anchor", "pdf", "emoji", "words", "letters", "manual",
+        "hyphens", "no page", "names", "quotes", "escapes",
     ],
-)
+)  # fmt: skip
 def test_one_character_many_times_takes_no_longer_than_others(name: str, data: bytes):
     chunks = chunk_file(name, read_file(data, name), corag.tokens())
     assert sum(len(chunk.text.split()) for chunk in chunks) >= 1
