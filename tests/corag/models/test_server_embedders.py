@@ -32,7 +32,7 @@ def test_each_text_gets_its_unit_vector(embedder_for):
         assert embedder.embed([]).shape == (0, 3)
     asked = [body["input"] for path, body in server.requests if path in EMBEDDINGS]
     assert asked == [["dimension"], ["The Spree flows.", " ", "e" * 7], ["Berlin"]]
-    expected = np.array([[16, 2, 2], [1, 0, 2], [7, 7, 2], [6, 1, 2]], dtype=float)
+    expected = np.array([[16, 3, 2], [1, 0, 2], [7, 7, 2], [6, 1, 2]], dtype=float)
     np.testing.assert_allclose(vectors, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)
     assert vectors.dtype == np.float32
 
