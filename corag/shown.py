@@ -156,7 +156,7 @@ def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = (), ar
         around: The neighbours of passages, with which they are shown.
     """
     around = around or {}
-    if not selection.text.strip():
+    if not selection.text.strip() and not answer.text:  # a language model may answer without a context
         return Shown(NOT_FOUND, reason=selection.trace.reason or "nothing was chosen")
     if read:
         return _judged(selection, read, around)
