@@ -78,6 +78,13 @@ def evaluate(config: Any) -> None:
         say(f"written to {config.out}", stderr())
 
 
+def report(config: Any) -> None:
+    """Write a page or a picture of several results."""
+    from experiments.report.run import report
+
+    say(f"written to {report(config)}", stderr())
+
+
 def data_get(config: Any) -> None:
     """Fetch a data set."""
     from experiments.data.folder import read_source

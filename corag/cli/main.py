@@ -145,6 +145,12 @@ COMMANDS = {
         "corag.cli.experiments:evaluate",
         "data split methods budget pool reranker agent reader limit sample out device",
     ),
+    "report": Command(
+        "show results of evaluate together",
+        "experiments.report.run:ReportConfig",
+        "corag.cli.experiments:report",
+        "results out title",
+    ),
     "reproduce": Command(
         "reproduce tables and figures of the papers",
         "experiments.papers.run:ReproduceConfig",

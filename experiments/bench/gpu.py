@@ -20,7 +20,7 @@ from corag.models.runtime import resolve_device
 from corag.optional import require
 from corag.text.documents import SEPARATOR
 from corag.types import FloatArray, Order
-from experiments.bench.harness import PooledQuestion, Timing, pooled_questions, save_cross_encoder
+from experiments.bench.harness import TINY, PooledQuestion, Timing, pooled_questions, save_cross_encoder
 
 if TYPE_CHECKING:
     from experiments.bench.run import BenchConfig
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 SECONDS = 540.0
 """No row is begun after so many."""
 BASE = {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12}
-TINY = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 1}
-"""Shapes of the cross-encoder."""
+"""Shape of the cross-encoder."""
 ROUNDS = 3
 TITLE = "on a device: parity with fp32 on the CPU, speed and memory"
 COLUMNS = {

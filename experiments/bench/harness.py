@@ -31,6 +31,8 @@ CLOCKS: Mapping[Clock, Callable[[], float]] = {"wall": perf_counter, "cpu": proc
 
 CHUNK_TOKENS = 128
 """Tokens of a chunk of the demo."""
+TINY = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 1}
+"""Shape of a cross-encoder to try a benchmark out with."""
 
 PooledQuestion = tuple[str, Sequence[Candidate]]
 """A question with its candidates."""

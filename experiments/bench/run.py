@@ -39,7 +39,6 @@ class BenchConfig(Runtime):
             by default the demo.
         methods: Selectors, separated by commas; `selection` only.
         budget: Token budget; `selection` only.
-        model: Folder of a cross-encoder for `scoring`; by default one of MiniLM's size with a random head.
         weights: Folder with MiniLM's files, in any precision, in place of its package.
         small: Measure little, to try it out; not for `selection`, which has `questions`.
         out: Folder for `bench-<part>.json`.
@@ -52,7 +51,6 @@ class BenchConfig(Runtime):
     data: str | None = None
     methods: Spellings | None = None
     budget: int = DEFAULT_BUDGET
-    model: str | None = None
     weights: str | None = None
     small: bool = False
     out: str = "runs/bench"

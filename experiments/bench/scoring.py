@@ -1,4 +1,4 @@
-"""Scoring by a cross-encoder: ours beside the bare model and FlagEmbedding, and many questions at once.
+"""Scoring by a cross-encoder: ours beside the bare model and FlagEmbedding.
 
 Self-contained: all-MiniLM-L6-v2 with a random head as cross-encoder, and chunks of the demo corpus. The values are
 meaningless, but they cost what those of a trained model of that size cost.
@@ -18,40 +18,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import corag
-from corag.errors import InputError
 from corag.models.engine import quiet
 from corag.models.runtime import resolve_device
 from corag.optional import require
-from corag.registry import SELECTORS
 from corag.text.documents import SEPARATOR
 from corag.types import FloatArray
-from experiments.bench.harness import CHUNK_TOKENS, PooledQuestion, Timing, pooled_questions, save_cross_encoder
+from experiments.bench.harness import CHUNK_TOKENS, TINY, PooledQuestion, Timing, pooled_questions, save_cross_encoder
 
 if TYPE_CHECKING:
     from experiments.bench.run import BenchConfig
 
-NUM_CANDIDATES, BUDGET_TOKENS = 10, 256
+NUM_CANDIDATES, QUESTIONS = 10, 2
 ROUNDS = 3
 TITLE = f"scoring, all orders of up to two of {NUM_CANDIDATES} candidates of up to {CHUNK_TOKENS} tokens"
 COLUMNS = {
     "setting": "setting", "seconds": "seconds", "tokens_per_s": "tokens/s", "of_bare": "of bare",
-    "largest_difference": "largest difference", "same": "same selections",
+    "largest_difference": "largest difference",
 }  # fmt: skip
 
 
 def measure(config: BenchConfig, timing: Timing) -> list[dict[str, Any]]:
-    """Measure a cross-encoder, by default one of MiniLM's size, and return the rows of the table."""
-    questions = config.questions or 2
-    num_candidates, together = (3, 2) if config.small else (NUM_CANDIDATES, 10)
-    asked = pooled_questions(None, max(questions, together), num_candidates)
-    if len(asked) < questions:
-        raise InputError(f"the demo has {len(asked)} questions; ask for no more of them")
+    """Measure a cross-encoder of MiniLM's size, or a tiny one, and return the rows of the table."""
+    asked = pooled_questions(None, config.questions or QUESTIONS, 3 if config.small else NUM_CANDIDATES)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = config.model or str(save_cross_encoder(Path(scratch)))
-        return [*_score_rows(folder, asked[:questions], timing), *_many_rows(folder, asked[:together], timing)]
+        shape = TINY if config.small else {}
+        return _rows(str(save_cross_encoder(Path(scratch), **shape)), asked, timing)
 
 
-def _score_rows(folder: str, asked: list[PooledQuestion], timing: Timing) -> list[dict[str, Any]]:
+def _rows(folder: str, asked: list[PooledQuestion], timing: Timing) -> list[dict[str, Any]]:
     where = resolve_device("reranker")
     reranker = corag.reranker("cross-encoder", model=folder)
     pairs = [(query, text) for query, candidates in asked for text in _joined(candidates)]
@@ -118,22 +112,3 @@ def _run_batches(module: Any, batches: Sequence[Any]) -> None:
             module(input_ids=batch)
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-
-
-def _many_rows(folder: str, asked: list[PooledQuestion], timing: Timing) -> list[dict[str, Any]]:
-    """Time `select_many` beside selecting for one question after the other."""
-    selector = SELECTORS.make("corag", reranker=f"cross-encoder(model={folder})")
-    queries, pools = [query for query, _ in asked], [pool for _, pool in asked]
-
-    def one_by_one() -> list[tuple[str, ...]]:
-        return [selector.select(query, pool, BUDGET_TOKENS).ids for query, pool in asked]
-
-    def together() -> list[tuple[str, ...]]:
-        return [selection.ids for selection in selector.select_many(queries, pools, BUDGET_TOKENS)]
-
-    name = f"{len(asked)} questions"
-    runs = {f"{name}, one by one": one_by_one, f"{name}, select_many": together}
-    seconds, chosen = timing.run(runs)
-    first, *_ = runs
-    same = {run: sum(a == b for a, b in zip(chosen[run], chosen[first], strict=True)) for run in runs}
-    return [{"setting": run, "seconds": seconds[run], "same": f"{same[run]} of {len(asked)}"} for run in runs]

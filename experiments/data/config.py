@@ -15,7 +15,6 @@ from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
 from corag.naming import Spelling, parse
 from corag.registry import with_prompt
-from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
 
 PoolName = Literal["auto", "candidates", "document", "corpus"]
@@ -86,8 +85,6 @@ class SelectionSettings(CandidateSettings, Runtime):
         budget: Token budget of the whole prompt, including chat template and question; of the context alone for a
             reader without a prompt, such as `minilm-reader`, or with `budget_for: context`.
         budget_for: What the budget covers: the whole prompt, or the context.
-        window: What happens to combinations longer than a reranker's window: scored in overlapping windows (windows),
-            or cut and counted (truncate).
         reader: Reader that answers, with settings if needed: `minilm-reader(precision=bf16)`.
         prompt: Prompt of a reader with a language model: short, sentences, cited, paper-crag, or a text file with the
             fields {question} and {context}; the same as the setting `prompt` of the reader.
@@ -102,7 +99,6 @@ class SelectionSettings(CandidateSettings, Runtime):
 
     budget: int = DEFAULT_BUDGET
     budget_for: BudgetFor = "prompt"
-    window: WindowPolicy = DEFAULT_POLICY
     reader: Spelling = "minilm-reader"
     prompt: str | None = None
     tokenizer: Spelling = AUTO

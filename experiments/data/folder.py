@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import os
@@ -58,23 +57,23 @@ class Question:
 
 
 @contextmanager
-def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Yield a folder to write into, which becomes `out` when the block ends without an error.
+def new_folder(out: Path) -> Iterator[Path]:
+    """Yield a folder to write into, which takes the place of `out` when the block ends without an error.
 
-    A kill leaves it as `.<name>.part`, and the next run deletes it. With `replace`, an existing folder is deleted last.
+    A kill leaves it as `.<name>.part`, which the next run deletes, and an existing folder as it was: while the two are
+    exchanged it is `.<name>.old`, and the next call moves it back.
 
     Raises:
         DataError: It cannot be written, as on a full disk; nothing is left behind.
     """
-    draft = out.absolute().with_name(f".{out.absolute().name}.part")
+    draft = _beside(out, "part")
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         yield draft
-        if replace:
-            shutil.rmtree(out, ignore_errors=True)
-        with contextlib.suppress(FileNotFoundError):
-            out.rmdir()
+        old = _restored(out)
+        if out.exists():
+            out.rename(old)
         draft.rename(out)
     except (OSError, sqlite3.Error) as error:
         raise DataError(
@@ -82,7 +81,21 @@ def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
             "command again"
         ) from error
     finally:
+        _restored(out)
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _beside(out: Path, ending: str) -> Path:
+    return out.absolute().with_name(f".{out.absolute().name}.{ending}")
+
+
+def _restored(out: Path) -> Path:
+    """Return where an old folder goes while a new one replaces it; one that is left there is moved back, or deleted."""
+    old = _beside(out, "old")
+    if old.exists() and not out.exists():
+        old.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
+    return old
 
 
 class FolderWriter(ExitStack):
@@ -159,19 +172,8 @@ def share_corpus(folder: Path, other: Path) -> None:
 
 
 def write_source(folder: Path, record: Mapping[str, Any]) -> None:
-    """Write where the data come from, for programs and for people."""
+    """Write where the data come from."""
     replace_file(folder / SOURCE_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    questions = ", ".join(f"{number:,} {split}" for split, number in record["questions"].items())
-    files = "".join(
-        f"\n- {file['file']} from {file['from']}" + (f", revision {file['revision']}" if "revision" in file else "")
-        + f", SHA-256 {file['sha256']}"
-        for file in record["files"]
-    )  # fmt: skip
-    text = (
-        f"# {record['name']}\n\n{record['what']}\n\nLicence: {record['licence']}\n\nSource: {record['home']}\n\n"
-        f"{record['passages']:,} passages; questions: {questions}. Converted on {record['date']}.\n{files}\n"
-    )
-    replace_file(folder / "README.md", text)
 
 
 def read_source(folder: Path) -> Mapping[str, Any]:
@@ -189,6 +191,7 @@ def is_written(out: Path, entries: Mapping[str, Any], *, overwrite: bool) -> boo
     Raises:
         DataError: It holds other files, or other data and `overwrite` is false.
     """
+    _restored(out)
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
     record = read_source(out)

@@ -32,13 +32,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class DataListConfig:
-    """List the data sets that can be had by name.
-
-    Attributes:
-        at_hand: Only those that are at hand.
-    """
-
-    at_hand: bool = False
+    """List the data sets that can be had by name."""
 
 
 @dataclass(frozen=True)
@@ -73,20 +67,18 @@ class GetConfig:
                 check_count(name, value, "leave it out for all")
 
 
-def list_data(config: DataListConfig) -> None:
+def list_data(_: DataListConfig) -> None:
     """Print the data sets as a table."""
     rows = []
     for entry in DATA_SETS.values():
-        at_hand = is_at_hand(entry.name)
-        if at_hand or not config.at_hand:
-            home = entry.home.removeprefix("https://").removeprefix("huggingface.co/datasets/")
-            rows.append(
-                {
-                    "name": entry.name, "what": entry.what, "questions": f"{entry.num_questions:,}",
-                    "passages": f"{entry.num_passages:,}", "size": f"{entry.megabytes:,} MB", "licence": entry.licence,
-                    "home": home, "at_hand": "yes" if at_hand else "",
-                }
-            )  # fmt: skip
+        home = entry.home.removeprefix("https://").removeprefix("huggingface.co/datasets/")
+        rows.append(
+            {
+                "name": entry.name, "what": entry.what, "questions": f"{entry.num_questions:,}",
+                "passages": f"{entry.num_passages:,}", "size": f"{entry.megabytes:,} MB", "licence": entry.licence,
+                "home": home, "at_hand": "yes" if is_at_hand(entry.name) else "",
+            }
+        )  # fmt: skip
     columns = {"name": "name", "what": "what", "questions": "questions", "passages": "passages", "size": "download",
                "licence": "licence", "home": "source", "at_hand": "at hand"}  # fmt: skip
     print_table(rows, columns, left=("what", "licence", "home"))
@@ -116,7 +108,7 @@ def get_data(config: GetConfig) -> Path:
         files = Files(data_set.files, None if config.from_ is None else Path(config.from_), quiet=config.quiet)
         try:
             files.fetch(data_set.remotes(splits))
-            with new_folder(out, replace=config.overwrite) as draft:
+            with new_folder(out) as draft:
                 _write(draft, data_set, splits, files, settings, config)
         except UnfetchedError as error:
             raise DataError(f"{error}; {_how_to_bring(data_set, splits, config)}") from error

@@ -6,7 +6,6 @@ CORAG (section 5.1) makes the references of its long-form questions so. An inter
 from __future__ import annotations
 
 import datetime
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -101,26 +100,17 @@ def _write(config: ReferencesConfig, reader: Reader) -> tuple[Path, int]:
         _answer(journal, {keys[query.id]: query for query in queries}, folder, reader, config)
         answers = {name: answer for name, key in keys.items() if (answer := journal.units[key]["answer"])}
         known = read_source(source)
-        with new_folder(out, replace=config.overwrite) as draft:
+        with new_folder(out) as draft:
             share_corpus(draft, source)
             write_queries(draft, _lines(folder, answers, settings["reader"]))
-            write_source(
-                draft,
-                {
-                    "name": known.get("name", source.name),
-                    "what": f"{known.get('what', source.name)}; {len(answers)} reference answers by "
-                    f"{settings['reader']}",
-                    "licence": known.get("licence", "that of the data"),
-                    "home": known.get("home", str(source)),
-                    "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-                    "files": known.get("files", []),
-                    "settings": known.get("settings", {}),
-                    "questions": dict(Counter(query.split for query in folder.queries)),
-                    "passages": len(folder.documents),
-                    "references": {**settings, "models": models(), "answers": len(answers)},
-                    "work": work,
-                },
-            )
+            what = f"{known.get('what', source.name)}; {len(answers)} reference answers by {settings['reader']}"
+            written = {
+                "what": what,
+                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                "references": {**settings, "models": models(), "answers": len(answers)},
+                "work": work,
+            }
+            write_source(draft, {"name": source.name, **known, **written})
         journal.remove()
     return out, len(answers)
 

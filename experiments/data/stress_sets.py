@@ -100,7 +100,7 @@ def stress_sets(
     written = {}
     for rate, passages_of in drafts.items():
         written[rate] = out / f"{kind}-{rate:g}"
-        with new_folder(written[rate], replace=True) as draft, FolderWriter(draft) as writer:
+        with new_folder(written[rate]) as draft, FolderWriter(draft) as writer:
             for query in queries:
                 extra = {**query.extra, **({"grades": query.grades} if query.grades else {})}
                 question = Question(

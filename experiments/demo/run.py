@@ -145,11 +145,10 @@ def demo(config: DemoConfig) -> Path:
         title = f"{shown.questions} test questions, {budget} tokens, {config.num_candidates} candidates"
         terminal_page(shown, title).show()
     with _step("answer one of them with the exported checkpoint"):
-        reply = _answer_one(data, index, report.checkpoint, budget, config.num_candidates)
-        show_reply(reply)
+        show_reply(_answer_one(data, index, report.checkpoint, budget, config.num_candidates))
     page = out / "report.html"
     title = "CORAG on Python's language reference"
-    write_atomically(page, result_page(results, title=title, reply=reply).html())
+    write_atomically(page, result_page(results, title=title).html())
     say(f"\nreport in {page}; {time.perf_counter() - started:.0f} s in all")
     say(f"ask it yourself: corag ask 'your question' --index {index} --agent {report.checkpoint}")
     return page

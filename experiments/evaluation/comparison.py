@@ -21,7 +21,6 @@ from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, 
 from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
-from corag.text.documents import SEPARATOR
 from corag.text.visible import to_json
 from corag.types import Candidate, Selector
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
@@ -29,11 +28,9 @@ from experiments.data.splits import HELD_OUT, document_groups, held_out, questio
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.curves import MEASURES as CURVE_MEASURES
 from experiments.evaluation.curves import MOST_QUESTIONS, points, reads, small_budgets
-from experiments.evaluation.measure import Measuring, select
-from experiments.evaluation.metrics import evidence_ranks
+from experiments.evaluation.measure import Measuring, cold_and_warm
 from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import (
-    QRELS,
     RETRIEVER,
     Measures,
     Rankings,
@@ -44,7 +41,7 @@ from experiments.evaluation.rankings import (
 )
 from experiments.evaluation.verify import with_claims
 from experiments.report.comparison import result_page, sets_page
-from experiments.report.measures import MEASURES, OF_ANSWERS, Row, summaries
+from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
 from experiments.report.results import Result, curves_file, rows_file
 from experiments.run.journal import (
     PAGE,
@@ -64,7 +61,7 @@ MODELS, CURVES = "models", "curves"
 """Key in the journal of the models that ran, and what the keys of the curves' questions begin with."""
 LONG_ANSWER_WORDS = 20
 """From this median length of the shortest reference answer, ROUGE-L is the measure of quality, not F1."""
-OUTPUT_SETTINGS = ("out", "runs", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
+OUTPUT_SETTINGS = ("out", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings that no row depends on, but for rounding."""
 COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
 """Questions that are counted, by a measure that only they have."""
@@ -115,14 +112,8 @@ class SetRun:
     def __init__(self, name: str, config: EvaluateConfig, *, several: bool) -> None:
         self.name, self.config, self._several = name, config, several
         self.budgets = config.budgets or (config.budget,)
-        self._files: dict[int, Path] = {}
-        self._runs: dict[int, Path] = {}
-        for budget in self.budgets:
-            if config.out is not None:
-                file = Path(config.out) / f"{name}-{budget}.json" if several else output_file(config.out, RESULT)
-                self._files[budget], self._runs[budget] = file, file.with_suffix(".runs")
-            if config.runs is not None:
-                self._runs[budget] = Path(config.runs) / (f"{name}-{budget}" if several else "")
+        if config.out is not None and not several:
+            output_file(config.out, RESULT)
         self._folder = DataFolder.open(config.data)
         queries = questions_of(self._folder, config.split)
         if config.part == "held-out":
@@ -132,13 +123,11 @@ class SetRun:
         if config.task == "verify":
             self._queries = with_claims(self._queries, f"{config.data}, {config.split},")
         self._by_id = {query.id: query for query in self._queries}
-        self._shared = config.latency_questions is not None
-        # Memory on disk is for what methods share, and is half precision.
-        self._parts = Parts(config, self._queries, self._beside if self._shared else lambda _: None)
+        self._parts = Parts(config, self._queries)
         for budget in self.budgets:
             self._budget(budget).check_room([query.question for query in self._queries])
         self._measures = Measures(config.measures)
-        self._methods = self._parts.methods(config.methods, shared=self._shared)
+        self._methods = self._parts.methods(config.methods)
         self._points = points(max(self.budgets)) if config.curves else []
         self._content = [
             content_hash(self._folder, self._folder.queries, config.index, config.run),
@@ -155,6 +144,13 @@ class SetRun:
         out = Path(self.config.out)
         return out / f"{self.name}.{suffix}" if self._several else out.with_suffix(f".{suffix}")
 
+    def _file(self, budget: int) -> Path | None:
+        """Return the path of a result; None where nothing is written."""
+        if self.config.out is None:
+            return None
+        out = Path(self.config.out)
+        return out / f"{self.name}-{budget}.json" if self._several else out
+
     @cached_property
     def _pool(self) -> Pool:
         config = self.config
@@ -170,28 +166,28 @@ class SetRun:
 
     def results(self) -> list[Result]:
         """Return one result a budget, and write it; what is on disk is not measured again."""
-        if self._is_finished():
-            logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, self._files.values())))
-            return [Result.read(file) for file in self._files.values()]
+        if finished := self._finished():
+            logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, finished)))
+            return [Result.read(file) for file in finished]
         # Before the journal: a run that is refused leaves no file.
         _ = self._parts.judge
         with recording() as embedded:
             _ = self._pool
         # A row depends on its question alone: with another limit or sample the same journal goes on.
-        unlimited = settings_of(replace(self.config, limit=None, sample=None, seed=0, measures="", curves=False))
+        alike: dict[str, Any] = {"limit": None, "sample": None, "seed": 0, "measures": "", "curves": False}
+        unlimited = settings_of(replace(self.config, **alike, latency_questions=0))
         with Journal(self._beside("journal.jsonl"), fingerprint([unlimited, *self._content])) as journal:
             self._measure_quality(journal, embedded())
-            results = [self._result(journal, budget, self._latencies(journal, budget)) for budget in self.budgets]
+            results = [self._result(journal, budget, self._times(journal, budget)) for budget in self.budgets]
             if not self._several:
                 journal.remove()
         return results
 
-    def _is_finished(self) -> bool:
-        """Return whether all results of this very work are on disk."""
-        if self.config.runs is not None and not all((folder / QRELS).is_file() for folder in self._runs.values()):
-            return False
-        finished = [finished_record(file, self._work(budget)) for budget, file in self._files.items()]
-        return bool(finished) and None not in finished
+    def _finished(self) -> list[Path]:
+        """Return the files of the results of this very work; none unless all are on disk."""
+        files = [file for budget in self.budgets if (file := self._file(budget)) is not None]
+        pairs = zip(files, self.budgets, strict=False)
+        return files if all(finished_record(file, self._work(budget)) is not None for file, budget in pairs) else []
 
     def _work(self, budget: int) -> str:
         return fingerprint([settings_of(self.config), budget, *self._content])
@@ -241,9 +237,8 @@ class SetRun:
             if label == CURVES:
                 return self._curve_rows(questions), models()
             measuring = Measuring(
-                self._methods.selectors, self._budget(int(label)), self._parts, timed=not self._shared,
-                documents=self._folder.documents,
-            )  # fmt: skip
+                self._methods.selectors, self._budget(int(label)), self._parts, documents=self._folder.documents
+            )
             return measuring.rows(questions), models()
 
     @cached_property
@@ -253,7 +248,7 @@ class SetRun:
 
     @cached_property
     def _curve_selectors(self) -> Mapping[str, Selector]:
-        return self._parts.methods(tuple(dict.fromkeys(one.method for one in self._points)), shared=True).selectors
+        return self._parts.methods(tuple(dict.fromkeys(one.method for one in self._points))).selectors
 
     def _curve_rows(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[dict[str, dict[str, Any]]]:
         """Return for each question the row of each point, by its label."""
@@ -262,7 +257,7 @@ class SetRun:
             of_budget = [one for one in self._points if one.budget == budget]
             measuring = Measuring(
                 {one.method: self._curve_selectors[one.method] for one in of_budget}, self._budget(budget), self._parts,
-                reads=reads(self._parts), timed=False, documents=self._folder.documents, measures=CURVE_MEASURES,
+                reads=reads(self._parts), documents=self._folder.documents, measures=CURVE_MEASURES,
             )  # fmt: skip
             with small_budgets():
                 measured = measuring.rows(questions)
@@ -270,42 +265,44 @@ class SetRun:
                 of_question |= {one.label: rows[one.method] for one in of_budget}
         return found
 
-    def _latencies(self, journal: Journal, budget: int) -> Mapping[str, Sequence[float]]:
-        """Return the milliseconds of selections that are timed by themselves, by method.
+    def _times(self, journal: Journal, budget: int) -> Mapping[str, Mapping[str, Row]]:
+        """Return the milliseconds of selections by question and method.
 
-        Models are loaded, and the vectors of the candidates are known, as they are from the index; each method sees
-        the question's chunks for the first time.
+        Methods that share nothing are timed in turn on each question, once all else is measured. A method that fails
+        on a question has no time there.
         """
-        if not self.config.latency_questions:
+        # Spread out: questions side by side may share a document.
+        number = min(len(self._queries), self.config.latency_questions or len(self._queries))
+        timed = [self._queries[int(row)] for row in np.linspace(0, len(self._queries) - 1, number)]
+        if self.config.latency_questions == 0:
             return {}
-        # Spread out: questions side by side may share a document, whose chunks are then no longer new.
-        wanted = min(self.config.latency_questions + 1, len(self._queries))
-        timed = [self._queries[int(index)] for index in np.linspace(0, len(self._queries) - 1, wanted)]
-        if (key := f"{budget} latency {fingerprint([query.id for query in timed])}") not in journal.units:
+        if (key := f"{budget} times {fingerprint([query.id for query in timed])}") not in journal.units:
             selectors = self._parts.methods(self.config.methods, shared=False).selectors
-            times: dict[str, list[float]] = {name: [] for name in selectors}
-            with progress(f"{self.name}, latency at {budget} tokens", quiet=self.config.quiet) as report:
-                for number, query in enumerate(timed, start=1):
-                    candidates = self._pool.candidates(query)
-                    self._parts.embedder.embed([query.question, *(candidate.chunk.text for candidate in candidates)])
-                    for name, selector in selectors.items():
-                        selection, latency_ms = select(selector, query, candidates, self._budget(budget))
-                        # The first question warms up, unless it is the only one.
-                        if not isinstance(selection, Exception) and (number > 1 or len(timed) == 1):
-                            times[name].append(latency_ms)
-                    report(number, len(timed))
+            times: dict[str, dict[str, Row]] = {}
+            with progress(f"{self.name}, times at {budget} tokens", quiet=self.config.quiet) as report:
+                # The first selection of each method loads its models, and does not count.
+                for done, query in enumerate([timed[0], *timed]):
+                    rows = {
+                        name: cold_and_warm(selector, query, self._pool.candidates(query), self._budget(budget))
+                        for name, selector in selectors.items()
+                    }
+                    times[query.id] = {name: row for name, row in rows.items() if row is not None}
+                    report(done, len(timed))
             journal.add(key, times)
-        latencies: Mapping[str, Sequence[float]] = journal.units[key]
-        return latencies
+        units: Mapping[str, Mapping[str, Row]] = journal.units[key]
+        return units
 
-    def _result(self, journal: Journal, budget: int, latencies: Mapping[str, Sequence[float]]) -> Result:
+    def _result(self, journal: Journal, budget: int, times: Mapping[str, Mapping[str, Row]]) -> Result:
         units = [journal.units[f"{budget} {query.id}"] for query in self._queries]
         groups = dict(zip(self._by_id, document_groups(self._folder, self._queries), strict=True))
 
         def in_groups(rows: Iterable[Row]) -> list[Row]:
             return [{**row, "group": groups[row["query"]]} for row in rows]
 
-        rows = {name: in_groups(unit[name] for unit in units) for name in self._methods.selectors}
+        rows = {
+            name: in_groups({**unit[name], **times.get(unit[name]["query"], {}).get(name, {})} for unit in units)
+            for name in self._methods.selectors
+        }
         on_curves = [journal.units[f"{CURVES} {query.id}"] for query in self._on_curves]
         curves = [
             point._replace(rows=in_groups(unit[point.label] for unit in on_curves))
@@ -313,8 +310,7 @@ class SetRun:
             if budget == max(self.budgets)
         ]
         means = self._measure_rankings(rows, budget)
-        apart = {name: _latency_figures(latencies.get(name, ())) if self._shared else {} for name in rows}
-        unread = dict.fromkeys(OF_ANSWERS if self._parts.reader is None else ())
+        unknown = dict.fromkeys((*(OF_ANSWERS if self._parts.reader is None else ()), *(() if times else OF_TIME)))
         config, estimated = self.config, any(row.get("estimated") for of_method in rows.values() for row in of_method)
         exact = self._budget(budget).counts_exactly(self._parts.tokens) and not estimated
         record = {
@@ -334,26 +330,23 @@ class SetRun:
             "quality": self._quality,
             "measures": self._measures.names,
             "retriever": means[RETRIEVER],
-            "methods": [
-                {"method": name, **summaries(rows[name]), **unread, **apart[name], **means[name]} for name in rows
-            ],
+            "methods": [{"method": name, **summaries(rows[name]), **unknown, **means[name]} for name in rows],
             "left_out": dict(self._methods.left_out),
             "parts": {name: spelling(selector) for name, selector in self._methods.selectors.items()},
             **({} if self._parts.unread is None else {"unread": self._parts.unread}),
-            **({"ceiling": self._ceiling(budget)} if self._several else {}),
             "config": settings_of(replace(config, budget=budget, budgets=())),
             "versions": versions(),
             "models": journal.units.get(MODELS, []),
             "seed": config.seed,
             "work": self._work(budget),
         }
-        if budget in self._files:
+        if (file := self._file(budget)) is not None:
             lines = [to_json({"method": name, **row}) for name in rows for row in rows[name]]
-            write_atomically(rows_file(self._files[budget]), "\n".join(lines) + "\n")
+            write_atomically(rows_file(file), "\n".join(lines) + "\n")
             if curves:
                 lines = [to_json({**point.key, **row}) for point in curves for row in point.rows]
-                write_atomically(curves_file(self._files[budget]), "\n".join(lines) + "\n")
-            write_atomically(self._files[budget], to_json(record, indent=2) + "\n")
+                write_atomically(curves_file(file), "\n".join(lines) + "\n")
+            write_atomically(file, to_json(record, indent=2) + "\n")
         return Result(record, rows, curves)
 
     def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:
@@ -371,8 +364,8 @@ class SetRun:
         values = {name: self._measures.by_query(ranking, judgements) for name, ranking in rankings.items()}
         for name, of_method in rows.items():
             rows[name] = [{**row, **values[name].get(row["query"], {})} for row in of_method]
-        if budget in self._runs:
-            write_runs(self._runs[budget], rankings, judgements)
+        if (file := self._file(budget)) is not None:
+            write_runs(file.with_suffix(".runs"), rankings, judgements)
         means = {name: mean_of(list(found.values()), self._measures.names) for name, found in values.items()}
         means[RETRIEVER] |= retriever_figures(self._queries, self._pool.by_query)
         return means
@@ -385,37 +378,13 @@ class SetRun:
         words = [min(len(answer.split()) for answer in query.answers) for query in self._queries if query.answers]
         return "rougeL" if words and np.median(words) >= LONG_ANSWER_WORDS else "f1"
 
-    def _ceiling(self, budget: int) -> float | None:
-        """Return the share of the questions with gold whose evidence is among the candidates and fits the budget.
-
-        Of several chunks that hold the same evidence the cheapest counts.
-        """
-        fits = []
-        for query in self._queries:
-            chunks = [candidate.chunk for candidate in self._pool.candidates(query)]
-            cheapest = np.argsort(self._parts.tokens.count([chunk.text for chunk in chunks]), kind="stable").tolist()
-            ranks = evidence_ranks([chunks[index] for index in cheapest], query.gold)
-            text = SEPARATOR.join(chunks[index].text for index in sorted(cheapest[rank] for rank in ranks or ()))
-            prompt = self._budget(budget).prompt_tokens(query.question, text)
-            if prompt is None or self.config.budget_for == "context":
-                prompt = int(self._parts.tokens.count([text])[0])
-            fits += [ranks is not None and prompt <= budget] if query.gold else []
-        return float(np.mean(fits)) if fits else None
-
 
 def _measuring_alone(name: str, config: EvaluateConfig) -> Callable[[Job], Measurements]:
     """Return what measures jobs in a worker; it writes nothing."""
-    return SetRun(name, replace(config, out=None, runs=None), several=False).measured
+    return SetRun(name, replace(config, out=None), several=False).measured
 
 
 def settings_of(config: EvaluateConfig) -> dict[str, Any]:
     """Return the settings that rows depend on, as JSON gives them back."""
     found: dict[str, Any] = json.loads(json.dumps(without_secrets(asdict(config))))
     return {name: value for name, value in found.items() if name not in OUTPUT_SETTINGS}
-
-
-def _latency_figures(times: Sequence[float]) -> dict[str, float | None]:
-    """Return the measures of selections that were timed apart; None without any."""
-    rows = [{"latency_ms": milliseconds} for milliseconds in times]
-    names = ("latency_ms_median", "latency_ms_p95")
-    return {name: MEASURES[name].summary(rows) if rows else None for name in names}

@@ -22,7 +22,7 @@ from experiments.run.track import Wandb as Wandb
 
 Task = Literal["answer", "verify"]
 NO_READER = "none"
-FOR_METHODS = ("reranker", "agent", "summarizer", "unit", "window")
+FOR_METHODS = ("reranker", "agent", "summarizer", "unit")
 """What is set for every method that takes it."""
 
 
@@ -79,15 +79,12 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
             separated by commas; empty for none. Questions without gold are left out.
         out: File for the result as JSON; also writes one line per question (`.rows.jsonl`) and TREC runs (`.runs`).
-        runs: Folder for the TREC runs: `METHOD.run`, `retriever.run` and `qrels.txt`; with several results a folder
-            each. By default beside `out`.
         sets: Questions of several data folders.
         budgets: Several budgets instead of one.
         curves: Whether the report also shows quality against tokens for `corag` over lambda, for
             `sentence-threshold` over thresholds and for `naive` over budgets, on up to 100 questions of each set.
-        latency_questions: By default every selection is timed, and each method has its own models, so that times are
-            comparable. With a number, methods share models and vectors, and latency is measured afterwards on so many
-            questions of each set with fresh models; 0 skips it.
+        latency_questions: Questions of each set on which selections are timed, once all else is measured: cold, with
+            empty caches, and warm, the same question again. `null` times all questions, 0 none.
     """
 
     data: str = ""
@@ -104,11 +101,10 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     measures: str = "nDCG@10,RR@10,R@20"
     part: Part = "all"
     out: str | None = None
-    runs: str | None = None
     sets: tuple[QuestionSet, ...] = ()
     budgets: tuple[int, ...] = ()
     curves: bool = True
-    latency_questions: int | None = None
+    latency_questions: int | None = 20
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -138,8 +134,8 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
             what = "judge grades answers" if self.judge is not None else f"reader is {NO_READER}"
             raise InputError(f"task verify asks the reader for verdicts, but {what}; leave out {what.split()[0]}")
         check_count("seed", self.seed, "0 is usual", least=0)
-        if self.latency_questions is not None and self.latency_questions < 0:
-            raise InputError(f"latency_questions must be at least 0, got {self.latency_questions}; 10 are usual")
+        if self.latency_questions is not None:
+            check_count("latency_questions", self.latency_questions, "20 are usual", least=0)
         if self.run is not None and self.sets:
             raise InputError(f"run {self.run!r} belongs to one data folder; give each of the sets its own run")
 

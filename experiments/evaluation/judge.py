@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import corag
@@ -45,14 +46,22 @@ class JudgedAnswer:
     answer: str
 
     @property
-    def parts(self) -> list[str]:
+    def texts(self) -> list[str]:
         """Texts of the context, which empty lines divide."""
         return [part.strip() for part in self.context.split(SEPARATOR) if part.strip()]
 
     @property
     def sentences(self) -> list[str]:
         """Sentences of the context."""
-        return [text for part in self.parts for start, end in sentence_spans(part) if (text := part[start:end].strip())]
+        spans = ((part, start, end) for part in self.texts for start, end in sentence_spans(part))
+        return [text for part, start, end in spans if (text := part[start:end].strip())]
+
+    def field(self, name: str) -> str:
+        """Return an attribute as a prompt shows it: texts and sentences numbered, references a line each."""
+        value = getattr(self, name)
+        if name in ("texts", "sentences"):
+            return "\n".join(f"[{number}] {' '.join(text.split())}" for number, text in enumerate(value, start=1))
+        return "\n".join(value) if name == "references" else str(value)
 
 
 @dataclass(frozen=True)
@@ -60,23 +69,26 @@ class Judgement:
     """One figure that a judge is asked for.
 
     Attributes:
-        name: Its name, which is that of the prompt with dashes.
-        request: What the prompt is filled with for an answer; a value that is known without asking; or None, if this
-            answer has no value.
+        key: Its name in rows, which is that of the prompt with dashes.
+        fields: What the prompt shows of a `JudgedAnswer` beside the question.
         parse: The value, in [0, 1], that follows from a reply's JSON; None if it has none.
+        needs: Fields without which there is no value.
+        zero: A field without which the value is 0.
     """
 
-    name: str
-    request: Callable[[JudgedAnswer], dict[str, str] | float | None]
-    parse: Callable[[dict[str, Any], JudgedAnswer], float | None]
+    key: str
+    fields: tuple[str, ...]
+    parse: Callable[[Mapping[str, Any], JudgedAnswer], float | None]
+    needs: tuple[str, ...] = ()
+    zero: str = ""
 
-    @property
-    def key(self) -> str:
-        """Its name in rows."""
-        return "judge" if self.name == GRADE else self.name
-
-    def messages(self, fields: Mapping[str, str]) -> Messages:
-        """Return the prompt for an answer."""
+    def request(self, answer: JudgedAnswer) -> Messages | float | None:
+        """Return what is asked about an answer; a value that is known without asking; or None, if there is none."""
+        if not all(getattr(answer, name) for name in self.needs):
+            return None
+        if self.zero and not getattr(answer, self.zero):
+            return 0.0
+        fields = {name: answer.field(name) for name in ("question", *self.fields)}
         name = self.key.replace("_", "-")
         return prompt(name, "experiments/prompts", needs=sorted(fields)).messages(**fields)
 
@@ -96,81 +108,44 @@ def json_object(reply: str) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _numbered(texts: Sequence[str]) -> str:
-    return "\n".join(f"[{number}] {' '.join(text.split())}" for number, text in enumerate(texts, start=1))
-
-
 def _grade(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
     grade = content.get("grade")
-    is_number = isinstance(grade, int | float) and not isinstance(grade, bool)
-    return float(grade) if is_number and 0 <= grade <= 1 else None  # type: ignore[arg-type, operator]
+    return float(grade) if type(grade) in (int, float) and 0 <= grade <= 1 else None
 
 
 def _mention(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
     return {"correct": 1.0, "partial": 0.5, "none": 0.0}.get(str(content.get("mention")))
 
 
-def _references(one: JudgedAnswer) -> dict[str, str] | None:
-    listed = "\n".join(one.references)
-    return {"question": one.question, "answer": one.answer, "references": listed} if one.references else None
+def _share_of_items(content: Mapping[str, Any], _: JudgedAnswer, *, items: str, flag: str) -> float | None:
+    """Return the share of the listed items whose flag is true."""
+    listed = content.get(items)
+    flags = [one.get(flag) if isinstance(one, dict) else None for one in listed] if isinstance(listed, list) else []
+    return sum(map(bool, flags)) / len(flags) if flags and all(isinstance(one, bool) for one in flags) else None
 
 
-def _share_of_items(items: str, flag: str) -> Callable[[dict[str, Any], JudgedAnswer], float | None]:
-    def parse(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
-        listed = content.get(items)
-        flags = (
-            [item.get(flag) if isinstance(item, dict) else None for item in listed] if isinstance(listed, list) else []
-        )
-        return sum(map(bool, flags)) / len(flags) if flags and all(isinstance(one, bool) for one in flags) else None
-
-    return parse
+def _share_of_numbers(content: Mapping[str, Any], answer: JudgedAnswer, *, field: str, of: str) -> float | None:
+    """Return the share of the numbered texts or sentences that are listed."""
+    listed, total = content.get(field), len(getattr(answer, of))
+    if not isinstance(listed, list) or not all(type(one) is int and 1 <= one <= total for one in listed):
+        return None
+    return len(set(listed)) / total
 
 
-def _share_of_numbers(field: str, texts: Callable[[JudgedAnswer], Sequence[str]]) -> Any:
-    def parse(content: Mapping[str, Any], answer: JudgedAnswer) -> float | None:
-        listed, total = content.get(field), len(texts(answer))
-        if not isinstance(listed, list) or not all(type(one) is int and 1 <= one <= total for one in listed):
-            return None
-        return len(set(listed)) / total
-
-    return parse
-
-
-_LIST = (
-    Judgement(GRADE, _references, _grade),
-    Judgement("mention", _references, _mention),
-    Judgement(
-        "answer_relevancy",
-        lambda one: {"question": one.question, "answer": one.answer} if one.answer else 0.0,
-        _share_of_items("statements", "relevant"),
+_RELEVANT_STATEMENTS = partial(_share_of_items, items="statements", flag="relevant")
+_SUPPORTED_CLAIMS = partial(_share_of_items, items="claims", flag="supported")
+_RELEVANT_SENTENCES = partial(_share_of_numbers, field="relevant", of="sentences")
+_CONTRADICTED_TEXTS = partial(_share_of_numbers, field="contradicted", of="texts")
+JUDGEMENTS = {
+    GRADE: Judgement("judge", ("answer", "references"), _grade, needs=("references",)),
+    "mention": Judgement("mention", ("answer", "references"), _mention, needs=("references",)),
+    "answer_relevancy": Judgement("answer_relevancy", ("answer",), _RELEVANT_STATEMENTS, zero="answer"),
+    "contextual_relevancy": Judgement("contextual_relevancy", ("sentences",), _RELEVANT_SENTENCES, zero="sentences"),
+    "faithfulness": Judgement(
+        "faithfulness", ("context", "answer"), _SUPPORTED_CLAIMS, needs=("answer",), zero="texts"
     ),
-    Judgement(
-        "contextual_relevancy",
-        lambda one: {"question": one.question, "sentences": _numbered(one.sentences)} if one.sentences else 0.0,
-        _share_of_numbers("relevant", lambda one: one.sentences),
-    ),
-    Judgement(
-        "faithfulness",
-        lambda one: (
-            {"question": one.question, "context": one.context, "answer": one.answer}
-            if one.answer and one.parts
-            else 0.0
-            if one.answer
-            else None
-        ),
-        _share_of_items("claims", "supported"),
-    ),
-    Judgement(
-        "hallucination",
-        lambda one: (
-            {"question": one.question, "texts": _numbered(one.parts), "answer": one.answer}
-            if one.answer and one.parts
-            else None
-        ),
-        _share_of_numbers("contradicted", lambda one: one.parts),
-    ),
-)
-JUDGEMENTS = {one.name: one for one in _LIST}
+    "hallucination": Judgement("hallucination", ("texts", "answer"), _CONTRADICTED_TEXTS, needs=("answer", "texts")),
+}
 """What a judge can be asked, by name. With A the statements of the answer and C the sentences of the context:
 
 - `grade`: how much of the reference answers is right; none without references.
@@ -213,26 +188,25 @@ class Judge:
         Raises:
             ChatError: The server keeps failing.
         """
-        requests: dict[str, Messages] = {}
-        for one in self._asked:
-            for answer in answers:
-                if isinstance(fields := one.request(answer), dict):
-                    requests[_key(one, fields)] = one.messages(fields)
+        asked = [[one.request(answer) for one in self._asked] for answer in answers]
+        requests = {json.dumps(one): one for of_answer in asked for one in of_answer if isinstance(one, list)}
         with ThreadPoolExecutor(self._chat.max_concurrent) as pool:
             replies = dict(zip(requests, pool.map(self._reply, requests.values()), strict=True))
-        return [self._row(answer, replies) for answer in answers]
+        return [self._row(answer, of_answer, replies) for answer, of_answer in zip(answers, asked, strict=True)]
 
-    def _row(self, answer: JudgedAnswer, replies: Mapping[str, str]) -> dict[str, Any]:
+    def _row(
+        self, answer: JudgedAnswer, asked: Sequence[Messages | float | None], replies: Mapping[str, str]
+    ) -> dict[str, Any]:
         row: dict[str, Any] = {"judged": [one.key for one in self._asked]}
         unusable: list[str] = []
-        for one in self._asked:
-            if (value := one.request(answer)) is None:
+        for one, value in zip(self._asked, asked, strict=True):
+            if value is None:
                 continue
             row["judge_unusable"] = 0
-            if isinstance(value, dict):
-                reply = replies[_key(one, value)]
+            if isinstance(value, list):
+                reply = replies[json.dumps(value)]
                 value = one.read(reply, answer)
-                unusable += [f"the reply has no usable {one.name}: {reply[:200]!r}"] if value is None else []
+                unusable += [f"the reply has no usable {one.key}: {reply[:200]!r}"] if value is None else []
             if value is not None:
                 row[one.key] = value
         return row | ({"judge_unusable": len(unusable), "judge_error": unusable[0]} if unusable else {})
@@ -244,10 +218,6 @@ class Judge:
             if error.can_retry:
                 raise  # a later run may bring it
             return str(error)
-
-
-def _key(judgement: Judgement, fields: Mapping[str, str]) -> str:
-    return json.dumps([judgement.name, fields])
 
 
 def chat_of(role: str, name: Spelling) -> Chat:

@@ -9,6 +9,7 @@ from typing import Any
 
 from corag.budget import Budget
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
+from corag.memory import forget
 from corag.text.data import Query
 from corag.text.documents import Document
 from corag.types import Answer, Candidate, Selection, Selector
@@ -36,7 +37,7 @@ class Measuring:
         budget: Of each prompt.
         parts: Reader, judge, verifier, tokenizer and embedder.
         reads: Whether the reader, if there is one, reads what was chosen.
-        timed: Whether rows have the milliseconds of the selection.
+        timed: Whether rows have the seconds of the selection, with what methods share.
         documents: The corpus, which tells the supporting sentences.
         measures: Names of those to compute; by default all, those of judge and verifier included.
     """
@@ -45,7 +46,7 @@ class Measuring:
     budget: Budget
     parts: Parts
     reads: bool = True
-    timed: bool = True
+    timed: bool = False
     documents: Mapping[str, Document] = field(default_factory=dict)
     measures: Collection[str] | None = None
 
@@ -72,11 +73,11 @@ class Measuring:
         ranking = [candidate.chunk for candidate in candidates]
         support = Support.of(query, self.documents)
         for name, selector in self.selectors.items():
-            selection, latency_ms = select(selector, query, candidates, self.budget)
+            selection, seconds = select(selector, query, candidates, self.budget)
             if isinstance(selection, Exception):
                 rows[name] = {"query": query.id, "failed": 1, "error": f"{type(selection).__name__}: {selection}"}
                 continue
-            rows[name] = {"query": query.id, "failed": 0, **({"latency_ms": latency_ms} if self.timed else {})}
+            rows[name] = {"query": query.id, "failed": 0, **({"seconds": seconds} if self.timed else {})}
             outcomes[name] = Outcome(
                 query, selection, ranking, self.budget, self.parts.tokens, self.parts.embedder, support
             )
@@ -143,7 +144,7 @@ def _row(outcome: Outcome, names: Collection[str] | None) -> dict[str, Any]:
 def select(
     selector: Selector, query: Query, candidates: Sequence[Candidate], budget: Budget
 ) -> tuple[Selection | Exception, float]:
-    """Return a selection, or why this question was too much for the selector, and the milliseconds that it took."""
+    """Return a selection, or why this question was too much for the selector, and the seconds that it took."""
     started = time.perf_counter()
     try:
         selection: Selection | Exception = budget.select(selector, query.question, candidates)
@@ -152,4 +153,21 @@ def select(
         raise
     except FAILURES as error:
         selection = error
-    return selection, 1000 * (time.perf_counter() - started)
+    return selection, time.perf_counter() - started
+
+
+def cold_and_warm(
+    selector: Selector, query: Query, candidates: Sequence[Candidate], budget: Budget
+) -> dict[str, float] | None:
+    """Return the milliseconds of a question's first selection, and of the same again; None if the selector fails.
+
+    Cold: the caches of the whole process are empty, so that nothing is known of the question or of its candidates.
+    """
+    forget()
+    times = {}
+    for name in ("latency_ms", "warm_latency_ms"):
+        selection, seconds = select(selector, query, candidates, budget)
+        if isinstance(selection, Exception):
+            return None
+        times[name] = 1000 * seconds
+    return times

@@ -29,19 +29,16 @@ class Methods(NamedTuple):
 def make_methods(
     methods: Spellings,
     offered: Mapping[str, Any],
-    *,
-    shared: bool = False,
-    make_reranker: Callable[[str], Reranker] = corag.reranker,
+    shared_reranker: Callable[[str], Reranker] | None = None,
 ) -> Methods:
-    """Build selectors, each with rerankers of its own so that no cache is shared.
+    """Build selectors.
 
     Args:
         methods: Methods, separated by commas; `all` stands for every selector that can run.
         offered: Settings for every selector that takes them, such as `tokens`, `reranker`, `agent`; those that are None
             are left out. Settings written behind a method's name replace them.
-        shared: One reranker of a name for all selectors: its cache serves all, so that their latencies cannot be
-            compared.
-        make_reranker: Builds these, from their names.
+        shared_reranker: Builds rerankers from their names, one of a name for all selectors: its cache serves all, so
+            that their latencies cannot be compared. By default each selector has its own.
 
     Raises:
         MissingExtraError: A method that was named needs a package that is not installed; of `all` it is left out.
@@ -50,7 +47,7 @@ def make_methods(
         raise InputError(f"methods is {methods!r}; name at least one of {', '.join(SELECTORS.names)}, or {ALL}")
     if twice := [name for name, number in Counter(named).items() if number > 1]:
         raise InputError(f"methods has {twice[0]!r} twice; leave one out, or give it other settings")
-    rerankers = cache(make_reranker) if shared else None
+    rerankers = cache(shared_reranker) if shared_reranker is not None else None
     selectors: dict[str, Selector] = {}
     left_out: dict[str, str] = {}
     for text in named:
@@ -82,9 +79,6 @@ def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[st
     if "agent" in takes:
         # An agent names the embedder that it was trained with.
         takes.discard("embedder")
-    if not takes & {"reranker", "agent"}:
-        # The window offered is a reranker's; other selectors call other things by that name.
-        takes.discard("window")
     if decides(method.settings.get("agent")):
         # A reranker would take the place of the method's own agent.
         takes.discard("reranker")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import corag
@@ -17,7 +16,6 @@ from corag.naming import Spellings
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import EMBEDDERS, RERANKERS, SUMMARIZERS
-from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import checkpoint_folder
 from corag.selectors.raptor.tree import tree_file
 from corag.selectors.reranking import SHARED
@@ -35,7 +33,6 @@ class Parts:
     Args:
         config: Settings of one set of questions.
         queries: The questions.
-        beside: Returns the path of a file beside the results, by its suffix; None where nothing is written.
 
     Attributes:
         tokens: Counts tokens.
@@ -45,13 +42,8 @@ class Parts:
         unread: Why a reader that was asked for reads nothing, or None.
     """
 
-    def __init__(
-        self,
-        config: EvaluateConfig,
-        queries: Sequence[Query],
-        beside: Callable[[str], Path | None] = lambda _: None,
-    ) -> None:
-        self._config, self._beside = config, beside
+    def __init__(self, config: EvaluateConfig, queries: Sequence[Query]) -> None:
+        self._config = config
         self.reader: CachedReader | None = None
         self.verifier: ChatVerifier | WordVerifier | None = None
         self.prompted: Reader | None = None
@@ -86,27 +78,26 @@ class Parts:
 
     @cached_property
     def encoder(self) -> CachedEncoder:
-        """Encodes every passage once for pools, rerankers and embedder, and for later runs."""
-        path = self._beside("states.sqlite")
+        """Encodes every passage once for pools, rerankers and embedder."""
         encoder = minilm_encoder()
         # On a CPU one text at a time: a resumed run ends with the same bits.
-        return CachedEncoder(encoder, batch=1 if encoder.placement.kind == "cpu" else None, path=path)
+        return CachedEncoder(encoder, batch=1 if encoder.placement.kind == "cpu" else None)
 
     @cached_property
     def embedder(self) -> CachedEmbedder:
-        """Embeds each text once; where no states are stored, from those that rerankers need, too."""
-        on_cpu, given = resolve_device("embedder").kind == "cpu", self._config.embedder
-        if self._beside("states.sqlite") is None and "encoder" in EMBEDDERS.settings(given):
+        """Embeds each text once, from the states that rerankers need, too, if it is of the same encoder."""
+        given = self._config.embedder
+        if "encoder" in EMBEDDERS.settings(given):
             return CachedEmbedder(EMBEDDERS.offer(given, {"encoder": self.encoder}))
-        return CachedEmbedder(given, batch=1 if on_cpu else None)
+        # On a CPU one text at a time: a resumed run ends with the same bits.
+        return CachedEmbedder(given, batch=1 if resolve_device("embedder").kind == "cpu" else None)
 
-    def methods(self, methods: Spellings, *, shared: bool) -> Methods:
-        """Return methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""
+    def methods(self, methods: Spellings, *, shared: bool = True) -> Methods:
+        """Return methods that share rerankers, summarizer and reader; if not `shared`, the embedder alone."""
         config = self._config
         offered: dict[str, Any] = {
             **tokens_setting(self.tokens),
             "reranker": config.reranker,
-            "window": config.window,
             "unit": config.unit,
             "agent": config.agent,
             "reader": (self.reader or self._own_reader) if shared else self._own_reader,
@@ -114,24 +105,17 @@ class Parts:
             "embedder": self.embedder,
             "tree": config.index if config.index is not None and tree_file(config.index) is not None else None,
         }
-        if shared:
-            takes = SUMMARIZERS.settings(config.summarizer)
-            settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes and name in offered}
-            offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
-            # A file beside the results only for who needs it.
-            default = {"encoder": self.encoder} if config.reranker is None else {}
-            with SHARED.set(default):
-                return make_methods(methods, offered, shared=True, make_reranker=self._shared_reranker)
-        return make_methods(methods, offered)
+        if not shared:
+            return make_methods(methods, offered)
+        takes = SUMMARIZERS.settings(config.summarizer)
+        settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes and name in offered}
+        offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
+        with SHARED.set({"encoder": self.encoder}):
+            return make_methods(methods, offered, self._reranker)
 
-    def _shared_reranker(self, text: str) -> Reranker:
-        """Return a reranker that does nothing twice over methods and budgets."""
-        made = corag.reranker(text)
-        if isinstance(made, EvidenceReranker):
-            return EvidenceReranker(adapter=made.parts, encoder=self.encoder)
-        if "encoder" in RERANKERS.settings(text):
-            return corag.reranker(text, encoder=self.encoder)
-        return made
+    def _reranker(self, name: str) -> Reranker:
+        """Return a reranker that computes nothing twice."""
+        return corag.reranker(name, **({"encoder": self.encoder} if "encoder" in RERANKERS.settings(name) else {}))
 
 
 def checkpoint_hash(agent: str) -> list[str]:

@@ -99,10 +99,8 @@ class Worker:
         self._settings = EvaluateConfig(
             data=str(examples.folders[0].path),
             methods=tuple(config.configuration_list()),
-            latency_questions=0,
             budget=config.budget,
             budget_for=config.budget_for,
-            window=config.window,
             reader=config.reader,
             tokenizer=config.tokenizer,
             embedder=config.embedder,

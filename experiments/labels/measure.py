@@ -46,7 +46,7 @@ class Labeller:
             measured = {name: _with_adapter(name, shipped, adapter) for name in measured}
         self._parts = Parts(config, queries)
         self.budget = Budget(config.budget, self._parts.prompted, config.budget_for)
-        selectors = self._parts.methods(tuple(measured.values()), shared=True).selectors
+        selectors = self._parts.methods(tuple(measured.values())).selectors
         self._problems: dict[Any, SelectionProblem] = {}
         self._selectors: dict[str, Any] = {}
         for name, spelling in measured.items():
@@ -76,6 +76,7 @@ class Labeller:
             self.budget,
             self._parts,
             reads=bool(query.answers),
+            timed=True,
             documents=documents,
         )
         [by_name] = measuring.rows([(query, candidates)])
@@ -84,7 +85,7 @@ class Labeller:
                 "configuration": name,
                 "budget_tokens": self.budget.tokens,
                 **{measured: float(row[measured]) for measured in FIGURES if row.get(measured) is not None},
-                **({} if row["failed"] else {"seconds": row["latency_ms"] / 1000}),
+                **({} if row["failed"] else {"seconds": row["seconds"]}),
                 "error": row.get("error"),
             }
             for name, row in by_name.items()

@@ -1,14 +1,14 @@
-"""The page of a comparison: who leads by how much, and on which questions."""
+"""The page of a comparison: the decision, the figures of each method, and the questions on which they differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from corag.errors import CoragError
-from corag.reply import Reply
 from corag.text.data import DataFolder, Query, passage_at, passage_of
 from experiments.report.curves import CAPTION, Curves
-from experiments.report.drawing import MAX_CHILDREN_DRAWN, curves_plot, quality_plot, tree_plot
+from experiments.report.decision import Contest, bottleneck
+from experiments.report.drawing import curves_plot, quality_plot
 from experiments.report.measures import MEASURES, Measure, Row
 from experiments.report.page import Block, Column, Figure, Page, Section, ShownPassage, Table
 from experiments.report.results import Result
@@ -25,12 +25,7 @@ QUALITY = (
     "One line per method, one mark per budget. Up is better, left is cheaper. Bars: 95% intervals over resampled "
     "questions, if the rows of the questions are known."
 )
-TREE = (
-    "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; below it the value on the "
-    "search's scale, on which this question's single candidates span 0 to 1. Orange: the chosen order. Of each node's "
-    f"children the best {MAX_CHILDREN_DRAWN} are drawn."
-)
-"""Captions."""
+"""Caption."""
 COUNTS = {
     "queries_with_sentences": "measures of sentences: of the {} of {} questions with marked sentences",
     "queries_with_answer": "answer in context: of the {} of {} questions whose evidence holds the answer's words",
@@ -38,65 +33,98 @@ COUNTS = {
 """How many questions the measures below the passage are of, if not of all."""
 
 
-def result_page(results: Sequence[Result], *, title: str, reply: Reply | None = None) -> Page:
+def result_page(results: Sequence[Result], *, title: str) -> Page:
     """Return the page of one set of questions.
 
     Args:
         results: What `corag evaluate` wrote, a result a budget.
         title: Heading of the page.
-        reply: A reply by method `corag`, whose policy tree is drawn.
     """
     results = sorted(results, key=lambda result: result.budget)
     record, main, curves = results[0].record, results[0].main_measure, Curves.of(results)
-    contests = [(result, *pair) for result in results if (pair := result.contest()) is not None and result.rows]
+    pairs = [(result, *pair) for result in results if (pair := result.contest()) is not None and result.rows]
     sections = [
-        Section(f"{main.title} against tokens", _figures(results, curves)),
         Section("Each method, best first", [headline(results), *remarks(results)]),
+        Section(f"{main.title} against tokens", _figures(results, curves)),
     ]
-    if contests:
-        sections.append(Section("Question by question", [_contest(*one) for one in contests]))
-    folded = _all_measures(results)
-    if main.name != "evidence_recall":
-        recall = Section("Evidence recall against tokens", [quality_figure(results, "evidence_recall")], folded=True)
-        folded.insert(0, recall)
-    sections.append(Section("All measures", folded))
-    if reply is not None:
-        sections += _of_reply(reply)
+    if pairs:
+        sections.append(Section("Question by question", [_pair(*one) for one in pairs]))
+    if lines := statistics(results, curves):
+        sections.append(Section("Statistics", lines))
+    sections.append(Section("All measures", _all_measures(results)))
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     note = f"{results[0].questions} questions of split {record['split']}. Versions: {versions}"
-    return Page(title, _lead(verdict(results), curves), sections, note)
+    return Page(title, decision(results), sections, note)
 
 
 def terminal_page(result: Result, title: str) -> Page:
-    """Return what a terminal shows of one result: all measures, remarks, and the verdict."""
+    """Return what a terminal shows of one result: the decision, all measures, remarks, and statistics."""
     blocks: list[Block] = [measures_table(result, title), *remarks([result])]
-    lead = _lead(verdict([result]), Curves.of([result])) if result.rows else ""
-    return Page("", lead, [Section("", blocks)])
+    return Page("", decision([result]), [Section("", [*blocks, *statistics([result], Curves.of([result]))])])
 
 
 def sets_page(results: Mapping[str, Sequence[Result]], *, title: str) -> Page:
-    """Return the page of several sets of questions: means of their curves, and for each figures, a table and a verdict.
+    """Return the page of several sets of questions: means of their curves, and for each the decision and figures.
 
     Args:
         results: For each set of questions, by name, a result a budget.
         title: Heading of the page.
     """
-    sections, of_sets = [], [curves for of_set in results.values() if (curves := Curves.of(of_set)) is not None]
-    mean = Curves.mean(of_sets) if len(of_sets) > 1 and len({one.measure.name for one in of_sets}) == 1 else None
-    if mean is not None:
-        sections.append(Section(f"Means of {mean.num_sets} sets", _curve_blocks(mean), anchor="means"))
+    sections: list[Section] = []
+    if (mean := Curves.of_sets(results.values())) is not None:
+        sections.append(
+            Section(f"Means of {mean.num_sets} sets", [*_curve_blocks(mean), mean.verdict()], anchor="means")
+        )
     for name, of_set in results.items():
         curves = Curves.of(of_set)
-        blocks: list[Block] = [headline(of_set), *remarks(of_set)]
-        if text := _lead(verdict(of_set), curves):
-            blocks.append(text)
-        blocks += [*_figures(of_set, curves), *_all_measures(of_set)]
+        blocks: list[Block] = [decision(of_set), headline(of_set), *remarks(of_set)]
+        blocks += [*_figures(of_set, curves), *statistics(of_set, curves), *_all_measures(of_set)]
         sections.append(Section(f"{name}: {of_set[0].questions} questions", blocks, anchor=name))
-    return Page(title, _lead("", mean), sections)
+    return Page(title, _over_sets(results), sections)
 
 
-def _lead(text: str, curves: Curves | None) -> str:
-    return " ".join(part for part in (text, curves.verdict() if curves is not None else "") if part)
+def contests(results: Sequence[Result]) -> list[tuple[Result, Contest]]:
+    """Return the challenger against the best other method at each budget; those without rows are left out."""
+    found = []
+    for result in results:
+        main, pair = result.main_measure, result.contest()
+        gain = None if pair is None or not result.rows else main.difference(*(result.rows[one] for one in pair))
+        if pair is not None and gain is not None:
+            ours, theirs = (float(result.value(method, "cost_tokens") or 0) for method in pair)
+            what = "evidence" if main.name == "evidence_recall" else "answers"
+            found.append((result, Contest(*pair, gain, (ours, theirs), what, main.title)))
+    return found
+
+
+def decision(results: Sequence[Result]) -> str:
+    """Return what to do, a line each: about the challenger at each budget, what limits the answers, what is missing."""
+    lines: list[str] = []
+    for result, contest in contests(results):
+        at = f"At {result.budget} tokens: " * (len(results) > 1)
+        lines += [at + line for line in contest.decision()]
+    if lines:
+        result, contest = contests(results)[-1]
+        main = result.main_measure
+        # What an answer of several sentences lacks to a ROUGE of 1 is mostly wording.
+        lines += bottleneck(result.rows[contest.ours], main.name, main.title) if main.name != "rougeL" else []
+    return "\n".join(lines)
+
+
+def _over_sets(results: Mapping[str, Sequence[Result]]) -> str:
+    """Return the decision over several sets, each at its middle budget: a line for each outcome."""
+    lines: dict[str, list[str]] = {}
+    for name, of_set in results.items():
+        if found := contests(of_set):
+            result, contest = found[len(found) // 2]
+            where = f"{name} at {result.budget} tokens ({contest.in_tokens} than {contest.theirs})"
+            lines.setdefault(f"**{contest.outcome}** {contest.what} from {contest.ours}", []).append(where)
+    return "\n".join(f"{outcome}: {'; '.join(where)}." for outcome, where in lines.items())
+
+
+def statistics(results: Sequence[Result], curves: Curves | None) -> list[str]:
+    """Return the figures behind the decision, and what the curves say."""
+    lines = [f"At {result.budget} tokens, {contest.statistics()}" for result, contest in contests(results)]
+    return [*lines, *([] if curves is None or not (text := curves.verdict()) else [text])]
 
 
 def _figures(results: Sequence[Result], curves: Curves | None) -> list[Block]:
@@ -116,10 +144,10 @@ def _all_measures(results: Sequence[Result]) -> list[Section]:
     return [Section(f"All measures at {one.budget} tokens", [measures_table(one)], folded=True) for one in results]
 
 
-def quality_figure(results: Sequence[Result], name: str | None = None) -> Figure:
-    """Return a measure against tokens; by default the main one."""
-    name = name or results[0].main_measure.name
-    return Figure(quality_plot(results, name), f"{MEASURES[name].title} {results[0].record.get('data', '')}", QUALITY)
+def quality_figure(results: Sequence[Result]) -> Figure:
+    """Return the main measure against tokens."""
+    main = results[0].main_measure
+    return Figure(quality_plot(results, main.name), f"{main.title} {results[0].record.get('data', '')}", QUALITY)
 
 
 def headline(results: Sequence[Result]) -> Table:
@@ -157,37 +185,6 @@ def _cells(result: Result, one: Measure) -> list[str]:
     return [f"**{one.text(value)}**" if best is not None and value == best else one.text(value) for value in values]
 
 
-def verdict(results: Sequence[Result]) -> str:
-    """Return a sentence on the challenger against the best other method at each budget; empty without two methods."""
-    main, number = results[0].main_measure, results[0].questions
-    contests = [(result, *pair) for result in results if (pair := result.contest()) is not None]
-    if not contests:
-        return ""
-    details, certain, known = [], [], False
-    for result, ours, theirs in contests:
-        gap = main.difference(result.rows[ours], result.rows[theirs]) if result.rows else None
-        known |= gap is not None
-        if gap is not None and gap.is_certain:
-            certain.append((result.budget, gap.mean))
-        text = f"{result.value(ours, main.name) - result.value(theirs, main.name):+.3f}" if gap is None else str(gap)
-        tokens = [result.value(method, "cost_tokens") for method in (ours, theirs)]
-        share = f" with {tokens[0] / tokens[1]:.0%} of its tokens" if all(tokens) else ""
-        details.append(f"{text} against {theirs} at {result.budget} tokens{share}")
-    if not known:
-        judgement = "differs from the best other method by what may be chance, as the rows of questions are missing"
-    elif not certain:
-        judgement = "and the best other method differ by no more than chance"
-    else:
-        budgets = {
-            "ahead of": [str(budget) for budget, mean in certain if mean > 0],
-            "behind": [str(budget) for budget, mean in certain if mean < 0],
-        }
-        parts = [f"{word} the best other method at {' and '.join(of)} tokens" for word, of in budgets.items() if of]
-        judgement = f"is {', '.join(parts)}, beyond chance"
-    questions = f"{number} question{'s' * (number != 1)}"
-    return f"{contests[0][1]} {judgement} ({main.title}, {questions}): {'; '.join(details)}."
-
-
 def remarks(results: Sequence[Result]) -> list[str]:
     """Return what is known of the candidates, what went wrong, once for each method, and what was left out."""
     record, lines = results[0].record, []
@@ -197,11 +194,6 @@ def remarks(results: Sequence[Result]) -> list[str]:
         names |= {name: name for name in record.get("measures", ())}
         figures = ", ".join(f"{title} {retriever[name]:.3f}" for name, title in names.items())
         lines.append(f"the retriever's {retriever['candidates']:.1f} candidates: {figures}")
-    lines += [
-        f"evidence that is among the candidates and fits {result.budget} tokens: {result.record['ceiling']:.3f}"
-        for result in results
-        if result.record.get("ceiling") is not None
-    ]
     for name, text in COUNTS.items():
         if 0 < (number := record.get(name, 0)) < total:
             lines.append(text.format(number, total))
@@ -221,7 +213,7 @@ def remarks(results: Sequence[Result]) -> list[str]:
 # --- Question by question ---
 
 
-def _contest(result: Result, ours: str, theirs: str) -> Section:
+def _pair(result: Result, ours: str, theirs: str) -> Section:
     """Return the questions on which two methods differ, the largest differences with their contexts."""
     main = result.main_measure
     name = main.name
@@ -277,15 +269,3 @@ def _side(method: str, row: Row, query: Query, folder: DataFolder, main: Measure
         passages.append(ShownPassage(text, is_evidence, next(iter(answers), "")))
     heading = f"{method}: {main.title} {row[main.name]:.2f}, {row.get('cost_tokens', 0)} tokens"
     return Column(heading, str(row.get("answer") or "no answer"), passages)
-
-
-def _of_reply(reply: Reply) -> list[Section]:
-    """Return the policy tree of a reply, and the reply."""
-    selection, result = reply.selection, reply.selection.trace.result
-    has_tree = result is not None and result.tree is not None
-    cost = f"Chosen, in this order ({selection.cost_tokens} of {selection.budget_tokens} tokens)"
-    column = Column(cost, reply.answer.text, [ShownPassage(chunk.text) for chunk in selection.chunks])
-    return [
-        *([Section("One policy tree", [Figure(tree_plot(reply), "tree", TREE)])] if has_tree else []),
-        Section("The question whose tree is drawn", [reply.question, (column,)]),
-    ]

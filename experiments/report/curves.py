@@ -5,7 +5,7 @@ Letters: `p` points, `n` questions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,6 +88,12 @@ class Curves:
             quality.append(weight * one.quality[rows])
             groups += [f"{number} {name}" for name in one.groups]
         return cls(first.measure, points, np.hstack(tokens), np.hstack(quality), groups, len(of_sets))
+
+    @classmethod
+    def of_sets(cls, results: Iterable[Sequence[Result]]) -> Curves | None:
+        """Return the means of the curves of several sets; None for fewer than two with curves of one measure."""
+        of_sets = [curves for of_set in results if (curves := cls.of(of_set)) is not None]
+        return cls.mean(of_sets) if len(of_sets) > 1 and len({one.measure.name for one in of_sets}) == 1 else None
 
     def curve(self, name: str) -> list[int]:
         """Return the rows of a curve's points, fewest tokens first."""

@@ -1,4 +1,4 @@
-"""Drawings of results, as SVG: quality against tokens, values with intervals, and a policy tree."""
+"""Drawings of results, as SVG: quality against tokens, and values with intervals."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from corag.optional import require
-from corag.reply import Reply
 from corag.text.visible import visible
 from experiments.report.curves import TABLE, Curves
 from experiments.report.difference import Difference
 from experiments.report.measures import measure
-from experiments.report.results import DEFAULT, Result, selector_name
+from experiments.report.results import CHALLENGER, DEFAULT, Result, selector_name
 
 MARKERS = ("o", "s", "^", "D")
 """Of methods that share a colour."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 """Okabe and Ito's palette, which stays distinct for colour-blind readers."""
-MAX_CHILDREN_DRAWN, MOST_NAMES = 6, 4
-SEARCHED, SUMMARIZED = ("naive", "corag", "upper"), ("edc2", "crag", "raptor")
-"""Groups of methods that share a kind of line; all others cut the retriever's ranking, or take it in turn."""
+MOST_NAMES = 4
+"""Names below a plot that are in one column."""
 
 
 def quality_plot(results: Sequence[Result], name: str) -> str:
@@ -95,61 +93,13 @@ def _against_tokens(lines: Sequence[Line], title: str) -> str:
 
 
 def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return how each method is drawn: searched and reranked ones thick, summaries dashed, the others thin."""
-    searched: dict[str, Any] = {"linewidth": 2.0, "markersize": 6}
-    summarized: dict[str, Any] = {"linewidth": 1.2, "markersize": 5, "linestyle": "--"}
-    other: dict[str, Any] = {"linewidth": 0.8, "markersize": 4, "alpha": 0.75}
+    """Return how each method is drawn: `corag` and its variants thick, the others thin."""
     styles = {}
     for number, method in enumerate(dict.fromkeys(methods)):
-        name = selector_name(method)
-        kind = searched if name in SEARCHED else summarized if name in SUMMARIZED else other
         turn, color = divmod(number, len(COLORS))
-        styles[method] = {**kind, "color": COLORS[color], "marker": MARKERS[turn % len(MARKERS)]}
+        width = 2.0 if selector_name(method) == CHALLENGER else 0.8
+        styles[method] = {"color": COLORS[color], "marker": MARKERS[turn % len(MARKERS)], "linewidth": width}
     return styles
-
-
-def tree_plot(reply: Reply) -> str:
-    """Return an SVG of the policy tree behind a reply's selection."""
-    result = reply.selection.trace.result
-    assert result is not None and result.tree is not None
-    tree = result.tree
-    chosen = {result.order[:length] for length in range(len(result.order) + 1)}
-    positions: dict[int, tuple[float, int]] = {}
-    num_leaves = 0
-
-    def lay_out(node: int) -> float:
-        """Give a node and those below it their positions, and return its column: the middle of its children's."""
-        nonlocal num_leaves
-        span = tree.children(node)
-        children = range(span.start, span.stop)
-        ranked = sorted(children, key=lambda child: (tree.order(child) not in chosen, -tree.value[child]))
-        drawn = sorted(ranked[:MAX_CHILDREN_DRAWN], key=lambda child: -tree.value[child])
-        columns = [lay_out(child) for child in drawn]
-        if not columns:
-            columns, num_leaves = [num_leaves], num_leaves + 1
-        column = (columns[0] + columns[-1]) / 2
-        positions[node] = (column, -int(tree.depth[node]))
-        return column
-
-    lay_out(tree.ROOT)
-    figure = new_figure(max(7.0, 0.42 * num_leaves), 2.1 - 1.1 * min(y for _, y in positions.values()))
-    axis = figure.subplots()
-    for node, (x, y) in positions.items():
-        on_path = tree.order(node) in chosen
-        if node != tree.ROOT:
-            above_x, above_y = positions[int(tree.parent[node])]
-            color, width = ("#d55e00", 2.2) if on_path else ("#bbbbbb", 0.8)
-            axis.plot([above_x, x], [above_y, y], color=color, linewidth=width, zorder=1)
-            value = f"{tree.value[node]:.2f}"
-            axis.text(x, y - 0.26, value, ha="center", va="top", fontsize=6, color="#444444", zorder=3)
-        color = "#d55e00" if on_path else "#e8eef4"
-        axis.scatter([x], [y], s=210, color=color, edgecolors="#555555", linewidths=0.6, zorder=2)
-        name = "?" if node == tree.ROOT else str(int(tree.chunk[node]) + 1)
-        axis.text(x, y, name, ha="center", va="center", fontsize=8, color="white" if on_path else "black", zorder=3)
-    axis.set_axis_off()
-    axis.set_ylim(axis.get_ylim()[0] - 0.4, 0.4)
-    figure.tight_layout()
-    return to_svg(figure)
 
 
 def finish(panel: Any) -> None:

@@ -175,8 +175,10 @@ _LIST = [
     Measure("truncated", "truncated", -1, of=lambda one: one.selection.trace.truncated, brief=False, total=_total),
     Measure("empty", "empty", -1, of=lambda one: int(len(one.selection) == 0), brief=False, total=_total),
     Measure("failed", "failed", -1, total=_total),
-    Measure("latency_ms_median", "ms, median", -1, ".1f", parts=("latency_ms",), total=_median),
-    Measure("latency_ms_p95", "ms, 95%", -1, ".1f", parts=("latency_ms",), total=_p95),
+    Measure("latency_ms_median", "ms, cold", -1, ".1f", parts=("latency_ms",), total=_median),
+    Measure("latency_ms_p95", "ms, cold, 95%", -1, ".1f", brief=False, parts=("latency_ms",), total=_p95),
+    Measure("warm_latency_ms_median", "ms, warm", -1, ".1f", parts=("warm_latency_ms",), total=_median),
+    Measure("warm_latency_ms_p95", "ms, warm, 95%", -1, ".1f", brief=False, parts=("warm_latency_ms",), total=_p95),
 ]  # fmt: skip
 
 MEASURES: dict[str, Measure] = {one.name: one for one in _LIST}
@@ -188,6 +190,8 @@ those of characters `experiments.evaluation.metrics.character_figures`.
 """
 OF_ANSWERS = ("rouge1", "rouge2", "rougeL", "f1", "em", "sub_em")
 """Null if nothing was read."""
+OF_TIME = ("latency_ms_median", "latency_ms_p95", "warm_latency_ms_median", "warm_latency_ms_p95")
+"""Null if no selection was timed."""
 
 
 def measure(name: str) -> Measure:

@@ -103,7 +103,7 @@ Block: TypeAlias = "str | Table | Figure | tuple[Column, ...] | Section"
 
 @dataclass(frozen=True)
 class Page:
-    """A title, a sentence that says what came out, and sections."""
+    """A title, what came out in a few lines, and sections."""
 
     title: str
     lead: str
@@ -116,17 +116,16 @@ class Page:
 
     def markdown(self) -> str:
         """Return the page as Markdown, without figures that are not files."""
-        lines = [f"# {self.title}", self.lead]
+        lines = [f"# {self.title}", *_markdown(self.lead, 2)]
         lines += [text for section in self.sections for text in _markdown(section, 2)]
         return "\n\n".join(line for line in (*lines, self.note) if line) + "\n"
 
     def show(self, console: Any = None) -> None:
-        """Print title, tables and texts that are not folded, and the lead below them, where it is seen last."""
+        """Print the lead, and what of the sections is not folded."""
         console = console or stdout()
+        _show(self.lead, console)
         for section in self.sections:
             _show(section, console)
-        if self.lead:
-            say(self.lead.replace("**", ""), console)
 
 
 def markdown_table(headings: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
@@ -144,7 +143,7 @@ def _markdown(block: Block, level: int) -> list[str]:
         return [block.title, markdown_table(block.headings, block.rows), block.note]
     if isinstance(block, Figure):
         return [f"![{block.title}]({block.path})" if block.path else ""]
-    return [visible(block)] if isinstance(block, str) else []
+    return [visible(line) for line in block.splitlines()] if isinstance(block, str) else []
 
 
 def _show(block: Block, console: Any) -> None:
@@ -158,7 +157,7 @@ def _show(block: Block, console: Any) -> None:
         widths = [max(map(len, (heading, *(row[name] for row in rows)))) for name, heading in columns.items()]
         console.width = max(console.width, 1 + sum(widths) + 3 * len(widths))
         console.print(console_table(rows, columns, title=block.title))
-    elif isinstance(block, str):
+    elif isinstance(block, str) and block:
         say(block.replace("**", ""), console)
 
 

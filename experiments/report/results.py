@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -150,42 +151,41 @@ def curves_file(path: Path) -> Path:
     return path.with_suffix(".curves.jsonl")
 
 
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Turn what a file of another form leads to into a `DataError`."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{file} is not what `corag evaluate --out` writes ({error}); evaluate again") from error
+
+
 def _read_curves(file: Path) -> list[CurvePoint]:
     if not file.is_file():
         return []
     points: dict[tuple[str, str, int], list[Row]] = {}
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for row in map(json.loads, lines):
-                key = row.pop("curve"), row.pop("method"), row.pop("budget_tokens")
-                points.setdefault(key, []).append(row)
+    with _reading(file), file.open(encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            points.setdefault((row.pop("curve"), row.pop("method"), row.pop("budget_tokens")), []).append(row)
         if len({tuple(row["query"] for row in rows) for rows in points.values()}) > 1:
             raise ValueError("its points are of different questions")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{file} does not hold curves ({error}); evaluate again, or move it away") from error
     return [CurvePoint(*key, rows) for key, rows in points.items()]
 
 
 def _read_rows(file: Path, record: Mapping[str, Any]) -> dict[str, list[Row]]:
     by_method: dict[str, dict[str, Row]] = {row["method"]: {} for row in record["methods"]}
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for line in lines:
-                row = json.loads(line)
-                by_method[row.pop("method")][row["query"]] = row
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{file} does not hold the rows of its result ({error}); evaluate again, or move it away"
-        ) from error
-    queries = next(iter(by_method.values())).keys()
-    if any(rows.keys() != queries for rows in by_method.values()) or len(queries) != record["queries"]:
-        raise DataError(f"{file} has other questions or methods than its result; evaluate again, or move it away")
+    with _reading(file), file.open(encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            by_method[row.pop("method")][row["query"]] = row
+        queries = next(iter(by_method.values())).keys()
+        if any(rows.keys() != queries for rows in by_method.values()) or len(queries) != record["queries"]:
+            raise ValueError("it has other questions or methods than its result")
     return {name: [rows[query] for query in queries] for name, rows in by_method.items()}
 
 
 def _read_record(path: Path) -> dict[str, Any]:
     kinds = {"methods": list, "versions": dict, "split": str, "queries": int, "budget_tokens": int}
-    try:
+    with _reading(path):
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if wrong := [name for name, kind in kinds.items() if not isinstance(record[name], kind)]:
             raise ValueError(f"unexpected values of {', '.join(wrong)}")
@@ -196,6 +196,4 @@ def _read_record(path: Path) -> dict[str, Any]:
             values = [row.get(name) for name in (*MEASURES, *record.get("measures", ()))]
             if not all(math.isfinite(value) for value in (row["cost_tokens"], *values) if value is not None):
                 raise ValueError(f"a figure of method {row['method']!r} is not finite")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path} is not a result of `corag evaluate --out` ({error}); evaluate again") from error
     return record

@@ -164,7 +164,7 @@ def test_no_command_writes_or_prints_a_key(tmp_path, capfd, monkeypatch):
         evaluate = ["evaluate", "--data", str(data), "--split", "train", "--limit", "1", "--reader", part, "--quiet"]
         commands = [
             [*evaluate, "--methods", f"top-k, {routed}, {digest}, {nested}", "--out", "r.json"],
-            [*evaluate, "--methods", f"top-k, {routed}", "--out", "w.json", "--logger", "wandb", "--runs", "runs"],
+            [*evaluate, "--methods", f"top-k, {routed}", "--out", "w.json", "--logger", "wandb"],
             ["tune", "--data", "many", "--configurations", f"top-k(k=1), {routed}", "--out", "tuned", "--quiet"],
             ["data", "references", "--data", "unanswered", "--reader", part, "--out", "references", "--quiet"],
             [

@@ -6,8 +6,7 @@ import pytest
 
 from corag.errors import DataError, ModelError
 from corag.registry import RERANKERS
-from experiments.bench import gpu
-from experiments.bench.harness import Timing, pooled_questions, save_cross_encoder
+from experiments.bench.harness import Timing, pooled_questions
 from experiments.bench.run import BenchConfig, bench
 from experiments.bench.scoring import perfect_batches
 from tests.experiments.worlds import QUERIES, write_folder
@@ -34,9 +33,8 @@ def test_search(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_scoring(tmp_path):
-    model = save_cross_encoder(tmp_path / "model", **gpu.TINY)
-    rows = rows_of("scoring", tmp_path, questions=1, small=True, model=str(model))
-    assert rows["cross-encoder"]["of_bare"] > 0 and rows["2 questions, select_many"]["same"] == "2 of 2"
+    rows = rows_of("scoring", tmp_path, questions=1, small=True)
+    assert rows["cross-encoder"]["of_bare"] > 0
     if "FlagReranker" in rows:
         assert rows["FlagReranker"]["largest_difference"] < 1e-5
 

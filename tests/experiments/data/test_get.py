@@ -184,13 +184,24 @@ def test_a_set_goes_to_the_cache_where_its_name_finds_it(tmp_path, capsys):
     assert (folder / "corpus.jsonl.gz").stat() == before
     record = read_source(folder)
     assert (record["licence"], record["questions"], record["passages"]) == ("MIT", {"train": 2}, 2)
-    assert record["files"][0]["sha256"] and "Licence" in (folder / "README.md").read_text()
+    assert record["files"][0]["sha256"] and record["home"]
     changed = {"limit": 1, "from_": config.from_, "quiet": True}
     with pytest.raises(DataError, match="--overwrite"):
         get_data(GetConfig("pubmedqa", **changed))
     assert get_data(GetConfig("pubmedqa", overwrite=True, **changed)) == folder
     assert read_source(folder)["settings"]["limit"] == 1
     assert len(DataFolder.open(folder).queries) == 1
+
+
+def test_a_folder_comes_back_after_a_kill_while_it_was_replaced(tmp_path):
+    brought, out = pubmedqa(tmp_path / "brought"), tmp_path / "out"
+    before = read_source(got("pubmedqa", brought, out))
+    # Killed between the two renames that exchange the old folder and the new one.
+    out.rename(tmp_path / ".out.old")
+    (tmp_path / ".out.part").mkdir()
+    assert read_source(got("pubmedqa", brought, out)) == before
+    assert len(DataFolder.open(got("pubmedqa", brought, out, limit=1, overwrite=True)).queries) == 1
+    assert not list(tmp_path.glob(".out.*"))
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path):

@@ -10,7 +10,7 @@ from corag.text.data import DataFolder
 from experiments.data.splits import HELD_OUT, held_out
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
-from experiments.report.measures import MEASURES
+from experiments.report.measures import MEASURES, OF_TIME
 from experiments.report.results import Result
 from tests.experiments.worlds import QUERIES, same
 from tests.paths import ROOT
@@ -31,7 +31,7 @@ def config_of(data, out, **settings):
 def untimed(result):
     rows = [dict(row) for row in result.record["methods"]]
     for row in rows:
-        del row["latency_ms_median"], row["latency_ms_p95"]
+        row |= dict.fromkeys(OF_TIME)
     return rows
 
 
@@ -108,7 +108,6 @@ def test_the_held_out_part_is_the_share_that_adapters_left_out(tmp_path, small_d
     [[result]] = compare(config_of(small_data, tmp_path, sets=sets, methods="naive", budgets=(10**6,))).values()
     expected = held_out(folder, folder.split("train"), HELD_OUT)
     assert {row["query"] for row in result.rows["naive"]} == expected and 0 < len(expected) < 5
-    assert result.record["ceiling"] == 1.0
 
 
 @pytest.mark.slow
@@ -143,4 +142,4 @@ def test_several_sets_on_a_terminal(tmp_path, small_data, reader, capsys):
     arguments = ["--sets", sets, "--data", str(small_data.parent), "--reader", "first-words", "--budgets", "[24, 48]"]
     assert main(["evaluate", *arguments, "--methods", "top-k,corag", "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
-    assert "corag" in printed and "top-k" in printed and "best other method" in printed
+    assert "corag" in printed and "top-k" in printed and "one at 48 tokens" in printed

@@ -10,7 +10,7 @@ from corag.registry import READERS, SELECTORS
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.metrics import answer_figures
-from experiments.report.measures import MEASURES
+from experiments.report.measures import MEASURES, OF_TIME
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import DOCUMENTS, QUERIES, same, write_folder
 
@@ -22,7 +22,7 @@ DESIGN_KEYS = {
 TOP_KEYS = {"data", "split", "budget_tokens", "queries", "pool", "methods", "config", "versions", "seed"}
 METHODS = "top-k,naive,corag,corag(agent=none),upper"
 RANKING_KEYS = {"nDCG@10", "RR@10", "R@20"}
-TIMINGS = ("latency_ms", "latency_ms_median", "latency_ms_p95")
+TIMINGS = ("latency_ms", "warm_latency_ms", *OF_TIME)
 
 
 def config_of(data, **settings):
@@ -72,6 +72,7 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
         assert row["over_budget"] == row["truncated"] == row["empty"] == 0
         assert 0 < row["cost_tokens"] <= 48
         assert 0 < row["latency_ms_median"] <= row["latency_ms_p95"]
+        assert 0 < row["warm_latency_ms_median"] <= row["warm_latency_ms_p95"]
         assert (row["orders_scored"] > 0) == (row["scorer_calls"] > 0) == (row["method"] != "top-k")
     written = {"result.json", "result.rows.jsonl", "result.runs", "result.html", "result.md"}
     assert {path.name for path in out.parent.iterdir()} == written

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from corag.types import Chunk
-from experiments.evaluation.comparison import compare, evaluate
+from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.rankings import Measures, ranking_of
 from experiments.report.comparison import terminal_page
@@ -111,14 +111,6 @@ def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
     # The written run of the retriever gives the same candidates.
     again = evaluate(config_of(beir, methods=methods, run=str(folder / "retriever.run")))
     assert [row["evidence_recall"] for row in again["methods"]] == [row["evidence_recall"] for row in result["methods"]]
-
-
-def test_of_chunks_with_the_same_evidence_the_cheapest_has_to_fit(tmp_path, small_data):
-    run = tmp_path / "a.run"
-    run.write_text("q10 Q0 varnish 1 2 t\nq10 Q0 varnish#0-23 2 1 t\n")
-    settings = {"run": str(run), "budgets": (8, 100), "methods": "top-k", "limit": 1}
-    short, long = compare(config_of(small_data, **settings))[small_data.name]
-    assert (short.record["ceiling"], short.value("top-k", "full_evidence"), long.record["ceiling"]) == (1.0, 1.0, 1.0)
 
 
 # --- Folders without answers ---

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corag.cli.main import main
 from experiments.report.comparison import result_page, sets_page
 from experiments.report.curves import Curves
 from experiments.report.measures import MEASURES
@@ -110,7 +111,7 @@ def test_points_that_failed_and_questions_without_the_measure_are_left_out():
 def test_pages_show_curves_and_say_what_they_mean(tmp_path):
     result = result_with_curves()
     page = sets_page({"a": [result], "b": [result]}, title="T")
-    assert page.html().count("<svg") == 3 and page.lead == Curves.mean([Curves.of([result])] * 2).verdict()
+    assert page.html().count("<svg") == 3 and Curves.mean([Curves.of([result])] * 2).verdict() in page.markdown()
     path = tmp_path / "r.json"
     path.write_text(json.dumps(result.record))
     for ending, rows in (
@@ -119,4 +120,16 @@ def test_pages_show_curves_and_say_what_they_mean(tmp_path):
     ):
         path.with_suffix(f".{ending}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert Result.read(path) == result
-    assert "is on the upper hull of all 7 points" in result_page([result], title="T").lead
+    assert "is on the upper hull of all 7 points" in result_page([result], title="T").markdown()
+    # The command draws the mean of several data folders, of several files.
+    other = path.with_name("other.json")
+    other.write_text(json.dumps(result.record | {"data": "another"}))
+    for ending in ("rows", "curves"):
+        other.with_suffix(f".{ending}.jsonl").write_text(path.with_suffix(f".{ending}.jsonl").read_text())
+    for out in ("mean.svg", "page.html", "page.md"):
+        assert main(["report", "--results", f"{path},{other}", "--out", str(tmp_path / out)]) == 0
+    assert (tmp_path / "mean.svg").read_text().startswith("<svg")
+    assert "Means of 2 sets" in (tmp_path / "page.html").read_text()
+    path.with_suffix(".curves.jsonl").unlink()
+    for wrong in (["--results", str(path), "--out", str(tmp_path / "one.svg")], ["--results", ""]):
+        assert main(["report", *wrong]) == 2

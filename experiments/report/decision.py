@@ -1,0 +1,121 @@
+"""What a comparison says for a decision: which method, what limits the answers, whether there are enough questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log10
+
+from experiments.report.difference import Difference
+from experiments.report.measures import Row
+
+SMALL = 0.05
+"""A loss that counts as none, and the gain that enough questions would show."""
+POWER = 1.96 + 0.84
+"""Standard errors that a difference must be for four comparisons of five to show it at p < .05 (two-sided)."""
+SAME_TOKENS = 0.05
+"""Differences in tokens below this share are not worth a word."""
+MOST_SHORTFALL = 0.1
+"""Up to this mean shortfall nothing limits the answers."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two methods on the same questions.
+
+    Attributes:
+        ours: Name of the one.
+        theirs: Name of the other.
+        gain: How much more quality, in [-1, 1], the one has.
+        tokens: Mean tokens of both.
+        what: What quality is of: answers, or evidence.
+        title: Name of the measure.
+    """
+
+    ours: str
+    theirs: str
+    gain: Difference
+    tokens: tuple[float, float]
+    what: str = "answers"
+    title: str = "F1"
+
+    @property
+    def outcome(self) -> str:
+        """`Better` or `Worse` beyond chance, `The same` if a loss of `SMALL` can be excluded, else `Unclear`."""
+        if self.gain.is_certain:
+            return "Better" if self.gain.mean > 0 else "Worse"
+        return "The same" if self.gain.low > -SMALL else "Unclear"
+
+    @property
+    def in_tokens(self) -> str:
+        """The difference in tokens in words, such as `46% fewer tokens`."""
+        ours, theirs = self.tokens
+        share = ours / theirs - 1 if theirs else 0.0
+        if abs(share) < SAME_TOKENS:
+            return "as many tokens"
+        return f"{abs(share):.0%} {'fewer' if share < 0 else 'more'} tokens"
+
+    def decision(self) -> list[str]:
+        """Return the decision in a sentence or two."""
+        tokens = f"with {self.in_tokens}"
+        lines = {
+            "Better": f"**Better {self.what} {tokens}** than {self.theirs}: use {self.ours}.",
+            "The same": f"**The same {self.what} {tokens}** as {self.theirs}, from {self.ours}.",
+            "Worse": f"**Worse {self.what} {tokens}** than {self.theirs}: do not use {self.ours} here.",
+            "Unclear": f"**No clear difference** in {self.what} between {self.ours} and {self.theirs}, {tokens}.",
+        }
+        return [lines[self.outcome], *self._too_few()]
+
+    @property
+    def detectable(self) -> float:
+        """The smallest difference that so many questions show in four cases of five (80% power)."""
+        return POWER * (self.gain.high - self.gain.low) / 2 / 1.96
+
+    def _too_few(self) -> list[str]:
+        needed = self.gain.n * (self.detectable / SMALL) ** 2
+        if self.outcome != "Unclear" or needed <= self.gain.n:
+            return []
+        step = 10 ** max(0, int(log10(needed)) - 1)
+        number = f"{step * ceil(needed / step):,} would show a difference of {SMALL:g} in {self.title}"
+        return [f"**{self.gain.n} questions are too few**: {number}."]
+
+    def statistics(self) -> str:
+        """Return the figures behind the decision."""
+        sure = "excludes 0" if self.gain.is_certain else "includes 0"
+        return (
+            f"{self.ours} against {self.theirs}: mean difference in {self.title} {self.gain.mean:+.3f}, 95% interval "
+            f"{self.gain.low:+.3f} to {self.gain.high:+.3f}, which {sure} (paired bootstrap over groups of questions "
+            f"that share documents, p = {self.gain.p:.3g}, {self.gain.n} questions); {self.tokens[0]:.0f} and "
+            f"{self.tokens[1]:.0f} tokens. Smallest detectable difference (80% power): {self.detectable:.3f}."
+        )
+
+
+def bottleneck(rows: Sequence[Row], name: str, title: str) -> list[str]:
+    """Return in a sentence what limits quality most: the reader, the selection or the retriever; or nothing.
+
+    What a question lacks to 1 is put down to the retriever if some evidence is not among the candidates, to the
+    selection if some of the rest was not selected, and else to the reader.
+
+    Args:
+        rows: Of one method.
+        name: The measure of quality: F1, or evidence recall if nothing was read.
+        title: Its title.
+    """
+    rows = [row for row in rows if row.get(name) is not None and row.get("full_evidence") is not None]
+    stages: dict[str, list[float]] = {"reader": [], "selection": [], "retriever": []}
+    for row in rows:
+        stage = "reader" if row["full_evidence"] == 1 else "selection" if "true_k" in row else "retriever"
+        stages[stage].append(1 - row[name])
+    lacking = {stage: sum(values) for stage, values in stages.items()}
+    worst = max(lacking, key=lambda stage: lacking[stage])
+    if not rows or sum(lacking.values()) <= MOST_SHORTFALL * len(rows) or lacking[worst] <= sum(lacking.values()) / 2:
+        return []
+    number = f"{len(stages[worst])} of {len(rows)} questions"
+    why = {
+        "reader": f"{title} {1 - lacking[worst] / max(1, len(stages[worst])):.2f} with all evidence in the context "
+        f"({number})",
+        "selection": f"for {number} it leaves out evidence that is among the candidates; try a larger budget",
+        "retriever": f"for {number} some evidence is not among the candidates; try more candidates, or "
+        "--retrieval hybrid",
+    }
+    return [f"**The {worst} is your bottleneck**: {why[worst]}."]

@@ -1,0 +1,63 @@
+"""`corag report`: one page, or one picture, of results that `corag evaluate` wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from corag.errors import InputError
+from corag.writing import write_atomically
+from experiments.report.comparison import result_page, sets_page
+from experiments.report.curves import Curves
+from experiments.report.drawing import curves_plot
+from experiments.report.results import Result
+
+ENDINGS = (".html", ".md", ".svg")
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """Show results of `corag evaluate` together: several budgets, or several data folders, of one set of methods.
+
+    Attributes:
+        results: Result files, separated by commas.
+        out: File to write: a page (`.html`, `.md`), or the curves of quality against tokens (`.svg`), of several data
+            folders their means.
+        title: Heading of the page.
+    """
+
+    results: str
+    out: str = "report.html"
+    title: str = "Methods compared"
+
+    def __post_init__(self) -> None:
+        if Path(self.out).suffix not in ENDINGS:
+            raise InputError(f"out is {self.out!r}; give it one of the endings {', '.join(ENDINGS)}")
+
+
+def report(config: ReportConfig) -> Path:
+    """Write the page or the picture, and return its path.
+
+    Raises:
+        InputError: There is no file, or a picture is asked for and a set has no curves.
+        DataError: A file is not a result.
+    """
+    sets: dict[str, list[Result]] = {}
+    for file in filter(None, map(str.strip, config.results.split(","))):
+        result = Result.read(Path(file))
+        sets.setdefault(f"{Path(str(result.record['data'])).name}, {result.record['split']}", []).append(result)
+    if not sets:
+        raise InputError(f"results is {config.results!r}; name files that corag evaluate --out wrote")
+    out = Path(config.out)
+    if out.suffix == ".svg":
+        curves = Curves.of_sets(sets.values()) if len(sets) > 1 else Curves.of(*sets.values())
+        if curves is None:
+            raise InputError(
+                f"{config.results} have no curves of one measure; evaluate without --curves=false, and keep the "
+                ".curves.jsonl beside each result"
+            )
+        write_atomically(out, curves_plot(curves))
+        return out
+    page = sets_page(sets, title=config.title) if len(sets) > 1 else result_page(*sets.values(), title=config.title)
+    write_atomically(out, page.html() if out.suffix == ".html" else page.markdown())
+    return out
