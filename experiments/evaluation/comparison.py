@@ -22,12 +22,19 @@ from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
 from corag.text.visible import to_json
-from corag.types import Candidate, Selector
+from corag.types import Candidate
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.curves import (
+    FEWEST_QUESTIONS,
+    MOST_QUESTIONS,
+    CurveSelectors,
+    points,
+    reads,
+    small_budgets,
+)
 from experiments.evaluation.curves import MEASURES as CURVE_MEASURES
-from experiments.evaluation.curves import MOST_QUESTIONS, points, reads, small_budgets
 from experiments.evaluation.measure import Measuring, cold_and_warm
 from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import (
@@ -244,25 +251,27 @@ class SetRun:
     @cached_property
     def _on_curves(self) -> list[Query]:
         """Questions that the curves are made of."""
-        return drawn(self._queries, MOST_QUESTIONS if self._points else 0, self.config.seed)
+        number = min(MOST_QUESTIONS, max(FEWEST_QUESTIONS, len(self._queries) // 3))
+        return drawn(self._queries, number if self._points else 0, self.config.seed)
 
     @cached_property
-    def _curve_selectors(self) -> Mapping[str, Selector]:
-        return self._parts.methods(tuple(dict.fromkeys(one.method for one in self._points))).selectors
+    def _curve_selectors(self) -> CurveSelectors:
+        return CurveSelectors(self._parts, self.config.reranker)
 
     def _curve_rows(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[dict[str, dict[str, Any]]]:
         """Return for each question the row of each point, by its label."""
-        found: list[dict[str, dict[str, Any]]] = [{} for _ in questions]
-        for budget in dict.fromkeys(one.budget for one in self._points):
-            of_budget = [one for one in self._points if one.budget == budget]
-            measuring = Measuring(
-                {one.method: self._curve_selectors[one.method] for one in of_budget}, self._budget(budget), self._parts,
-                reads=reads(self._parts), documents=self._folder.documents, measures=CURVE_MEASURES,
-            )  # fmt: skip
-            with small_budgets():
-                measured = measuring.rows(questions)
-            for of_question, rows in zip(found, measured, strict=True):
-                of_question |= {one.label: rows[one.method] for one in of_budget}
+        found: list[dict[str, dict[str, Any]]] = []
+        for query, candidates in questions:
+            rows: dict[str, dict[str, Any]] = {}
+            largest = self._budget(max(self.budgets))
+            for tokens, selectors in self._curve_selectors.by_budget(self._points, query, candidates, largest).items():
+                measuring = Measuring(
+                    selectors, self._budget(tokens), self._parts, reads=reads(self._parts),
+                    documents=self._folder.documents, measures=CURVE_MEASURES,
+                )  # fmt: skip
+                with small_budgets():
+                    rows |= measuring.rows([(query, candidates)])[0]
+            found.append(rows)
         return found
 
     def _times(self, journal: Journal, budget: int) -> Mapping[str, Mapping[str, Row]]:

@@ -82,7 +82,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         sets: Questions of several data folders.
         budgets: Several budgets instead of one.
         curves: Whether the report also shows quality against tokens for `corag` over lambda, for
-            `sentence-threshold` over thresholds and for `naive` over budgets, on up to 100 questions of each set.
+            `sentence-threshold` over thresholds and for `naive` over budgets, on a third of the questions, 10 to 100.
         latency_questions: Questions of each set on which selections are timed, once all else is measured: cold, with
             empty caches, and warm, the same question again. `null` times all questions, 0 none.
     """

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
-from corag.types import PromptedReader
+from corag.budget import Budget
+from corag.naming import parse
+from corag.registry import SELECTORS
+from corag.selectors.corag.agents import NO_AGENT
+from corag.selectors.problem import SelectionProblem
+from corag.selectors.reranking import DEFAULT_RERANKER
+from corag.text.data import Query
+from corag.types import Candidate, PromptedReader, Selector
+from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.parts import Parts
-from experiments.report.results import DEFAULT, CurvePoint
+from experiments.report.results import CHALLENGER, DEFAULT, CurvePoint
 
-MOST_QUESTIONS = 100
-"""Questions of a set, drawn at random, that the curves are made of."""
+FEWEST_QUESTIONS, MOST_QUESTIONS = 10, 100
+"""The curves are made of a third of the questions of a set, drawn at random, but of at least and at most so many."""
 LAMBDAS = (0, 0.05, 0.1, 0.2, 0.4, 0.8)
 THRESHOLDS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 SMALLEST_BUDGET, NUM_BUDGETS = 32, 6
@@ -34,6 +43,48 @@ def points(budget: int) -> list[CurvePoint]:
         ),
         *(CurvePoint("naive", "naive", tokens) for tokens in dict.fromkeys(budgets.tolist())),
     ]
+
+
+class CurveSelectors:
+    """The selectors of points, which share problems and rerankers, so that only their searches differ.
+
+    Lambda replaces that of the configuration that the agent names for a question, as in `corag(cost_weight=...)`.
+
+    Args:
+        parts: What selectors are made of.
+        reranker: Of all points; None for the agent's choice, and for the default of the simple methods.
+    """
+
+    def __init__(self, parts: Parts, reranker: str | None) -> None:
+        self._parts, self._reranker = parts, reranker
+        self._built: dict[str, Selector] = {}
+        self._problems: dict[Any, SelectionProblem] = {}
+        self._corag: Any = parts.methods("corag").selectors["corag"]
+
+    def by_budget(
+        self, points: Sequence[CurvePoint], query: Query, candidates: Sequence[Candidate], largest: Budget
+    ) -> dict[int, dict[str, Selector]]:
+        """Return the selector of each point for a question, by budget and label; those of the last question end."""
+        self._problems.clear()
+        tokens = largest.for_context(query.question)
+        prediction = self._corag.predict(query.question, candidates, tokens)
+        selectors: dict[int, dict[str, Selector]] = {}
+        for one in points:
+            of_budget = selectors.setdefault(one.budget, {})
+            of_budget[one.label] = self._selector(one, None if prediction is None else str(prediction))
+        return selectors
+
+    def _selector(self, point: CurvePoint, named: str | None) -> Selector:
+        written = parse(point.method)
+        if written.name != CHALLENGER:
+            written = written.with_settings(reranker=self._reranker or DEFAULT_RERANKER)
+        elif named is not None:
+            takes = SELECTORS.settings(named)
+            settings = {name: value for name, value in written.settings.items() if name in takes}
+            written = parse(named).with_settings(**settings, **({"agent": NO_AGENT} if "agent" in takes else {}))
+        if (spelled := str(written)) not in self._built:
+            self._built[spelled] = self._parts.methods((spelled,)).selectors[spelled]
+        return with_shared_problem(self._built[spelled], spelled, self._problems)
 
 
 def reads(parts: Parts) -> bool:

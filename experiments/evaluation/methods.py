@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import corag
 from corag.errors import InputError, MissingExtraError
 from corag.naming import PartName, Spellings, parse, split_parts
 from corag.registry import RERANKERS, SELECTORS
+from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.agents import decides
 from corag.selectors.corag.selector import LOGITS
-from corag.types import Reranker, Selector
+from corag.selectors.problem import SelectionProblem
+from corag.types import Candidate, Reranker, Selection, Selector
 
 ALL = "all"
 """Every registered selector that can run."""
@@ -37,8 +39,8 @@ def make_methods(
         methods: Methods, separated by commas; `all` stands for every selector that can run.
         offered: Settings for every selector that takes them, such as `tokens`, `reranker`, `agent`; those that are None
             are left out. Settings written behind a method's name replace them.
-        shared_reranker: Builds rerankers from their names, one of a name for all selectors: its cache serves all, so
-            that their latencies cannot be compared. By default each selector has its own.
+        shared_reranker: Returns the reranker of a name, the same for all selectors: its cache serves all, so that their
+            latencies cannot be compared. By default each selector has its own.
 
     Raises:
         MissingExtraError: A method that was named needs a package that is not installed; of `all` it is left out.
@@ -47,13 +49,12 @@ def make_methods(
         raise InputError(f"methods is {methods!r}; name at least one of {', '.join(SELECTORS.names)}, or {ALL}")
     if twice := [name for name, number in Counter(named).items() if number > 1]:
         raise InputError(f"methods has {twice[0]!r} twice; leave one out, or give it other settings")
-    rerankers = cache(shared_reranker) if shared_reranker is not None else None
     selectors: dict[str, Selector] = {}
     left_out: dict[str, str] = {}
     for text in named:
         for name in SELECTORS.names if text == ALL else [text]:
             try:
-                selectors[name] = _built(parse(name), offered, rerankers)
+                selectors[name] = _built(parse(name), offered, shared_reranker)
             except MissingExtraError as error:
                 if text != ALL:
                     raise
@@ -87,6 +88,41 @@ def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[st
     if rerankers is not None and isinstance(settings.get("reranker"), str):
         settings["reranker"] = rerankers(_reranker_for(method, settings["reranker"]))
     return corag.selector(method.name, **settings)
+
+
+@dataclass
+class SharedProblem:
+    """A selector whose problems, with the values of their orders, serve others of the same unit, whatever the budget.
+
+    Attributes:
+        selector: The selector; see `with_shared_problem`.
+        problems: By question and unit; to be cleared where the candidates are others.
+    """
+
+    selector: BudgetedSelector
+    problems: dict[Any, SelectionProblem] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Name of the selector."""
+        return self.selector.name
+
+    def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
+        """Return the selection; see `BudgetedSelector.select`."""
+        key = query, self.selector.unit, self.selector.max_units
+        if key not in self.problems:
+            self.problems[key] = self.selector.problem(query, candidates, budget_tokens)
+        problem = self.problems[key]
+        if problem.budget_tokens != budget_tokens:
+            whole = None if problem.whole is None else replace(problem.whole, budget_tokens=budget_tokens)
+            problem = replace(problem, budget_tokens=budget_tokens, whole=whole)
+        return self.selector.select_from(problem)
+
+
+def with_shared_problem(selector: Selector, method: str, problems: dict[Any, SelectionProblem]) -> Selector:
+    """Return a selector that shares its problems, if it chooses by itself: not by an agent or another selector."""
+    asks = getattr(selector, "agent", None) is not None or {"selector", "part"} & parse(method).settings.keys()
+    return SharedProblem(selector, problems) if isinstance(selector, BudgetedSelector) and not asks else selector
 
 
 def _reranker_for(method: PartName, reranker: str) -> str:

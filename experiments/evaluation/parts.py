@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
 from typing import Any
 
 import corag
@@ -113,7 +113,12 @@ class Parts:
         with SHARED.set({"encoder": self.encoder}):
             return make_methods(methods, offered, self._reranker)
 
-    def _reranker(self, name: str) -> Reranker:
+    @cached_property
+    def _reranker(self) -> Callable[[str], Reranker]:
+        """Returns the one reranker of a name."""
+        return cache(self._new_reranker)
+
+    def _new_reranker(self, name: str) -> Reranker:
         """Return a reranker that computes nothing twice."""
         return corag.reranker(name, **({"encoder": self.encoder} if "encoder" in RERANKERS.settings(name) else {}))
 

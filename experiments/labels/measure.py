@@ -7,7 +7,6 @@ valued once by each, and a context is read once; so `seconds` are what a selecti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,14 @@ import numpy as np
 from corag.budget import Budget
 from corag.models.trained import load_adapter
 from corag.naming import PartName, parse
-from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.text.data import Query
 from corag.text.documents import Document
-from corag.types import Candidate, Embedder, Selection
+from corag.types import Candidate, Embedder
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.measure import Measuring
+from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.parts import Parts
 from experiments.labels.table import FIGURES
 
@@ -50,11 +49,7 @@ class Labeller:
         self._problems: dict[Any, SelectionProblem] = {}
         self._selectors: dict[str, Any] = {}
         for name, spelling in measured.items():
-            selector = selectors[spelling]
-            if isinstance(selector, BudgetedSelector) and _is_plain(name):
-                self._selectors[name] = _WithSharedProblem(selector, self._problems)
-            else:
-                self._selectors[name] = selector
+            self._selectors[name] = with_shared_problem(selectors[spelling], name, self._problems)
 
     @property
     def embedder(self) -> Embedder:
@@ -111,26 +106,3 @@ def _with_adapter(configuration: str, shipped: str, adapter: str) -> str:
     if written.settings.get("reranker") != shipped:
         return configuration
     return written.with_settings(reranker=PartName(shipped, {"adapter": adapter}))
-
-
-def _is_plain(configuration: str) -> bool:
-    """Whether a selector chooses from the candidates themselves: not by an agent or another selector."""
-    return not {"agent", "selector", "part"} & parse(configuration).settings.keys()
-
-
-@dataclass
-class _WithSharedProblem:
-    """A selector whose problems, with the values of their orders, serve other selectors of the same unit, too."""
-
-    selector: BudgetedSelector
-    problems: dict[Any, SelectionProblem] = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        return self.selector.name
-
-    def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
-        key = (query, budget_tokens, self.selector.unit, self.selector.max_units)
-        if key not in self.problems:
-            self.problems[key] = self.selector.problem(query, candidates, budget_tokens)
-        return self.selector.select_from(self.problems[key])

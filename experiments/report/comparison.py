@@ -116,7 +116,7 @@ def _over_sets(results: Mapping[str, Sequence[Result]]) -> str:
     for name, of_set in results.items():
         if found := contests(of_set):
             result, contest = found[len(found) // 2]
-            where = f"{name} at {result.budget} tokens ({contest.in_tokens} than {contest.theirs})"
+            where = f"{name} at {result.budget} tokens ({contest.in_tokens})"
             lines.setdefault(f"**{contest.outcome}** {contest.what} from {contest.ours}", []).append(where)
     return "\n".join(f"{outcome}: {'; '.join(where)}." for outcome, where in lines.items())
 

@@ -47,24 +47,29 @@ class Contest:
         return "The same" if self.gain.low > -SMALL else "Unclear"
 
     @property
-    def in_tokens(self) -> str:
-        """The difference in tokens in words, such as `46% fewer tokens`."""
+    def saving(self) -> float:
+        """The share of their tokens that ours does without; negative if it takes more, 0 if about as many."""
         ours, theirs = self.tokens
-        share = ours / theirs - 1 if theirs else 0.0
-        if abs(share) < SAME_TOKENS:
-            return "as many tokens"
-        return f"{abs(share):.0%} {'fewer' if share < 0 else 'more'} tokens"
+        share = 1 - ours / theirs if theirs else 0.0
+        return share if abs(share) >= SAME_TOKENS else 0.0
+
+    @property
+    def in_tokens(self) -> str:
+        """The difference in tokens in words, such as `46% fewer tokens than top-k`."""
+        if not self.saving:
+            return f"as many tokens as {self.theirs}"
+        return f"{abs(self.saving):.0%} {'fewer' if self.saving > 0 else 'more'} tokens than {self.theirs}"
 
     def decision(self) -> list[str]:
-        """Return the decision in a sentence or two."""
-        tokens = f"with {self.in_tokens}"
-        lines = {
-            "Better": f"**Better {self.what} {tokens}** than {self.theirs}: use {self.ours}.",
-            "The same": f"**The same {self.what} {tokens}** as {self.theirs}, from {self.ours}.",
-            "Worse": f"**Worse {self.what} {tokens}** than {self.theirs}: do not use {self.ours} here.",
-            "Unclear": f"**No clear difference** in {self.what} between {self.ours} and {self.theirs}, {tokens}.",
-        }
-        return [lines[self.outcome], *self._too_few()]
+        """Return the decision in a sentence, and whether there are enough questions in another one."""
+        if self.outcome == "Unclear":
+            first = (
+                f"**No clear difference** in {self.what} between {self.ours} and {self.theirs}, with {self.in_tokens}."
+            )
+            return [first, *self._too_few()]
+        better = self.gain.mean if self.outcome != "The same" else self.saving
+        advice = f": use {self.ours if better > 0 else self.theirs}" if better else ""
+        return [f"**{self.outcome} {self.what}** with {self.in_tokens}{advice}."]
 
     @property
     def detectable(self) -> float:
@@ -73,7 +78,7 @@ class Contest:
 
     def _too_few(self) -> list[str]:
         needed = self.gain.n * (self.detectable / SMALL) ** 2
-        if self.outcome != "Unclear" or needed <= self.gain.n:
+        if needed <= self.gain.n:
             return []
         step = 10 ** max(0, int(log10(needed)) - 1)
         number = f"{step * ceil(needed / step):,} would show a difference of {SMALL:g} in {self.title}"

@@ -294,6 +294,7 @@ class AgentSelectors:
         return CachedEmbedder(EMBEDDERS.offer(wanted, self._shared))
 
 
+@lru_cache(SELECTORS_KEPT)
 def _without_search(configuration: str) -> str:
     """Return a configuration without the settings of its search and lambda."""
     written = parse(configuration)
