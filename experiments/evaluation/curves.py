@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from corag.budget import Budget
-from corag.naming import parse
+from corag.naming import Spelling, parse
 from corag.registry import SELECTORS
 from corag.selectors.corag.agents import NO_AGENT
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.text.data import Query
 from corag.types import Candidate, PromptedReader, Selector
+from experiments.evaluation.measure import FAILURES
 from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.parts import Parts
 from experiments.report.results import CHALLENGER, DEFAULT, CurvePoint
@@ -55,7 +56,7 @@ class CurveSelectors:
         reranker: Of all points; None for the agent's choice, and for the default of the simple methods.
     """
 
-    def __init__(self, parts: Parts, reranker: str | None) -> None:
+    def __init__(self, parts: Parts, reranker: Spelling | None) -> None:
         self._parts, self._reranker = parts, reranker
         self._built: dict[str, Selector] = {}
         self._problems: dict[Any, SelectionProblem] = {}
@@ -66,12 +67,14 @@ class CurveSelectors:
     ) -> dict[int, dict[str, Selector]]:
         """Return the selector of each point for a question, by budget and label; those of the last question end."""
         self._problems.clear()
-        tokens = largest.for_context(query.question)
-        prediction = self._corag.predict(query.question, candidates, tokens)
+        try:
+            prediction = self._corag.predict(query.question, candidates, largest.for_context(query.question))
+        except FAILURES:
+            prediction = None  # each point then fails by itself, which its row says
+        named = None if prediction is None else str(prediction)
         selectors: dict[int, dict[str, Selector]] = {}
         for one in points:
-            of_budget = selectors.setdefault(one.budget, {})
-            of_budget[one.label] = self._selector(one, None if prediction is None else str(prediction))
+            selectors.setdefault(one.budget, {})[one.label] = self._selector(one, named)
         return selectors
 
     def _selector(self, point: CurvePoint, named: str | None) -> Selector:

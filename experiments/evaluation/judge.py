@@ -110,7 +110,8 @@ def json_object(reply: str) -> dict[str, Any] | None:
 
 def _grade(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
     grade = content.get("grade")
-    return float(grade) if type(grade) in (int, float) and 0 <= grade <= 1 else None
+    is_number = isinstance(grade, int | float) and not isinstance(grade, bool)
+    return float(grade) if is_number and 0 <= grade <= 1 else None  # type: ignore[arg-type, operator]
 
 
 def _mention(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import corag
 from corag.errors import InputError, MissingExtraError
@@ -122,7 +122,9 @@ class SharedProblem:
 def with_shared_problem(selector: Selector, method: str, problems: dict[Any, SelectionProblem]) -> Selector:
     """Return a selector that shares its problems, if it chooses by itself: not by an agent or another selector."""
     asks = getattr(selector, "agent", None) is not None or {"selector", "part"} & parse(method).settings.keys()
-    return SharedProblem(selector, problems) if isinstance(selector, BudgetedSelector) and not asks else selector
+    if asks or not isinstance(selector, BudgetedSelector):
+        return selector
+    return cast(Selector, SharedProblem(selector, problems))
 
 
 def _reranker_for(method: PartName, reranker: str) -> str:

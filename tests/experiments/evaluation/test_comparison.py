@@ -67,14 +67,19 @@ def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
 
 
 @pytest.mark.slow
-def test_points_of_curves_are_what_their_methods_measure_alone(tmp_path, small_data, reader):
-    [_, result] = compare(config_of(small_data, tmp_path / "out", sets=(QuestionSet("late", small_data.name),)))["late"]
+@pytest.mark.parametrize("by_agent", [False, True])
+def test_points_of_curves_are_what_their_methods_measure_alone(
+    tmp_path, small_data, small_checkpoint, reader, by_agent
+):
+    given = {"reranker": None, "agent": str(small_checkpoint)} if by_agent else {"reranker": "bm25"}
+    sets = (QuestionSet("late", small_data.name),)
+    [_, result] = compare(config_of(small_data, tmp_path / "out", sets=sets, **given))["late"]
     assert max(Counter(reader.asked).values()) == 1
     assert {point.curve for point in result.curves} == {"default", "corag", "sentence-threshold", "naive"}
     assert {point.budget for point in result.curves if point.curve == "naive"} > {32, 48}
     for point in result.curves[::4]:
-        alone = {"budget": point.budget, "reranker": "bm25", "reader": "first-words", "curves": False, "quiet": True}
-        [row] = evaluate(EvaluateConfig(str(small_data), methods=point.method, **alone))["methods"]
+        alone = {"budget": point.budget, "reader": "first-words", "curves": False, "latency_questions": 0, **given}
+        [row] = evaluate(EvaluateConfig(str(small_data), methods=point.method, quiet=True, **alone))["methods"]
         for name in ("f1", "evidence_recall", "cost_tokens"):
             assert MEASURES[name].summary(point.rows) == pytest.approx(row[name])
 
