@@ -116,11 +116,7 @@ class Parts:
     @cached_property
     def _reranker(self) -> Callable[[str], Reranker]:
         """Returns the one reranker of a name."""
-        return cache(self._new_reranker)
-
-    def _new_reranker(self, name: str) -> Reranker:
-        """Return a reranker that computes nothing twice."""
-        return corag.reranker(name, **({"encoder": self.encoder} if "encoder" in RERANKERS.settings(name) else {}))
+        return cache(lambda name: RERANKERS.offer(name, {"encoder": self.encoder}))
 
 
 def checkpoint_hash(agent: str) -> list[str]:

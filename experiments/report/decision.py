@@ -17,6 +17,8 @@ SAME_TOKENS = 0.05
 """Differences in tokens below this share are not worth a word."""
 MOST_SHORTFALL = 0.1
 """Up to this mean shortfall nothing limits the answers."""
+FEWEST = 30
+"""Fewer questions do not show that two methods are alike: none of them may be one on which they differ."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Contest:
         """`Better` or `Worse` beyond chance, `The same` if a loss of `SMALL` can be excluded, else `Unclear`."""
         if self.gain.is_certain:
             return "Better" if self.gain.mean > 0 else "Worse"
-        return "The same" if self.gain.low > -SMALL else "Unclear"
+        return "The same" if self.gain.low > -SMALL and self.gain.n >= FEWEST else "Unclear"
 
     @property
     def saving(self) -> float:
@@ -77,7 +79,7 @@ class Contest:
         return POWER * (self.gain.high - self.gain.low) / 2 / 1.96
 
     def _too_few(self) -> list[str]:
-        needed = self.gain.n * (self.detectable / SMALL) ** 2
+        needed = max(FEWEST, self.gain.n * (self.detectable / SMALL) ** 2)
         if needed <= self.gain.n:
             return []
         step = 10 ** max(0, int(log10(needed)) - 1)

@@ -33,6 +33,8 @@ def test_too_few_questions_say_how_many_are_enough():
     assert lines[0].startswith("**No clear difference**")
     assert lines[1] == "**32 questions are too few**: 63 would show a difference of 0.05 in F1."
     assert "-0.020, 95% interval -0.069 to +0.029, which includes 0" in unclear.statistics()
+    # A few questions on which both do the same show nothing.
+    assert contest(0.0, 0.0, 0.0, n=5).decision()[1].startswith("**5 questions are too few**: 30 would")
     # Enough of them, and still no answer.
     assert len(contest(-0.02, -0.051, 0.011).decision()) == 1
 
