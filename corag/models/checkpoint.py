@@ -82,7 +82,7 @@ def _check_head(model: str | Path, folder: Path, *, trusted: bool) -> dict[str, 
 def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
     """Turn what the libraries, and a model's own code, raise into one error; silence their notices."""
     errors = require("huggingface_hub.errors", "models")
-    damage: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError, pickle.UnpicklingError)
+    damage: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError)
     damage += (require("safetensors", "models").SafetensorError,)
     try:
         with quiet():
@@ -90,6 +90,12 @@ def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
     except (MissingExtraError, ModelError):
         raise
     except Exception as error:
+        if isinstance(error, pickle.UnpicklingError):
+            # PyTorch's own message says how to run the code in it.
+            raise ModelError(
+                f"the model {str(model)!r} cannot be loaded: its weights are a pickle that holds more than tensors, which "
+                "is not read; give a model with model.safetensors"
+            ) from error
         if isinstance(error, errors.LocalEntryNotFoundError):
             remedy = (
                 "it is not on this machine, and the hub was not reached; check the name, or download it where there "
