@@ -93,8 +93,8 @@ def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
         if isinstance(error, pickle.UnpicklingError):
             # PyTorch's own message says how to run the code in it.
             raise ModelError(
-                f"the model {str(model)!r} cannot be loaded: its weights are a pickle that holds more than tensors, which "
-                "is not read; give a model with model.safetensors"
+                f"the model {str(model)!r} cannot be loaded: its weights are a pickle that holds more than tensors, "
+                "which is not read; give a model with model.safetensors"
             ) from error
         if isinstance(error, errors.LocalEntryNotFoundError):
             remedy = (
