@@ -106,9 +106,7 @@ def test_a_trained_adapter_is_the_model_of_its_run(tmp_path):
     training = AdapterTraining(out=str(tmp_path))
     with TrackedRun("train", training, tmp_path, {}) as run:
         run.start(folder)
-    report = ship(
-        training, load_adapter(shipped_adapter("minilm-evidence")), "# Card", {"f1": 0.5}, "work", {"more": "x"}
-    )
+    report = ship(training, load_adapter(shipped_adapter("minilm-evidence")), "# Card", {"f1": 0.5}, "work")
     first, second = offline_runs(tmp_path)
     assert first.run.run_id == second.run.run_id and not folder.exists()
     [artifact] = second.artifacts
