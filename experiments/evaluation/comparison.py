@@ -36,6 +36,7 @@ from experiments.evaluation.curves import (
 )
 from experiments.evaluation.curves import MEASURES as CURVE_MEASURES
 from experiments.evaluation.measure import Measuring, cold_and_warm
+from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words
 from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import (
     RETRIEVER,
@@ -66,8 +67,6 @@ logger = logging.getLogger(__name__)
 
 MODELS, CURVES = "models", "curves"
 """Key in the journal of the models that ran, and what the keys of the curves' questions begin with."""
-LONG_ANSWER_WORDS = 20
-"""From this median length of the shortest reference answer, ROUGE-L is the measure of quality, not F1."""
 OUTPUT_SETTINGS = ("out", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings that no row depends on, but for rounding."""
 COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
@@ -384,7 +383,7 @@ class SetRun:
         """Name of the measure that methods are compared by."""
         if self._parts.reader is None:
             return "evidence_recall"
-        words = [min(len(answer.split()) for answer in query.answers) for query in self._queries if query.answers]
+        words = [answer_words(query.answers) for query in self._queries if query.answers]
         return "rougeL" if words and np.median(words) >= LONG_ANSWER_WORDS else "f1"
 
 

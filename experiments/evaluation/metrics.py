@@ -21,6 +21,8 @@ from corag.text.data import is_evidence
 from corag.text.units import Range
 from corag.types import Chunk, Embedder
 
+LONG_ANSWER_WORDS = 20
+"""From this length of the shortest reference answer on, ROUGE-L is the measure of an answer, not F1."""
 ROUGE = ("rouge1", "rouge2", "rougeL")
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -53,6 +55,17 @@ def rouge(answer: str, references: Sequence[str]) -> dict[str, float]:
     """Return the F-measures of ROUGE-1, ROUGE-2 and ROUGE-L, each the best over the references, in [0, 1]."""
     scores = [_rouge_scorer().score(reference, answer) for reference in references]
     return {name: max((float(score[name].fmeasure) for score in scores), default=0.0) for name in ROUGE}
+
+
+def answer_words(references: Sequence[str]) -> int:
+    """Return the words of the shortest reference answer; 0 without any."""
+    return min((len(reference.split()) for reference in references), default=0)
+
+
+def answer_recall(context: str, references: Sequence[str]) -> float:
+    """Return the share of a reference's words that are in a context, the best over the references: ROUGE-1 recall."""
+    scores = [_rouge_scorer().score(reference, context)["rouge1"].recall for reference in references]
+    return max(map(float, scores), default=0.0)
 
 
 @lru_cache(maxsize=1)

@@ -14,6 +14,7 @@ from corag.text.units import Range, ranges_of, source_of
 from corag.types import Chunk, Embedder, Selection, TokenCounter
 from experiments.evaluation.metrics import (
     answer_figures,
+    answer_recall,
     answer_similarity,
     character_figures,
     evidence_figures,
@@ -142,6 +143,11 @@ class Outcome:
     def answer_in_context(self) -> float | None:
         """Whether the text holds a reference answer word for word."""
         return float(contains_answer(self.selection.text, self.support.answers)) if self.support.answers else None
+
+    @property
+    def answer_recall(self) -> float | None:
+        """Share of the words of a reference answer that the text has: what a long answer could be written from."""
+        return answer_recall(self.selection.text, self.query.answers) if self.query.answers else None
 
     @cached_property
     def answer_scores(self) -> Mapping[str, float]:

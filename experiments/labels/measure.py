@@ -22,6 +22,7 @@ from corag.types import Candidate, Embedder
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.measure import Measuring
 from experiments.evaluation.methods import with_shared_problem
+from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words
 from experiments.evaluation.parts import Parts
 from experiments.labels.table import FIGURES
 
@@ -96,7 +97,7 @@ class Labeller:
             "query_vector": vectors.query.astype(np.float16).tolist(),
             "candidates_vector": vectors.candidates.astype(np.float16).tolist(),
             "texts_vector": vectors.texts.astype(np.float32).tolist(),
-            "long_form": bool(query.extra.get("long_form", False)),
+            "long_form": answer_words(query.answers) >= LONG_ANSWER_WORDS,
         }
 
 

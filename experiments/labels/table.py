@@ -29,7 +29,8 @@ logger = logging.getLogger(__name__)
 
 FIGURES = (
     "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
-    "answer_in_context", "cost_tokens", "chunks", "orders_scored", "value", "seconds",
+    "sentence_recall", "character_recall", "answer_in_context", "answer_recall",
+    "cost_tokens", "chunks", "orders_scored", "value", "seconds",
 )  # fmt: skip
 """What is measured; null where a question has no such figure, or failed."""
 COMPLETE = ("data", "kind", "query", "split", "group", "configuration", "budget_tokens")

@@ -145,6 +145,7 @@ _LIST = [
     _evidence("character_precision", "character precision", partial=True),
     _evidence("character_iou", "character IoU", partial=True),
     Measure("answer_in_context", "answer in context", of=lambda one: one.answer_in_context, partial=True),
+    Measure("answer_recall", "answer recall", of=lambda one: one.answer_recall, partial=True, brief=False),
     Measure("cost_tokens", "tokens", -1, ".1f", of=lambda one: one.cost),
     Measure("chunks", "chunks", 0, ".2f", of=lambda one: len(one.selection)),
     Measure("value", "value", 0, of=lambda one: one.selection.value, brief=False),

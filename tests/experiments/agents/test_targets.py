@@ -8,6 +8,7 @@ from experiments.agents.targets import (
     TargetConfig,
     best_configuration,
     best_single,
+    evidence,
     make_targets,
     quality,
     shrunk,
@@ -56,6 +57,18 @@ def test_a_question_counts_unless_all_classes_are_worth_the_same(tmp_path):
     assert targets_of(labels).weight.tolist() == [0, 1, 1, 0]
     # With a class for each configuration the best ones of q1 and q2 are equals, but others are worse.
     assert targets_of(replace(labels, settings_head=False)).weight.tolist() == [1, 1, 1, 0]
+
+
+def test_the_finest_measure_of_the_evidence_counts(tmp_path):
+    labels = replace(labels_of(tmp_path, TABLE), long_form=np.array([False, False, True, True]))
+    rows = {"q1": (1, 0.4, np.nan), "q2": (1, np.nan, 0.3), "q3": (1, np.nan, 0.3), "q4": (1, np.nan, np.nan)}
+    columns = zip(*rows.values(), strict=True)
+    names = ("evidence_recall", "character_recall", "answer_recall")
+    measured = {
+        name: np.repeat(np.array(values)[:, None], 4, axis=1) for name, values in zip(names, columns, strict=True)
+    }
+    # A short answer's words may be anywhere, so its passage counts.
+    assert evidence(replace(labels, measures={**labels.measures, **measured}))[:, 0].tolist() == [0.4, 1, 0.3, 1]
 
 
 def test_quality_is_traded_for_tokens(tmp_path):

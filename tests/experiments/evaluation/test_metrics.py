@@ -10,6 +10,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from corag.types import Chunk
 from experiments.evaluation.metrics import (
+    answer_recall,
     answer_similarity,
     character_figures,
     evidence_figures,
@@ -181,3 +182,10 @@ def test_the_depth_of_the_evidence():
     assert evidence_ranks(ranking, ["a#60-90", "b#10-20"]) == [1, 2]
     assert evidence_ranks(ranking, ["a#40-60"]) == [0]  # half of it
     assert evidence_ranks(ranking, ["a", "d"]) is None
+
+
+def test_answer_recall_is_the_share_of_the_answers_words():
+    context = "Glaciers carve valleys, and rivers widen them."
+    assert answer_recall(context, ["Rivers and glaciers carved it"]) == 4 / 5  # stemmed; "it" is missing
+    assert answer_recall(context, ["Wind", "River valley"]) == 1
+    assert answer_recall("", ["Wind"]) == answer_recall(context, []) == 0
