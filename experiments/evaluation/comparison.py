@@ -16,6 +16,7 @@ import numpy as np
 from corag.budget import Budget
 from corag.cli.console import progress
 from corag.errors import InputError
+from corag.memory import forget
 from corag.models.cluster import CLUSTER, cluster_workers
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.naming import spelling, without_secrets
@@ -175,6 +176,8 @@ class SetRun:
         if finished := self._finished():
             logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, finished)))
             return [Result.read(file) for file in finished]
+        # What an earlier comparison of this process encoded is encoded again: the result lists the models that ran.
+        forget()
         # Before the journal: a run that is refused leaves no file.
         _ = self._parts.judge
         with recording() as embedded:

@@ -1,3 +1,5 @@
+from functools import cache
+
 import pytest
 
 import corag
@@ -17,12 +19,13 @@ def offered(**settings):
 @pytest.mark.parametrize("shared", [False, True])
 def test_methods_share_what_they_may(small_checkpoint, shared):
     names = "top-k,naive,corag,corag(agent=none),naive(reranker=minilm-softsim),corag(reranker=bm25),upper"
-    selectors = make_methods(names, offered(reranker=None, agent=str(small_checkpoint)), shared=shared).selectors
+    reranker = cache(corag.reranker) if shared else None
+    selectors = make_methods(names, offered(reranker=None, agent=str(small_checkpoint)), reranker).selectors
     assert list(selectors) == names.split(",")
     assert selectors["corag"].agent is not None and selectors["corag(agent=none)"].agent is None
     assert selectors["corag(reranker=bm25)"].agent is None
     assert selectors["naive(reranker=minilm-softsim)"].reranker.name == "minilm-softsim"
-    both = make_methods("naive,upper", offered(), shared=shared).selectors.values()
+    both = make_methods("naive,upper", offered(), reranker).selectors.values()
     one, other = (selector.reranker for selector in both)
     assert one.name == other.name == "bm25" and (one is other) == shared
 
