@@ -51,13 +51,15 @@ def sweep(config: Any) -> None:
 
 
 def train_adapter(config: Any) -> None:
-    """Train a value or the reader."""
-    from experiments.adapters.config import ValueTraining
+    """Train a value, the cross-encoder or the reader."""
+    from experiments.adapters.config import CrossTraining, ReaderTraining, ValueTraining
+    from experiments.adapters.cross import train_cross
     from experiments.adapters.reader import train_reader
     from experiments.adapters.value import train_value
 
+    training: Any = {ValueTraining: train_value, CrossTraining: train_cross, ReaderTraining: train_reader}[type(config)]
     with folder_lock(Path(config.out)):
-        trained = train_value(config) if isinstance(config, ValueTraining) else train_reader(config)
+        trained = training(config)
     say(f"adapter in {trained.adapter}; its README.md has the results")
 
 

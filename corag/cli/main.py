@@ -127,6 +127,12 @@ COMMANDS = {
         "corag.cli.experiments:train_adapter",
         "name data out sources max_size fit seed logger device",
     ),
+    "train cross": Command(
+        "train the cross-encoder",
+        "experiments.adapters.config:CrossTraining",
+        "corag.cli.experiments:train_adapter",
+        "data out sources calibration epochs learning_rate seed logger device",
+    ),
     "train reader": Command(
         "train the extractive reader",
         "experiments.adapters.config:ReaderTraining",

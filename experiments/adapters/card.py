@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from corag.errors import InputError
-from experiments.adapters.config import ReaderTraining, ValueTraining
+from experiments.adapters.config import CrossTraining, ReaderTraining, ValueTraining
 from experiments.data.catalogue import find_data_set
 from experiments.report.page import Block, Page, Section, Table
 from experiments.run.journal import commit
@@ -21,7 +21,7 @@ licences are above."""
 
 
 def adapter_card(
-    config: ValueTraining | ReaderTraining,
+    config: ValueTraining | CrossTraining | ReaderTraining,
     name: str,
     about: str,
     use: str,
@@ -47,7 +47,8 @@ def adapter_card(
     rows = [
         [*(str(getattr(source, heading)) for heading in headings), _licence(source.data)] for source in config.sources
     ]
-    command = f"Made by `corag train {'value' if isinstance(config, ValueTraining) else 'reader'}`."
+    commands = {ValueTraining: "value", CrossTraining: "cross", ReaderTraining: "reader"}
+    command = f"Made by `corag train {commands[type(config)]}`."
     sections = [
         Section("Use", [f"```python\nimport corag\n\n{use}\n```"]),
         Section("Results", results),

@@ -156,6 +156,43 @@ class ValueTraining(AdapterTraining):
         check_count("max_size", self.max_size, "5 is usual", most=MAX_SIZE)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CrossTraining(AdapterTraining):
+    """Train the cross-encoder that reads a question and ordered chunks together.
+
+    Attributes:
+        sources: Training data.
+        calibration: Other questions, which values are calibrated and measured on.
+        units: What combinations are made of, as for values.
+        start: Folder of the reader's adapter that the training starts from; empty for the one that ships.
+        epochs: Passes over the questions; may be fractional.
+        learning_rate: Peak learning rate, kept between warm-up and decay.
+        warmup_steps: Batches in which the learning rate rises.
+        decay: Share of the training, at its end, in which the learning rate falls to zero.
+        step_tokens: Maximum tokens of a training batch.
+        validate_every: Batches after each of which the state is saved.
+    """
+
+    sources: tuple[EvidenceSource, ...]
+    calibration: tuple[EvidenceSource, ...]
+    units: tuple[str, ...] = ("passage", "sentence")
+    start: str = ""
+    epochs: float = 1.0
+    learning_rate: float = 3e-4
+    warmup_steps: int = 30
+    decay: float = 0.5
+    step_tokens: int = 4096
+    validate_every: int = 50
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("sources", "calibration"):
+            if not getattr(self, name):
+                raise InputError(f"{name} is empty; give at least one data folder")
+        for unit in self.units:
+            Unit.parse(unit)
+
+
 @dataclass(frozen=True)
 class RowSettings:
     """Training rows: a question with a window of context.

@@ -23,8 +23,8 @@ from corag.models.engine import Engine, Float32, Int64, torch_forward
 from corag.models.minilm import load_bert
 from corag.models.runtime import BATCH_TOKENS
 from corag.readers.span_network import SpanNetwork
-from corag.readers.span_reader import END, START
-from experiments.adapters.config import ReaderTraining
+from corag.readers.span_reader import END, NUM_OUTPUTS, START
+from experiments.adapters.config import CrossTraining, ReaderTraining
 from experiments.adapters.reader_rows import ReadingExample, ReadingRow, batches, collate, rows
 from experiments.adapters.training import Epoch, fit
 
@@ -35,7 +35,7 @@ WEIGHT_DECAY, LARGEST_GRADIENT = 0.01, 1.0
 Validate = Callable[[SpanNetwork], dict[str, float]]
 
 
-def build(encoder: Any, rank: int, seed: int) -> SpanNetwork:
+def build(encoder: Any, rank: int, seed: int, num_outputs: int = NUM_OUTPUTS) -> SpanNetwork:
     """Return the network in which low-rank updates, biases, layer norms, token types and the head are trained.
 
     The encoder is a BERT without pooler. There is no dropout.
@@ -43,7 +43,7 @@ def build(encoder: Any, rank: int, seed: int) -> SpanNetwork:
     torch.manual_seed(seed)
     # Backwards through attention, PyTorch's fused kernel takes a CPU longer than the plain products.
     encoder.set_attn_implementation("eager")
-    network = SpanNetwork(encoder)
+    network = SpanNetwork(encoder, num_outputs)
     attach(encoder.encoder, rank, seed)
     for name, parameter in encoder.embeddings.named_parameters():
         # A sentence encoder has only ever seen token type 0.
@@ -119,7 +119,7 @@ def _plain(name: str) -> str:
     return name.replace("parametrizations.", "").replace(".weight.0.", ".weight.")
 
 
-def learning_rate(config: ReaderTraining, step: int, num_steps: int) -> float:
+def learning_rate(config: ReaderTraining | CrossTraining, step: int, num_steps: int) -> float:
     """Return the learning rate of a step as a share of its peak: up in a straight line, level, down in one."""
     rise = min((step + 1) / max(config.warmup_steps, 1), 1.0)
     left = max(1.0 - step / num_steps, 0.0)
