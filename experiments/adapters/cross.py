@@ -172,6 +172,10 @@ class CombinationBatches(pl.LightningDataModule):  # type: ignore[misc]
         last = min(first + self._config.validate_every, self.num_steps)
         return Epoch(last - first, partial(self.steps, first, last))
 
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Return the batch as it is: its rows become tensors in groups of like length."""
+        return batch
+
     def steps(self, first: int, last: int) -> Iterator[list[list[Combination]]]:
         """Yield the batches of some steps."""
         for step in range(first, last):
@@ -199,10 +203,6 @@ class CrossModule(pl.LightningModule):  # type: ignore[misc]
         loss = loss_of(logits, *(values.to(logits.device) for values in (share, enough, owner)))
         self.log("loss", loss, batch_size=len(rows))
         return loss
-
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Return the batch as it is: its rows become tensors in groups of like length."""
-        return batch
 
     def _logits(self, rows: Sequence[Combination]) -> torch.Tensor:
         order = sorted(range(len(rows)), key=lambda row: len(rows[row].ids))

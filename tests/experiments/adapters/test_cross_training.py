@@ -1,0 +1,87 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from corag.models.trained import load_adapter
+from corag.rerankers.minilm_cross import MiniLMCross
+from corag.types import Chunk
+from experiments.adapters import cross
+from experiments.adapters.config import CrossTraining, EvidenceSource
+from experiments.adapters.pools import Pooled
+
+
+def pooled_of(golds, ordered=()):
+    chunks = tuple(Chunk(f"c{number}", f"text {number}") for number in range(6))
+    return Pooled("q", "Who?", chunks, golds[0] if golds else (), (0.0,) * 6, ordered, golds)
+
+
+def drawn(pooled, seed=0):
+    tokens = lambda texts: [np.array([int(text.split()[-1]) if text != "Who?" else 99]) for text in texts]  # noqa: E731
+    return cross.Combiner(tokens)(pooled, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_combinations_of_evidence_parts_of_it_and_distractors(seed):
+    rows = drawn(pooled_of(((1, 3),), ordered=(3, 1)), seed)
+    by_text = {tuple(row.ids[3:-1]): row for row in rows}
+    assert by_text[3, 1].share == 1 and by_text[3, 1].is_enough
+    assert by_text[1, 3].share == pytest.approx(0.999) and by_text[1, 3].is_enough  # told the other way round
+    for text, row in by_text.items():
+        assert row.is_enough == ({1, 3} <= set(text)) and round(row.share, 2) == len({1, 3} & set(text)) / 2
+        assert row.types.tolist() == [0, 0, 0] + [1] * (len(text) + 1)
+    assert any(row.share == 0 for row in rows) and any(row.share == 0.5 for row in rows)
+
+
+def test_without_evidence_nothing_is_enough():
+    assert {row.share for row in drawn(pooled_of(()))} == {0.0}
+
+
+def test_the_loss_by_hand():
+    logits, share, enough = torch.tensor([2.0, 0.0, 1.0]), torch.tensor([1.0, 0.5, 0.0]), torch.tensor([1.0, 0.0, 0.0])
+    owner = torch.tensor([0, 0, 1])
+    soft = np.log1p(np.exp([-2.0, 0.0, 1.0]))  # of each answer; 1 - p of the last two
+    # One pair, of the first question: it holds more by .5, and its logit is larger by 2.
+    expected = soft.mean() + np.log1p(np.exp(-2.0))
+    assert cross.loss_of(logits, share, enough, owner).item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "data" / "films"
+    folder.mkdir(parents=True)
+    names = [f"Film {number}" for number in range(12)]
+    makers = ["Ann Lee", "Bob Fox", "Cy Moss"] * 4
+    corpus = [
+        {"id": name, "title": name, "text": f"{name} was made by {maker}."}
+        for name, maker in zip(names, makers, strict=True)
+    ]
+    queries = [
+        {"id": name, "question": f"Who made {name}?", "answers": [maker], "gold": [name], "split": "train",
+         "candidates": names}
+        for name, maker in zip(names, makers, strict=True)
+    ]  # fmt: skip
+    for file, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder.parent
+
+
+@pytest.mark.slow
+def test_a_training_gives_an_adapter_and_is_not_done_twice(data, tmp_path, monkeypatch):
+    source = EvidenceSource("films", held_out=0.3)
+    config = CrossTraining(
+        data=str(data), out=str(tmp_path / "out"), sources=(source,), units=("passage",),
+        calibration=(EvidenceSource("films", held_out=0.3, part="held-out"),),
+        epochs=2, step_tokens=256, validate_every=2, logger="none", quiet=True, device="cpu", precision="fp32",
+    )  # fmt: skip
+    report = cross.train_cross(config)
+    assert report.figures["films, passage"]["questions"] >= 2
+    assert "films" in (report.adapter / "README.md").read_text()
+    assert load_adapter(report.adapter).config.name == "minilm-cross"
+    values = MiniLMCross(adapter=report.adapter).score(
+        "Who made Film 1?", ["Film 1 was made by Bob Fox.", "It rained."]
+    )
+    assert values[0] > values[1]
+    monkeypatch.setattr(cross, "CombinationBatches", None)  # whoever starts again fails
+    assert cross.train_cross(config) == report
