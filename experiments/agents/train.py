@@ -185,7 +185,7 @@ def fit(
 ) -> agent.TrainReport:
     """Train an agent on labels and save its checkpoint; an interrupted training is resumed.
 
-    Its fallback, which is for questions unlike those that it learned from, is the best single configuration on
+    Its fallback, which is for questions unlike those that it learned from, is the best single configuration on all of
     `unknown`: the same questions, measured with values that do not know their kind. By default it is that on `labels`.
     `group` is that of the W&B run if the settings name none.
     """
@@ -201,7 +201,8 @@ def fit(
         few = len(learnt) < max(FEW_QUESTIONS, FEW_SHARE * len(training))
         remedy = "label more questions, label rerankers that differ more, or lower target.margin"
         logger.log(logging.WARNING if few else logging.INFO, "learns from %s%s", number, f": {remedy}" if few else "")
-    known = (labels if unknown is None else unknown).of(parts != TEST)
+    # One configuration of a few is hardly fitted, and on fewer questions chance decides between the best two.
+    known = labels.of(parts != TEST) if unknown is None else unknown
     agent_config = agent_config_of(known, config)
     run = TrackedRun("train", config, Path(config.out), _run_settings(labels, config, agent_config), group=group)
     with progress("train", quiet=config.quiet) as report, run:

@@ -48,7 +48,7 @@ def test_the_shipped_agent_knows_the_tables_classes_and_its_best_single_configur
     config = agent.load(Path(FOLDER) / SHIPPED_AGENT).config
     assert config.configurations == labels.configurations and config.ranges is None
     # The fallback is the best where values do not know the kind.
-    known = labels.measured_as(read_labels(str(LABELS / "left-out.parquet"))).of(parts(labels) != TEST)
+    known = labels.measured_as(read_labels(str(LABELS / "left-out.parquet")))
     best = best_single(known, utility(known, TargetConfig()))
     assert str(config.fallback) == labels.configurations[best]
 

@@ -70,7 +70,7 @@ def test_without_an_agent_the_fallback_of_the_shipped_one_holds():
     shipped = load_agent("default").config
     offered, fixed = offer("Ann did.", "It rained."), corag.selector(str(shipped.fallback))
     without, alike = (one.select("Who?", offered, 9) for one in (Corag(agent="none"), fixed))
-    assert essence(without) == essence(alike) and without.trace.cost_weight == alike.trace.cost_weight == 0.2
+    assert essence(without) == essence(alike) and without.trace.cost_weight == alike.trace.cost_weight == 0.4
     assert Corag(agent=None, unit="passage", cost_weight=0.2).select("Who?", offered, 9).trace.cost_weight == 0.2
 
 
