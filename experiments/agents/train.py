@@ -126,12 +126,15 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     A damaged table or a missing split is a `DataError`, an unknown measure an `InputError`, too little to learn from an
     `agent.AgentError`.
     """
+    config = config.settled()
+    labels = known_labels(config)
+    agent_config_of(labels, config)  # refuses settings before anything is written
     with folder_lock(Path(config.out), ".train.lock"):
-        return _train(config.settled())
+        return _train(config, labels)
 
 
-def _train(config: TrainAgentConfig) -> agent.TrainReport:
-    labels = tests = known_labels(config)
+def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
+    tests = labels
     if config.left_out_labels:
         tests = labels.measured_as(read_labels(config.left_out_labels))
         known = np.isfinite(utility(tests, config.target)).all(axis=1)

@@ -108,7 +108,7 @@ def spoil(case: Case, rng: random.Random) -> Case:
         "a similarity": {"candidates": having(similarity=rng.choice([math.nan, math.inf, -math.inf, "0.5", [1], 1j]))},
         "an id": {"candidates": [*some, Candidate(Chunk(one.chunk.id, one.chunk.text + " and more"), 0.5)]},
         "a kind": {"candidates": [Candidate(Chunk("x", "x y"), 0.5, "score"), Candidate(Chunk("y", "y x"), 0.5)]},
-        "a candidate": {"candidates": [*some, rng.choice(["text", None, ("id", "text"), one.chunk, {"text": "x"}, 3])]},
+        "a candidate": {"candidates": [*some, rng.choice([None, ("text", "score"), {"body": "x"}, 3])]},
         "candidates": {"candidates": rng.choice([None, "text", 3, b"x"])},
         "a budget": {"budget": rng.choice([0, -1, 1.5, True, None, "10", math.nan, 10**12 + 1, 2**70])},
         "a query": {"query": rng.choice(["", " \n", None, 3, b"a?", ["a?"]])},

@@ -227,7 +227,7 @@ CALLS = [
     *(lambda: Unit.parse(f"window({10**20})"), lambda: corag.ask("q?", ["a text"], num_candidates=10**9)),
     *(lambda: answered(None), lambda: answered(Answer("a", citations=(99,)))),
     *(lambda: answered(Answer("a", chunk=99)), lambda: answered(Answer("a", spans=((5, 10**6),)))),
-    *(lambda: Answer("a", float("nan")), lambda: Answer("a", answerable=7)),
+    *(lambda: Answer("a", float("nan")),),
     *(lambda: ChunkIndex.build("index", ["a"], HashEmbedder()), lambda: corag.runtime(gpu=1).__enter__()),
 ]
 

@@ -50,7 +50,7 @@ def names_of(settings_type):
 
 def test_the_commands_are_those_of_the_design(capsys):
     first_words = {name.partition(" ")[0] for name in COMMANDS}
-    experiments = {"demo", "data", "tune", "label", "train", "sweep", "evaluate", "reproduce", "bench"}
+    experiments = {"demo", "data", "tune", "label", "train", "sweep", "evaluate", "reproduce", "report", "bench"}
     assert first_words == experiments | {"index", "ask", "chat", "app", "serve", "list", "doctor"}
     assert run("--help") == 0
     said = capsys.readouterr().out
@@ -186,7 +186,7 @@ def test_markup_in_texts_is_text(tmp_path, capsys):
     assert run("index", "--data", tmp_path, "--out", tmp_path / "index", "--quiet") == 0
     assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index", "--reader", "extractive") == 0
     said = capsys.readouterr().out
-    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a: [b]  <- answer: " in said
+    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a: [b]  <- closest" in said
 
 
 # --- Exit status ---

@@ -89,7 +89,8 @@ def test_backends_value_and_select_alike(backend, precision):
     assert np.abs(values - expected).max() < (1e-5 if precision == "fp32" else 1e-2)
     candidates = [Candidate(chunk, 1 - 0.1 * rank) for rank, chunk in enumerate(CHUNKS)]
     chosen = [corag.selector("naive", reranker=each).select(QUESTION, candidates, 40).ids for each in (reranker, exact)]
-    assert chosen[0] == chosen[1]
+    # With the eight bits of bf16, nearly equal values may change places.
+    assert chosen[0] == chosen[1] if precision == "fp32" else set(chosen[0]) == set(chosen[1])
 
 
 @pytest.mark.slow
