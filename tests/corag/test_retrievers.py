@@ -53,7 +53,7 @@ def test_the_ranking_of_the_retriever_is_kept(given):
 def test_a_generator_is_a_retriever_and_nothing_found_is_no_error():
     assert asked(lambda question, k: (text for text in FOUND), "full").selection.text == "\n\n".join(FOUND)
     empty = asked(lambda question, k: [])
-    assert (empty.selection.ids, empty.selection.trace.reason) == ((), "there are no candidates")
+    assert (empty.selection.ids, empty.selection.trace.reason) == ((), "the retriever found nothing")
 
 
 def test_asking_in_an_event_loop():

@@ -133,7 +133,7 @@ def test_dropped_orders_change_nothing_for_the_others():
     for some, row in ((whole, 66), (process, int(kept.searchsorted(66)))):
         some.condition([row])
         some.observe(np.array([3.0]))
-    assert process.upper_confidence_bound() == pytest.approx(whole.upper_confidence_bound()[kept], rel=1e-9)
+    assert process.upper_confidence_bound() == pytest.approx(whole.upper_confidence_bound()[kept], rel=1e-8)
     assert (process.open == whole.open[kept]).all()
 
 

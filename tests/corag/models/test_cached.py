@@ -119,7 +119,7 @@ def test_parts_share_a_capacity():
 def test_each_text_is_encoded_once_whatever_is_kept(encoded):
     offered = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[:12]]
     with corag.runtime(cache_mb=0):
-        selector = corag.selector("corag", agent="none", unit="sentence")
+        selector = corag.selector("corag", reranker="minilm-evidence", unit="sentence")
         selector.select("How deep is lake 1?", offered, 60)
     assert len(encoded) == 1 + len(offered)
 

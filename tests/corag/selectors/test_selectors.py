@@ -302,7 +302,7 @@ def test_nothing_of_a_question_is_left_behind(monkeypatch):
     [
         ("", offer("a"), 10), ("  ", offer("a"), 10), (None, offer("a"), 10), (7, offer("a"), 10),
         ("a?", offer("a"), 0), ("a?", offer("a"), 2.5), ("a?", offer("a"), "10"), ("a?", offer("a"), math.nan),
-        ("a?", ["a text"], 10), ("a?", "a text", 10), ("a?", None, 10), ("a?", [Chunk("a", "a")], 10),
+        ("a?", [3], 10), ("a?", "a text", 10), ("a?", None, 10), ("a?", [{"body": "a"}], 10),
         ("a?", offer("a", "b", similarities=[0.5, math.inf]), 10),
         ("a?", offer("a", "b", similarities=[0.5, "0.5"]), 10),
         ("a?", [Candidate(Chunk("cat", "sat"), 0.9), Candidate(Chunk("cat", "ran"), 0.8)], 10),
