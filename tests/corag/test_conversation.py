@@ -74,7 +74,7 @@ def test_a_model_that_does_not_rewrite_leaves_the_question():
 
 def test_old_turns_are_dropped_first():
     with ChatServer(*[Sent("word " * 80)] * 9) as server:
-        talk = Conversation(TEXTS, reader=OllamaReader(host=server.host), budget_tokens=1000, **SETTINGS)
+        talk = Conversation(TEXTS, reader=OllamaReader(host=server.host), budget_tokens=700, **SETTINGS)
         for number in range(5):
             talk.ask(f"What is thing number {number}?")
         last = contents(server.chats[-1])

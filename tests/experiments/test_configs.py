@@ -8,7 +8,9 @@ from tests.paths import ROOT
 
 CONFIGS = ROOT / "experiments" / "configs"
 FILES = [path for folder in ("", "ablations", "adapters") for path in sorted((CONFIGS / folder).glob("*.yaml"))]
-OTHERS = {"labels": "label", "labels-left-out": "label", "agent": "train agent", "reader": "train reader"}
+OTHERS = {
+    "labels": "label", "labels-left-out": "label", "agent": "train agent", "reader": "train reader", "cross": "train cross",
+}  # fmt: skip
 OF_FOLDER = {"ablations": "sweep", "adapters": "train value"}
 
 
