@@ -104,7 +104,7 @@ COMMANDS = {
         "index budget method agent tokenizer host port mcp device",
     ),
     "tune": Command(
-        "choose a configuration for your own questions",
+        "adapt the agent to your own questions",
         "experiments.tune.config:TuneConfig",
         "corag.cli.experiments:tune",
         "data out budget splits pool reader prefer configurations limit device",
