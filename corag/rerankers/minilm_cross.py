@@ -66,10 +66,11 @@ class MiniLMCross(Part):
     ) -> None:
         check_choice("output", output, Output)
         self.name, self.output, self.max_tokens = NAME, output, WINDOW_TOKENS
-        loaded = load_adapter(shipped_adapter(NAME) if adapter is None else Path(adapter), FORM)
+        folder = shipped_adapter(NAME) if adapter is None else Path(adapter)
+        loaded = load_adapter(folder, FORM)
         self._slope, self._offset = _calibration(loaded)
         placement = resolve_device("reranker", backend=backend, precision=precision, device=device)
-        self._engine = _engine(_Weights(loaded), placement, model_folder())
+        self._engine = _engine(folder, loaded.weights_sha256, placement, model_folder())
         self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
         self.identity = f"{NAME} {loaded.sha256} {placement.values_depend_on} output={output}"
 
@@ -164,24 +165,11 @@ def _calibration(adapter: Adapter) -> tuple[float, float]:
     return slope, offset
 
 
-class _Weights:
-    """An adapter, equal to others of the same weights, so that each network is loaded once."""
-
-    def __init__(self, adapter: Adapter) -> None:
-        self.adapter = adapter
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Weights) and other.adapter.weights_sha256 == self.adapter.weights_sha256
-
-    def __hash__(self) -> int:
-        return hash(self.adapter.weights_sha256)
-
-
 @lru_cache(maxsize=2)
-def _engine(weights: _Weights, placement: Placement, folder: Path) -> Engine:
-    adapter = weights.adapter
-    parts = f"{weights_sha256()[:8]}-{adapter.weights_sha256}"
-    return load_engine(EncoderSource(NAME, parts, INPUTS, lambda: load_network(adapter)), placement)
+def _engine(folder: Path, sha256: str, placement: Placement, base: Path) -> Engine:
+    """Return the network of the adapter in a folder, whose weights have this hash, on the encoder in `base`."""
+    parts = f"{weights_sha256()[:8]}-{sha256}"
+    return load_engine(EncoderSource(NAME, parts, INPUTS, lambda: load_network(load_adapter(folder, FORM))), placement)
 
 
 def load_network(adapter: Adapter) -> Any:
