@@ -1,7 +1,7 @@
 """What the adapters share: a framework's documents become candidates, and the selection becomes documents again.
 
-The budget is that of the text that the framework puts into its prompt: a layout renders documents as the framework
-does, and the rendered text is what is counted.
+The budget covers the text that the framework puts into its prompt: a layout renders documents as the framework does,
+and the rendered text is counted.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+from pydantic import BaseModel, Field, PrivateAttr, field_serializer
 
 from corag.checks import check_budget, check_choice, check_query
 from corag.errors import InputError
-from corag.naming import Part, Spelling, spelling, without_secrets
+from corag.naming import Part, spelling, without_secrets
 from corag.registry import SELECTORS, TOKENIZERS
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector
@@ -29,11 +31,6 @@ T = TypeVar("T")
 
 KEY = "corag"
 """The key in the metadata of a chosen document that says how it was chosen."""
-
-DocumentOrder = Literal["selected", "given"]
-"""The order that the selector chose, or that in which the documents came."""
-
-Tokenizer = Spelling | Path | Callable[[str], object] | TokenCounter | None
 
 
 class Given(NamedTuple):
@@ -52,36 +49,23 @@ class Given(NamedTuple):
     score: float | None = None
 
 
-class _Offered(NamedTuple, Generic[T]):
-    """A document with its position among those given, and the title with which its text begins."""
-
-    position: int
-    document: T
-    given: Given
-    before: str
-
-
 class DocumentLayout(ABC, Generic[T]):
-    """How a framework keeps its documents and shows them to a language model; a `Layout` of those of one question.
+    """How a framework keeps its documents and shows them to a language model; a `Layout` for one question.
 
     Attributes:
         separator: The text between two documents in the prompt.
-        order: The order of the documents in the prompt.
     """
 
-    separator = "\n\n"
-    order: DocumentOrder = "selected"
+    def __init__(self, separator: str = SEPARATOR) -> None:
+        self.separator = separator
 
     @abstractmethod
     def read(self, document: T) -> Given:
         """Return the content of a document."""
 
     @abstractmethod
-    def write(self, document: T | None, text: str | None, note: Mapping[str, Any] | None) -> T:
-        """Return a copy of a document with another text, or the same for None, and a note under `KEY` in its metadata.
-
-        Without a document, a new one.
-        """
+    def write(self, document: T | None, text: str, note: Mapping[str, Any] | None) -> T:
+        """Return a copy of a document, or a new one, with a text and perhaps a note under `KEY` in its metadata."""
 
     @abstractmethod
     def render(self, documents: Sequence[T]) -> str:
@@ -89,33 +73,29 @@ class DocumentLayout(ABC, Generic[T]):
 
     def candidates(self, documents: Sequence[T], kind: SimilarityKind) -> list[Candidate]:
         """Return the documents that have a text as candidates."""
-        self._offered: dict[str, _Offered[T]] = {}
+        self._documents: dict[str, tuple[T, str]] = {}  # with the title that the text begins with
+        read: dict[str, Given] = {}
         for position, document in enumerate(documents):
             given = self.read(document)
-            if given.text.strip():
-                before = with_title(given.title, "")
-                before = before if before and given.text.startswith(before) else ""
-                name = given.id or f"document-{position}"
-                other = self._offered.get(name)
-                if other is not None and other.given.text != given.text:
-                    name = f"{name}~{position}"
-                self._offered.setdefault(name, _Offered(position, document, given, before))
-        scores = [offered.given.score for offered in self._offered.values()]
-        scored = kind != "rank" and all(score is not None and math.isfinite(score) for score in scores)
+            if not given.text.strip():
+                continue
+            title = with_title(given.title, "")
+            name = given.id or f"document-{position}"
+            if name in read and read[name].text != given.text:
+                name = f"{name}~{position}"
+            if name not in read:
+                read[name] = given
+                self._documents[name] = document, title if given.text.startswith(title) else ""
+        scored = kind != "rank" and all(
+            given.score is not None and math.isfinite(given.score) for given in read.values()
+        )
         candidates = []
-        for rank, (name, (_, _, given, before)) in enumerate(self._offered.items()):
-            text = given.text if before else with_title(given.title, given.text)
+        for rank, (name, given) in enumerate(read.items()):
+            text = given.text if self._documents[name][1] else with_title(given.title, given.text)
             chunk = Chunk(name, text, {"title": given.title} if given.title else {})
             similarity = float(given.score) if scored and given.score is not None else None
             candidates.append(Candidate(chunk, similarity, kind if scored else "rank", rank=rank))
         return candidates
-
-    def arranged(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """Return the pieces in the order of the prompt."""
-        if self.order == "selected":
-            return list(pieces)
-        positions = {name: offered.position for name, offered in self._offered.items()}
-        return sorted(pieces, key=lambda piece: positions.get(piece.chunk.id, 0))
 
     def text(self, pieces: Sequence[Piece]) -> str:
         """Return what the prompt has for the pieces."""
@@ -123,65 +103,78 @@ class DocumentLayout(ABC, Generic[T]):
 
     def document(self, piece: Piece, note: Mapping[str, Any] | None = None) -> T:
         """Return the document of a piece, with what was chosen of it."""
-        if piece.chunk.id not in self._offered:
-            # A tree that a selector was given has texts of its own.
-            return self.write(None, piece.text, note)
-        _, document, given, before = self._offered[piece.chunk.id]
-        text = before + piece.text
-        return self.write(document, None if text == given.text else text, note)
+        # A tree that a selector was given has texts of its own.
+        document, title = self._documents.get(piece.chunk.id, (None, ""))
+        return self.write(document, title + piece.text, note)
 
 
-class Chooser:
-    """A selector and what counts its tokens, by name or as objects; built when they are first needed.
+class _Built:
+    """A selector and its counter, once they are built; copies and pickles build their own."""
+
+    parts: tuple[Selector, TokenCounter] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Built, ()
+
+
+class Chooser(BaseModel):
+    """Chooses documents under a token budget.
 
     Args:
-        selector: Name or object.
-        tokenizer: Name or object: counts as the answering model does. By default as the selector counts: MiniLM's.
-        settings: Settings of a selector given by name.
-
-    Raises:
-        InputError: There is no such selector or tokenizer, or it does not take a setting.
+        budget_tokens: The most tokens of the context, as the framework puts it into the prompt.
+        tokenizer: Counts tokens as the answering model does: name or object, such as `gpt-4o`. By default as the
+            selector counts: MiniLM's.
+        selector: Chooses: name or object; see `corag.selector`.
+        score_kind: What the documents' scores are: `cosine`, `score` on another scale, or `rank`, which looks at
+            their order alone. So does a question where a document has no finite score.
+        trace: Whether the metadata of each document says, under `corag`, how it was chosen.
+        settings: Settings of the selector, which may also be given beside these, by keyword.
     """
 
-    def __init__(
-        self, selector: Spelling | Selector = "corag", tokenizer: Tokenizer = None, settings: Mapping[str, Any] = {}
-    ) -> None:
+    budget_tokens: int = 1024
+    tokenizer: Any = Field(None, frozen=True)
+    selector: Any = Field("corag", frozen=True)
+    score_kind: SimilarityKind = "score"
+    trace: bool = True
+    settings: dict[str, Any] = Field(default_factory=dict, frozen=True)
+    _cache: _Built = PrivateAttr(default_factory=_Built)
+
+    def __init__(self, budget_tokens: int = 1024, **given: Any) -> None:
+        known = {name: given.pop(name) for name in list(given) if name in type(self).model_fields}
+        settings = {**(known.pop("settings", None) or {}), **given}
+        # One line for a wrong setting, before pydantic writes several.
+        check_budget(budget_tokens)
+        check_choice("score_kind", known.get("score_kind", "score"), SimilarityKind)
         if "tokens" in settings:
             raise InputError(f"tokens: got {settings['tokens']!r:.80}; use tokenizer= for the token counter")
-        self._selector, self._tokenizer, self._settings = selector, tokenizer, dict(settings)
-        self._built: tuple[Selector, TokenCounter] | None = None
-        if isinstance(selector, str | Mapping):
+        selector, tokenizer = known.get("selector", "corag"), known.get("tokenizer")
+        if isinstance(selector, str):
             SELECTORS.check(selector, **settings)
         else:
             SELECTORS.make(selector, **settings)
-        if isinstance(tokenizer, str | Mapping):
+        if isinstance(tokenizer, str):
             TOKENIZERS.check(tokenizer)
+        super().__init__(budget_tokens=budget_tokens, settings=settings, **known)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for copies and pickles, which build their own parts."""
-        return {**self.__dict__, "_built": None}
+    @field_serializer("selector", "tokenizer", "settings")
+    def _by_name(self, value: Any, info: Any) -> Any:
+        return as_json(info.field_name, value)
 
-    @property
-    def built(self) -> tuple[Selector, TokenCounter]:
-        """The selector and the counter; the first call loads their models."""
-        if self._built is None:
-            offered = {} if self._tokenizer is None else {"tokens": make_tokens(self._tokenizer)}
-            selector = SELECTORS.offer(self._selector, offered, **self._settings)
-            self._built = selector, offered.get("tokens") or getattr(selector, "tokens", None) or make_tokens()
-        return self._built
+    def warm_up(self) -> Self:
+        """Load the models now; else the first question does."""
+        self._parts()
+        return self
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return `selector`, `tokenizer` and the settings as JSON values; `InputError` for nameless objects."""
-        own = {"selector": self._selector, "tokenizer": self._tokenizer, "settings": self._settings}
-        return {name: _as_json(name, value) for name, value in own.items()}
+    def _parts(self) -> tuple[Selector, TokenCounter]:
+        if self._cache.parts is None:
+            offered = {} if self.tokenizer is None else {"tokens": make_tokens(self.tokenizer)}
+            selector = SELECTORS.offer(self.selector, offered, **self.settings)
+            tokens = offered.get("tokens") or getattr(selector, "tokens", None) or make_tokens()
+            self._cache.parts = selector, tokens
+        return self._cache.parts
 
     def choose(
-        self,
-        query: str,
-        documents: Sequence[T],
-        layout: DocumentLayout[T],
-        budget_tokens: int,
-        score_kind: SimilarityKind = "score",
+        self, query: str, documents: Sequence[T], layout: DocumentLayout[T], budget_tokens: int | None = None
     ) -> tuple[list[T], dict[str, Any]]:
         """Return documents for a prompt, in its order, and what their notes say of the selection.
 
@@ -189,9 +182,7 @@ class Chooser:
             query: The question.
             documents: Best first. Those without text are left out.
             layout: Reads, writes and renders them; a new one for each question.
-            budget_tokens: The most tokens of the rendered documents.
-            score_kind: What the documents' scores are; see `Candidate`. If one has none, or one that is no finite
-                number, their order alone counts.
+            budget_tokens: The most tokens of the rendered documents, if not those of the settings.
 
         Returns:
             The documents, and `selector`, `budget_tokens`, `cost_tokens`, `value`, `trace`.
@@ -199,81 +190,76 @@ class Chooser:
         Raises:
             InputError: As for `BudgetedSelector.select`.
         """
-        check_options(budget_tokens, layout.order, score_kind)
-        candidates = layout.candidates(documents, score_kind)
+        budget = self.budget_tokens if budget_tokens is None else budget_tokens
+        check_budget(budget)
+        candidates = layout.candidates(documents, self.score_kind)
         if not candidates:
-            return _nothing("there are no documents with text", budget_tokens)
+            return _nothing("there are no documents with text", budget)
         check_query(query)
-        selector, tokens = self.built
-        left = budget_tokens
+        selector, tokens = self._parts()
+        left = budget
         while left > 0:
             if isinstance(selector, BudgetedSelector):
                 selection = selector.select(query, candidates, left, layout=layout)
             else:
                 selection = selector.select(query, candidates, left)
-            chosen, described = _written(selection, layout, tokens, budget_tokens)
-            excess = _tokens(tokens, layout.render(chosen)) - budget_tokens if chosen else 0
+            chosen, described = self._written(selection, layout, tokens, budget)
+            excess = described["cost_tokens"] - budget
             if excess <= 0:
                 if not chosen:
                     logger.warning("nothing was chosen for the prompt: %s", selection.trace.reason)
                 return chosen, described
             # A text of the selector's own is counted without what the framework puts around it.
             left = left - excess if excess < left else left // 2
-        return _nothing("what the prompt puts around a text costs more than the budget", budget_tokens)
+        return _nothing("what the prompt puts around a text costs more than the budget", budget)
+
+    def _written(
+        self, selection: Selection, layout: DocumentLayout[T], tokens: TokenCounter, budget_tokens: int
+    ) -> tuple[list[T], dict[str, Any]]:
+        """Return the documents of a selection, with notes, and what these say of the selection."""
+
+        def count(text: str) -> int:
+            return int(tokens.count([text])[0])
+
+        described: dict[str, Any] = {
+            "selector": selection.method,
+            "budget_tokens": budget_tokens,
+            "cost_tokens": 0,
+            "value": selection.value,
+            "trace": selection.trace.to_dict(),
+        }
+
+        def note(place: int, text: str, **more: Any) -> dict[str, Any] | None:
+            return {"place": place, "tokens": count(text), **more, "selection": described} if self.trace else None
+
+        if not selection.spans and selection.text != SEPARATOR.join(chunk.text for chunk in selection.chunks):
+            rendered = layout.render([layout.write(None, selection.text, None)])
+            described["cost_tokens"] = count(rendered)
+            sources = note(0, rendered, sources=list(selection.ids))
+            return [layout.write(None, selection.text, sources)], described
+        documents = []
+        for place, piece in enumerate(chosen := pieces(selection.chunks)):
+            spans = {"spans": [list(span) for span in piece.cut]} if piece.cut else {}
+            documents.append(layout.document(piece, note(place, layout.text([piece]), **spans)))
+        if chosen:
+            described["cost_tokens"] = count(layout.text(chosen))
+        return documents, described
 
 
-def check_options(budget_tokens: object, order: object, score_kind: object) -> None:
-    """Raise `InputError` for what is no budget, no order or no kind of scores."""
-    check_budget(budget_tokens)
-    check_choice("order", order, DocumentOrder)
-    check_choice("score_kind", score_kind, SimilarityKind)
-
-
-def _as_json(name: str, value: Any) -> Any:
-    """Return a setting as JSON values, parts by their spelling; `InputError` for an object that no name builds."""
-    if value is None or isinstance(value, str | bool | int | float | Path | Mapping | list | tuple):
-        if isinstance(value, Mapping):
-            value = {key: _as_json(str(key), inner) for key, inner in value.items()}
-        elif isinstance(value, list | tuple):
-            value = [_as_json(name, inner) for inner in value]
-        return without_secrets({name: str(value) if isinstance(value, Path) else value})[name]
-    text = spelling(value)
-    is_named = isinstance(value, Part) and value.is_named
-    if not is_named and not (isinstance(value, TokenCounter) and TOKENIZERS.knows(text)):
-        raise InputError(f"{name} is {value!r:.100}, an object that no name builds; give or register a name for it")
-    return text
-
-
-def _written(
-    selection: Selection, layout: DocumentLayout[T], tokens: TokenCounter, budget_tokens: int
-) -> tuple[list[T], dict[str, Any]]:
-    """Return the documents of a selection, with notes."""
-    chosen = layout.arranged(pieces(selection.chunks))
-    own = not selection.spans and selection.text != SEPARATOR.join(chunk.text for chunk in selection.chunks)
-    described: dict[str, Any] = {
-        "selector": selection.method,
-        "budget_tokens": budget_tokens,
-        "cost_tokens": 0,
-        "value": selection.value,
-        "trace": selection.trace.to_dict(),
-    }
-    if own:
-        described["cost_tokens"] = _tokens(tokens, layout.render([layout.write(None, selection.text, None)]))
-        note = {"place": 0, "tokens": described["cost_tokens"], "sources": list(selection.ids), "selection": described}
-        return [layout.write(None, selection.text, note)], described
-    if chosen:
-        described["cost_tokens"] = _tokens(tokens, layout.text(chosen))
-    documents = []
-    for position, piece in enumerate(chosen):
-        note = {"place": position, "tokens": _tokens(tokens, layout.text([piece])), "selection": described}
-        if piece.cut:
-            note["spans"] = [list(span) for span in piece.cut]
-        documents.append(layout.document(piece, note))
-    return documents, described
-
-
-def _tokens(tokens: TokenCounter, text: str) -> int:
-    return int(tokens.count([text])[0])
+def as_json(name: str, value: Any) -> Any:
+    """Return a setting as JSON values without secrets, parts by name; `InputError` for nameless objects."""
+    if isinstance(value, Mapping):
+        value = {key: as_json(str(key), inner) for key, inner in value.items()}
+    elif isinstance(value, list | tuple):
+        value = [as_json(name, inner) for inner in value]
+    elif isinstance(value, Path):
+        value = str(value)
+    elif not isinstance(value, str | bool | int | float | None):
+        text, is_named = spelling(value), isinstance(value, Part) and value.is_named
+        if not is_named and not (isinstance(value, TokenCounter) and TOKENIZERS.knows(text)):
+            raise InputError(f"{name} is {value!r:.100}, an object that no name builds; give or register a name for it")
+        return text
+    return without_secrets({name: value})[name]
 
 
 def _nothing(reason: str, budget_tokens: int) -> tuple[list[Any], dict[str, Any]]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corag.errors import InputError
-from corag.integrations.choosing import KEY, DocumentLayout, Given
 from corag.optional import needed
 
 with needed("langchain_core", "langchain"):
@@ -22,31 +21,30 @@ with needed("langchain_core", "langchain"):
     from langchain_core.prompts import BasePromptTemplate, PromptTemplate, format_document
     from pydantic import ConfigDict, field_serializer
 
-    from corag.integrations.model import ChoosingModel
+    from corag.integrations.choosing import KEY, Chooser, DocumentLayout, Given
 
 
-class CoragCompressor(ChoosingModel, BaseDocumentCompressor):
+class CoragCompressor(Chooser, BaseDocumentCompressor):
     """Chooses which documents go into the prompt, how many, and in which order, under a token budget.
 
     The budget is that of the context that `create_stuff_documents_chain` builds: each document by `document_prompt`,
-    with `separator` between them. Give the chain's own if it has others than LangChain's defaults.
+    with `separator` between them. Give the chain's own if it has others than LangChain's defaults. The reranker reads
+    the `title` in a document's metadata before its text; `relevance_score` there is its score.
 
     If the selector chooses sentences, as `corag` does for questions about facts, a document comes back with these
     alone; `unit="passage"` keeps documents whole. Documents given are never changed.
 
     Args:
         document_prompt: How the prompt shows a document, as a text or a prompt template.
-        title_key: The metadata that the reranker reads before the text, if a document has it.
-        score_key: The metadata that is a document's score, if it has one.
+        separator: The text between two documents in the prompt.
 
-    See `ChoosingModel` for the other settings.
+    See `corag.integrations.choosing.Chooser` for the other settings.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     document_prompt: str | BasePromptTemplate = "{page_content}"
-    title_key: str = "title"
-    score_key: str = "relevance_score"
+    separator: str = "\n\n"
 
     @field_serializer("document_prompt")
     def _as_text(self, prompt: Any) -> str:
@@ -62,28 +60,26 @@ class CoragCompressor(ChoosingModel, BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         """Return the documents for a prompt, in its order; see `Chooser.choose`."""
-        return self._choose(query, list(documents), _Documents(self))
+        return self.choose(query, documents, _Documents(self.separator, self.document_prompt))[0]
 
 
 class _Documents(DocumentLayout[Document]):
     """Documents as chains show them."""
 
-    def __init__(self, settings: CoragCompressor) -> None:
-        self._settings, prompt = settings, settings.document_prompt
+    def __init__(self, separator: str, prompt: str | BasePromptTemplate) -> None:
+        super().__init__(separator)
         self._prompt = PromptTemplate.from_template(prompt) if isinstance(prompt, str) else prompt
 
     def read(self, document: Document) -> Given:
-        score = document.metadata.get(self._settings.score_key)
-        title = document.metadata.get(self._settings.title_key)
+        score = document.metadata.get("relevance_score")
         number = score if isinstance(score, int | float) or hasattr(score, "__float__") else None
-        return Given(document.id or "", document.page_content, str(title or "").strip(), number)
+        title = str(document.metadata.get("title") or "")
+        return Given(document.id or "", document.page_content, title.strip(), number)
 
-    def write(self, document: Document | None, text: str | None, note: Mapping[str, Any] | None) -> Document:
-        noted = {KEY: note} if note is not None and self._settings.trace else {}
-        if document is None:
-            return Document(page_content=text or "", metadata=noted)
-        content = document.page_content if text is None else text
-        return document.model_copy(update={"page_content": content, "metadata": {**document.metadata, **noted}})
+    def write(self, document: Document | None, text: str, note: Mapping[str, Any] | None) -> Document:
+        made = Document(page_content=text) if document is None else document
+        metadata = made.metadata if note is None else {**made.metadata, KEY: note}
+        return made.model_copy(update={"page_content": text, "metadata": metadata})
 
     def render(self, documents: Sequence[Document]) -> str:
         return self.separator.join(format_document(document, self._prompt) for document in documents)

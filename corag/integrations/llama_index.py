@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corag.errors import InputError
-from corag.integrations.choosing import KEY, DocumentLayout, Given
 from corag.optional import needed
 
 with needed("llama_index.core", "llama-index"):
@@ -23,12 +22,12 @@ with needed("llama_index.core", "llama-index"):
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
-    from corag.integrations.model import ChoosingModel
+    from corag.integrations.choosing import KEY, Chooser, DocumentLayout, Given
 
 dispatcher = get_dispatcher(__name__)
 
 
-class CoragPostprocessor(ChoosingModel, BaseNodePostprocessor):
+class CoragPostprocessor(Chooser, BaseNodePostprocessor):
     """Chooses which nodes go into the prompt, how many, and in which order, under a token budget.
 
     The budget is that of the context that response synthesizers build: the text of each node as the language model
@@ -41,11 +40,13 @@ class CoragPostprocessor(ChoosingModel, BaseNodePostprocessor):
     Args:
         metadata_mode: How the prompt shows a node; synthesizers use `MetadataMode.LLM`. With `MetadataMode.ALL`, which
             shows every field, nodes do not say how they were chosen.
+        separator: The text between two nodes in the prompt.
 
-    See `ChoosingModel` for the other settings.
+    See `corag.integrations.choosing.Chooser` for the other settings.
     """
 
     metadata_mode: MetadataMode = MetadataMode.LLM
+    separator: str = "\n\n"
 
     @classmethod
     def class_name(cls) -> str:
@@ -61,8 +62,7 @@ class CoragPostprocessor(ChoosingModel, BaseNodePostprocessor):
         dispatcher.event(ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=len(nodes), model_name=KEY))
         payload = {EventPayload.NODES: nodes, EventPayload.MODEL_NAME: KEY, EventPayload.QUERY_STR: query}
         with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
-            noted = self.trace and self.metadata_mode != MetadataMode.ALL
-            chosen = self._choose(query, nodes, _Nodes(self.metadata_mode, noted))
+            chosen = self.choose(query, nodes, _Nodes(self.separator, self.metadata_mode))[0]
             event.on_end(payload={EventPayload.NODES: chosen})
         dispatcher.event(ReRankEndEvent(nodes=chosen))
         return chosen
@@ -71,8 +71,9 @@ class CoragPostprocessor(ChoosingModel, BaseNodePostprocessor):
 class _Nodes(DocumentLayout[NodeWithScore]):
     """Nodes as response synthesizers show them."""
 
-    def __init__(self, mode: MetadataMode, noted: bool) -> None:
-        self._mode, self._noted = mode, noted
+    def __init__(self, separator: str, mode: MetadataMode) -> None:
+        super().__init__(separator)
+        self._mode = mode
 
     def read(self, document: NodeWithScore) -> Given:
         node = document.node
@@ -80,14 +81,11 @@ class _Nodes(DocumentLayout[NodeWithScore]):
         title = str(seen["title"]) if seen.keys() == {"title"} else node.get_metadata_str(MetadataMode.EMBED)
         return Given(node.node_id, node.get_content(MetadataMode.NONE), title.strip(), document.score)
 
-    def write(self, document: NodeWithScore | None, text: str | None, note: Mapping[str, Any] | None) -> NodeWithScore:
-        noted = note is not None and self._noted
-        if document is not None and text is None and not noted:
-            return document
-        node = TextNode(text=text or "") if document is None else document.node.model_copy()
-        if document is not None and text is not None:
+    def write(self, document: NodeWithScore | None, text: str, note: Mapping[str, Any] | None) -> NodeWithScore:
+        node = TextNode(text=text) if document is None else document.node.model_copy()
+        if text != node.get_content(MetadataMode.NONE):
             node.set_content(text)
-        if noted:
+        if note is not None and self._mode != MetadataMode.ALL:
             node.metadata = {**node.metadata, KEY: note}
             node.excluded_llm_metadata_keys = [*node.excluded_llm_metadata_keys, KEY]
             node.excluded_embed_metadata_keys = [*node.excluded_embed_metadata_keys, KEY]

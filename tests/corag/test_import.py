@@ -39,7 +39,7 @@ assert state() == before
 """
 EVERY_MODULE = """
 import importlib, pkgutil
-WITH_FRAMEWORKS = ("llama_index", "langchain", "haystack", "model")
+WITH_FRAMEWORKS = ("llama_index", "langchain", "haystack")
 for module in pkgutil.walk_packages(corag.__path__, "corag."):
     if module.name == "corag.readers.span_network":
         continue  # a network in torch and nothing else: imported where torch is wanted

@@ -15,7 +15,6 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 import corag
-from corag.errors import InputError
 from corag.integrations.choosing import KEY
 from corag.integrations.llama_index import CoragPostprocessor
 from tests.corag.integrations.worlds import FACTS, QUESTION, Unregistered, tokens
@@ -111,20 +110,15 @@ def test_the_reranker_reads_what_the_embedding_model_saw():
     assert {f"Rivers\n{FACTS[0]}", f"Rivers\n{FACTS[1]}"} <= set(reranker.asked)
 
 
-def test_without_a_question():
-    with pytest.raises(InputError, match="query_str"):
-        top().postprocess_nodes(nodes())
-
-
 def test_settings_are_kept_in_json_pickles_and_copies():
-    made = top(40, tokenizer="estimate", order="given", metadata_mode=MetadataMode.NONE)
+    made = top(40, tokenizer="estimate", metadata_mode=MetadataMode.NONE)
     expected = [one.node.text for one in made.postprocess_nodes(nodes(), query_str=QUESTION)]
     assert made.to_dict()["class_name"] == CoragPostprocessor.class_name()
     for again in (
         CoragPostprocessor.from_dict(made.to_dict()), CoragPostprocessor.from_json(made.to_json()),
         pickle.loads(pickle.dumps(made)), copy.deepcopy(made), made.model_copy(deep=True),  # noqa: S301 - its own
     ):  # fmt: skip
-        assert again.to_dict() == made.to_dict() and again.order == "given" and again.settings == {"k": 50}
+        assert again.to_dict() == made.to_dict() and again.settings == {"k": 50}
         assert [one.node.text for one in again.postprocess_nodes(nodes(), query_str=QUESTION)] == expected
     named = CoragPostprocessor(9, reranker=corag.reranker("bm25", b=0.2))
     assert named.to_dict()["settings"] == {"reranker": "bm25(b=0.2)"}

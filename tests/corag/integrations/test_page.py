@@ -12,7 +12,6 @@ from tests.corag.test_readme import blocks
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "frameworks.md"
-MODULES = {"llama_index": "llama_index.core.schema", "langchain": "langchain_core.documents", "haystack": "haystack"}
 
 
 @pytest.mark.slow
@@ -36,12 +35,8 @@ def test_examples_do_what_they_say_and_contact_nobody(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["langchain"])
-def test_a_framework_that_is_missing_is_named_with_its_extra(name, monkeypatch):
-    monkeypatch.delitem(sys.modules, f"corag.integrations.{name}", raising=False)
-    monkeypatch.setitem(sys.modules, MODULES[name], None)
-    with pytest.raises(MissingExtraError) as caught:
-        importlib.import_module(f"corag.integrations.{name}")
-    message = str(caught.value)
-    assert "is needed here but cannot be imported" in message
-    assert f"pip install 'corag[{name.replace('_', '-')}]'" in message and "\n" not in message
+def test_a_framework_that_is_missing_is_named_with_its_extra(monkeypatch):
+    monkeypatch.delitem(sys.modules, "corag.integrations.langchain", raising=False)
+    monkeypatch.setitem(sys.modules, "langchain_core.documents", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'corag\[langchain\]'"):
+        importlib.import_module("corag.integrations.langchain")

@@ -9,7 +9,6 @@ from typing import Any
 import corag
 from corag.integrations.choosing import KEY, DocumentLayout, Given
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.text.tokens import CallableCounter
 
 RIVERS = ("Aue", "Bode", "Cher", "Dill", "Ems")
 FACTS = [f"The river {name} is long. It flows north. {name} has {n} bridges." for n, name in enumerate(RIVERS)]
@@ -17,7 +16,6 @@ FACTS = [f"The river {name} is long. It flows north. {name} has {n} bridges." fo
 QUESTION = "How many bridges has the Cher?"
 
 MINILM = corag.tokens()
-CHARACTERS = CallableCounter(len, name="characters")
 
 
 def tokens(text: str, counter=MINILM) -> int:
@@ -38,16 +36,16 @@ class Note:
 class Notes(DocumentLayout):
     """Shows notes with what a template puts around them."""
 
-    def __init__(self, separator: str = "\n\n", template: str = "{title}{text}", noted: bool = True) -> None:
-        self.separator, self.template, self.noted = separator, template, noted
+    def __init__(self, separator: str = "\n\n", template: str = "{title}{text}") -> None:
+        super().__init__(separator)
+        self.template = template
 
     def read(self, document: Note) -> Given:
         return Given(document.id, document.text, document.title, document.score)
 
-    def write(self, document: Note | None, text: str | None, note: Mapping[str, Any] | None) -> Note:
+    def write(self, document: Note | None, text: str, note: Mapping[str, Any] | None) -> Note:
         made = document or Note("")
-        meta = {**made.meta, KEY: note} if note is not None and self.noted else made.meta
-        return replace(made, text=made.text if text is None else text, meta=meta)
+        return replace(made, text=text, meta=made.meta if note is None else {**made.meta, KEY: note})
 
     def render(self, documents: Sequence[Note]) -> str:
         return self.separator.join(self.template.format(title=one.title, text=one.text) for one in documents)
