@@ -19,23 +19,19 @@ from agent.predict import AgentPrediction as AgentPrediction
 from agent.predict import ConfigurationAgent as ConfigurationAgent
 
 if TYPE_CHECKING:
+    from agent.checkpoint import from_hub as from_hub
     from agent.checkpoint import load as load
     from agent.checkpoint import model_card as model_card
     from agent.checkpoint import save as save
-    from agent.export.hub import HubAgent as HubAgent
-    from agent.export.onnx import export_onnx as export_onnx
-    from agent.export.onnx import to_onnx as to_onnx
     from agent.model import AgentModel as AgentModel
     from agent.training.data import TrainingTable as TrainingTable
     from agent.training.fit import TrainReport as TrainReport
     from agent.training.fit import fit as fit
 
 _LAZY = {
-    **dict.fromkeys(("load", "model_card", "save"), "agent.checkpoint"),
-    **dict.fromkeys(("export_onnx", "to_onnx"), "agent.export.onnx"),
+    **dict.fromkeys(("from_hub", "load", "model_card", "save"), "agent.checkpoint"),
     **dict.fromkeys(("TrainReport", "fit"), "agent.training.fit"),
     "AgentModel": "agent.model",
-    "HubAgent": "agent.export.hub",
     "TrainingTable": "agent.training.data",
 }
 
@@ -46,5 +42,4 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
-        extra = "onnx" if _LAZY[name] == "agent.export.onnx" else "agent"
-        raise ImportError(f"agent.{name} needs {error.name}; install it with: pip install 'corag[{extra}]'") from error
+        raise ImportError(f"agent.{name} needs {error.name}; install it with: pip install 'corag[agent]'") from error

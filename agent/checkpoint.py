@@ -6,14 +6,15 @@ An agent without a network, which names one configuration for every question, ha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from agent.config import SETTINGS, AgentConfig
+from agent.config import AgentConfig
 from agent.errors import AgentError, CheckpointError
 from agent.files import replace_folder
 from agent.predict import ConfigurationAgent
@@ -56,7 +57,10 @@ def load(path: str | Path) -> ConfigurationAgent:
         )
     if not (path / CONFIG_FILE).is_file():
         raise CheckpointError(f"{path} lacks {CONFIG_FILE}; give the whole checkpoint folder or train again")
-    config = _read_config(path / CONFIG_FILE)
+    try:
+        config = AgentConfig.from_dict(json.loads((path / CONFIG_FILE).read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as error:  # an AgentError is a ValueError
+        raise CheckpointError(f"{path / CONFIG_FILE} is not valid: {error}; restore it or train again") from error
     weights = {}
     if config.feature_dim:
         try:
@@ -74,20 +78,30 @@ def load(path: str | Path) -> ConfigurationAgent:
         ) from error
 
 
-def _read_config(path: Path) -> AgentConfig:
+def from_hub(name: str, **settings: Any) -> ConfigurationAgent:
+    """Return the agent of a repository on the Hugging Face hub, such as `name/agent`.
+
+    `settings` go to `huggingface_hub.snapshot_download`: `revision`, `token`, `cache_dir` and others.
+
+    Raises:
+        CheckpointError: The repository cannot be fetched, or holds no readable checkpoint.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
     try:
-        return AgentConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, RecursionError) as error:  # an AgentError is a ValueError
-        raise CheckpointError(f"{path} is not a valid configuration: {error}; restore it or train again") from error
+        folder = snapshot_download(name, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE, CARD_FILE], **settings)
+    except (OSError, HfHubHTTPError, HFValidationError) as error:
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{name!r} cannot be fetched from the hub ({reason}); give another name") from error
+    return load(folder)
 
 
 def model_card(config: AgentConfig, facts: Mapping[str, object], body: str = "") -> str:
     """Return the card as Markdown.
 
-    Args:
-        config: Of the agent.
-        facts: What helps to trust and rebuild the agent: data, metrics, seed, commit.
-        body: Further Markdown, such as a comparison with baselines.
+    `facts` help to trust and rebuild the agent: data, metrics, seed, commit. `body` is further Markdown, such as a
+    comparison with baselines.
     """
     made_with = "It has no network: every question gets the same configuration, whatever the features are."
     if config.feature_dim:
@@ -104,16 +118,11 @@ def model_card(config: AgentConfig, facts: Mapping[str, object], body: str = "")
         f"Best single configuration, the fallback: `{config.fallback}`.",
     ]
     if config.ranges is not None:
-        rows = [[name, *getattr(config.ranges, name)] for name in SETTINGS]
-        paragraphs.append(_table(["Setting", "Lowest", "Highest"], rows))
+        paragraphs.append(f"Search settings: {config.ranges}.")
     if facts:
-        paragraphs += ["## How it was made", _table(["Fact", "Value"], facts.items())]
+        rows = [("Fact", "Value"), ("---", "---"), *facts.items()]
+        paragraphs += ["## How it was made", "\n".join(f"| {name} | {value} |" for name, value in rows)]
     return "\n\n".join(filter(None, [*paragraphs, body.rstrip()])) + "\n"
-
-
-def _table(titles: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def _code(names: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 """What rebuilds an agent (`AgentConfig`) and what trains one (`TrainConfig`). NumPy only.
 
-Letters: `n` rows. The columns of a settings array are always `SETTINGS`, in that order.
+The columns of a settings array are always `SETTINGS`, in that order.
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ SETTINGS = ("iterations", "exploration", "cost_weight")
 class Ranges:
     """Lowest and highest value of each search setting that the agent may predict.
 
-    Attributes:
-        iterations: Search iterations, integers of at least 1; regressed on a log scale, since ten iterations more
-            matter at 10 and not at 1000.
-        exploration: c of eq. 5, at least 0; linear scale.
-        cost_weight: lambda of eq. 5, at least 0; linear scale.
+    Iterations are regressed on a log scale, since ten more matter at 10 and not at 1000.
     """
 
     iterations: tuple[int, int]
@@ -66,14 +62,6 @@ class Ranges:
         settings[:, 0] = np.rint(np.exp(settings[:, 0]))
         return np.asarray(np.clip(settings, *self._bounds()))
 
-    def contains(self, settings: ArrayLike) -> NDArray[np.bool_]:
-        """Return for each row of settings `[n, 3]` whether all three are within the ranges, `[n]`."""
-        low, high = self._bounds()
-        # A float32 table may round a bound such as 0.3 to just outside.
-        slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))
-        values = np.asarray(settings, dtype=np.float64)
-        return np.asarray(((values >= low - slack) & (values <= high + slack)).all(axis=1))
-
     def _bounds(self) -> FloatArray:
         return np.array([self.iterations, self.exploration, self.cost_weight], dtype=np.float64).T
 
@@ -95,11 +83,7 @@ def _check_setting(label: str, name: str, value: object) -> None:
 class Fallback:
     """The best single configuration, which the agent has to beat; `str` spells the selector.
 
-    Attributes:
-        configuration: One of the agent's configurations.
-        iterations: Search iterations; None, like the next two, if the configuration has all settings.
-        exploration: c of eq. 5.
-        cost_weight: lambda of eq. 5.
+    The search settings are None if the configuration itself has all settings.
     """
 
     configuration: str
@@ -205,7 +189,7 @@ class AgentConfig:
 
     @property
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of every weight tensor by name; weights are `[outputs, inputs]`."""
+        """Shape of every weight tensor by name, weights `[outputs, inputs]`; none without a network."""
         if not self.feature_dim:
             return {}
         layers = {f"encoder.{i}": shape for i, shape in enumerate(self.encoder_shapes)}
@@ -223,11 +207,7 @@ class AgentConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AgentConfig:
-        """Return the configuration that `to_dict` wrote.
-
-        Raises:
-            AgentError: A key is unknown or missing, or a value breaks a rule.
-        """
+        """Return the configuration that `to_dict` wrote; an `AgentError` if it is damaged."""
         fields = _fields(cls, "config", values)
         fields["fallback"] = Fallback(**_fields(Fallback, "fallback", fields["fallback"]))
         if fields["ranges"] is not None:

@@ -54,9 +54,8 @@ class AgentPrediction:
 class ConfigurationAgent:
     """Predicts a configuration, and search settings where it has a head for them, from a feature vector.
 
-    Its weights are the float32 tensors named in `config.tensor_shapes`; without a network there are none, and every
-    question gets the fallback. An `AgentError` says that one is missing, unknown, of the wrong shape or type, or not
-    finite.
+    Its weights are the finite float32 tensors named in `config.tensor_shapes`, else there is an `AgentError`. Without a
+    network there are none, and every question gets the fallback.
     """
 
     def __init__(self, config: AgentConfig, weights: Mapping[str, NDArray[np.float32]] = MappingProxyType({})) -> None:
@@ -99,18 +98,18 @@ class ConfigurationAgent:
         probabilities, unit = self._outputs(rows)
         labels, settings, unsure = decide(self.config, probabilities, unit, allowed)
         predictions = []
-        for row, (label, is_unsure) in enumerate(zip(labels.tolist(), unsure.tolist(), strict=True)):
-            iterations, exploration, cost_weight = (None,) * 3 if ranges is None else settings[row].tolist()
-            odds = dict(zip(names, probabilities[row].tolist(), strict=True))
-            count = None if iterations is None else int(iterations)
-            predictions.append(AgentPrediction(names[label], count, exploration, cost_weight, odds, is_unsure))
+        for label, row, odds, is_unsure in zip(labels, settings.tolist(), probabilities, unsure, strict=True):
+            iterations, exploration, cost_weight = (None,) * 3 if ranges is None else (int(row[0]), *row[1:])
+            known = dict(zip(names, odds.tolist(), strict=True))
+            predictions.append(
+                AgentPrediction(names[label], iterations, exploration, cost_weight, known, bool(is_unsure))
+            )
         return predictions[0] if single else predictions
 
     def logits(self, features: ArrayLike) -> FloatArray:
         """Return the unnormalised log-probabilities of the configurations for features `[b, d]`, `[b, R]`.
 
-        Raises:
-            AgentError: See `predict`; or the agent has no network.
+        An `AgentError` says that the agent has no network; see also `predict`.
         """
         if self._choice is None:
             raise AgentError(f"the agent has no network, it always names {self.config.fallback}, so it has no logits")
@@ -122,7 +121,9 @@ class ConfigurationAgent:
             certain = np.array([name == self.config.fallback.configuration for name in self.config.configurations])
             return np.tile(certain.astype(np.float64), (len(rows), 1)), np.zeros((len(rows), len(SETTINGS)))
         maps = self._maps(rows)
-        probabilities = _softmax(maps @ self._choice[0] + self._choice[1])
+        logits = maps @ self._choice[0] + self._choice[1]
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities = odds / odds.sum(axis=1, keepdims=True)
         if self._settings is None:
             return probabilities, np.zeros((len(rows), len(SETTINGS)))
         # The logistic function through tanh, because exp(-x) overflows for large negative x.
@@ -153,11 +154,6 @@ class ConfigurationAgent:
     def _layer(self, name: str) -> tuple[FloatArray, FloatArray]:
         weight = self.weights[f"{name}.weight"].astype(np.float64)
         return np.ascontiguousarray(weight.T), self.weights[f"{name}.bias"].astype(np.float64)
-
-
-def _softmax(logits: FloatArray) -> FloatArray:
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
 def _check_weights(config: AgentConfig, weights: Mapping[str, NDArray[np.float32]]) -> None:

@@ -19,15 +19,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.cli import instantiate_class
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
@@ -40,7 +37,6 @@ from agent.training.data import TrainingTable
 from agent.training.module import AgentModule
 
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
-CALLBACKS = "lightning.pytorch.callbacks"
 RANK = "rank"
 """The figure by which Lightning tells the best epoch."""
 History = tuple[dict[str, float], ...]
@@ -48,11 +44,9 @@ History = tuple[dict[str, float], ...]
 
 @dataclass(frozen=True)
 class TrainReport:
-    """The result of a training.
+    """The result of a training: the agent with the weights of the epoch kept, and the folder that it was saved to.
 
     Attributes:
-        agent: With the weights of the epoch kept.
-        checkpoint: The folder that it was saved to.
         history: Figures of each epoch: `train_*`, and `val_*` if there were validation questions.
         epochs_resumed: Epochs that earlier calls had done: all of them if the training was finished already.
         best_epoch: Index into `history` of the epoch kept.
@@ -93,7 +87,6 @@ def fit(
     train_config: TrainConfig,
     out_dir: str | Path,
     *,
-    trainer: Mapping[str, Any] = MappingProxyType({}),
     facts: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
     logger: Callable[[Path], Logger | None] | None = None,
@@ -107,11 +100,9 @@ def fit(
     A finished training of the same tables and settings is not done again. Of several processes with one `out_dir`, one
     trains and the others wait.
 
-    No question of `val` may be in `train`. `trainer` are further settings of Lightning's Trainer; its `callbacks` are
-    Lightning's own, each as `{"class_path": NAME, "init_args": {...}}`. `facts`, such as data and commit, are added to
-    the model card. `progress` is called with (epochs done, epochs in all) after each.
-    `logger` makes Lightning's logger of the figures of each epoch; it is called, with the folder of the unfinished
-    training, if there is something left to train.
+    No question of `val` may be in `train`. `facts`, such as data and commit, are added to the model card. `progress` is
+    called with (epochs done, epochs in all) after each. `logger` makes Lightning's logger of the figures of each epoch;
+    it is called, with the folder of the unfinished training, if there is something left to train.
 
     Raises:
         AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
@@ -120,8 +111,7 @@ def fit(
     _check(train, val, config, train_config)
     out_dir = Path(out_dir)
     tables = [table.digest() for table in (train, val) if table is not None]
-    settings = dataclasses.asdict(train_config)
-    parts = json.dumps([tables, config.to_dict(), settings, dict(trainer)], sort_keys=True, default=str)
+    parts = json.dumps([tables, config.to_dict(), dataclasses.asdict(train_config)], sort_keys=True)
     fingerprint = hashlib.sha256(parts.encode()).hexdigest()
     with folder_lock(out_dir):
         if (done := _finished(out_dir, fingerprint, train_config.keep)) is not None:
@@ -133,9 +123,9 @@ def fit(
         with calm(1):
             log = None if logger is None else logger(epochs_dir)
             figures = _Figures(progress, train_config.epochs, log)
-            lightning = _trainer(train_config, val, epochs_dir, figures, trainer)
+            trainer = _trainer(train_config, val, epochs_dir, figures)
             last = epochs_dir / "last.ckpt"
-            lightning.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
+            trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
             if log is not None:
                 log.finalize("success")
         kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
@@ -144,9 +134,9 @@ def fit(
         history = tuple(figures.history)
         best_epoch = kept_epoch(history, train_config.keep)
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, best_epoch)
-        device = lightning.strategy.root_device
+        device = trainer.strategy.root_device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {lightning.precision}"}
+        made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {trainer.precision}"}
         save(report.checkpoint, agent, model_card(config, made | dict(facts or {})))
         replace_file(out_dir / RECORD_FILE, json.dumps({"fingerprint": fingerprint, "history": history}, indent=1))
         _remove_epochs(out_dir)
@@ -182,47 +172,30 @@ class _Figures(pl.Callback):  # type: ignore[misc]
             self._progress(epoch + 1, self._epochs)
 
 
-def _trainer(
-    config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, figures: _Figures, given: Mapping[str, Any]
-) -> pl.Trainer:
+def _trainer(config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, figures: _Figures) -> pl.Trainer:
     kept: dict[str, Any] = {"dirpath": epochs_dir, "enable_version_counter": False, "save_on_train_epoch_end": True}
-    keepers = [ModelCheckpoint(filename="best", monitor=RANK, **kept), ModelCheckpoint(filename="last", **kept)]
     kind, _, index = config.device.partition(":")
-    own: dict[str, Any] = {
-        "accelerator": kind,
-        "devices": [int(index)] if index else 1,
-        "precision": config.precision,
-        "max_epochs": config.epochs,
-        "reload_dataloaders_every_n_epochs": 1,
-        "limit_val_batches": 0.0 if val is None else 1.0,
-        "num_sanity_val_steps": 0,
-        "default_root_dir": epochs_dir,
-        "logger": False,
-        "enable_model_summary": False,
-        "enable_progress_bar": False,
-    }
-    if twice := sorted(own.keys() & given.keys()):
-        raise AgentError(
-            f"trainer sets {twice[0]!r}, which the training sets itself; leave it out, or set epochs, device "
-            "or precision of the training"
-        )
-    further = {name: value for name, value in given.items() if name != "callbacks"}
     try:
-        callbacks = [figures, *map(_callback, given.get("callbacks", ())), *keepers]
-        return pl.Trainer(callbacks=callbacks, **own, **further)
-    except (TypeError, ValueError, RuntimeError, MisconfigurationException) as error:
-        raise AgentError(f"Lightning refuses device={config.device!r} or trainer={dict(given)}: {error}") from error
-
-
-def _callback(given: Any) -> pl.Callback:
-    """Return one of Lightning's own callbacks, given by class path and arguments; an `AgentError` if it is none."""
-    named = dict(given) if isinstance(given, Mapping) else {"class_path": given}
-    name = str(named.get("class_path")).removeprefix(f"{CALLBACKS}.")
-    if named.keys() - {"class_path", "init_args"} or not hasattr(import_module(CALLBACKS), name):
-        raise AgentError(
-            f"trainer.callbacks has {given!r}; give a class of {CALLBACKS} as class_path, with its init_args"
+        return pl.Trainer(
+            accelerator=kind,
+            devices=[int(index)] if index else 1,
+            precision=config.precision,
+            max_epochs=config.epochs,
+            callbacks=[
+                figures,
+                ModelCheckpoint(filename="best", monitor=RANK, **kept),
+                ModelCheckpoint(filename="last", **kept),
+            ],
+            reload_dataloaders_every_n_epochs=1,
+            limit_val_batches=0.0 if val is None else 1.0,
+            num_sanity_val_steps=0,
+            default_root_dir=epochs_dir,
+            logger=False,
+            enable_model_summary=False,
+            enable_progress_bar=False,
         )
-    return instantiate_class((), {**named, "class_path": f"{CALLBACKS}.{name}"})
+    except (ValueError, RuntimeError, MisconfigurationException) as error:
+        raise AgentError(f"Lightning refuses device={config.device!r}: {error}") from error
 
 
 @contextmanager
@@ -232,11 +205,10 @@ def calm(threads: int | None) -> Iterator[None]:
     `threads` are those on a CPU, None for all. With one the bits do not depend on the number of cores, and small layers
     gain little from more.
     """
-    log, before, handler = logging.getLogger("lightning.pytorch"), torch.get_num_threads(), None
-    level = log.level
+    log, num_threads = logging.getLogger("lightning.pytorch"), torch.get_num_threads()
+    level, handler = log.level, signal.getsignal(signal.SIGINT)
     try:
-        handler = signal.getsignal(signal.SIGINT)
-        torch.set_num_threads(threads or before)
+        torch.set_num_threads(threads or num_threads)
         log.setLevel(logging.WARNING)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
@@ -250,7 +222,7 @@ def calm(threads: int | None) -> Iterator[None]:
         raise
     finally:
         log.setLevel(level)
-        torch.set_num_threads(before)
+        torch.set_num_threads(num_threads)
 
 
 def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig) -> None:

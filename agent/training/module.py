@@ -5,13 +5,11 @@ Letters: `b` rows, `d` features, `R` configurations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import lightning.pytorch as pl
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from agent.config import SETTINGS, AgentConfig, Ranges, TrainConfig
 from agent.losses import (
@@ -46,15 +44,15 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         self.train_config = train_config
         self._config = config
         self._scaling = FeatureScaling.of(train.features) if train_config.standardize else None
-        self._rows = {"train": whole_table(train, config.ranges, self._scaling)}
+        self._rows = {"train": _tensors(train, config.ranges, self._scaling)}
         if val is not None:
-            self._rows["val"] = whole_table(val, config.ranges, self._scaling)
+            self._rows["val"] = _tensors(val, config.ranges, self._scaling)
 
-    def train_dataloader(self) -> Batches:
+    def train_dataloader(self) -> DataLoader[Batch]:
         """Return this epoch's batches; Lightning asks again at every epoch."""
         return self._batches("train", self.current_epoch)
 
-    def val_dataloader(self) -> Batches:
+    def val_dataloader(self) -> DataLoader[Batch]:
         """Return the validation batches, shuffled once so that a sorted table still forms negative pairs."""
         return self._batches("val", 0)
 
@@ -63,12 +61,12 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         return torch.optim.Adam(self.model.parameters(), lr=self.train_config.lr)
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
-        """Return the total loss of a batch."""
-        return self._loss("train", self.model(batch["features"]), batch)
+        """Return the total loss of a batch, and log its figures."""
+        return self._loss("train", batch)
 
-    def validation_step(self, batch: Batch, number: int) -> None:
+    def validation_step(self, batch: Batch, _: int) -> None:
         """Log the figures of a batch."""
-        self._loss("val", self.model(batch["features"]), batch)
+        self._loss("val", batch)
 
     def _note_predictions(self, split: str, output: AgentOutput, batch: Batch) -> None:
         """Log how often the best class is first and among the first two, the error of each setting, and the regret."""
@@ -79,12 +77,11 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         # To the CPU first: not every accelerator has float64.
         probabilities = output.logits.detach().float().cpu().double().softmax(dim=1).numpy()
         unit = output.settings.detach().float().cpu().double().numpy()
-        chosen, _settings, _unsure = decide(self._config, probabilities, unit)
+        chosen, _, _ = decide(self._config, probabilities, unit)
         if self._config.ranges is not None and "settings" in batch:
             best = self._config.ranges.from_unit(batch["settings"].float().cpu().double().numpy())
-            for name, error in zip(
-                SETTINGS, np.abs(self._config.ranges.from_unit(unit) - best).mean(axis=0), strict=True
-            ):
+            errors = np.abs(self._config.ranges.from_unit(unit) - best).mean(axis=0)
+            for name, error in zip(SETTINGS, errors, strict=True):
                 self._note(f"{split}_{name}_error", torch.tensor(error), rows)
         if (values := batch.get("quality")) is not None:
             index = torch.from_numpy(chosen).to(values.device)
@@ -96,16 +93,20 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         weights = self.model.weights()
         return weights if self._scaling is None else self._scaling.fold(weights)
 
-    def _batches(self, split: str, epoch: int) -> Batches:
+    def _batches(self, split: str, epoch: int) -> DataLoader[Batch]:
         rows, config = self._rows[split], self.train_config
         # The order depends on (seed, epoch) alone, so that an interrupted training continues as if it had not been.
         order = np.random.default_rng((config.seed, epoch)).permutation(len(rows["features"]))
-        return Batches(rows, order, config.batch_size)
+        parts = torch.from_numpy(order).split(config.batch_size)
+        batches = [{name: column[part] for name, column in rows.items()} for part in parts]
+        # A generator of its own: a loader draws a seed for workers, though it has none.
+        return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
-    def _loss(self, split: str, output: AgentOutput, batch: Batch) -> Tensor:
+    def _loss(self, split: str, batch: Batch) -> Tensor:
         """Return the total loss; log it, its parts, and how good the predictions are."""
         config, quality, settings = self.train_config, batch.get("quality"), batch.get("settings")
         label, weight = batch["label"], batch["weight"]
+        output = self.model(batch["features"])
         target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
         nothing = output.logits.sum() * 0
         losses = Losses(
@@ -125,22 +126,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         self.log(name, mean, on_step=False, on_epoch=True, batch_size=rows, logger=False)
 
 
-class Batches:
-    """A table cut into batches along an order of its rows, `[n]`; the last one may be smaller."""
-
-    def __init__(self, rows: Batch, order: NDArray[np.int64], batch_size: int) -> None:
-        self._rows = rows
-        self._parts = torch.from_numpy(order).split(batch_size)
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def __iter__(self) -> Iterator[Batch]:
-        for part in self._parts:
-            yield {name: column[part] for name, column in self._rows.items()}
-
-
-def whole_table(table: TrainingTable, ranges: Ranges | None, scaling: FeatureScaling | None = None) -> Batch:
+def _tensors(table: TrainingTable, ranges: Ranges | None, scaling: FeatureScaling | None) -> Batch:
     """Return all rows of a table as one batch, their features scaled if a scaling is given."""
     columns = table.arrays
     if scaling is not None:

@@ -53,11 +53,6 @@ def test_settings_come_back_from_the_unit_scale(iterations, exploration, cost_we
     np.testing.assert_allclose(back, settings, atol=1e-12)
 
 
-def test_float32_rounding_is_within_a_range():
-    settings = np.array([[64, 3.0, 0.3], [65, 1, 0.1], [0.5, 1, 0.1], [8, 1, 0.301]], dtype=np.float32)
-    assert RANGES.contains(settings).tolist() == [True, False, False, False]
-
-
 @pytest.mark.parametrize(
     ("make", "name"),
     [
@@ -253,16 +248,11 @@ def test_a_pickle_is_refused(folder, suffix):
         (lambda folder: (folder / "config.json").write_text("[1]"), "config.json"),
         (lambda folder: change_config(folder, configurations=[]), "configurations"),
         (lambda folder: change_config(folder, feature_dim=DIM + 1), "encoder.0.weight"),
-        (lambda folder: (folder / "config.json").write_text(""), "config.json"),
         (lambda folder: (folder / "config.json").write_text("[" * 100_000), "config.json"),
         (lambda folder: change_config(folder, priors={}), "priors"),  # of an older form
         (lambda folder: change_config(folder, fallback="first"), "fallback"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b""), "model.safetensors"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"half a fi"), "model.safetensors"),
         (lambda folder: cut(folder / "model.safetensors"), "model.safetensors"),
         (lambda folder: change_weights(folder, np.full_like, np.nan), "choice.bias"),
-        (lambda folder: change_weights(folder, np.resize, 3), "choice.bias"),
-        (lambda folder: change_weights(folder, np.asarray, np.int64), "choice.bias"),
         (lambda folder: save_file({"x": np.zeros(2)}, folder / "model.safetensors"), "tensors"),
     ],
 )
@@ -272,6 +262,12 @@ def test_a_damaged_checkpoint_says_what_is_wrong(folder, damage, named):
         agent.load(folder)
     with pytest.raises(CheckpointError):
         agent.load(folder / "nowhere")
+
+
+def test_an_agent_comes_from_the_hub(folder, monkeypatch):
+    asked = []
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **settings: asked.append(name) or str(folder))
+    assert agent.from_hub("me/agent").config == toy_config() and asked == ["me/agent"]
 
 
 def test_the_shipped_checkpoint_predicts_as_its_tensors_say():
@@ -320,7 +316,6 @@ def test_bad_columns(changes):
         {"features": np.ones((40, 7))},
         {"label": np.arange(40) % 3},
         {"quality": np.ones((40, 3))},
-        {"settings": np.full((40, 3), 100.0)},
         {"settings": None},
     ],
 )

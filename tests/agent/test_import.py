@@ -8,8 +8,8 @@ from tests.agent.worlds import DIM, random_agent
 
 PUBLIC = (
     "AgentConfig", "AgentError", "AgentModel", "AgentPrediction", "CheckpointError", "ConfigurationAgent",
-    "Fallback", "HubAgent", "Ranges", "TrainConfig", "TrainReport", "TrainingTable", "export_onnx", "fit",
-    "load", "model_card", "save", "to_onnx",
+    "Fallback", "Ranges", "TrainConfig", "TrainReport", "TrainingTable", "fit", "from_hub",
+    "load", "model_card", "save",
 )  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def _read(agent: str | Path) -> ConfigurationAgent:
         import agent as package
 
         if isinstance(agent, str) and not folder.exists() and REPOSITORY.fullmatch(agent):
-            return package.HubAgent.from_pretrained(agent).agent
+            return package.from_hub(agent)
         return package.load(folder)
     except ImportError as error:
         raise MissingExtraError(str(error)) from error

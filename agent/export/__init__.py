@@ -1,1 +1,0 @@
-"""Agents for others: model cards, the Hugging Face hub, ONNX."""
