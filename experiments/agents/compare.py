@@ -107,10 +107,10 @@ def named(trained: agent.ConfigurationAgent, labels: Labels, recipe: Sequence[st
     predictions = trained.predict(labels.features(recipe), config.configurations)
     assert isinstance(predictions, list)
     chosen = [classes.names.index(prediction.configuration) for prediction in predictions]
-    if classes.grid is None or config.ranges is None:
+    if classes.settings is None or config.ranges is None:
         return np.array(chosen, dtype=np.int64)
     settings = [[each.iterations, each.exploration, each.cost_weight] for each in predictions]
-    return classes.grid.nearest(chosen, np.array(settings, dtype=np.float64), config.ranges)
+    return classes.nearest(chosen, np.array(settings, dtype=np.float64), config.ranges)
 
 
 def _nearest_neighbours(

@@ -135,9 +135,9 @@ def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) ->
     label = classes.label[best_configuration(labels, values)]
     of_class = np.stack([values[:, classes.label == one].max(axis=1) for one in range(len(classes.names))], axis=1)
     settings = None
-    if classes.grid is not None:
+    if classes.settings is not None:
         tied = (values >= values.max(axis=1, keepdims=True)) & (classes.label[None] == label[:, None])
-        settings = (tied @ classes.grid.settings / tied.sum(axis=1, keepdims=True)).astype(np.float32)
+        settings = (tied @ classes.settings / tied.sum(axis=1, keepdims=True)).astype(np.float32)
     return agent.TrainingTable(
         features=labels.features(recipe),
         label=label,

@@ -289,7 +289,7 @@ def divided(labels: Labels, config: TrainAgentConfig) -> np.ndarray[Any, np.dtyp
 def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfig:
     """Return an agent's configuration, from what is known."""
     classes, ranges = known.classes(), None
-    if classes.grid is not None:
+    if classes.settings is not None:
         # As spelled: float32 would round a bound such as 0.3.
         settings = [fallback_of(name).settings for name in known.configurations]
         ranges = agent.Ranges(*((min(column), max(column)) for column in zip(*settings, strict=True)))

@@ -10,10 +10,10 @@ from agent.config import spelled
 from corag.errors import InputError
 from corag.models.cluster import ClusterSettings
 from corag.models.cluster import Engine as Engine
-from corag.naming import PartName, Spellings, split_parts
+from corag.naming import Spellings, split_parts
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, comma_separated
 from experiments.run.track import Tracker as Tracker
-from experiments.run.track import Tracking, check_logger
+from experiments.run.track import Tracking
 from experiments.run.track import Wandb as Wandb
 
 CLASSES = (
@@ -75,9 +75,6 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
         iterations: Numbers of iterations of the tree search, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
-        shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work. Each keeps a journal
-            beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
-            journals into one folder and run the command without `shard`.
     """
 
     out: str
@@ -88,50 +85,27 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
     iterations: str = "40"
     explorations: str = "0.001"
     cost_weights: str = "0,0.05,0.1,0.2,0.4,0.8"
-    shard: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.data and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
-        check_logger(self.logger, self.out)
         self.check_engine()
-        self.parsed_shard()
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")
 
-    def parsed_shard(self) -> tuple[int, int] | None:
-        """Return number and count of the shard that is asked for; None for all questions."""
-        if not self.shard:
-            return None
-        number, slash, count = self.shard.partition("/")
-        if not slash or not number.isdecimal() or not count.isdecimal() or not 1 <= int(number) <= int(count):
-            raise InputError(f"shard is {self.shard!r}; write i/n with i from 1 to n, such as 1/2")
-        return int(number), int(count)
-
     def configuration_list(self) -> list[str]:
         """Return the spellings of what is measured, each once."""
-        grid = {"iterations": self.iterations, "explorations": self.explorations, "cost_weights": self.cost_weights}
-        given = [name for name, text in grid.items() if comma_separated(text)]
-        if 0 < len(given) < len(grid):
-            [lacking, *_] = [name for name in grid if name not in given]
-            raise InputError(f"{lacking} is empty, but {given[0]} is not; give values for {', '.join(grid)}, or none")
-        kinds = (int, float, float)
-        values = [listed(name, text, kind) for (name, text), kind in zip(grid.items(), kinds, strict=True) if given]
-        return list(
-            dict.fromkeys(
-                spelling
-                for part in split_parts(self.configurations) or split_parts(CLASSES)
-                for spelling in (
-                    [spelled(part, *settings) for settings in product(*values)] if _is_class(part) else [part]
-                )
-            )
-        )
-
-
-def _is_class(part: PartName) -> bool:
-    """Whether a configuration leaves the settings of its search to the grid."""
-    return part.name == "corag" and not {"agent", "search", "cost_weight"} & part.settings.keys()
+        texts = {"iterations": self.iterations, "explorations": self.explorations, "cost_weights": self.cost_weights}
+        grid: list[tuple[Any, ...]] = []
+        if any(map(comma_separated, texts.values())):
+            kinds = (int, float, float)
+            grid = [listed(name, text, kind) for (name, text), kind in zip(texts.items(), kinds, strict=True)]
+        names: list[str] = []
+        for part in split_parts(self.configurations) or split_parts(CLASSES):
+            is_open = part.name == "corag" and not {"agent", "search", "cost_weight"} & part.settings.keys()
+            names += [spelled(part, *settings) for settings in product(*grid)] if is_open else [part]
+        return list(dict.fromkeys(names))
 
 
 def listed(name: str, text: str, kind: type) -> tuple[Any, ...]:
@@ -141,5 +115,5 @@ def listed(name: str, text: str, kind: type) -> tuple[Any, ...]:
     except ValueError as error:
         raise InputError(f"{name} is {text!r}: {error}; give values separated by commas") from error
     if not values:
-        raise InputError(f"{name} is {text!r}; give at least one value, several separated by commas")
+        raise InputError(f"{name} is empty; give at least one value, several separated by commas")
     return values

@@ -11,126 +11,79 @@ from corag.errors import DataError, InputError
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
-from experiments.data.config import PoolName, candidate_settings
-from experiments.data.pools import Pool, check_pool, content_hash, open_pool, resolve
+from experiments.data.config import candidate_settings
+from experiments.data.pools import Pool, check_pool, open_pool, resolve
 from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
 from experiments.protocol.held_out import is_held_out
-from experiments.run.journal import fingerprint
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A question to label.
-
-    Attributes:
-        data: Name of its data folder.
-        kind: That of its source.
-        group: Questions of one group share gold documents, directly or by others of the group; it begins with the data.
-        source: Position of the source that the question comes from.
-    """
-
-    data: str
-    kind: str
-    query: Query
-    group: str
-    source: int
-
-    @property
-    def key(self) -> str:
-        """Name of the question among those of all sources."""
-        return f"{self.data}/{self.query.id}"
 
 
 @dataclass(frozen=True)
-class Examples:
-    """All questions of a labelling, in the order of the table, with the data folder of each source."""
+class Source:
+    """The questions of a source, and where their candidates come from.
 
-    examples: tuple[Example, ...]
+    Attributes:
+        settings: Of the source; its pool is never `auto`.
+        groups: Of each question the name of its group, which begins with the data: questions of one group share gold
+            documents, directly or by others of the group.
+        config: Of the labelling.
+    """
+
+    settings: LabelSource
+    folder: DataFolder
+    queries: tuple[Query, ...]
+    groups: tuple[str, ...]
     config: LabelConfig
-    sources: tuple[LabelSource, ...]
-    folders: tuple[DataFolder, ...]
 
-    @property
-    def content(self) -> str:
-        """Hash of what labels are made from: the questions, their corpora, and the index if one is given."""
-        return fingerprint(
-            [
-                content_hash(folder, self.queries(row), self.config.index, self.sources[row].run)
-                for row, folder in enumerate(self.folders)
-            ]
-        )
+    def key(self, query: Query) -> str:
+        """Return the name of a question among those of all sources."""
+        return f"{self.settings.data}/{query.id}"
 
-    def of_source(self, source: int) -> list[Example]:
-        """Return the examples of a source."""
-        return [example for example in self.examples if example.source == source]
+    def check_pool(self) -> None:
+        """Check that every question has a pool."""
+        check_pool(self.settings.pool, self.folder, self.queries)
+        if self.settings.run is not None:
+            Pool.of_run(self.settings.run, self.folder, self.queries, self.settings.num_candidates)
 
-    def queries(self, source: int) -> list[Query]:
-        """Return the questions of a source."""
-        return [example.query for example in self.of_source(source)]
-
-    def of_shard(self, number: int, count: int) -> list[Example]:
-        """Return the examples of a shard: of each source a run of neighbours, which often share passages."""
-        sources = [self.of_source(source) for source in range(len(self.sources))]
-        return [
-            example
-            for examples in sources
-            for position, example in enumerate(examples)
-            if position * count // len(examples) == number - 1
-        ]
-
-    def pool_name(self, source: int) -> PoolName:
-        """Return what a source's pool is, whichever of its questions are asked for."""
-        settings = self.sources[source]
-        return "corpus" if settings.run is not None else resolve(settings.pool, self.queries(source), self.config.index)
-
-    def check_pools(self) -> None:
-        """Check that every question has a pool; see `check_pool`, and `Pool.of_run` for that of a run."""
-        for source, folder in enumerate(self.folders):
-            settings, queries = self.sources[source], self.queries(source)
-            check_pool(self.pool_name(source), folder, queries)
-            if settings.run is not None:
-                Pool.of_run(settings.run, folder, queries, settings.num_candidates)
-
-    def open_pool(self, source: int, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
-        """Return the pool of questions of a source; of a few questions all lists may be empty."""
-        settings = replace(self.sources[source], pool=self.pool_name(source))
+    def open_pool(self, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
+        """Return the pool of some questions; of a few questions all lists may be empty."""
         return open_pool(
-            self.folders[source],
+            self.folder,
             queries,
             embedder,
-            settings,
+            self.settings,
             index=self.config.index,
-            documents_limit=settings.num_candidates,
-            chunking=ChunkConfig(settings.max_tokens or self.config.max_tokens),
+            documents_limit=self.settings.num_candidates,
+            chunking=ChunkConfig(self.settings.max_tokens or self.config.max_tokens),
             check=False,
             quiet=quiet,
         )
 
 
-def read_examples(config: LabelConfig) -> Examples:
-    """Read the data folders and choose the questions."""
-    sources, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
-    if not sources:
-        settings = candidate_settings(config)
+def read_sources(config: LabelConfig) -> list[Source]:
+    """Read the data folders and choose the questions; one that comes from two sources is an `InputError`."""
+    settings, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
+    if not settings:
+        given = candidate_settings(config)
         splits = listed("splits", config.splits, str)
-        sources = tuple(LabelSource(Path(config.data).resolve().name, split, **settings) for split in splits)
-        paths = [Path(config.data)] * len(sources)
-    opened = {path: DataFolder.open(path) for path in dict.fromkeys(paths)}
-    folders = tuple(opened[path] for path in paths)
-    chosen = [_chosen(folder, source) for folder, source in zip(folders, sources, strict=True)]
-    examples: dict[str, Example] = {}
-    for path, folder in opened.items():
-        rows = [(row, query) for row, its_path in enumerate(paths) if its_path == path for query in chosen[row]]
-        groups = document_groups(folder, [query for _, query in rows])
-        for (row, query), group in zip(rows, groups, strict=True):
-            data = sources[row].data
-            example = Example(data, sources[row].kind, query, f"{data}/{group}", row)
-            if example.key in examples:
-                raise InputError(f"question {query.id!r} of {data} comes from two sources; leave it out of one")
-            examples[example.key] = example
-    ordered = sorted(examples.values(), key=lambda example: example.source)
-    return Examples(tuple(ordered), config, sources, folders)
+        settings = tuple(LabelSource(Path(config.data).resolve().name, split, **given) for split in splits)
+        paths = [Path(config.data)] * len(settings)
+    folders = {path: DataFolder.open(path) for path in dict.fromkeys(paths)}
+    chosen = [_chosen(folders[path], source) for path, source in zip(paths, settings, strict=True)]
+    sources: dict[int, Source] = {}
+    for path, folder in folders.items():
+        rows = [row for row, its_path in enumerate(paths) if its_path == path]
+        queries = [query for row in rows for query in chosen[row]]
+        if len({query.id for query in queries}) < len(queries):
+            raise InputError(f"two sources have the same questions of {path}; leave them out of one")
+        groups = iter(document_groups(folder, queries))
+        for row in rows:
+            source, asked = settings[row], tuple(chosen[row])
+            if source.run is None:
+                source = replace(source, pool=resolve(source.pool, asked, config.index))
+            own = tuple(f"{source.data}/{next(groups)}" for _ in asked)
+            sources[row] = Source(source, folder, asked, own, config)
+    return [sources[row] for row in range(len(settings))]
 
 
 def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:

@@ -1,56 +1,67 @@
-"""`corag label`: how well each configuration serves each question.
+"""`corag label`: how well each configuration serves each question, by the measures of `corag evaluate`.
 
-Questions are the units of work: a journal keeps finished ones, shards and Ray workers share them.
+Questions are the units of work: a journal keeps finished ones, and Ray workers share them.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from corag.budget import Budget
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.cluster import CLUSTER, cluster_workers
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
-from experiments.data.pools import Pool
+from corag.models.trained import load_adapter
+from corag.naming import PartName, parse
+from corag.selectors.corag.features import question_vectors
+from corag.selectors.problem import SelectionProblem
+from corag.text.data import Query
+from corag.types import Candidate
+from experiments.data.pools import Pool, content_hash
 from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.measure import Measuring
+from experiments.evaluation.methods import with_shared_problem
+from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words
+from experiments.evaluation.parts import Parts
 from experiments.labels.config import LabelConfig
-from experiments.labels.examples import Example, Examples, read_examples
-from experiments.labels.measure import Labeller
-from experiments.labels.table import read_metadata, write_labels
-from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_units, versions
+from experiments.labels.examples import Source, read_sources
+from experiments.labels.table import FIGURES, read_metadata, write_labels
+from experiments.run.journal import TABLE, Journal, fingerprint, output_file, versions
 from experiments.run.track import UNMEASURED, log_run, means
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "shard", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
+NOT_WORK = ("out", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings on which no label depends, but for rounding."""
 LOCAL_BATCH, RAY_BATCH = 64, 8
 """Questions whose candidates are embedded at a time; questions given to a worker at a time."""
 
+Job = tuple[int, list[Query]]
+"""The number of a source, and some of its questions."""
 Unit = dict[str, Any]
 """What the journal keeps of a question: `rows`, one a configuration; `question`, its vectors; `models`, what ran."""
 
 
 @in_runtime
 def label(config: LabelConfig) -> Path:
-    """Write the label table that a config describes; return its path.
-
-    With a shard, only its journal until all shards are done.
-    """
-    out, shard = output_file(config.out, TABLE), config.parsed_shard()
-    examples = read_examples(config)
-    examples.check_pools()
-    worker = Worker(config, examples)
-    worker.labeller.budget.check_room([example.query.question for example in examples.examples])
+    """Write the label table that a config describes; return its path. A table of other settings is a `DataError`."""
+    out, sources = output_file(config.out, TABLE), read_sources(config)
+    for source in sources:
+        source.check_pool()
+    worker = Worker(config, sources)
+    worker.budget.check_room([query.question for source in sources for query in source.queries])
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
-    work = fingerprint([settings, examples.content, versions()])
+    content = [content_hash(source.folder, source.queries, config.index, source.settings.run) for source in sources]
+    work = fingerprint([settings, fingerprint(content), versions()])
     if out.exists():
         if read_metadata(out).get("work") != work:
             raise DataError(
@@ -59,45 +70,50 @@ def label(config: LabelConfig) -> Path:
             )
         logger.info("%s is complete already", out)
         return out
-    own = out.with_suffix(f".{'' if shard is None else '{}-of-{}.'.format(*shard)}journal.jsonl")
-    beside = _units_beside(out, own, work)
-    with Journal(own, work) as journal:
-        mine = examples.examples if shard is None else examples.of_shard(*shard)
-        _label_missing(config, worker, [example for example in mine if example.key not in beside], journal)
-        units = {**_units_beside(out, own, work), **journal.units}
-        if all(example.key in units for example in examples.examples):
-            metadata = {
-                "work": work,
-                "embedder": worker.labeller.embedder.name,
-                "tokenizer": worker.labeller.tokenizer,
-                "settings": settings,
-                "versions": versions(),
-                "models": merge_records(units[example.key]["models"] for example in examples.examples),
-            }
-            rows = [row for example in examples.examples for row in _rows(example, units[example.key])]
-            write_labels(out, rows, metadata)
-            log_run("label", config, out, out.stem, settings, means(rows, "configuration"))
-            for path in _journal_paths(out):
-                path.unlink(missing_ok=True)
+    with Journal(out.with_suffix(".journal.jsonl"), work) as journal:
+        _label_missing(config, sources, worker, journal)
+        units = [
+            (source, row, journal.units[source.key(query)])
+            for source in sources
+            for row, query in enumerate(source.queries)
+        ]
+        metadata = {
+            "work": work,
+            "embedder": worker.parts.embedder.name,
+            "tokenizer": worker.parts.tokens.name,
+            "settings": settings,
+            "versions": versions(),
+            "models": merge_records(unit["models"] for _, _, unit in units),
+        }
+        rows = [row for unit in units for row in _table_rows(*unit)]
+        write_labels(out, rows, metadata)
+        log_run("label", config, out, out.stem, settings, means(rows, "configuration"))
+        journal.remove()
     return out
 
 
-def _rows(example: Example, unit: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    query = example.query
-    names = {"data": example.data, "kind": example.kind, "query": query.id}
-    names |= {"split": query.split, "group": example.group}
-    for number, row in enumerate(unit["rows"]):
-        yield {**names, "question": query.question, **row, **(unit["question"] if number == 0 else {})}
+def _table_rows(source: Source, number: int, unit: Unit) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a question of a source; the first has its vectors."""
+    query = source.queries[number]
+    names = {"data": source.settings.data, "kind": source.settings.kind, "group": source.groups[number]}
+    names |= {"query": query.id, "split": query.split, "question": query.question}
+    vectors = unit["question"]
+    for row in unit["rows"]:
+        yield {**names, **row, **vectors}
+        vectors = {}
 
 
 class Worker:
-    """Labels questions, and keeps the pools that are made of a whole corpus."""
+    """Labels questions with models of its own, and keeps the pools that are made of a whole corpus.
 
-    def __init__(self, config: LabelConfig, examples: Examples) -> None:
-        self._examples = examples
-        self._pools: dict[int, Pool] = {}
-        self._settings = EvaluateConfig(
-            data=str(examples.folders[0].path),
+    Memory is shared: a passage is encoded once for all rerankers, an order is valued once by each, and a context is
+    read once; so `seconds` are what a selection took after the ones before it.
+    """
+
+    def __init__(self, config: LabelConfig, sources: Sequence[Source]) -> None:
+        self._sources = sources
+        settings = EvaluateConfig(
+            data=str(sources[0].folder.path),
             methods=tuple(config.configuration_list()),
             budget=config.budget,
             budget_for=config.budget_for,
@@ -105,104 +121,117 @@ class Worker:
             tokenizer=config.tokenizer,
             embedder=config.embedder,
         )
-        self._queries = [example.query for example in examples.examples]
-        self.labeller = Labeller(self._settings, self._queries)
-        self._replaced: tuple[str, Labeller] = ("", self.labeller)
+        self._configurations = settings.method_texts
+        self.parts = Parts(settings, [query for source in sources for query in source.queries])
+        self.budget = Budget(config.budget, self.parts.prompted, config.budget_for)
+        self._pools: dict[int, Pool] = {}
+        self._problems: dict[Any, SelectionProblem] = {}
+        self._selectors = cache(self._selectors_with)
 
-    def _labeller(self, adapter: str) -> Labeller:
-        """Return the labeller with an adapter; the last one is kept, because sources of one kind are neighbours."""
-        if adapter != self._replaced[0]:
-            self._replaced = (adapter, Labeller(self._settings, self._queries, adapter) if adapter else self.labeller)
-        return self._replaced[1]
+    def _selectors_with(self, adapter: str) -> dict[str, Any]:
+        """Return the selectors by configuration, with an adapter in place of the shipped one of the same name."""
+        spellings = {name: name for name in self._configurations}
+        if adapter:
+            shipped = load_adapter(adapter).config.name
+            for name in self._configurations:
+                if (written := parse(name)).settings.get("reranker") == shipped:
+                    spellings[name] = written.with_settings(reranker=PartName(shipped, {"adapter": adapter}))
+        selectors = self.parts.methods(tuple(spellings.values())).selectors
+        return {
+            name: with_shared_problem(selectors[spelling], name, self._problems) for name, spelling in spellings.items()
+        }
 
-    def prepare(self, sources: Sequence[int], *, quiet: bool) -> None:
-        """Open the indexes of sources, and build those that are not there."""
-        for source in sources:
-            if self._examples.pool_name(source) == "corpus" and source not in self._pools:
-                queries = self._examples.queries(source)
-                self._pools[source] = self._examples.open_pool(source, queries, self.labeller.embedder, quiet=quiet)
+    def prepare(self, number: int, *, quiet: bool) -> None:
+        """Open the index of a source, and build one that is not there."""
+        source = self._sources[number]
+        if (source.settings.pool == "corpus" or source.settings.run is not None) and number not in self._pools:
+            self._pools[number] = source.open_pool(source.queries, self.parts.embedder, quiet=quiet)
 
-    def label(self, examples: Sequence[Example]) -> Iterator[tuple[str, Unit]]:
-        """Yield key and unit of each question, all of one source."""
-        source = examples[0].source
-        labeller = self._labeller(self._examples.sources[source].adapter)
-        documents = self._examples.folders[source].documents
+    def label(self, job: Job) -> Iterator[tuple[str, Unit]]:
+        """Yield key and unit of each question."""
+        number, queries = job
+        source = self._sources[number]
+        selectors = self._selectors(source.settings.adapter)
         # A question depends on what its candidates were embedded with, too.
         with recording() as before:
-            self.prepare([source], quiet=True)
-            pool = self._pools.get(source)
-            if pool is None:
-                queries = [example.query for example in examples]
-                pool = self._examples.open_pool(source, queries, labeller.embedder)
-        for example in examples:
-            candidates = pool.candidates(example.query)
+            self.prepare(number, quiet=True)
+            pool = self._pools.get(number) or source.open_pool(queries, self.parts.embedder)
+        for query in queries:
+            candidates = pool.candidates(query)
             with recording() as models:
                 unit = {
-                    "rows": labeller.rows(example.query, candidates, documents),
-                    "question": labeller.question(example.query, candidates),
+                    "rows": self._rows(selectors, source, query, candidates),
+                    "question": self._vectors(query, candidates),
                 }
-            yield example.key, {**unit, "models": merge_records([before(), models()])}
+            yield source.key(query), {**unit, "models": merge_records([before(), models()])}
+
+    def _rows(
+        self, selectors: dict[str, Any], source: Source, query: Query, candidates: Sequence[Candidate]
+    ) -> list[dict[str, Any]]:
+        """Return a row for each configuration, without what belongs to the question."""
+        self._problems.clear()
+        measuring = Measuring(
+            selectors,
+            self.budget,
+            self.parts,
+            reads=bool(query.answers),
+            timed=True,
+            documents=source.folder.documents,
+        )
+        [by_name] = measuring.rows([(query, candidates)])
+        return [
+            {
+                "configuration": name,
+                "budget_tokens": self.budget.tokens,
+                **{measured: float(row[measured]) for measured in FIGURES if row.get(measured) is not None},
+                "error": row.get("error"),
+            }
+            for name, row in by_name.items()
+        ]
+
+    def _vectors(self, query: Query, candidates: Sequence[Candidate]) -> dict[str, Any]:
+        """Return the vectors that an agent's features are made of; half precision is the table's."""
+        budget = self.budget.for_context(query.question)
+        problem = SelectionProblem(query.question, candidates, self.parts.tokens, budget)
+        [vectors] = question_vectors([problem], self.parts.embedder)
+        return {
+            "similarities": vectors.similarities.astype(np.float32).tolist(),
+            "query_vector": vectors.query.astype(np.float16).tolist(),
+            "candidates_vector": vectors.candidates.astype(np.float16).tolist(),
+            "texts_vector": vectors.texts.astype(np.float32).tolist(),
+            "long_form": answer_words(query.answers) >= LONG_ANSWER_WORDS,
+        }
 
 
-def _label_missing(config: LabelConfig, worker: Worker, mine: Sequence[Example], journal: Journal) -> None:
-    missing = [example for example in mine if example.key not in journal.units]
-    if config.engine != "ray":
-        worker.prepare(sorted({example.source for example in missing}), quiet=config.quiet)
-    done = len(mine) - len(missing)
-    with progress("label", quiet=config.quiet) as report:
-        report(done, len(mine))
-
-        def record(key: str, unit: Mapping[str, Any]) -> None:
-            nonlocal done
+def _label_missing(config: LabelConfig, sources: Sequence[Source], worker: Worker, journal: Journal) -> None:
+    size = LOCAL_BATCH if config.engine == "local" else RAY_BATCH
+    jobs: list[Job] = []
+    for number, source in enumerate(sources):
+        missing = [query for query in source.queries if source.key(query) not in journal.units]
+        jobs += [(number, missing[start : start + size]) for start in range(0, len(missing), size)]
+        if missing and config.engine == "local":
+            worker.prepare(number, quiet=config.quiet)
+    total = sum(len(source.queries) for source in sources)
+    with progress("label", quiet=config.quiet) as report, closing(_units(config, worker, jobs)) as units:
+        report(len(journal.units), total)
+        for key, unit in units:
             journal.add(key, unit)
-            done += 1
-            report(done, len(mine))
+            report(len(journal.units), total)
             if (error := next((row["error"] for row in unit["rows"] if row["error"]), None)) is not None:
                 logger.warning("question %s failed: %s", key, error)
 
-        if config.engine == "ray" and missing:
-            with cluster_workers(config, partial(_labelling, config), most=len(missing)) as workers:
-                for _, units in workers.map(_batches(missing, RAY_BATCH)):
-                    for key, unit in units:
-                        record(key, unit)
-        else:
-            for batch in _batches(missing, LOCAL_BATCH):
-                for key, unit in worker.label(batch):
-                    record(key, unit)
+
+def _units(config: LabelConfig, worker: Worker, jobs: Sequence[Job]) -> Iterator[tuple[str, Unit]]:
+    if config.engine == "ray" and jobs:
+        with cluster_workers(config, partial(_labelling, config), most=len(jobs)) as workers:
+            for _, units in workers.map(jobs):
+                yield from units
+    else:
+        for job in jobs:
+            yield from worker.label(job)
 
 
-def _labelling(config: LabelConfig) -> Callable[[Sequence[Example]], list[tuple[str, Unit]]]:
-    """Return what labels questions of one source in a worker of a Ray cluster, with models of its own."""
-    worker = Worker(config, read_examples(config))
-    return lambda examples: list(worker.label(examples))
-
-
-def _batches(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
-    """Yield neighbours of one source, at most `size` at a time."""
-    batch: list[Example] = []
-    for example in examples:
-        if batch and (len(batch) == size or batch[0].source != example.source):
-            yield batch
-            batch = []
-        batch.append(example)
-    if batch:
-        yield batch
-
-
-def _journal_paths(out: Path) -> list[Path]:
-    """Return the journals of a table that are there."""
-    if not out.parent.is_dir():
-        return []
-    name = re.compile(re.escape(out.stem) + r"(\.\d+-of-\d+)?\.journal\.jsonl")
-    return sorted(path for path in out.parent.iterdir() if name.fullmatch(path.name))
-
-
-def _units_beside(out: Path, own: Path, work: str) -> dict[str, Any]:
-    """Return the units that the journals of other processes hold; those of other work are refused."""
-    units: dict[str, Any] = {}
-    for path in _journal_paths(out):
-        if path != own:
-            # It may be gone: whoever ended first wrote the table.
-            with suppress(FileNotFoundError):
-                units.update(read_units(path, work))
-    return units
+def _labelling(config: LabelConfig) -> Callable[[Job], list[tuple[str, Unit]]]:
+    """Return what labels questions in a worker of a Ray cluster, with models of its own."""
+    worker = Worker(config, read_sources(config))
+    return lambda job: list(worker.label(job))

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,11 +69,19 @@ def write_labels(path: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredGrid:
-    """What was measured for an agent that predicts settings: labels, `[C]`, and settings in natural units, `[C, 3]`."""
+class Classes:
+    """What an agent chooses among.
 
+    Attributes:
+        names: Configurations, or classes of those that differ in the settings of the paper's search alone.
+        label: The class of each measured configuration, `[C]`.
+        settings: Search settings of each measured configuration, in natural units, `[C, 3]`; None where every
+            configuration is a class of its own.
+    """
+
+    names: tuple[str, ...]
     label: NDArray[np.int64]
-    settings: Float32
+    settings: Float32 | None = None
 
     def nearest(self, label: ArrayLike, settings: ArrayLike, ranges: agent.Ranges) -> NDArray[np.int64]:
         """Return the index of the measured configuration that stands for each prediction, `[n]`.
@@ -81,21 +89,11 @@ class MeasuredGrid:
         It has the same label, `[n]`, and the settings, `[n, 3]`, nearest on the scale [0, 1] of `ranges`; ties go to
         the first.
         """
+        assert self.settings is not None
         apart = ranges.to_unit(settings)[:, None] - ranges.to_unit(self.settings)[None]
         same = self.label == np.asarray(label)[:, None]
         distance = np.where(same, np.square(apart).sum(axis=-1), np.inf)
         return np.asarray(distance.argmin(axis=1), dtype=np.int64)
-
-
-class Classes(NamedTuple):
-    """What an agent chooses among: configurations, the label of each measured one, and its search settings.
-
-    `grid` is None where every configuration is a class of its own.
-    """
-
-    names: tuple[str, ...]
-    label: NDArray[np.int64]  # [C]
-    grid: MeasuredGrid | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +106,6 @@ class Labels:
         kind: Its kind, which may be that of several data folders, `[n]`.
         split: Split that the data folder gives it, `[n]`.
         group: Questions of one group share documents and are never on both sides of a division, `[n]`.
-        questions: Texts, `n`; empty where the table has none.
         configurations: Spellings, `C`, in the order in which the table first names them.
         measures: float64 `[n, C]` by name; NaN where a question has no such figure. Of several readers or budgets the
             mean.
@@ -127,7 +124,6 @@ class Labels:
     kind: NDArray[np.str_]
     split: NDArray[np.str_]
     group: NDArray[np.str_]
-    questions: NDArray[np.str_]
     configurations: tuple[str, ...]
     measures: Mapping[str, FloatArray]
     query_vectors: Float32
@@ -184,17 +180,16 @@ class Labels:
     def classes(self) -> Classes:
         """Return what an agent chooses among.
 
-        Where all configurations are spelled with iterations, exploration and cost weight of the paper's search, and
-        several differ in these alone, what differs else are the classes, and a head of the agent predicts the settings;
-        not without `settings_head`.
+        With `settings_head`, where all configurations are spelled with iterations, exploration and cost weight of the
+        paper's search, and several differ in these alone, what differs else are the classes.
         """
         parts = [_search_settings(name) for name in self.configurations]
         names = tuple(dict.fromkeys(name for name, _ in parts))
         settings = [of_part for _, of_part in parts]
         if not self.settings_head or None in settings or len(names) == len(parts):
-            return Classes(self.configurations, np.arange(len(parts)), None)
+            return Classes(self.configurations, np.arange(len(parts)))
         label = np.array([names.index(name) for name, _ in parts], dtype=np.int64)
-        return Classes(names, label, MeasuredGrid(label, np.array(settings, dtype=np.float32)))
+        return Classes(names, label, np.array(settings, dtype=np.float32))
 
 
 def _search_settings(configuration: str) -> tuple[str, tuple[float, float, float] | None]:
@@ -233,30 +228,26 @@ def read_labels(paths: str) -> Labels:
     configurations. Questions that failed under any configuration, or lack one, are left out with a warning. A damaged
     table, tables of two embedders or sets of configurations, or no complete question are a `DataError`.
     """
-    tables = {path: _read(path) for path in label_paths(paths)}
-    metadata = [read_metadata(path) for path in tables]
-    found = [list(dict.fromkeys(table["configuration"].to_pylist())) for table in tables.values()]
+    given = label_paths(paths)
+    metadata, tables = [read_metadata(path) for path in given], [_read(path) for path in given]
     if len({of_table["embedder"] for of_table in metadata}) > 1:
         raise DataError(f"{paths} hold vectors by several embedders; label all with one")
-    if any(set(names) != set(found[0]) for names in found):
+    if len({frozenset(table["configuration"].to_pylist()) for table in tables}) > 1:
         raise DataError(f"{paths} measure different configurations; label all with one set")
-    table = require("pyarrow", "experiments").concat_tables(tables.values())
-
-    def text(name: str, at: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.str_]:
-        return np.array(table[name].fill_null("").to_pylist(), dtype=np.str_)[at]
-
-    keys = [f"{data}/{query}" for data, query in zip(text("data"), text("query"), strict=True)]
-    ids = list(dict.fromkeys(keys))
-    row_of, column_of = ({name: index for index, name in enumerate(names)} for names in (ids, found[0]))
-    rows = np.array([row_of[key] for key in keys])
-    cells = rows * len(found[0]) + np.array([column_of[name] for name in text("configuration")])
-    shape = (len(ids), len(found[0]))
+    table = require("pyarrow", "experiments").concat_tables(tables)
+    compute = require("pyarrow.compute", "experiments")
+    ids, rows = _numbered(compute.binary_join_element_wise(table["data"], table["query"], "/"))
+    configurations, columns = _numbered(table["configuration"])
+    shape = (len(ids), len(configurations))
+    cells = rows * shape[1] + columns
     counts = np.bincount(cells, minlength=shape[0] * shape[1])
-    has_vector = table["query_vector"].is_valid().to_numpy()
-    errors = text("error")
-    whole = (counts.reshape(shape) > 0).all(axis=1) & np.isin(np.arange(len(ids)), rows[has_vector])
-    whole &= ~np.isin(np.arange(len(ids)), rows[errors != ""])
-    reason = next(filter(None, errors.tolist()), "configurations or vectors are missing")
+    failed = compute.not_equal(table["error"].fill_null(""), "").to_numpy()
+    # Each question's first row with vectors; of several tables it may have several.
+    with_vector = np.flatnonzero(table["query_vector"].is_valid().to_numpy())
+    found, at = np.unique(rows[with_vector], return_index=True)
+    whole = (counts.reshape(shape) > 0).all(axis=1) & np.isin(np.arange(len(ids)), found)
+    whole[rows[failed]] = False
+    reason = table["error"].filter(failed)[0] if failed.any() else "configurations or vectors are missing"
     if not whole.any():
         raise DataError(f"{paths}: no question is complete; the first error: {reason}")
     if not whole.all():
@@ -264,35 +255,34 @@ def read_labels(paths: str) -> Labels:
     measures = {}
     for name in FIGURES:
         if table[name].null_count < len(table):
-            sums = np.bincount(cells, table[name].to_numpy(), shape[0] * shape[1])
-            means = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
-            measures[name] = means.reshape(shape)[whole]
-    first = np.unique(rows, return_index=True)[1][whole]
-    with_vector = np.flatnonzero(has_vector)
-    vector_rows, at = np.unique(rows[with_vector], return_index=True)
-    of_question = table.take(with_vector[at[np.isin(vector_rows, np.flatnonzero(whole))]])
-    vectors = {name: [np.array(row, dtype=np.float32) for row in of_question[name].to_pylist()] for name in VECTORS}
+            sums = np.bincount(cells, table[name].to_numpy(), shape[0] * shape[1]).reshape(shape)
+            measures[name] = sums[whole] / counts.reshape(shape)[whole]
+    questions = table.take(with_vector[at[whole[found]]])
+    vectors = {name: [np.array(row, dtype=np.float32) for row in questions[name].to_pylist()] for name in VECTORS}
     for names in (VECTORS[:2], VECTORS[3:]):
         lengths = {len(vector) for name in names for vector in vectors[name]}
         if len(lengths) > 1:
             raise DataError(f"{paths}: vectors have {' and '.join(map(str, sorted(lengths)))} numbers; label again")
+    texts = {name: np.array(questions[name].to_pylist(), dtype=np.str_) for name in ("data", "kind", "split", "group")}
     return Labels(
         ids=tuple(np.array(ids)[whole].tolist()),
-        data=text("data", first),
-        kind=text("kind", first),
-        split=text("split", first),
-        group=text("group", first),
-        questions=text("question", first),
-        configurations=tuple(found[0]),
+        configurations=tuple(configurations),
         measures=measures,
         query_vectors=np.stack(vectors["query_vector"]),
         candidates_vectors=np.stack(vectors["candidates_vector"]),
         similarities=tuple(vectors["similarities"]),
         texts_vectors=np.stack(vectors["texts_vector"]),
-        long_form=np.array(of_question["long_form"].to_pylist(), dtype=bool),
+        long_form=np.array(questions["long_form"].to_pylist(), dtype=bool),
         budgets=tuple(sorted(set(table["budget_tokens"].to_pylist()))),
         metadata=tuple(metadata),
+        **texts,
     )
+
+
+def _numbered(column: Any) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the values of a column, each once, in the order in which they first appear, and the number of each row."""
+    encoded = column.combine_chunks().dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -319,11 +309,11 @@ def _read(path: Path) -> Any:
             if field.name in FIGURES and field.name not in table.column_names:
                 table = table.append_column(field, pyarrow.nulls(len(table), field.type))
         table = table.select(_schema().names).cast(_schema())
-        damaged = [name for name in COMPLETE if not len(table) or table[name].null_count]
-        damaged += [name for name in FIGURES if compute.all(compute.is_finite(table[name])).as_py() is False]
-        damaged += ["budget_tokens"] if (compute.min(table["budget_tokens"]).as_py() or 0) < 1 else []
     except (OSError, KeyError, pyarrow.ArrowException) as error:
         raise DataError(f"{path} is damaged ({error}); label again") from error
+    damaged = [name for name in COMPLETE if not len(table) or table[name].null_count]
+    damaged += [name for name in FIGURES if compute.all(compute.is_finite(table[name])).as_py() is False]
+    damaged += ["budget_tokens"] if (compute.min(table["budget_tokens"]).as_py() or 0) < 1 else []
     if damaged:
         raise DataError(
             f"{path}: no rows, or values of {damaged[0]} that are missing, not finite or below 1; label again"

@@ -27,7 +27,7 @@ from experiments.agents.targets import TargetConfig, best_configuration, utility
 from experiments.data.config import candidate_settings
 from experiments.data.splits import divide, questions_of
 from experiments.labels.config import LabelConfig
-from experiments.labels.examples import read_examples
+from experiments.labels.examples import read_sources
 from experiments.labels.label import label
 from experiments.labels.table import Labels, read_labels
 from experiments.protocol.held_out import is_held_out
@@ -113,7 +113,10 @@ def tune(config: TuneConfig) -> Tuning:
     shipped = load_agent(DEFAULT_AGENT)
     labelling, held_out = _labelling(config, shipped)
     if not config.quiet:
-        number, configurations = len(read_examples(labelling).examples), len(labelling.configuration_list())
+        number, configurations = (
+            sum(len(one.queries) for one in read_sources(labelling)),
+            len(labelling.configuration_list()),
+        )
         minutes = max(1, round(SECONDS * number * configurations / 60))
         say(
             f"{number} questions, {configurations} configurations: about {minutes} minute{'s' * (minutes > 1)} on one "
@@ -152,15 +155,15 @@ def _labelling(config: TuneConfig, shipped: agent.ConfigurationAgent) -> tuple[L
         quiet=config.quiet,
         **candidate_settings(config),
     )
-    examples = read_examples(labelling)
-    folder = examples.folders[0]
-    queries = [query for source in examples.sources for query in questions_of(folder, source.split)]
+    sources = read_sources(labelling)
+    folder, number = sources[0].folder, sum(len(source.queries) for source in sources)
+    queries = [query for source in sources for query in questions_of(folder, source.settings.split)]
     held_out = sum(is_held_out(folder, query) for query in queries)
-    if len(examples.examples) < LEAST_QUESTIONS:
+    if number < LEAST_QUESTIONS:
         left_out = f" ({held_out} more are held out, see docs/experiments.md)" if held_out else ""
         raise DataError(
             f"{folder.path}, {config.splits}: expected at least {LEAST_QUESTIONS} questions with answers or gold "
-            f"passages that count, got {len(examples.examples)} of {len(queries) - held_out}{left_out}; 60 to 500 are "
+            f"passages that count, got {number} of {len(queries) - held_out}{left_out}; 60 to 500 are "
             "usual. Add answers or gold to queries.jsonl, or let a reader write answers: corag data references"
         )
     return labelling, held_out

@@ -9,7 +9,7 @@ import pytest
 
 import agent
 from corag.errors import DataError, InputError
-from experiments.labels.table import MeasuredGrid, fallback_of, read_labels, read_metadata
+from experiments.labels.table import Classes, fallback_of, read_labels, read_metadata
 from tests.experiments.worlds import label_row, question_row, write_labels
 
 ROWS = [
@@ -24,7 +24,7 @@ QUESTIONS = [question_row("q1", "one?", [1.0, 0.0]), question_row("q2", "two?", 
 def test_a_table_becomes_arrays(tmp_path):
     labels = read_labels(str(write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS)))
     assert labels.ids == ("folder/q1", "folder/q2")
-    assert labels.split.tolist() == ["train", "train"] and labels.questions.tolist() == ["one?", "two?"]
+    assert labels.split.tolist() == ["train", "train"]
     assert labels.measures["f1"].tolist() == [[0.5, 0.25], [0.0, 1.0]]
     assert labels.measures["cost_tokens"].tolist() == [[50, 32], [50, 50]]
     assert labels.query_vectors.tolist() == [[1.0, 0.0], [0.0, 1.0]]
@@ -38,19 +38,21 @@ def test_a_grid_becomes_classes_and_settings(tmp_path):
     classes = read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS[:1]))).classes()
     assert classes.names == ("corag(unit=passage, reranker=a)", "corag(unit=passage, reranker=b)")
     assert classes.label.tolist() == [0, 0, 1, 1]
-    assert classes.grid.settings[:, 0].tolist() == [2, 5, 2, 5]
+    assert classes.settings[:, 0].tolist() == [2, 5, 2, 5]
     assert str(fallback_of(rows[1]["configuration"])) == rows[1]["configuration"]
 
 
 def test_other_configurations_are_classes_of_their_own(tmp_path):
     rows = [label_row("q1", "a", 0.5, configuration=name) for name in ("corag", "top-k(k=3)")]
     classes = read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS[:1]))).classes()
-    assert (classes.names, classes.grid) == (("corag", "top-k(k=3)"), None)
+    assert (classes.names, classes.settings) == (("corag", "top-k(k=3)"), None)
     # One cell a reranker has nothing for a second head to predict.
-    assert read_labels(str(write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS))).classes().grid is None
+    assert read_labels(str(write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS))).classes().settings is None
 
 
-GRID = MeasuredGrid(np.array([0, 0, 1, 1]), np.array([[1, 0.0, 0.0], [64, 3.0, 0.3], [8, 0.0, 0.0], [8, 0.0, 0.3]]))
+GRID = Classes(
+    ("a", "b"), np.array([0, 0, 1, 1]), np.array([[1, 0.0, 0.0], [64, 3.0, 0.3], [8, 0.0, 0.0], [8, 0.0, 0.3]])
+)
 
 
 def test_the_nearest_measured_settings_of_the_same_label():
