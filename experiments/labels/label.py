@@ -6,7 +6,7 @@ Questions are the units of work: a journal keeps finished ones, and Ray workers 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import cache, partial
@@ -221,7 +221,7 @@ def _label_missing(config: LabelConfig, sources: Sequence[Source], worker: Worke
                 logger.warning("question %s failed: %s", key, error)
 
 
-def _units(config: LabelConfig, worker: Worker, jobs: Sequence[Job]) -> Iterator[tuple[str, Unit]]:
+def _units(config: LabelConfig, worker: Worker, jobs: Sequence[Job]) -> Generator[tuple[str, Unit], None, None]:
     if config.engine == "ray" and jobs:
         with cluster_workers(config, partial(_labelling, config), most=len(jobs)) as workers:
             for _, units in workers.map(jobs):

@@ -263,7 +263,9 @@ def read_labels(paths: str) -> Labels:
         lengths = {len(vector) for name in names for vector in vectors[name]}
         if len(lengths) > 1:
             raise DataError(f"{paths}: vectors have {' and '.join(map(str, sorted(lengths)))} numbers; label again")
-    texts = {name: np.array(questions[name].to_pylist(), dtype=np.str_) for name in ("data", "kind", "split", "group")}
+    texts: dict[str, Any] = {
+        name: np.array(questions[name].to_pylist(), dtype=np.str_) for name in ("data", "kind", "split", "group")
+    }
     return Labels(
         ids=tuple(np.array(ids)[whole].tolist()),
         configurations=tuple(configurations),
