@@ -26,39 +26,33 @@ _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """A data set that can be had by name.
+    """A data set that can be had by name; numbers and sizes are estimates.
 
     Attributes:
-        name: Name.
         what: What it holds, in a few words.
-        licence: Licence of the data.
         home: Page about it.
-        num_questions: Questions of all splits, about.
-        num_passages: Passages, about.
-        megabytes: Size of the download, about.
-        files: Files of each split, and of other parts such as the corpus.
+        megabytes: Size of the download.
         questions: Converter of a split.
+        files: Files of each split, and of other parts such as the corpus; none if `ir_datasets` fetches them.
         passages: Converter of a corpus that the questions share, if there is one.
         splits: Its splits; by default every part of `files` is one.
         num_default_splits: How many splits, the first ones, are fetched if none are named; 0 for all.
         own_passages: Whether the set has passages at all; else another data folder's corpus is needed.
-        by_ir_datasets: Whether `ir_datasets` fetches the files, and keeps them in a folder of its own.
     """
 
     name: str
     what: str
     licence: str
     home: str
-    num_questions: int
-    num_passages: int
-    megabytes: int
+    num_questions: int = 0
+    num_passages: int = 0
+    megabytes: int = 0
     questions: Converter
     files: Mapping[str, tuple[Remote, ...]] = field(default_factory=dict)
     passages: Callable[[Files], Iterator[Document]] | None = None
     splits: tuple[str, ...]
     num_default_splits: int = 0
     own_passages: bool = True
-    by_ir_datasets: bool = False
 
     @property
     def default_splits(self) -> tuple[str, ...]:
@@ -82,25 +76,20 @@ def ir_data_set(name: str, ir_name: str, *, splits: Mapping[str, str] | None = N
         known: Fields of the set.
     """
     home = f"https://ir-datasets.com/{ir_name.partition('/')[0]}.html"
-    defaults = {
-        "what": "questions and passages with relevance judgements", "licence": f"see {home}", "home": home,
-        "num_questions": 0, "num_passages": 0, "megabytes": 0,
-    }  # fmt: skip
     if splits is None:
         registered = list(require("ir_datasets", EXTRA).registry)
         if ir_name not in registered:
             raise InputError(f"ir_datasets has no data set {ir_name!r}; https://ir-datasets.com lists them")
-        parts = [part for part in registered if part.rpartition("/")[0] == ir_name]
-        splits = {_SPLITS[last]: part for part in parts if (last := part.rpartition("/")[2]) in _SPLITS}
-        splits = splits or {_SPLITS.get(ir_name.rpartition("/")[2], "test"): ir_name}
-    of_split = dict(splits)
+        ends = {part: part.rpartition("/")[2] for part in registered if part.rpartition("/")[0] == ir_name}
+        splits = {_SPLITS[end]: part for part, end in ends.items() if end in _SPLITS}
+    of_split = splits or {_SPLITS.get(ir_name.rpartition("/")[2], "test"): ir_name}
+    about = {"what": "questions and passages with relevance judgements", "licence": f"see {home}", "home": home}
     return DataSet(
         name=name,
         splits=tuple(of_split),
         questions=lambda _, split: _in_ir_datasets(of_split[split], _ir_questions),
         passages=lambda _: _in_ir_datasets(ir_name, _ir_passages),
-        by_ir_datasets=True,
-        **{**defaults, **known},
+        **{**about, **known},
     )
 
 
@@ -136,7 +125,6 @@ def _ir_passages(data: Any) -> Iterator[Document]:
 
 
 def _data_set(name: str, entry: dict[str, Any]) -> DataSet:
-    """Return the set of an entry of the table."""
     if (ir_name := entry.pop("ir_datasets", None)) is not None:
         return ir_data_set(name, ir_name, **entry)
     remotes = {part: given if isinstance(given, list) else [given] for part, given in entry.pop("files").items()}
@@ -145,21 +133,13 @@ def _data_set(name: str, entry: dict[str, Any]) -> DataSet:
     return DataSet(name=name, files=files, splits=tuple(entry.pop("splits", files)), **functions, **entry)
 
 
-def _table() -> dict[str, Any]:
-    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    return table
-
-
-DATA_SETS = {name: _data_set(name, entry) for name, entry in _table().items()}
+_TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+DATA_SETS: dict[str, DataSet] = {name: _data_set(name, entry) for name, entry in _TABLE.items()}
 """The sets by name."""
 
 
 def find_data_set(name: str) -> DataSet:
-    """Return the set of a name: one of `DATA_SETS`, `ir_datasets:NAME`, or `beir:NAME`.
-
-    Raises:
-        InputError: There is none of that name; the message lists all.
-    """
+    """Return a set of `DATA_SETS`, `ir_datasets:NAME` or `beir:NAME`; an unknown name is an `InputError` with all."""
     if name in DATA_SETS:
         return DATA_SETS[name]
     family, _, rest = name.partition(":")

@@ -1,7 +1,6 @@
 """How the rows of public data sets become questions; `catalogue` says which set takes which converter.
 
-A converter takes the files of a set and a split, and yields the questions of the split with their passages. A corpus
-that all questions share has a converter of its own.
+A converter yields the questions of a split with their passages; a corpus that all questions share has one of its own.
 """
 
 from __future__ import annotations
@@ -46,47 +45,41 @@ def _about(passage: Document, name: object, question: str, *answers: str, **extr
     return Question(str(name), question, answers, [passage.id], [passage], extra=extra)
 
 
+def _with_pool(
+    name: object, question: str, answers: Sequence[str], gold: Sequence[str], pool: Sequence[Document], **extra: Any
+) -> Question:
+    return Question(str(name), question, answers, gold, pool, pool=True, extra=extra)
+
+
 # --- Evidence in several paragraphs, each question with its own ---
-
-
-def hotpotqa(files: Files, split: str) -> Iterator[Question]:
-    """Convert HotpotQA (distractor setting)."""
-    return (_from_paragraphs("hotpotqa", row) for row in files.rows(split))
 
 
 def two_wiki(files: Files, split: str) -> Iterator[Question]:
     """Convert 2WikiMultihopQA, which has the fields of HotpotQA."""
-    return (_from_paragraphs("2wikimultihopqa", row) for row in files.rows(split))
+    return hotpotqa(files, split, "2wikimultihopqa")
 
 
-def _from_paragraphs(prefix: str, row: Row) -> Question:
-    passages: list[Document] = []
-    sentences_of: dict[str, tuple[Document, list[tuple[int, int]]]] = {}
-    for title, sentences in _pairs(row["context"], "title", "sentences"):
-        text, spans = join_sentences(sentences)
-        passages.append(_passage(prefix, title, text))
-        # Of two paragraphs with one title the first is meant, as in the official evaluation.
-        sentences_of.setdefault(title, (passages[-1], spans))
-    facts: dict[str, list[int]] = {}
-    spans_of_facts = []
-    for title, sentence in _pairs(row["supporting_facts"], "title", "sent_id"):
-        if title not in sentences_of:
-            continue
-        passage, spans = sentences_of[title]
-        facts.setdefault(passage.id, []).append(sentence)
-        # A few annotations name a sentence that the paragraph does not have.
-        if 0 <= sentence < len(spans):
-            spans_of_facts.append(f"{passage.id}#{spans[sentence][0]}-{spans[sentence][1]}")
-    known = {name: row[name] for name in ("type", "level") if row.get(name) is not None}
-    return Question(
-        row.get("_id") or row["id"],
-        row["question"],
-        [row["answer"]],
-        list(facts),
-        passages,
-        pool=True,
-        extra={**known, "supporting_facts": [list(fact) for fact in facts.items()], "supporting_spans": spans_of_facts},
-    )
+def hotpotqa(files: Files, split: str, prefix: str = "hotpotqa") -> Iterator[Question]:
+    """Convert HotpotQA (distractor setting)."""
+    for row in files.rows(split):
+        passages: list[Document] = []
+        sentences_of: dict[str, tuple[Document, list[tuple[int, int]]]] = {}
+        for title, sentences in _pairs(row["context"], "title", "sentences"):
+            text, spans = join_sentences(sentences)
+            passages.append(_passage(prefix, title, text))
+            # Of two paragraphs with one title the first is meant, as in the official evaluation.
+            sentences_of.setdefault(title, (passages[-1], spans))
+        facts: dict[str, list[int]] = {}
+        marked = []
+        for title, sentence in _pairs(row["supporting_facts"], "title", "sent_id"):
+            if title in sentences_of:
+                passage, spans = sentences_of[title]
+                facts.setdefault(passage.id, []).append(sentence)
+                # A few annotations name a sentence that the paragraph does not have.
+                marked += [f"{passage.id}#{start}-{end}" for start, end in spans[sentence : sentence + 1]]
+        known = {name: row[name] for name in ("type", "level") if row.get(name) is not None}
+        known |= {"supporting_facts": [list(fact) for fact in facts.items()], "supporting_spans": marked}
+        yield _with_pool(row.get("_id") or row["id"], row["question"], [row["answer"]], list(facts), passages, **known)
 
 
 def _pairs(value: Any, first: str, second: str) -> Iterator[tuple[Any, Any]]:
@@ -116,15 +109,8 @@ def musique(files: Files, split: str) -> Iterator[Question]:
         supporting = [part["is_supporting"] for part in row["paragraphs"]]
         gold = [passage.id for passage, supports in zip(passages, supporting, strict=True) if supports]
         steps = [[step["question"], step["answer"]] for step in row["question_decomposition"]]
-        yield Question(
-            row["id"],
-            row["question"],
-            [row["answer"], *row["answer_aliases"]],
-            gold,
-            passages,
-            pool=True,
-            extra={"hops": row["id"].partition("hop")[0], "decomposition": steps},
-        )
+        extra = {"hops": row["id"].partition("hop")[0], "decomposition": steps}
+        yield _with_pool(row["id"], row["question"], [row["answer"], *row["answer_aliases"]], gold, passages, **extra)
 
 
 # --- One passage, or one report ---
@@ -136,7 +122,7 @@ def squad(files: Files, split: str) -> Iterator[Question]:
         passage = _passage("squad", row["title"].replace("_", " "), row["context"])
         starts = dict(zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True))
         extra = {"article": row["title"], "answer_starts": list(starts.values())}
-        yield _about(passage, row["id"], row["question"], *row["answers"]["text"], **extra)
+        yield _about(passage, row["id"], row["question"], *starts, **extra)
 
 
 def policyqa(files: Files, split: str) -> Iterator[Question]:
@@ -174,15 +160,12 @@ def tatqa(files: Files, split: str) -> Iterator[Question]:
             spans = asked["answer"] if isinstance(asked["answer"], list) else [asked["answer"]]
             gold = [passages[order].id for order in map(str, asked["rel_paragraphs"]) if order in passages]
             gold += [table.id] if "table" in asked["answer_from"] else []
-            yield Question(
-                asked["uid"],
-                asked["question"],
-                [", ".join(map(str, spans))],
-                gold,
+            answer, pool, extra = (
+                ", ".join(map(str, spans)),
                 [table, *passages.values()],
-                pool=True,
-                extra={"from": asked["answer_from"]},
+                {"from": asked["answer_from"]},
             )
+            yield _with_pool(asked["uid"], asked["question"], [answer], gold, pool, **extra)
 
 
 def qed(files: Files, split: str) -> Iterator[Question]:
@@ -274,15 +257,8 @@ def dpr(files: Files, split: str) -> Iterator[Question]:
         positive = list(map(passage, row["positive_ctxs"]))
         marked = [passage(context).id for context in row["positive_ctxs"] if context.get("score") == _BY_A_PERSON]
         positives = list(dict.fromkeys(part.id for part in positive))
-        yield Question(
-            f"{split}-{number}",
-            row["question"],
-            row["answers"],
-            marked or positives[:1],
-            [*positive, *map(passage, row["hard_negative_ctxs"])],
-            pool=True,
-            extra={"positives": positives},
-        )
+        pool, gold = [*positive, *map(passage, row["hard_negative_ctxs"])], marked or positives[:1]
+        yield _with_pool(f"{split}-{number}", row["question"], row["answers"], gold, pool, positives=positives)
 
 
 def edc2(files: Files, split: str) -> Iterator[Question]:
@@ -292,26 +268,16 @@ def edc2(files: Files, split: str) -> Iterator[Question]:
     in `positives`, and the others in `noise`, from which stress sets are made.
     """
     for number, row in enumerate(files.rows(split)):
-        passages: dict[str, Document] = {}
-        scores: dict[str, float] = {}
-        kinds: dict[str, list[str]] = {"positives": [], "noise": []}
+        best: dict[str, tuple[float, str, Document]] = {}
         for kind, contexts in (("positives", row["positive_passages"]), ("noise", row["negative_passages"])):
             for context in sorted(contexts, key=lambda context: -float(context["score"])):
                 title = context.get("title") or ""
                 name = passage_id("edc2", title, context["text"])
-                if name not in passages:
-                    passages[name] = Document(name, context["text"].strip(), title)
-                    scores[name] = float(context["score"])
-                    kinds[kind].append(name)
-        yield Question(
-            f"{split}-{number}",
-            row["question"],
-            row["answers"],
-            kinds["positives"][:1],
-            [passages[name] for name in sorted(passages, key=lambda name: -scores[name])],
-            pool=True,
-            extra=kinds,
-        )
+                best.setdefault(name, (float(context["score"]), kind, Document(name, context["text"].strip(), title)))
+        kinds = {kind: [name for name, (_, of, _) in best.items() if of == kind] for kind in ("positives", "noise")}
+        pool = [passage for _, _, passage in sorted(best.values(), key=lambda found: -found[0])]
+        gold = kinds["positives"][:1]
+        yield _with_pool(f"{split}-{number}", row["question"], row["answers"], gold, pool, **kinds)
 
 
 def msmarco_qa(files: Files, split: str) -> Iterator[Question]:
@@ -319,16 +285,11 @@ def msmarco_qa(files: Files, split: str) -> Iterator[Question]:
     for row in files.rows(split):
         passages = [Document(passage_id("msmarco", text), text) for text in row["passages"]["passage_text"]]
         marks = zip(passages, row["passages"]["is_selected"], strict=True)
+        gold = [passage.id for passage, selected in marks if selected]
         answers = [answer for answer in row["answers"] if answer != "No Answer Present."]
-        yield Question(
-            str(row["query_id"]),
-            row["query"],
-            [*(row["wellFormedAnswers"] or ()), *answers],
-            [passage.id for passage, selected in marks if selected],
-            passages,
-            pool=True,
-            extra={"type": row["query_type"], "answerable": bool(answers)},
-        )
+        extra = {"type": row["query_type"], "answerable": bool(answers)}
+        answers = [*(row["wellFormedAnswers"] or ()), *answers]
+        yield _with_pool(row["query_id"], row["query"], answers, gold, passages, **extra)
 
 
 def wikipassageqa(files: Files, split: str) -> Iterator[Question]:
@@ -393,8 +354,7 @@ def amazon_phones(files: Files, split: str) -> Iterator[Question]:
             name = passage_id("phone", product)
             passages = [Document(f"{name}-{number}", review) for number, review in enumerate(reviews)]
             asked = f"What do customers like about {product}, and what do they complain about?"
-            gold = [passage.id for passage in passages]
-            yield Question(name, asked, gold=gold, passages=passages, pool=True, extra={"product": product})
+            yield _with_pool(name, asked, (), [passage.id for passage in passages], passages, product=product)
 
 
 # --- Statements to be verified: the question is a statement, the answer `true` or `false` ---
@@ -452,7 +412,7 @@ def helmet(files: Files, split: str) -> Iterator[Question]:
         passages = {part.id: part for part in map(passage, row["ctxs"])}
         gold = [part.id for part in map(passage, row["positive_ctxs"]) if part.id in passages]
         name = f"{split}-{len(seen) - 1}"
-        yield Question(name, row["question"], row["answers"], gold, list(passages.values()), pool=True)
+        yield _with_pool(name, row["question"], row["answers"], gold, list(passages.values()))
 
 
 def holobench(files: Files, split: str) -> Iterator[Question]:
@@ -467,34 +427,19 @@ def holobench(files: Files, split: str) -> Iterator[Question]:
         for row in files.rows(database):
             tables.setdefault(row["file"], []).append(row)
         for number, row in enumerate(files.rows(f"queries-{database}")):
-            main = _tables_in(row["query"], tables)
+            named = re.findall(r"\b(?:from|join)\s+[\"`\[]?(\w+)", row["query"], re.IGNORECASE)
+            main = [table for table in tables if table.lower() in map(str.lower, named)]
             taken = _take(tables, main, HOLOBENCH_AMOUNTS[split])
-            passages = [
-                Document(f"{database}-{table}-{index}", tables[table][index]["verbalized_text"], table)
-                for table, index in taken
-            ]
-            rows = {
-                table: [json.loads(tables[table][index]["table_row"]) for name, index in taken if name == table]
-                for table in main
-            }
-            yield Question(
-                f"{database}-{number}-{split}",
-                row["question"],
-                [run_query(row["query"], rows)],
-                [passage.id for passage in passages if passage.title in main],
-                passages,
-                pool=True,
-                extra={"sql": row["query"], "database": database, "difficulty": row.get("difficulty")},
-            )
+            pool = [Document(f"{database}-{table}-{i}", of["verbalized_text"], table) for table, i, of in taken]
+            gold = [passage.id for passage in pool if passage.title in main]
+            rows = {name: [json.loads(of["table_row"]) for table, _, of in taken if table == name] for name in main}
+            extra = {"sql": row["query"], "database": database, "difficulty": row.get("difficulty")}
+            answer = run_query(row["query"], rows)
+            yield _with_pool(f"{database}-{number}-{split}", row["question"], [answer], gold, pool, **extra)
 
 
-def _tables_in(query: str, tables: Mapping[str, Any]) -> list[str]:
-    named = {name.lower() for name in re.findall(r"\b(?:from|join)\s+[\"`\[]?(\w+)", query, re.IGNORECASE)}
-    return [table for table in tables if table.lower() in named]
-
-
-def _take(tables: Mapping[str, Sequence[Row]], main: Sequence[str], amount: int) -> list[tuple[str, int]]:
-    """Return table and index of the rows that make the context, in the order in which they are taken."""
+def _take(tables: Mapping[str, Sequence[Row]], main: Sequence[str], amount: int) -> list[tuple[str, int, Row]]:
+    """Return table, index and row of the rows that make the context, in the order in which they are taken."""
     left = {True: float(amount), False: float(HOLOBENCH_TOKENS - amount)}
     taken = []
     for index in range(max(map(len, tables.values()), default=0)):
@@ -502,7 +447,7 @@ def _take(tables: Mapping[str, Sequence[Row]], main: Sequence[str], amount: int)
             if index < len(rows) and left[table in main] > 0:
                 left[table in main] -= len(rows[index]["verbalized_text"]) // _CHARACTERS_PER_TOKEN + 1
                 if left[table in main] > 0:
-                    taken.append((table, index))
+                    taken.append((table, index, rows[index]))
     return taken
 
 

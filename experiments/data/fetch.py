@@ -25,7 +25,7 @@ from corag.writing import cache_folder
 EXTRA = "data"
 Row = Mapping[str, Any]
 
-_SHARD = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<rest>\D.*)")
+_SHARD = re.compile(r"(?P<stem>.*)-\d{5}-of-(?P<count>\d{5})(?P<rest>\D.*)")
 _ROWS_AT_ONCE = 256
 _LONGEST_CELL = 2**27
 
@@ -36,14 +36,7 @@ class UnfetchedError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Files of a data set on the Hugging Face hub.
-
-    Attributes:
-        repo: Name of the data set.
-        pattern: Which files, with `*`.
-        revision: Commit, branch or tag.
-        member: Pattern of the files in an archive.
-    """
+    """Files of a data set on the Hugging Face hub: a `pattern` of their names, and of the `member`s of an archive."""
 
     repo: str
     pattern: str
@@ -58,11 +51,14 @@ class Hub:
     def fetch(self, *, quiet: bool) -> tuple[list[Path], str]:
         """Return the files in the cache of the hub's client, which fetches what it lacks, and their commit."""
         hub, errors = require("huggingface_hub", EXTRA), require("huggingface_hub.errors", EXTRA)
-        what = {"repo_type": "dataset", "revision": self.revision, "allow_patterns": self.pattern}
         if quiet:
             require("huggingface_hub.utils", EXTRA).disable_progress_bars()
         try:
-            snapshot = Path(hub.snapshot_download(self.repo, **what))
+            snapshot = Path(
+                hub.snapshot_download(
+                    self.repo, repo_type="dataset", revision=self.revision, allow_patterns=self.pattern
+                )
+            )
         except errors.GatedRepoError as error:
             raise DataError(
                 f"{self.repo} is only for users who accept its terms: accept them at {self.address}, log in with "
@@ -76,13 +72,7 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A file on the web.
-
-    Attributes:
-        url: Its address.
-        md5: Its checksum, if the source gives one.
-        member: Pattern of the files in an archive.
-    """
+    """A file on the web, its checksum if the source gives one, and a pattern of the `member`s of an archive."""
 
     url: str
     md5: str = ""
@@ -102,13 +92,12 @@ class Url:
         """Return the file in the cache, fetched if it is not there; it has no revision."""
         pooch = require("pooch", EXTRA)
         pooch.get_logger().setLevel("WARNING")
-        name = f"{hashlib.sha256(self.url.encode()).hexdigest()[:8]}-{self.pattern}"
         try:
             path = Path(
                 pooch.retrieve(
                     self.url,
                     f"md5:{self.md5}" if self.md5 else None,
-                    fname=name,
+                    fname=f"{hashlib.sha256(self.url.encode()).hexdigest()[:8]}-{self.pattern}",
                     path=cache_folder() / "downloads",
                     downloader=pooch.HTTPDownloader(progressbar=not quiet, timeout=30),
                 )
@@ -144,20 +133,12 @@ class Files:
         self.used: list[dict[str, str]] = []
 
     def fetch(self, remotes: Iterable[Remote]) -> None:
-        """Get some files.
-
-        Raises:
-            UnfetchedError: There is no network, or a file is missing.
-            DataError: The hub asks for consent, or a checksum differs.
-        """
+        """Get some files; `UnfetchedError` if that is impossible, `DataError` if the hub asks for consent."""
         for remote in remotes:
             self._get(remote)
 
     def rows(self, part: str) -> Iterator[Row]:
-        """Yield the rows of a part.
-
-        Rows of CSV, and the one row of a text, have the name of their file, without its ending, as `file`.
-        """
+        """Yield the rows of a part; those of CSV and Markdown have the name of their file, without ending, as `file`."""
         for remote in self._parts[part]:
             for path in self._get(remote):
                 try:
@@ -171,10 +152,9 @@ class Files:
         if remote not in self._paths:
             if self._folder is None:
                 paths, revision = remote.fetch(quiet=self._quiet)
-                origin = remote.address
             else:
-                paths, revision, origin = _brought(remote, self._folder), "brought by hand", str(self._folder)
-            _check_whole(paths, remote, origin)
+                paths, revision = _brought(remote.pattern, self._folder), "brought by hand"
+            _check_whole(paths, f"{remote.address if self._folder is None else self._folder} has no", remote.pattern)
             self._paths[remote] = paths
             for path in paths:
                 entry = {"file": path.name, "from": remote.address, "revision": revision, "sha256": digest(path)}
@@ -183,32 +163,30 @@ class Files:
         return self._paths[remote]
 
 
-def _brought(remote: Remote, folder: Path) -> list[Path]:
-    files = sorted(folder.rglob(remote.pattern))
+def _brought(pattern: str, folder: Path) -> list[Path]:
+    files = sorted(folder.rglob(pattern))
     # The files may be in one folder, if their names alone tell which they are.
-    if not files and not (name := remote.pattern.rpartition("/")[2]).startswith("*"):
+    if not files and not (name := pattern.rpartition("/")[2]).startswith("*"):
         files = sorted(folder.rglob(name))
-    if files and isinstance(remote, Url) and remote.md5 and (found := digest(files[0], "md5")) != remote.md5:
-        raise DataError(f"the MD5 of {files[0]} is {found}, expected {remote.md5}; bring it again from {remote.url}")
     return files
 
 
-def _check_whole(files: list[Path], remote: Remote, origin: str) -> None:
+def _check_whole(files: list[Path], lacks: str, pattern: str) -> None:
     """Refuse an empty list, and one that lacks some of the shards whose number is in their names."""
-    if not files:
-        raise UnfetchedError(f"{origin} has no file {remote.pattern}")
     names = {file.name for file in files}
+    if not files:
+        raise UnfetchedError(f"{lacks} file {pattern}")
     # A pattern such as *-00000-of-00007.parquet asks for one alone.
     for match in filter(None, map(_SHARD.fullmatch, names if len(names) > 1 else ())):
-        for number in range(int(match["count"])):
-            if (shard := f"{match['stem']}-{number:05}-of-{match['count']}{match['rest']}") not in names:
-                raise UnfetchedError(f"{origin} lacks {shard}")
+        shards = (f"{match['stem']}-{n:05}-of-{match['count']}{match['rest']}" for n in range(int(match["count"])))
+        if missing := [shard for shard in shards if shard not in names]:
+            raise UnfetchedError(f"{lacks} {missing[0]}")
 
 
-def digest(path: Path, algorithm: str = "sha256") -> str:
-    """Return the checksum of a file."""
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _first_line(error: BaseException) -> str:
@@ -235,23 +213,21 @@ def _members(path: Path, member: str) -> Iterator[tuple[str, IO[bytes]]]:
     if not member:
         with cast(IO[bytes], gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as whole:
             yield path.name.removesuffix(".gz"), whole
-        return
-    if zipfile.is_zipfile(path):
+    elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            for name in sorted(archive.namelist()):
-                if fnmatch(name, member):
-                    with archive.open(name) as file:
-                        yield name, file
-        return
-    # A stream: an archive may be far larger than what is read of it.
-    with tarfile.open(path, "r|*") as tape:
-        for entry in tape:
-            if entry.isfile() and fnmatch(entry.name, member) and (extracted := tape.extractfile(entry)) is not None:
-                yield entry.name, extracted
+            for name in filter(lambda name: fnmatch(name, member), sorted(archive.namelist())):
+                with archive.open(name) as file:
+                    yield name, file
+    else:
+        # A stream: an archive may be far larger than what is read of it.
+        with tarfile.open(path, "r|*") as tape:
+            for entry in tape:
+                if fnmatch(entry.name, member) and (extracted := tape.extractfile(entry)) is not None:
+                    yield entry.name, extracted
 
 
 def _parsed(name: str, file: IO[bytes]) -> Iterator[Row]:
-    suffix = Path(name).suffix
+    stem, suffix = Path(name).stem, Path(name).suffix
     if suffix in (".jsonl", ".jsonlines"):
         yield from (json.loads(line) for line in file if line.strip())
     elif suffix == ".json":
@@ -266,10 +242,10 @@ def _parsed(name: str, file: IO[bytes]) -> Iterator[Row]:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
             for row in csv.DictReader(text, delimiter="," if suffix == ".csv" else "\t"):
-                yield {**row, "file": Path(name).stem}
+                yield {**row, "file": stem}
         finally:
             text.detach()  # its owner closes the file
     elif suffix == ".md":
-        yield {"file": Path(name).stem, "text": file.read().decode()}
+        yield {"file": stem, "text": file.read().decode()}
     else:
         raise DataError(f"{name} is of an unknown kind: {suffix}")

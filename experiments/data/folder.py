@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 
 from agent.files import replace_file
 from corag.errors import DataError
-from corag.text.data import find_data
+from corag.text.data import find_data, find_file
 from corag.text.documents import Document
 
 CORPUS_FILE, QUERIES_FILE, SOURCE_FILE = "corpus.jsonl.gz", "queries.jsonl.gz", "source.json"
@@ -33,9 +33,6 @@ class Question:
     """A question of a data set, and the passages that come with it; answers, gold and passages are kept once each.
 
     Attributes:
-        id: Unique name within the set.
-        question: The question.
-        answers: Reference answers.
         gold: Ids of the passages that hold the evidence, or spans `id#start-end`.
         passages: Passages that this question brings to the corpus; those of other questions may be the same.
         pool: Whether these passages are the question's candidates.
@@ -60,18 +57,15 @@ class Question:
 def new_folder(out: Path) -> Iterator[Path]:
     """Yield a folder to write into, which takes the place of `out` when the block ends without an error.
 
-    A kill leaves it as `.<name>.part`, which the next run deletes, and an existing folder as it was: while the two are
-    exchanged it is `.<name>.old`, and the next call moves it back.
-
-    Raises:
-        DataError: It cannot be written, as on a full disk; nothing is left behind.
+    A kill leaves it as `.<name>.part`, which the next run deletes. `DataError` if it cannot be written, as on a full
+    disk; nothing is left behind.
     """
-    draft = _beside(out, "part")
+    out = out.absolute()
+    draft, old = out.with_name(f".{out.name}.part"), out.with_name(f".{out.name}.old")
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         yield draft
-        old = _restored(out)
         if out.exists():
             out.rename(old)
         draft.rename(out)
@@ -81,44 +75,24 @@ def new_folder(out: Path) -> Iterator[Path]:
             "command again"
         ) from error
     finally:
-        _restored(out)
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _beside(out: Path, ending: str) -> Path:
-    return out.absolute().with_name(f".{out.absolute().name}.{ending}")
-
-
-def _restored(out: Path) -> Path:
-    """Return where an old folder goes while a new one replaces it; one that is left there is moved back, or deleted."""
-    old = _beside(out, "old")
-    if old.exists() and not out.exists():
-        old.rename(out)
-    shutil.rmtree(old, ignore_errors=True)
-    return old
+        shutil.rmtree(old, ignore_errors=True)
 
 
 class FolderWriter(ExitStack):
     """Writes the corpus and the questions of a data folder, each passage and each question once.
 
-    The same passages and questions in the same order give the same bytes.
-
-    Attributes:
-        num_passages: Passages written.
-        num_questions: Questions written by split.
-        num_repeated: Questions left out because their id had come before.
+    The same passages and questions in the same order give the same bytes. `num_repeated` counts questions left out
+    because their id had come before.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.num_passages = 0
+        self.num_passages = self.num_repeated = 0
         self.num_questions: dict[str, int] = {}
-        self.num_repeated = 0
         # On disk: a corpus may have millions of ids.
-        self._ids = sqlite3.connect("", isolation_level=None)
-        self._ids.execute("PRAGMA journal_mode = OFF")
-        self._ids.execute("CREATE TABLE ids (id TEXT PRIMARY KEY) WITHOUT ROWID")
-        self._ids.execute("BEGIN")
+        self._ids = sqlite3.connect("")
+        self._ids.executescript("PRAGMA journal_mode = OFF; CREATE TABLE ids (id TEXT PRIMARY KEY) WITHOUT ROWID")
         self._corpus = self.enter_context(_zipped(folder / CORPUS_FILE))
         self._queries = self.enter_context(_zipped(folder / QUERIES_FILE))
 
@@ -135,16 +109,10 @@ class FolderWriter(ExitStack):
             return
         for passage in question.passages:
             self.passage(passage)
-        row: dict[str, Any] = {
-            "id": question.id,
-            "question": question.question,
-            "answers": list(question.answers),
-            "gold": list(question.gold),
-            "split": split,
-        }
-        if question.pool:
-            row["candidates"] = [passage.id for passage in question.passages]
-        _write(self._queries, {**question.extra, **row})
+        answers, gold = list(question.answers), list(question.gold)
+        row = {"id": question.id, "question": question.question, "answers": answers, "gold": gold, "split": split}
+        pool = {"candidates": [passage.id for passage in question.passages]} if question.pool else {}
+        _write(self._queries, {**question.extra, **row, **pool})
         self.num_questions[split] = self.num_questions.get(split, 0) + 1
 
     def _is_new(self, name: str) -> bool:
@@ -160,15 +128,12 @@ def write_queries(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def share_corpus(folder: Path, other: Path) -> None:
     """Give a folder the corpus of another one: a link if the disk allows it, else a copy."""
-    for name in (CORPUS_FILE, CORPUS_FILE.removesuffix(".gz")):
-        if (other / name).is_file():
-            (folder / CORPUS_FILE).unlink(missing_ok=True)
-            try:
-                os.link(other / name, folder / name)
-            except OSError:
-                shutil.copyfile(other / name, folder / name)
-            return
-    raise DataError(f"{other} has no corpus; name a data folder with {CORPUS_FILE}")
+    (folder / CORPUS_FILE).unlink(missing_ok=True)
+    corpus = find_file(other, "corpus")
+    try:
+        os.link(corpus, folder / corpus.name)
+    except OSError:
+        shutil.copyfile(corpus, folder / corpus.name)
 
 
 def write_source(folder: Path, record: Mapping[str, Any]) -> None:
@@ -191,14 +156,13 @@ def is_written(out: Path, entries: Mapping[str, Any], *, overwrite: bool) -> boo
     Raises:
         DataError: It holds other files, or other data and `overwrite` is false.
     """
-    _restored(out)
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
     record = read_source(out)
-    if record and all(record.get(name) == value for name, value in entries.items()):
-        return True
     if not record:
         raise DataError(f"{out} holds something else; choose another folder with --out")
+    if all(record.get(name) == value for name, value in entries.items()):
+        return True
     if not overwrite:
         raise DataError(
             f"{out} holds {record.get('name')} with {record.get('settings')}; choose another folder with --out, or "
@@ -218,13 +182,9 @@ def is_at_hand(name: str) -> bool:
 
 @contextmanager
 def _zipped(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a gzipped file to write into; it is on disk at the end."""
-    with path.open("wb") as file:
-        # Neither time nor name: the same content gives the same bytes.
-        with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as zipped:
-            yield cast(IO[bytes], zipped)
-        file.flush()
-        os.fsync(file.fileno())
+    # Neither time nor name: the same content gives the same bytes.
+    with path.open("wb") as file, gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as zipped:
+        yield cast(IO[bytes], zipped)
 
 
 def _write(file: IO[bytes], row: Mapping[str, Any]) -> None:

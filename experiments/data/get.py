@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import importlib.metadata
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -69,19 +69,16 @@ class GetConfig:
 
 def list_data(_: DataListConfig) -> None:
     """Print the data sets as a table."""
-    rows = []
-    for entry in DATA_SETS.values():
-        home = entry.home.removeprefix("https://").removeprefix("huggingface.co/datasets/")
-        rows.append(
-            {
-                "name": entry.name, "what": entry.what, "questions": f"{entry.num_questions:,}",
-                "passages": f"{entry.num_passages:,}", "size": f"{entry.megabytes:,} MB", "licence": entry.licence,
-                "home": home, "at_hand": "yes" if is_at_hand(entry.name) else "",
-            }
-        )  # fmt: skip
-    columns = {"name": "name", "what": "what", "questions": "questions", "passages": "passages", "size": "download",
-               "licence": "licence", "home": "source", "at_hand": "at hand"}  # fmt: skip
-    print_table(rows, columns, left=("what", "licence", "home"))
+    rows = [
+        {
+            "name": one.name, "what": one.what, "questions": f"{one.num_questions:,}",
+            "passages": f"{one.num_passages:,}", "download": f"{one.megabytes:,} MB", "licence": one.licence,
+            "source": one.home.removeprefix("https://").removeprefix("huggingface.co/datasets/"),
+            "at hand": "yes" if is_at_hand(one.name) else "",
+        }
+        for one in DATA_SETS.values()
+    ]  # fmt: skip
+    print_table(rows, {name: name for name in rows[0]}, left=("what", "licence", "source"))
     say("Also ir_datasets:NAME (https://ir-datasets.com) and beir:NAME. Sizes are of the whole set, about.")
     say("Get one with: corag data get NAME")
 
@@ -98,7 +95,11 @@ def get_data(config: GetConfig) -> Path:
     _check(data_set, splits, config)
     out = Path(config.out) if config.out is not None else data_cache() / folder_name(data_set.name)
     settings = {"splits": list(splits), "limit": config.limit, "passages": config.passages, "corpus": config.corpus}
-    with _locked(out):
+    # Of two processes with one folder the second waits and finds it whole.
+    locks = cache_folder() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:16]
+    with require("filelock", EXTRA).FileLock(locks / f"{name}.lock"):
         if is_written(out, {"name": data_set.name, "settings": settings}, overwrite=config.overwrite):
             return out
         fetching = data_set.megabytes and config.from_ is None
@@ -111,7 +112,11 @@ def get_data(config: GetConfig) -> Path:
             with new_folder(out) as draft:
                 _write(draft, data_set, splits, files, settings, config)
         except UnfetchedError as error:
-            raise DataError(f"{error}; {_how_to_bring(data_set, splits, config)}") from error
+            wanted = "; ".join(f"{remote.pattern} from {remote.address}" for remote in data_set.remotes(splits))
+            raise DataError(
+                f"{error}; run the same command where there is a network and without --from, or bring these files into "
+                f"a folder and name it with --from: {wanted}"
+            ) from error
         except (KeyError, TypeError) as error:
             raise DataError(
                 f"the files of {data_set.name} have another form than this version of CORAG knows ({error!r}); they "
@@ -123,10 +128,8 @@ def get_data(config: GetConfig) -> Path:
 def _check(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> None:
     if config.from_ is not None and not Path(config.from_).is_dir():
         raise InputError(f"{config.from_} is not a folder; give the one with the source's files")
-    if config.from_ is not None and data_set.by_ir_datasets:
-        raise InputError(
-            f"{data_set.name} is read by ir_datasets; leave out --from, and put the files where {data_set.home} says"
-        )
+    if config.from_ is not None and not data_set.files:
+        raise InputError(f"{data_set.name} is read by ir_datasets; leave out --from, and see {data_set.home}")
     if unknown := [split for split in splits if split not in data_set.splits]:
         raise InputError(f"{data_set.name} has no split {unknown[0]!r}; its splits are {', '.join(data_set.splits)}")
     if config.corpus and data_set.own_passages:
@@ -136,15 +139,6 @@ def _check(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> Non
             f"{data_set.name} has no passages; name a data folder whose corpus holds the evidence with --corpus, such "
             "as one got with: corag data get ir_datasets:dpr-w100"
         )
-
-
-def _locked(out: Path) -> AbstractContextManager[Any]:
-    """Return a lock, so that of two processes with one folder the second waits and finds it whole."""
-    locks = cache_folder() / "locks"
-    locks.mkdir(parents=True, exist_ok=True)
-    name = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:16]
-    lock: AbstractContextManager[Any] = require("filelock", EXTRA).FileLock(locks / f"{name}.lock")
-    return lock
 
 
 def _write(
@@ -159,8 +153,7 @@ def _write(
                 questions = islice((one for one in converted if one.question.strip()), config.limit)
                 for question in _reported(questions, f"questions, {split}", quiet=config.quiet):
                     writer.question(question, split)
-                    if config.passages is not None:
-                        gold.update(name.partition("#")[0] for name in question.gold)
+                    gold.update(name.partition("#")[0] for name in question.gold)
         if data_set.passages is not None:
             passages = _passages(data_set.passages(files), gold, config.passages)
             for passage in _reported(passages, "passages", quiet=config.quiet):
@@ -190,15 +183,12 @@ def _passages(passages: Iterator[Document], gold: set[str], limit: int | None) -
     missing, others = set(gold), 0
     with closing(passages):  # type: ignore[type-var]
         for passage in passages:
-            if passage.id in gold:
-                missing.discard(passage.id)
-            elif limit is not None:
-                others += 1
-                if others > limit:
-                    if not missing:
-                        return
-                    continue
-            yield passage
+            missing.discard(passage.id)
+            others += passage.id not in gold
+            if passage.id in gold or limit is None or others <= limit:
+                yield passage
+            elif not missing:
+                return
 
 
 def _reported(items: Iterator[Item], what: str, *, quiet: bool) -> Iterator[Item]:
@@ -210,14 +200,3 @@ def _reported(items: Iterator[Item], what: str, *, quiet: bool) -> Iterator[Item
             if not number % _STEP:
                 report(number, 0)
         report(number, number)
-
-
-def _how_to_bring(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> str:
-    """Return the remedy for files that are missing, which names all of the set."""
-    listed = "; ".join(f"{remote.pattern} from {remote.address}" for remote in data_set.remotes(splits))
-    if config.from_ is not None:
-        return f"leave out --from if there is a network, or bring these files into that folder: {listed}"
-    return (
-        "run the same command again where there is a network, or bring these files into a folder and add --from: "
-        f"{listed}"
-    )

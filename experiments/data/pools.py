@@ -26,16 +26,18 @@ from corag.text.trec import escaped, read_run
 from corag.types import Candidate, Embedder
 from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName
+from experiments.data.fetch import digest
 from experiments.run.journal import fingerprint
+
+
+EMBEDDED_TOGETHER = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The candidates of some questions, best first, each with its cosine to the question, or the score of a run.
+    """The candidates of some questions by the question's id, best first, each with its cosine to the question.
 
-    Attributes:
-        name: `candidates`, `document`, `corpus` or `run`, as results record it.
-        by_query: The candidates by the question's id.
+    `name` is `candidates`, `document`, `corpus` or `run`, as results record it; candidates of a run have its score.
     """
 
     name: PoolName | Literal["run"]
@@ -60,7 +62,7 @@ class Pool:
         """
         retrieval = retrieval or "vector"
         check_retrieval(retrieval)
-        _check_lists(folder, queries)
+        check_pool("candidates", folder, queries)
         ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
         chunks = {name: passage(folder.documents[name]) for name in ids}
         vectors = dict(zip(ids, embed_all(embedder, [chunk.text for chunk in chunks.values()], report), strict=True))
@@ -92,8 +94,7 @@ class Pool:
         Raises:
             DataError: The run is broken, names a passage that the corpus lacks, or ranks nothing for all questions.
         """
-        written = {escaped(query.id) for query in queries}
-        found = read_run(run, written, limit=num_candidates)
+        found = read_run(run, {escaped(query.id) for query in queries}, limit=num_candidates)
         lacking = [query.id for query in queries if escaped(query.id) not in found]
         if len(lacking) == len(queries):
             raise DataError(
@@ -111,21 +112,14 @@ class Pool:
                 )
             return Candidate(chunk, score, "score", rank=rank)
 
-        by_query = {
-            query.id: [candidate(rank, *scored) for rank, scored in enumerate(found.get(escaped(query.id), {}).items())]
-            for query in queries
-        }
-        return cls("run", by_query)
+        ranked = {query.id: found.get(escaped(query.id), {}).items() for query in queries}
+        return cls(
+            "run", {query: [candidate(rank, *one) for rank, one in enumerate(of)] for query, of in ranked.items()}
+        )
 
     def candidates(self, query: Query) -> list[Candidate]:
         """Return the candidates of a question, best first."""
         return self.by_query[query.id]
-
-
-def _check_lists(folder: DataFolder, queries: Sequence[Query]) -> None:
-    for query in queries:
-        if query.candidates is None:
-            raise DataError(f"question {query.id!r} of {folder.path} has no candidates of its own; use --pool corpus")
 
 
 def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
@@ -134,7 +128,10 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
     The passages of a document are those with the same title, as the paragraphs of an article in SQuAD. A document that
     is not known (no gold, none of it in the corpus, or without a title) is a `DataError`.
     """
-    titles_of: list[list[str]] = []
+    by_title: dict[str, list[str]] = {}
+    for document in folder.documents.values():
+        by_title.setdefault(document.title, []).append(document.id)
+    found = []
     for query in queries:
         gold = [name for entry in query.gold if (name := passage_of(entry, folder.documents)) is not None]
         titles = list(dict.fromkeys(folder.documents[name].title for name in gold))
@@ -143,15 +140,8 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
                 f"question {query.id!r} of {folder.path} has no evidence in a passage with a title, so its "
                 "document is not known; use --pool corpus"
             )
-        titles_of.append(titles)
-    by_title: dict[str, list[str]] = {title: [] for titles in titles_of for title in titles}
-    for document in folder.documents.values():
-        if document.title in by_title:
-            by_title[document.title].append(document.id)
-    return [
-        replace(query, candidates=tuple(name for title in titles for name in by_title[title]))
-        for query, titles in zip(queries, titles_of, strict=True)
-    ]
+        found.append(replace(query, candidates=tuple(name for title in titles for name in by_title[title])))
+    return found
 
 
 def content_hash(
@@ -170,8 +160,7 @@ def content_hash(
 
 def _file_hash(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return digest(path)
     except OSError as error:
         raise DataError(f"the run {path} cannot be read: {error}; check the path") from error
 
@@ -182,9 +171,6 @@ def drawn(queries: Sequence[Query], number: int | None, seed: int) -> list[Query
         return list(queries)
     rows = np.random.default_rng(seed).choice(len(queries), number, replace=False)
     return [queries[row] for row in np.sort(rows)]
-
-
-EMBEDDED_TOGETHER = 512
 
 
 def embed_all(embedder: Embedder, texts: Sequence[str], report: Report | None = None) -> NDArray[np.float32]:
@@ -205,16 +191,13 @@ def resolve(pool: PoolName, queries: Sequence[Query], index: str | Path | None) 
 
 
 def check_pool(pool: PoolName, folder: DataFolder, queries: Sequence[Query]) -> None:
-    """Raise `DataError` where a question has no list of candidates, all lists are empty, or a document is not known."""
+    """Raise `DataError` where a question has no list of candidates, or its document is not known."""
     if pool == "document":
         with_documents(folder, queries)
     elif pool == "candidates":
-        _check_lists(folder, queries)
-        if not any(query.candidates for query in queries):
-            raise DataError(
-                f"none of the {len(queries)} questions of {folder.path} has a candidate: every list is empty; fill "
-                "them, or use --pool corpus"
-            )
+        for query in queries:
+            if query.candidates is None:
+                raise DataError(f"question {query.id!r} of {folder.path} has no candidates; use --pool corpus")
 
 
 def open_pool(
@@ -226,20 +209,16 @@ def open_pool(
     index: str | Path | None = None,
     documents_limit: int | None = None,
     chunking: ChunkConfig | None = None,
-    check: bool = True,
     quiet: bool = False,
 ) -> Pool:
     """Return the pool that the settings ask for; see `resolve`, `Pool.of_candidates` and `ChunkIndex.retrieve`.
 
     Without an `index` of the corpus, one is built in the cache folder, cut as `chunking` says. `num_candidates` of the
-    settings counts for a corpus, `documents_limit` for documents. `check` refuses questions without any candidate; see
-    `check_pool`.
+    settings counts for a corpus, `documents_limit` for documents.
     """
     if settings.run is not None:
         return Pool.of_run(settings.run, folder, queries, settings.num_candidates)
     pool = resolve(settings.pool, queries, index)
-    if check:
-        check_pool(pool, folder, queries)
     if pool != "corpus":
         queries, limit = (with_documents(folder, queries), documents_limit) if pool == "document" else (queries, None)
         with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet) as report:

@@ -6,7 +6,6 @@ CORAG (section 5.1) makes the references of its long-form questions so. An inter
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -102,10 +101,9 @@ def _write(config: ReferencesConfig, reader: Reader) -> tuple[Path, int]:
         known = read_source(source)
         with new_folder(out) as draft:
             share_corpus(draft, source)
-            write_queries(draft, _lines(folder, answers, settings["reader"]))
-            what = f"{known.get('what', source.name)}; {len(answers)} reference answers by {settings['reader']}"
+            write_queries(draft, (_line(query, answers.get(query.id), settings["reader"]) for query in folder.queries))
             written = {
-                "what": what,
+                "what": f"{known.get('what', source.name)}; {len(answers)} reference answers by {settings['reader']}",
                 "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
                 "references": {**settings, "models": models(), "answers": len(answers)},
                 "work": work,
@@ -130,7 +128,7 @@ def _unanswered(folder: DataFolder, config: ReferencesConfig) -> list[Query]:
 
 
 def _answer(
-    journal: Journal, queries: Mapping[str, Query], folder: DataFolder, reader: Reader, config: ReferencesConfig
+    journal: Journal, queries: dict[str, Query], folder: DataFolder, reader: Reader, config: ReferencesConfig
 ) -> None:
     """Add the answers that a journal lacks, by the questions' keys."""
     tokens = reader.tokens if isinstance(reader, PromptedReader) else make_tokens()
@@ -146,19 +144,14 @@ def _answer(
         for start in range(0, len(missing), config.batch_size):
             report(len(queries) - len(missing) + start, len(queries))
             batch = missing[start : start + config.batch_size]
-            contexts = [context(queries[key]) for key in batch]
-            answers = many.answer_many([queries[key].question for key in batch], contexts)
+            asked = [queries[key] for key in batch]
+            answers = many.answer_many([query.question for query in asked], [context(query) for query in asked])
             for key, answer in zip(batch, answers, strict=True):
                 journal.add(key, {"answer": answer.text.strip()})
         report(len(queries), len(queries))
 
 
-def _lines(folder: DataFolder, answers: Mapping[str, str], reader: str) -> Iterator[dict[str, Any]]:
-    for query in folder.queries:
-        row = {**query.extra, **{name: value for name, value in asdict(query).items() if name != "extra"}}
-        for name in ("candidates", "grades"):
-            if not row[name]:
-                del row[name]
-        if query.id in answers:
-            row |= {"answers": [answers[query.id]], READER_FIELD: reader}
-        yield row
+def _line(query: Query, answer: str | None, reader: str) -> dict[str, Any]:
+    row = asdict(query)
+    row = {**row.pop("extra"), **{name: row[name] for name in row if row[name] or name not in ("candidates", "grades")}}
+    return row if answer is None else {**row, "answers": [answer], READER_FIELD: reader}

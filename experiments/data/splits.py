@@ -47,9 +47,8 @@ def divide(
     """Return the part of each question, `[n]`: 0 for the first share, 1 for the second, and so on.
 
     The groups of each data folder are taken in pseudo-random order, and each goes to the part that lacks most of its
-    share, among equals to the first. So no group is in two parts, every folder is divided alike as far as its groups
-    allow, and the answer does not depend on the order of the questions. `data` and `group` are `[n]`; see
-    `document_groups`. `shares` are at least 0. Another seed gives another division.
+    share, ties to the first. So no group is in two parts, and the order of the questions does not matter. `data` and
+    `group` are `[n]`; see `document_groups`.
     """
     folders, groups = np.array(data, dtype=str), np.array(group, dtype=str)
     parts = np.zeros(len(folders), dtype=np.int64)

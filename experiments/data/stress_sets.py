@@ -29,20 +29,16 @@ from experiments.evaluation.metrics import substring_match
 Kind = Literal["noise", "redundancy"]
 
 Rewrite = Callable[[str, int], str]
-"""Puts a text in other words: the text, and the number of this rewriting, from 1."""
+"""Puts a text in other words, given the number of this rewriting, from 1."""
 
 
 def rotated(text: str, number: int) -> str:
-    """Return the text beginning with another sentence: the same in another order, without a model.
-
-    A text of one sentence comes back as it is, with "Again:" before it for each time.
-    """
+    """Return the text beginning with another sentence, and with "Again:" for each time that it comes round."""
     sentences = [text[start:end].strip() for start, end in sentence_spans(text)]
     if len(sentences) < 2:
         return "Again: " * number + text
-    turn = number % len(sentences)
-    again = "Again: " * (number // len(sentences))
-    return again + " ".join([*sentences[turn:], *sentences[:turn]])
+    rounds, turn = divmod(number, len(sentences))
+    return "Again: " * rounds + " ".join([*sentences[turn:], *sentences[:turn]])
 
 
 def stress_sets(
@@ -56,18 +52,10 @@ def stress_sets(
     rewrite: Rewrite = rotated,
     quiet: bool = False,
 ) -> dict[float, Path]:
-    """Write a data folder for each rate, and return them by rate; each is called by kind and rate: `noise-0.4`.
+    """Write a data folder for each rate, `noise-0.4`, and return them by rate.
 
-    Args:
-        folder: Where the questions of the pool come from.
-        pool: Candidates of each question, best first. All folders have the same questions: those with enough passages
-            for each rate.
-        out: Folder of the new data folders.
-        kind: `noise`, passages that are of no help, or `redundancy`, passages repeated in other words.
-        rates: Shares of candidates, in [0, 1].
-        size: Candidates of each question; the paper has 20 and 100.
-        rewrite: What puts passages in other words.
-        quiet: Show no progress.
+    All have the same questions: those with enough passages in the pool for each rate, in [0, 1]. `size` is the number
+    of candidates of each; the paper has 20 and 100.
 
     Raises:
         InputError: A rate or the size cannot be, or no question has enough passages.
@@ -103,9 +91,8 @@ def stress_sets(
         with new_folder(written[rate]) as draft, FolderWriter(draft) as writer:
             for query in queries:
                 extra = {**query.extra, **({"grades": query.grades} if query.grades else {})}
-                question = Question(
-                    query.id, query.question, query.answers, query.gold, passages_of[query.id], True, extra
-                )
+                pooled = passages_of[query.id]
+                question = Question(query.id, query.question, query.answers, query.gold, pooled, True, extra)
                 writer.question(question, query.split)
     return written
 
@@ -128,13 +115,9 @@ def noisy_pool(ranking: Sequence[Document], noise: Sequence[bool], size: int, ra
     None if there are too few of one kind: the paper leaves such questions out.
     """
     num_noise = round(rate * size)
-    ranks: list[int] = []
-    for kind, number in ((True, num_noise), (False, size - num_noise)):
-        best = [rank for rank, flag in enumerate(noise) if flag == kind][:number]
-        if len(best) < number:
-            return None
-        ranks += best
-    return [ranking[rank] for rank in sorted(ranks)]
+    bad = [rank for rank, flag in enumerate(noise) if flag][:num_noise]
+    good = [rank for rank, flag in enumerate(noise) if not flag][: size - num_noise]
+    return [ranking[rank] for rank in sorted(good + bad)] if len(good + bad) == size else None
 
 
 def redundant_pool(ranking: Sequence[Document], size: int, rate: float, rewrite: Rewrite) -> list[Document] | None:

@@ -55,7 +55,6 @@ class Source:
             index=self.config.index,
             documents_limit=self.settings.num_candidates,
             chunking=ChunkConfig(self.settings.max_tokens or self.config.max_tokens),
-            check=False,
             quiet=quiet,
         )
 

@@ -129,9 +129,6 @@ def test_files_brought_by_hand_are_named_as_at_the_source(tmp_path):
     # A pattern without a name would take any file.
     with pytest.raises(UnfetchedError):
         rows(Hub("r/d", "wk/test/*.parquet"), tmp_path)
-    (tmp_path / "a.json").write_text("[]")
-    with pytest.raises(DataError):
-        rows(Url("https://x/a.json", MD5), tmp_path)
 
 
 def test_every_form_of_a_file(tmp_path):
@@ -191,17 +188,6 @@ def test_a_set_goes_to_the_cache_where_its_name_finds_it(tmp_path, capsys):
     assert get_data(GetConfig("pubmedqa", overwrite=True, **changed)) == folder
     assert read_source(folder)["settings"]["limit"] == 1
     assert len(DataFolder.open(folder).queries) == 1
-
-
-def test_a_folder_comes_back_after_a_kill_while_it_was_replaced(tmp_path):
-    brought, out = pubmedqa(tmp_path / "brought"), tmp_path / "out"
-    before = read_source(got("pubmedqa", brought, out))
-    # Killed between the two renames that exchange the old folder and the new one.
-    out.rename(tmp_path / ".out.old")
-    (tmp_path / ".out.part").mkdir()
-    assert read_source(got("pubmedqa", brought, out)) == before
-    assert len(DataFolder.open(got("pubmedqa", brought, out, limit=1, overwrite=True)).queries) == 1
-    assert not list(tmp_path.glob(".out.*"))
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path):
