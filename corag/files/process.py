@@ -1,4 +1,4 @@
-"""Reads documents in a separate process, which can be ended: a file may keep its reader busy for hours, or crash it."""
+"""Reads documents in a process that can be ended: a file may keep its reader busy for hours, or crash it."""
 
 from __future__ import annotations
 
@@ -42,14 +42,13 @@ def read_file(data: bytes, path: str) -> FileText:
 
 
 class _Reader:
-    """A process that reads files, one at a time; it is started when it is needed and after each end."""
+    """A process that reads one file at a time; it is started when it is needed and after each end."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
     def read(self, data: bytes, path: str) -> FileText:
-        """Return what `parse_file` returns there, or raise what it raises."""
         with self._lock:
             process = self._running()
             stdin, stdout = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
@@ -57,14 +56,13 @@ class _Reader:
             try:
                 _send(stdin, {"seconds": MAX_SECONDS, "path": path, "bytes": len(data)}, data)
                 reply = json.loads(stdout.readline())
-            except (OSError, ValueError):
+            except BaseException as error:
                 self.end()
+                if not isinstance(error, OSError | ValueError):
+                    raise
                 if time.monotonic() - begun_s >= MAX_SECONDS:
                     raise UnreadableFileError(f"reading takes more than {MAX_SECONDS:g} seconds; split it") from None
                 raise UnreadableFileError("its reader crashed; save it anew, or in another format") from None
-            except BaseException:
-                self.end()
-                raise
         if "error" in reply:
             raise UnreadableFileError(reply["error"])
         return _file_of(reply)
@@ -80,7 +78,6 @@ class _Reader:
         return self._process
 
     def end(self) -> None:
-        """End the process, if there is one."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -118,27 +115,21 @@ def serve() -> None:
 
 
 def _send(stream: BinaryIO, header: Mapping[str, Any], data: bytes = b"") -> None:
-    """Write a line of JSON, and bytes behind it."""
-    stream.write(json.dumps(header).encode() + b"\n")
-    stream.write(data)
+    stream.write(json.dumps(header).encode() + b"\n" + data)
     stream.flush()
 
 
 def _file_of(reply: Mapping[str, Any]) -> FileText:
     """Return the file that a reply holds; JSON has lists for tuples."""
-    sections = tuple(
-        FileSection(**{
-            **section,
-            "headings": tuple(section["headings"]),
-            "blocks": tuple(Block(*block) for block in section["blocks"]),
-        })
-        for section in reply["sections"]
-    )  # fmt: skip
-    return FileText(reply["text"], sections, tuple(reply["pages"]), reply["lines"])
+    sections = []
+    for section in reply["sections"]:
+        headings, blocks = tuple(section["headings"]), tuple(Block(*block) for block in section["blocks"])
+        sections.append(FileSection(**section | {"headings": headings, "blocks": blocks}))
+    return FileText(reply["text"], tuple(sections), tuple(reply["pages"]), reply["lines"])
 
 
 def _set_timer(seconds: float) -> None:
-    """End this process after some seconds, whatever it does then; 0 for never."""
+    """End this process after some seconds; 0 for never."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
 

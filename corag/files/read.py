@@ -10,8 +10,8 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -19,8 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from corag.errors import CoragError, DataError, MissingExtraError
-from corag.files.lines import joined_words, without_running_heads
-from corag.files.markdown import Block, FileText, read_markdown, sections_of
+from corag.files.markdown import FileText
 from corag.optional import load
 
 TYPES: Mapping[str, str] = {
@@ -33,33 +32,33 @@ TYPES: Mapping[str, str] = {
 }  # fmt: skip
 """Ending of a file's name, in lower case -> how it is read."""
 
-_BEGINNINGS = [
-    (re.compile(rb"%PDF-"), "pdf"),
-    (re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:(?><!--.*?-->)\s*+)*+<(?:!doctype html|html)\b", re.I | re.S), "html"),
-    (re.compile(rb"(?=[.']).*?^\.(?:TH|Dd|so) ", re.M | re.S), "man"),
-]
-"""Beginning of a file whose ending is not known -> how it is read; any other is text, or not read."""
-
-MAX_FILE_BYTES = 256 * 2**20
-"""Larger files are not read: one file is in memory as a whole."""
-
-MAX_TEXT_BYTES = 32 * 2**20
-"""The same for files that are all text: reading and cutting takes up to 60 times their size."""
-
-MAX_LINES = 2**20
-"""Files with more lines are not read: each line may be a sentence, which takes a kilobyte of memory."""
-
 _READERS = {
+    "markdown": "corag.files.plain:read_md",
+    "text": "corag.files.plain:read_text",
+    "csv": "corag.files.plain:read_csv",
+    "jsonl": "corag.files.plain:read_jsonl",
     "html": "corag.files.web:read_html",
-    "pdf": "corag.files.pdf:read_pdf",
     "docx": "corag.files.web:read_docx",
+    "pdf": "corag.files.pdf:read_pdf",
     "pptx": "corag.files.office:read_pptx",
     "xlsx": "corag.files.office:read_xlsx",
-    "csv": "corag.files.rows:read_csv",
-    "jsonl": "corag.files.rows:read_jsonl",
     "man": "corag.files.man:read_man",
 }
 """Type -> function of (bytes, name)."""
+
+# Beginnings of files whose ending is not known; any other is text, or not read.
+_BEGINNINGS = [
+    (re.compile(rb"%PDF-"), "pdf"),
+    (re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:(?><!--.*?-->)\s*+)*+<(?:!doctype html|html)\b", re.I | re.S), "html"),
+    (re.compile(rb"(?=[.']).*?^\.(?:TH|so) ", re.M | re.S), "man"),
+]
+
+MAX_FILE_BYTES = 256 * 2**20
+"""Larger files are not read: one file is in memory as a whole."""
+MAX_TEXT_BYTES = 32 * 2**20
+"""The same for files that are all text: reading and cutting takes up to 60 times their size."""
+MAX_LINES = 2**20
+"""Files with more lines are not read: each line may be a sentence, which takes a kilobyte of memory."""
 
 _PACKED = ("pdf", "docx", "pptx", "xlsx")
 # Their versions decide what text a file has, and where it is cut.
@@ -82,6 +81,7 @@ _GUESS_BYTES = 2**16
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
 _NO_TEXT_SHARE = 0.02
 _FEW = 3
+_NOT_TEXT = "not text, and of no type that is read"
 # The older encodings that files have today; among all that there are, a guess goes astray.
 _GUESSES = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1255", "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "cp949"]
 
@@ -96,13 +96,13 @@ class FoundFiles:
 
     Attributes:
         root: The folder.
-        paths: Files that can be read, relative to `root` with slashes, in order.
+        paths: Files that can be read, as far as their first bytes say, relative to `root` with slashes, in order.
         skipped: Path -> why the file is not read.
     """
 
     root: Path
-    paths: tuple[str, ...] = ()
-    skipped: Mapping[str, str] = field(default_factory=dict)
+    paths: tuple[str, ...]
+    skipped: Mapping[str, str]
 
 
 def find_files(root: str | Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> FoundFiles:
@@ -121,11 +121,11 @@ def find_files(root: str | Path, *, include: Sequence[str] = (), exclude: Sequen
         DataError: There is no such folder or file.
     """
     folder = Path(root)
-    if not folder.is_file() and not folder.is_dir():
+    if folder.is_file():
+        return _readable(folder.parent, [PurePosixPath(folder.name)], {})
+    if not folder.is_dir():
         raise DataError(f"{folder} is neither a folder nor a regular file; give a folder of documents, or one document")
     skipped: dict[str, str] = {}
-    if folder.is_file():
-        return _readable(folder.parent, [PurePosixPath(folder.name)], skipped)
     paths: list[PurePosixPath] = []
 
     def refused(error: OSError) -> None:
@@ -137,10 +137,9 @@ def find_files(root: str | Path, *, include: Sequence[str] = (), exclude: Sequen
             continue
         below = PurePosixPath(Path(parent).relative_to(folder).as_posix())
         folders[:] = [
-            name
-            for name in folders
-            if not (name.startswith(".") or name.endswith(".lance") or _matches(below / name, exclude))
-        ]
+            name for name in folders if not name.startswith(".") and not name.endswith(".lance")
+            and not _matches(below / name, exclude)
+        ]  # fmt: skip
         paths += [below / name for name in names if not name.startswith(".")]
     paths = [path for path in paths if not _matches(path, exclude) and (not include or _matches(path, include))]
     # Folder by folder, whatever the file system's own order.
@@ -151,8 +150,7 @@ def _matches(path: PurePosixPath, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(name, glob.rstrip("/")) for glob in globs for name in (path.as_posix(), *path.parts))
 
 
-def _readable(root: Path, paths: Sequence[PurePosixPath], skipped: dict[str, str]) -> FoundFiles:
-    """Return which files can be read, as far as their first bytes say."""
+def _readable(root: Path, paths: Iterable[PurePosixPath], skipped: dict[str, str]) -> FoundFiles:
     links = {path for path in paths if (root / path).is_symlink()}
     own = {(root / path).resolve(): path for path in paths if path not in links}
     readable = []
@@ -167,29 +165,24 @@ def _readable(root: Path, paths: Sequence[PurePosixPath], skipped: dict[str, str
             _check_beginning(root / path)
         except UnreadableFileError as error:
             skipped[_printable(path)] = str(error)
-        except OSError as error:
-            skipped[_printable(path)] = f"cannot be opened: {error.strerror or error}"
         else:
             readable.append(path.as_posix())
     return FoundFiles(root, tuple(readable), dict(sorted(skipped.items())))
 
 
-def _printable(path: PurePosixPath | Path) -> str:
+def _printable(path: PurePosixPath) -> str:
     return path.as_posix().encode("utf-8", "replace").decode()
 
 
 def _check_beginning(path: Path) -> None:
     """Raise `UnreadableFileError` for a file that is empty, too large, or not text and of no known type."""
-    size = path.stat().st_size
-    if not size:
-        raise UnreadableFileError("empty")
-    _check_size(size, MAX_FILE_BYTES)
-    if _ending(path.name) in TYPES:
-        return
     data = _bytes_of(path, _GUESS_BYTES)
-    if kind_of(path.name, data) == "text" and b"\0" in data and not data.startswith(tuple(_MARKS)):
-        raise UnreadableFileError("not text, and of no type that is read")
-    if kind_of(path.name, data) == "text":
+    if not data:
+        raise UnreadableFileError("empty")
+    _check_size(path.stat().st_size, MAX_FILE_BYTES)
+    if _ending(path.name) not in TYPES and kind_of(path.name, data) == "text":
+        if b"\0" in data and not data.startswith(tuple(_MARKS)):
+            raise UnreadableFileError(_NOT_TEXT)
         decode(data)
 
 
@@ -198,29 +191,23 @@ def _ending(path: str) -> str:
 
 
 def _bytes_of(path: Path, limit: int) -> bytes:
-    """Return at most `limit` bytes of a file, unpacked.
-
-    Raises:
-        UnreadableFileError: It is a damaged archive.
-        OSError: It cannot be read.
-    """
+    """Return at most `limit` bytes of a file, unpacked."""
     try:
         with path.open("rb") if path.suffix.lower() != ".gz" else gzip.open(path) as file:
             return cast(BinaryIO, file).read(limit)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UnreadableFileError(f"damaged: {error}") from error
+    except OSError as error:
+        raise UnreadableFileError(f"cannot be opened: {error.strerror or error}") from error
 
 
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, unpacked.
 
     Raises:
-        UnreadableFileError: It cannot be opened, is empty or too large.
+        UnreadableFileError: It cannot be opened, is damaged, empty or too large.
     """
-    try:
-        data = _bytes_of(path, MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise UnreadableFileError(f"cannot be opened: {error.strerror or error}") from error
+    data = _bytes_of(path, MAX_FILE_BYTES + 1)
     if not data.strip():
         raise UnreadableFileError("empty")
     _check_size(len(data), MAX_FILE_BYTES if kind_of(path.name, data) in _PACKED else MAX_TEXT_BYTES)
@@ -241,14 +228,9 @@ def kind_of(path: str, data: bytes) -> str:
 def parse_file(data: bytes, path: str) -> FileText:
     """Do what `corag.files.read_file` does, in this process and without its limits of time and memory."""
     kind = kind_of(path, data)
-    name = _name_of(path)
     try:
-        if kind in _READERS:
-            read: Callable[[bytes, str], FileText] = load(_READERS[kind])
-            file = read(data, name)
-        else:
-            text = decode(data)
-            file = read_markdown(text, name) if kind == "markdown" else _read_plain(text, name)
+        read: Callable[[bytes, str], FileText] = load(_READERS[kind])
+        file = read(data, _name_of(path))
     except MissingExtraError as error:
         raise UnreadableFileError("needs a package that is missing: pip install 'corag[documents]'") from error
     except RecursionError as error:
@@ -259,12 +241,8 @@ def parse_file(data: bytes, path: str) -> FileText:
     if not any(section.blocks for section in file.sections):
         scanned = "; pages that are pictures need text recognition (OCR) first" if kind == "pdf" else ""
         raise UnreadableFileError(f"it holds no text{scanned}")
-    try:
-        file.text.encode()
-    except UnicodeEncodeError:
-        # A lone surrogate cannot be stored; offsets stay as they are.
-        return replace(file, text=file.text.encode("utf-8", "replace").decode())
-    return file
+    # A lone surrogate cannot be stored; offsets stay as they are.
+    return replace(file, text=file.text.encode("utf-8", "replace").decode())
 
 
 def _name_of(path: str) -> str:
@@ -272,13 +250,6 @@ def _name_of(path: str) -> str:
     file = PurePosixPath(path[:-3] if path.lower().endswith(".gz") else path)
     name = re.sub(r"[_\s]+", " ", file.stem).strip() or file.stem
     return name if file.suffix or not file.parent.name else f"{file.parent.name} {name}"
-
-
-def _read_plain(text: str, name: str) -> FileText:
-    # Neither moves a line, so that lines can be cited.
-    [text] = joined_words([without_running_heads(text)], typed=True)
-    blocks = [Block(len(text) - len(text.lstrip()))] if text.strip() else []
-    return FileText(text, sections_of(text, (), blocks, name), lines=True)
 
 
 def decode(data: bytes) -> str:
@@ -299,7 +270,7 @@ def decode(data: bytes) -> str:
             text = data.decode(_guess(data[:_GUESS_BYTES]), "replace")
     sample = text[:_GUESS_BYTES]
     if len(_NO_TEXT.findall(sample)) > max(_FEW, _NO_TEXT_SHARE * len(sample)):
-        raise UnreadableFileError("not text, and of no type that is read")
+        raise UnreadableFileError(_NOT_TEXT)
     return text
 
 
@@ -313,7 +284,7 @@ def _guess(data: bytes) -> str:
 
 
 def reading_key(data_digest: str, path: str) -> str:
-    """Return a hash of what the chunks of a file depend on: its bytes, its name, and the code that reads and cuts."""
+    """Return a hash of what the chunks of a file depend on: its bytes, its name, and `reader_version`."""
     return hashlib.sha256(f"{reader_version()} {data_digest} {path}".encode()).hexdigest()[:32]
 
 

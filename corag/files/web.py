@@ -6,7 +6,6 @@ import io
 import re
 import warnings
 import zipfile
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,10 +34,9 @@ _STYLES = "p[style-name='Title'] => p.title:fresh\np[style-name='Subtitle'] => p
 
 
 def read_html(data: bytes, name: str) -> FileText:
-    """Return the text of an HTML page; see `read_file`.
+    """Return the text of an HTML page, or of the main part that it marks.
 
-    Where the page marks its main part, only that is read. The title in its head counts if it has no single
-    first-level heading.
+    The title in its head counts if it has no single first-level heading.
     """
     soup = parse_html(data)
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
@@ -69,16 +67,13 @@ def _anchors(tree: Any) -> list[tuple[str, str]]:
 
 def _with_anchors(file: FileText, anchors: list[tuple[str, str]]) -> FileText:
     """Return a file whose sections have the anchors of their headings; both are in the page's order."""
-    numbers: dict[str, deque[int]] = {}
-    for number, (heading, _) in enumerate(anchors):
-        numbers.setdefault(heading, deque()).append(number)
+    names = [heading for heading, _ in anchors]
     sections, first = [], 0
     for section in file.sections:
-        same = numbers.get(letters(section.headings[-1]), deque())
-        while same and same[0] < first:
-            same.popleft()
-        if same and section.start < section.body:
-            section, first = replace(section, anchor=anchors[same[0]][1]), same[0] + 1
+        heading = letters(section.headings[-1])
+        if section.start < section.body and heading in names[first:]:
+            number = names.index(heading, first)
+            section, first = replace(section, anchor=anchors[number][1]), number + 1
         sections.append(section)
     return replace(file, sections=tuple(sections))
 
@@ -122,14 +117,10 @@ def to_markdown(tree: Any) -> str:
 
 
 def read_docx(data: bytes, name: str) -> FileText:
-    """Return the text of a Word document; see `read_file`. Pictures, comments and page headers are left out."""
+    """Return the text of a Word document, without pictures, comments and page headers."""
     mammoth = require("mammoth", "documents")
-
-    def no_picture(_: Any) -> list[Any]:
-        return []
-
     with check_archive(data, "docx"):
-        page = mammoth.convert_to_html(io.BytesIO(data), style_map=_STYLES, convert_image=no_picture).value
+        page = mammoth.convert_to_html(io.BytesIO(data), style_map=_STYLES, convert_image=lambda _: []).value
     soup = parse_html(page)
     titles = soup.select("p.title")
     title = " ".join(titles[0].get_text().split()) if titles else ""

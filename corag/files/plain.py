@@ -1,4 +1,4 @@
-"""Rows of data: CSV as it is, and JSON lines as fields and their values."""
+"""Files that are text: Markdown, plain text and CSV as they are, and JSON lines as fields and their values."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ import re
 from typing import Any
 
 from corag.files.compose import TextBuilder
-from corag.files.markdown import Block, FileText, sections_of
+from corag.files.markdown import Block, FileText, read_markdown, sections_of
 from corag.files.read import UnreadableFileError, decode
 
 # What names a row, in this order.
 _TITLES = ("title", "name", "question", "id", "_id")
+
+
+def read_md(data: bytes, name: str) -> FileText:
+    """Return the text of a Markdown file."""
+    return read_markdown(decode(data), name)
+
+
+def read_text(data: bytes, name: str) -> FileText:
+    """Return a plain text as one section."""
+    text = decode(data)
+    blocks = [Block(len(text) - len(text.lstrip()))] if text.strip() else []
+    return FileText(text, sections_of(text, (), blocks, name), lines=True)
 
 
 def read_csv(data: bytes, name: str) -> FileText:
