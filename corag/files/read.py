@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import BinaryIO, cast
 
 from corag.errors import CoragError, DataError, MissingExtraError
@@ -170,7 +170,7 @@ def _readable(root: Path, paths: Iterable[PurePosixPath], skipped: dict[str, str
     return FoundFiles(root, tuple(readable), dict(sorted(skipped.items())))
 
 
-def _printable(path: PurePosixPath) -> str:
+def _printable(path: PurePath) -> str:
     return path.as_posix().encode("utf-8", "replace").decode()
 
 
