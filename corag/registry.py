@@ -248,7 +248,7 @@ SELECTORS: Registry[Selector] = Registry(
         "reorder": "corag.selectors.wrapping:reorder",
         "adaptive-k": "corag.selectors.adaptive_k:AdaptiveK",
         "car": "corag.selectors.car:Car",
-        "edc2": "corag.selectors.summarizing:Edc2",
+        "edc2": "corag.selectors.edc2:Edc2",
         "crag": "corag.selectors.summarizing:Crag",
         "raptor": "corag.selectors.raptor.selector:Raptor",
         "self-route": "corag.selectors.wrapping:SelfRoute",

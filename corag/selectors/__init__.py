@@ -15,6 +15,7 @@ if typing.TYPE_CHECKING:
     from corag.selectors.base import fill as fill
     from corag.selectors.car import Car as Car
     from corag.selectors.corag.selector import Corag as Corag
+    from corag.selectors.edc2 import Edc2 as Edc2
     from corag.selectors.packing import AdaGReS as AdaGReS
     from corag.selectors.packing import Mmr as Mmr
     from corag.selectors.packing import Submodular as Submodular
@@ -31,7 +32,6 @@ if typing.TYPE_CHECKING:
     from corag.selectors.simple import TopK as TopK
     from corag.selectors.simple import TopTokens as TopTokens
     from corag.selectors.summarizing import Crag as Crag
-    from corag.selectors.summarizing import Edc2 as Edc2
     from corag.selectors.wrapping import SelfRoute as SelfRoute
     from corag.selectors.wrapping import reorder as reorder
 

@@ -1,4 +1,4 @@
-"""The clusters of `edc2`, of similar documents, which grow as they matter less.
+"""`edc2`: summaries of clusters of similar documents, which grow as they matter less.
 
 Li et al., "Efficient Dynamic Clustering-Based Document Compression for Retrieval-Augmented-Generation" (EDC2-RAG),
 algorithm 1 and sections 4.3 and 6.3.1, and their public code (github.com/Tsinghua-dhy/EDC-2-RAG). Letters: N
@@ -7,16 +7,20 @@ documents, D dimensions.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corag.checks import check_choice, check_count
+from corag.checks import check_choice, check_count, check_seed
 from corag.errors import InputError
 from corag.selectors.packing import unit_vectors
+from corag.selectors.problem import SelectionProblem
+from corag.selectors.summarizing import SummarizingSelector
 
 Variant = Literal["paper", "code"]
+Clustering = Literal["dynamic", "average", "random", "one"]
 
 
 def dynamic_clusters(
@@ -44,17 +48,13 @@ def dynamic_clusters(
     Raises:
         InputError: Shapes that do not fit, a vector that is not finite or has length 0, or a size below 1.
     """
-    check_sizes(tau, max_size, variant)
+    _check_sizes(tau, max_size, variant)
     if not len(np.asarray(vectors)):
         return []
-    unit = unit_vectors(vectors)
-    given = np.asarray(query, dtype=np.float64)
-    if given.shape != unit.shape[1:]:
-        raise InputError(
-            f"expected a query vector of {unit.shape[1]} dimensions, as the documents have, got the shape "
-            f"{given.shape}; embed both with the same model"
-        )
-    relevance = unit @ unit_vectors(given[None])[0]
+    unit, direction = unit_vectors(vectors), unit_vectors(np.asarray(query)[None])[0]
+    if direction.shape != unit.shape[1:]:
+        raise InputError(f"the query has {len(direction)} dimensions, the documents {unit.shape[1]}; use one model")
+    relevance = unit @ direction
     clusters: list[list[int]] = []
     left = np.ones(len(unit), dtype=bool)
     size = tau
@@ -70,8 +70,51 @@ def dynamic_clusters(
     return clusters
 
 
-def check_sizes(tau: int, max_size: int, variant: str) -> None:
-    """Raise `InputError` for settings that `dynamic_clusters` does not take."""
+def _check_sizes(tau: int, max_size: int, variant: str) -> None:
     check_count("tau", tau, "the paper has 3 and 1")
     check_count("max_size", max_size, f"it must not be below tau={tau}, and the code has 20", least=tau)
     check_choice("variant", variant, Variant)
+
+
+@dataclass(kw_only=True, eq=False)
+class Edc2(SummarizingSelector):
+    """Each cluster of `dynamic_clusters` compressed with the question in mind (section 4.3).
+
+    Args:
+        tau: Size of the first cluster.
+        max_size: The most candidates of a cluster.
+        variant: See `dynamic_clusters`.
+        clustering: `dynamic`; one of the ablations of section 6.3.1, `average` (as many clusters of equal sizes, cut
+            from the ranking) and `random` (clusters of the same sizes, drawn at random); or `one`, all candidates in
+            one cluster: compressed with the question in mind, and not clustered.
+        seed: Of the clustering `random`.
+
+    Other settings: see `SummarizingSelector`.
+    """
+
+    tau: int = 3
+    max_size: int = 20
+    variant: Variant = "paper"
+    clustering: Clustering = "dynamic"
+    seed: int = 0
+    name = "edc2"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_sizes(self.tau, self.max_size, self.variant)
+        check_choice("clustering", self.clustering, Clustering)
+        check_seed(self.seed)
+
+    def _groups(self, problem: SelectionProblem) -> list[list[int]]:
+        if self.clustering == "one":
+            return [problem.by_relevance]
+        vectors, query = self._vectors(problem), self._embedder.vectors([problem.query])[0]
+        clusters = dynamic_clusters(query, vectors, tau=self.tau, max_size=self.max_size, variant=self.variant)
+        if self.clustering == "average":
+            ranking = np.argsort(-(vectors @ query), kind="stable")
+            return [part.tolist() for part in np.array_split(ranking, len(clusters))]
+        if self.clustering == "random":
+            drawn = np.random.default_rng(self.seed).permutation(len(vectors))
+            ends = np.cumsum([len(cluster) for cluster in clusters])
+            return [part.tolist() for part in np.split(drawn, ends[:-1])]
+        return clusters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,28 +22,30 @@ from corag.selectors.wrapping import built
 from corag.text.units import Unit, UnitChunk, source_of
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
 
+DROPPED_AT_ONCE = 0.25
+"""Share of a long combination that one round drops, so that n sentences take about 4 n values, not n * n / 2."""
+ONE_BY_ONE = 8
+"""A combination of at most so many loses one at a time."""
+MOST_UNITS = 1000
+"""Sentences of all candidates that are set up; those of the chosen passages are then considered."""
+
 
 def units_of(problem: SelectionProblem, passages: Sequence[int]) -> Order:
-    """Return the units of some passages of a problem: passage by passage as given, those of each in its order.
+    """Return the units of some of `problem.passages`: passage by passage as given, those of each in its order.
 
     A unit that several passages share, because they overlap or repeat it, is set up once; it is a unit of each.
-
-    Args:
-        problem: What is chosen from: units, or whole passages.
-        passages: Indices of `problem.passages`.
     """
     given = [problem.passages.chunks[index] for index in passages]
     ranks = {chunk.id: rank for rank, chunk in reversed([*enumerate(given)])}
     found = []
     for index, unit in enumerate(problem.chunks):
-        rank = ranks.get(source_of(unit).id)
-        if not isinstance(unit, UnitChunk):
-            found += [] if rank is None else [(rank, unit.id, 0, index)]
-            continue
-        if rank is None:
-            rank = next((rank for rank, chunk in enumerate(given) if _contains(chunk, unit)), None)
+        rank, document, start = ranks.get(source_of(unit).id), unit.id, 0
+        if isinstance(unit, UnitChunk):
+            document, start = unit.document, unit.span[0] + unit.shift
+            if rank is None:
+                rank = next((rank for rank, chunk in enumerate(given) if _contains(chunk, unit)), None)
         if rank is not None:
-            found.append((rank, unit.document, unit.span[0] + unit.shift, index))
+            found.append((rank, document, start, index))
     return tuple(index for *_, index in sorted(found))
 
 
@@ -51,14 +53,6 @@ def _contains(chunk: Chunk, unit: UnitChunk) -> bool:
     """Return whether a passage with the title of a unit's source has its words."""
     source, (start, end) = unit.source.text, unit.span
     return chunk.text.startswith(source[: unit.body]) and source[start:end] in chunk.text[unit.body :]
-
-
-DROPPED_AT_ONCE = 0.25
-"""Share of a long combination that one round drops, so that n sentences take about 4 n values, not n * n / 2."""
-ONE_BY_ONE = 8
-"""A combination of at most so many loses one at a time."""
-MOST_UNITS = 1000
-"""Sentences of all candidates that are set up; those of the chosen passages are then considered."""
 
 
 def eliminate(
@@ -86,8 +80,7 @@ def eliminate(
             seen.append((kept, value))
         if len(kept) == 1:
             break
-        fewer = [(*kept[:position], *kept[position + 1 :]) for position in range(len(kept))]
-        values = score_orders(fewer)
+        values = score_orders([(*kept[:position], *kept[position + 1 :]) for position in range(len(kept))])
         # Ties go to the last: sources are best first.
         ranking = sorted(range(len(kept)), key=lambda position: (-values[position], -position))
         count = int(len(kept) * DROPPED_AT_ONCE) if len(kept) > ONE_BY_ONE else 1
@@ -113,8 +106,6 @@ class Prune(RerankingSelector):
         cost_weight: lambda: what 256 tokens cost in units of value; see `corag.selectors.price`.
         window: See `RerankingSelector`.
         tolerance: How far the value may fall below the best for fewer sentences, in [0, 1].
-        refill: Whether the freed tokens buy more passages, which the selector chooses from the rest and which are
-            pruned together with the others, until that changes nothing.
         max_units: The most sentences to choose from.
         order: See `BudgetedSelector`.
         tokens: Counts tokens as the answering model does: name or object; passed on to a selector given by name.
@@ -132,29 +123,21 @@ class Prune(RerankingSelector):
         cost_weight: float = COST_WEIGHT,
         window: WindowPolicy = DEFAULT_POLICY,
         tolerance: float = 0.0,
-        refill: bool = False,
         max_units: int = DEFAULT_MAX_UNITS,
         order: PromptOrder = "value",
         tokens: Spelling | TokenCounter | None = None,
         **settings: Any,
     ) -> None:
+        counter = make_tokens(tokens or "minilm")
         super().__init__(
-            unit="sentence",
-            max_units=max_units,
-            order=order,
-            tokens=make_tokens(tokens or "minilm"),
-            reranker=reranker,
-            window=window,
+            unit="sentence", max_units=max_units, order=order, tokens=counter, reranker=reranker, window=window
         )
         self.inner = built(selector, self.tokens, **settings)
         if Unit.parse(self.inner.unit).size is not None:
-            raise InputError(
-                f"selector: expected unit passage, got {str(self.inner)!r} with {self.inner.unit!r}; prune cuts its "
-                "passages into sentences"
-            )
+            raise InputError(f"selector: prune cuts passages into sentences, but {str(self.inner)!r} chooses units")
         check_range("tolerance", tolerance, 0, 1, "0 to 0.1 are usual")
         check_range("cost_weight", cost_weight, 0, 100, "0.1 is usual")
-        self.cost_weight, self.tolerance, self.refill = cost_weight, tolerance, refill
+        self.cost_weight, self.tolerance = cost_weight, tolerance
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the sentences of all candidates."""
@@ -171,26 +154,15 @@ class Prune(RerankingSelector):
             return replace(choice, order=units_of(problem, chosen), trace={**choice.trace, **trace})
         if not chosen and passages.costs.min() > passages.capacity:
             chosen = tuple(passages.ranking[:1])
-        kept, value, counts = self._kept(problem, chosen)
-        while self.refill and (more := self._more(problem, chosen, kept)):
-            chosen += more
-            before = set(kept)
-            kept, value, counts = self._kept(problem, chosen)
-            if set(kept) == before:
-                break
-        trace |= {"passages": [passages.chunks[index].id for index in chosen], **counts}
+        trace["passages"] = [passages.chunks[index].id for index in chosen]
         if not chosen:
             trace["reason"] = choice.trace.get("reason") or f"{self.inner.name} took no passage"
-        return Choice(kept, value, trace)
-
-    def _kept(self, problem: SelectionProblem, passages: Order) -> tuple[Order, float, Mapping[str, Any]]:
-        """Return the sentences of passages that stay, their value, and what the trace records about it."""
-        offered = [index for index in units_of(problem, passages) if problem.costs[index] <= problem.capacity]
+        offered = [index for index in units_of(problem, chosen) if problem.costs[index] <= problem.capacity]
         # Of more sentences than that the best by the first pass are considered.
         best = set(sorted(offered, key=lambda index: -problem.relevance[index])[: self.max_units])
         offered = [index for index in offered if index in best]
         if not offered:
-            return (), 0.0, {}
+            return Choice((), 0.0, trace)
         pool = problem.subset(offered)
         scorer = self._scorer(pool)
         scaling = Scaling()
@@ -207,7 +179,7 @@ class Prune(RerankingSelector):
         rows, _ = eliminate(
             tuple(range(len(offered))), score, lambda order: pool.cost(order) <= pool.budget_tokens, self.tolerance
         )
-        counts = {
+        trace |= {
             "reranker": self._reranker.name,
             "dropped": len(offered) - len(rows),
             "orders_scored": sum(scored),
@@ -216,17 +188,7 @@ class Prune(RerankingSelector):
             "truncated": scorer.num_truncated,
         }
         value = float(scorer([rows])[0]) if rows else 0.0
-        return tuple(offered[row] for row in rows), value, counts
-
-    def _more(self, problem: SelectionProblem, chosen: Order, kept: Order) -> Order:
-        """Return further passages that the selector chooses for the tokens that are left."""
-        passages = problem.passages
-        rest = [index for index in range(len(passages.chunks)) if index not in chosen]
-        left = problem.budget_tokens - problem.cost(kept) - problem.separator_tokens
-        if not rest or left < 1:
-            return ()
-        [choice] = self.inner._choose_many([passages.subset(rest, budget_tokens=left)])
-        return tuple(rest[row] for row in choice.order) if choice.text is None else ()
+        return Choice(tuple(offered[row] for row in rows), value, trace)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -235,8 +197,7 @@ class SentenceThreshold(RerankingSelector):
 
     The rule of Provence (Chirkova et al., "Provence: efficient and robust context pruning for retrieval-augmented
     generation", 2025, arXiv 2501.16214, section 3), in which whole sentences stay if the model's score for them reaches
-    a threshold. No sentence counts for or against another. The paper's trained model is not part of this: the score is
-    that of any reranker.
+    a threshold. The paper's trained model is not part of this: the score is that of any reranker.
 
     Args:
         threshold: The least value of a sentence, in [0, 1].

@@ -1,9 +1,7 @@
-"""The selectors that put summaries of groups of candidates into the prompt: `crag` and `edc2`.
-
-Both group the candidates, have each group summarized, and fit the summaries into the budget.
+"""Summaries of groups of candidates in the prompt: the base of `crag`, `edc2` and `raptor`, and `crag` itself.
 
 `crag`: Akesson and Santos, "Clustered Retrieved Augmented Generation (CRAG)", sections 2.3 and 2.4: k-means on the
-embeddings, a summary of each cluster, the summaries joined. `edc2`: see `corag.selectors.edc2`.
+embeddings, a summary of each cluster, the summaries joined.
 """
 
 from __future__ import annotations
@@ -11,17 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from corag.checks import check_choice, check_count, check_seed
+from corag.checks import check_count, check_seed
 from corag.naming import Spelling
 from corag.optional import require
 from corag.registry import SUMMARIZERS
 from corag.selectors.base import Choice, EmbeddingSelector, fill, keep_best, unscored
-from corag.selectors.clustering import IntArray, mean_silhouette, pairwise_distances, renumbered
-from corag.selectors.edc2 import Variant, check_sizes, dynamic_clusters
+from corag.selectors.car import IntArray, renumbered
 from corag.selectors.problem import SelectionProblem
 from corag.summarizers.runs import Summary, summarize_all
 from corag.text.documents import SEPARATOR
@@ -32,13 +29,7 @@ MIN_SUMMARY_TOKENS = 32
 
 
 class PromptPart(NamedTuple):
-    """A part of the prompt.
-
-    Attributes:
-        text: The part.
-        members: Candidates that it was made from, or is.
-        kind: `summary`, or `original` for the text of a candidate.
-    """
+    """A part of the prompt, and the candidates that it was made from, or is."""
 
     text: str
     members: tuple[int, ...]
@@ -47,13 +38,7 @@ class PromptPart(NamedTuple):
 
 @dataclass(kw_only=True, eq=False)
 class WithSummarizer(EmbeddingSelector):
-    """A selector that embeds candidates and has groups of them summarized.
-
-    Args:
-        summarizer: Name or object.
-
-    Other settings: see `EmbeddingSelector`.
-    """
+    """A selector that embeds candidates and has groups of them summarized, by a `summarizer`: name or object."""
 
     summarizer: Spelling | Summarizer = "extractive"
 
@@ -74,8 +59,6 @@ class SummarizingSelector(WithSummarizer, ABC):
     Args:
         max_summary_tokens: The most tokens of a summary, however much budget is left; by default no limit of its own.
         with_query: Whether summaries keep what matters for the question, or what the texts say together.
-
-    Other settings: see `WithSummarizer`.
     """
 
     max_summary_tokens: int | None = None
@@ -104,17 +87,16 @@ class SummarizingSelector(WithSummarizer, ABC):
         ]
         summaries = iter(summarize_all(self._summarizer, requests))
         return [
-            self._summarized(problem, [(group, share, next(summaries)) for group, share in plan])
+            self._summarized(problem, [(*planned, next(summaries)) for planned in plan])
             for problem, plan in zip(problems, plans, strict=True)
         ]
 
     def _plan(self, problem: SelectionProblem) -> list[tuple[list[int], int]]:
         """Return the groups to summarize, best first, each with the tokens of its summary."""
-        budget_tokens = problem.budget_tokens
         # Chunks of white space have nothing to summarize.
         groups = [[index for index in group if problem.chunks[index].text.strip()] for group in self._groups(problem)]
-        groups = [group for group in groups if group][: max(1, budget_tokens // MIN_SUMMARY_TOKENS)]
-        available = budget_tokens - problem.separator_tokens * (len(groups) - 1)
+        groups = [group for group in groups if group][: max(1, problem.budget_tokens // MIN_SUMMARY_TOKENS)]
+        available = problem.budget_tokens - problem.separator_tokens * (len(groups) - 1)
         sizes = [int(problem.costs[group].sum()) for group in groups]
         if self.max_summary_tokens is not None:
             sizes = [min(size, self.max_summary_tokens) for size in sizes]
@@ -175,40 +157,20 @@ def shares(sizes: Sequence[int], total: int) -> list[int]:
     return divided
 
 
-ChooseK = Literal["elbow", "silhouette"]
+def kmeans(points: FloatArray, k: int = 4, *, seed: int = 0) -> IntArray:
+    """Return the cluster of each point `[N, D]`, counted from 0 in order of first appearance, `[N]`.
 
-
-def kmeans(points: FloatArray, k: int | ChooseK = 4, *, max_k: int = 10, seed: int = 0) -> IntArray:
-    """Return the cluster of each point, counted from 0 in order of first appearance, `[N]`.
-
-    Args:
-        points: `[N, D]`.
-        k: How many clusters, at most as many as there are different points; or how to choose among 1 to `max_k`.
-            `elbow`: where the squared distance to the centres, as it falls from 1 to `max_k`, is farthest below the
-            straight line between its ends (Satopaa et al., "Finding a kneedle in a haystack", 2011). `silhouette`:
-            the largest mean silhouette, from 2 on. Ties go to the smallest number.
-        max_k: The most clusters to choose.
-        seed: Of the random starts.
+    There are `k` clusters, or as many as there are different points if these are fewer. `seed` is that of the random
+    starts.
 
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """
-    num_different = len(np.unique(points, axis=0)) if len(points) else 0
-    counts = [min(k, num_different)] if isinstance(k, int) else range(1, min(max_k, num_different) + 1)
-    if max(counts, default=0) < (2 if isinstance(k, int) else 3):
+    count = min(k, len(np.unique(points, axis=0)))
+    if count < 2:
         return np.zeros(len(points), dtype=np.int64)
-    k_means = require("sklearn.cluster", "clustering").KMeans
-    fits = [k_means(count, n_init=10, random_state=seed).fit(points) for count in counts]
-    partitions = [renumbered(fit.labels_.astype(np.int64)) for fit in fits]
-    if k == "elbow":
-        inertias = np.array([fit.inertia_ for fit in fits])
-        return partitions[int((np.linspace(inertias[0], inertias[-1], len(fits)) - inertias).argmax())]
-    if k == "silhouette":
-        distances = pairwise_distances(points)
-        # One cluster has no silhouette, nor have as many clusters as points.
-        values = [mean_silhouette(distances, labels) for labels in partitions]
-        return partitions[int(np.nan_to_num(values, nan=-1.0).argmax())]
-    return partitions[0]
+    fit = require("sklearn.cluster", "clustering").KMeans(count, n_init=10, random_state=seed).fit(points)
+    return renumbered(fit.labels_.astype(np.int64))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -216,77 +178,24 @@ class Crag(SummarizingSelector):
     """A summary of each cluster of candidates; the cluster of the most similar candidate first.
 
     Args:
-        k: Clusters: a number (the paper has 4), or `elbow` or `silhouette` to choose from 1 to `max_k`.
-        max_k: The most clusters to choose; the paper looked at 1 to 10.
+        k: Clusters; the paper has 4.
         with_query: The paper's summaries do not know the question, so that they can be made once for all questions.
         seed: Of the random starts of k-means.
 
     Other settings: see `SummarizingSelector`.
     """
 
-    k: int | ChooseK = 4
-    max_k: int = 10
+    k: int = 4
     with_query: bool = False
     seed: int = 0
     name = "crag"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.k, str):
-            check_choice("k", self.k, ChooseK)
-        else:
-            check_count("k", self.k, f"4 is usual; or one of {', '.join(get_args(ChooseK))}")
-        check_count("max_k", self.max_k, "10 is usual")
+        check_count("k", self.k, "4 is usual")
         check_seed(self.seed)
 
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
-        labels = kmeans(self._vectors(problem), self.k, max_k=self.max_k, seed=self.seed)
+        labels = kmeans(self._vectors(problem), self.k, seed=self.seed)
         groups = [np.flatnonzero(labels == label).tolist() for label in range(labels.max() + 1)]
         return sorted(groups, key=lambda group: -max(problem.relevance[group]))
-
-
-Clustering = Literal["dynamic", "average", "random", "one"]
-
-
-@dataclass(kw_only=True, eq=False)
-class Edc2(SummarizingSelector):
-    """Each cluster of `dynamic_clusters` compressed with the question in mind (section 4.3).
-
-    Args:
-        tau: Size of the first cluster.
-        max_size: The most candidates of a cluster.
-        variant: See `dynamic_clusters`.
-        clustering: `dynamic`; one of the ablations of section 6.3.1, `average` (as many clusters of equal sizes, cut
-            from the ranking) and `random` (clusters of the same sizes, drawn at random); or `one`, all candidates in
-            one cluster: compressed with the question in mind, and not clustered.
-        seed: Of the clustering `random`.
-
-    Other settings: see `SummarizingSelector`.
-    """
-
-    tau: int = 3
-    max_size: int = 20
-    variant: Variant = "paper"
-    clustering: Clustering = "dynamic"
-    seed: int = 0
-    name = "edc2"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_sizes(self.tau, self.max_size, self.variant)
-        check_choice("clustering", self.clustering, Clustering)
-        check_seed(self.seed)
-
-    def _groups(self, problem: SelectionProblem) -> list[list[int]]:
-        if self.clustering == "one":
-            return [problem.by_relevance]
-        vectors, query = self._vectors(problem), self._embedder.vectors([problem.query])[0]
-        clusters = dynamic_clusters(query, vectors, tau=self.tau, max_size=self.max_size, variant=self.variant)
-        if self.clustering == "average":
-            ranking = np.argsort(-(vectors @ query), kind="stable")
-            return [part.tolist() for part in np.array_split(ranking, len(clusters))]
-        if self.clustering == "random":
-            drawn = np.random.default_rng(self.seed).permutation(len(vectors))
-            ends = np.cumsum([len(cluster) for cluster in clusters])
-            return [part.tolist() for part in np.split(drawn, ends[:-1])]
-        return clusters

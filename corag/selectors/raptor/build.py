@@ -11,7 +11,6 @@ for summaries of what changed around it.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -27,19 +26,18 @@ from corag.index.store import index_lock, local_folder
 from corag.memory import DiskStore
 from corag.models.cached import CachedEmbedder
 from corag.optional import require
-from corag.selectors.clustering import IntArray
+from corag.selectors.car import IntArray
 from corag.selectors.raptor.tree import FOLDER, SUMMARY, Node, RaptorTree, tree_file
 from corag.summarizers.runs import Summary, summarize_all, summary_store
 from corag.text.chunking import cut_to_tokens
 from corag.types import Chunk, Embedder, FloatArray, Summarizer, SummaryRequest
 
 Report = Callable[[int, int], None]
+"""Called with (summaries written, summaries known to be needed); a later layer adds to both."""
 
 MAX_FITTED = 10_000
-"""Of more points than this, so many drawn at random are what mixtures, and UMAP, are fitted to; all are assigned.
-
-It bounds time and memory: a fit of 50 components to 100,000 points takes minutes, and there are 50 fits.
-"""
+"""Of more points than this, so many drawn at random are what mixtures are fitted to; all are assigned. A fit of 50
+components to 100,000 points takes minutes, and there are 50 fits."""
 DIMENSIONS = 10
 """Dimensions to reduce to; never more than the square root of the points."""
 MAX_COMPONENTS = 50
@@ -49,13 +47,14 @@ criterion no longer holds (unbounded, it gives 39 components to four groups of 1
 MIN_PROBABILITY = 0.1
 """The least probability with which a point belongs to a cluster; the most probable one always."""
 SEED = 0
-"""Of the reduction, of the mixtures, and of what they are fitted to."""
+"""Of the mixtures, and of what they are fitted to."""
 
 
 def soft_clusters(points: FloatArray) -> list[tuple[int, ...]]:
     """Return clusters of points, `[N, D]`; a point is in one or more of them.
 
-    In two steps, as in the paper: clusters of all points, and within each of these again.
+    In two steps, as in the paper: clusters of all points, and within each of these again. Dimensions are reduced by
+    PCA, where the paper has UMAP, whose groups spread so that the second step splits 4 groups of 25 into 9.
 
     Returns:
         Indices in each cluster, ascending; clusters by their first point. Equal clusters once.
@@ -63,24 +62,29 @@ def soft_clusters(points: FloatArray) -> list[tuple[int, ...]]:
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """
-    # UMAP looks at the square root of N neighbours for the whole, and at 10 within a cluster, as the paper does.
-    around = max(2, int(np.sqrt(max(len(points) - 1, 1))))
-    outer = _mixture_clusters(points, around)
-    return sorted({tuple(part[inner].tolist()) for part in outer for inner in _mixture_clusters(points[part], 10)})
+    outer = _mixture_clusters(points)
+    return sorted({tuple(part[inner].tolist()) for part in outer for inner in _mixture_clusters(points[part])})
 
 
-def _mixture_clusters(points: FloatArray, neighbours: int) -> list[IntArray]:
+def _mixture_clusters(points: FloatArray) -> list[IntArray]:
     num_points = len(points)
     root = int(np.sqrt(num_points))
     dimensions = min(DIMENSIONS, root)
     most = min(MAX_COMPONENTS, root, num_points // (dimensions + 1))
     if most < 2 or len(np.unique(points, axis=0)) <= most:
         return [np.arange(num_points)] if num_points else []
-    reduced = reduce_dimensions(points, dimensions, neighbours)
+    is_large = num_points > MAX_FITTED
+    # Of many points the directions come from D x D numbers, not N x D.
+    solver = "covariance_eigh" if is_large else "full"
+    number = min(dimensions, points.shape[1], num_points - 2)
+    pca = require("sklearn.decomposition", "clustering").PCA(number, svd_solver=solver)
+    reduced = np.asarray(pca.fit_transform(points), dtype=np.float64)
+    fitted = reduced
+    if is_large:
+        fitted = reduced[np.sort(np.random.default_rng(SEED).choice(num_points, MAX_FITTED, replace=False))]
     mixture = require("sklearn.mixture", "clustering").GaussianMixture
     # Points that coincide must not shrink a component to nothing.
     floor = 1e-4 * float(reduced.var()) + 1e-9
-    fitted = reduced[_sample(num_points)]
     fits = [
         mixture(count, covariance_type="tied", reg_covar=floor, max_iter=500, random_state=SEED).fit(fitted)
         for count in range(1, most + 1)
@@ -90,33 +94,6 @@ def _mixture_clusters(points: FloatArray, neighbours: int) -> list[IntArray]:
     members = probabilities >= MIN_PROBABILITY
     members[np.arange(num_points), probabilities.argmax(axis=1)] = True
     return [np.flatnonzero(column) for column in members.T if column.any()]
-
-
-def reduce_dimensions(points: FloatArray, dimensions: int, neighbours: int) -> FloatArray:
-    """Return the points `[N, D]`, at least 4, in fewer dimensions, `[N, dimensions]` or as many as there can be.
-
-    By UMAP (extra `umap`), which keeps each point's `neighbours` together, if it is installed; else by PCA, exactly.
-    """
-    number = min(dimensions, points.shape[1], len(points) - 2)
-    if importlib.util.find_spec("umap"):
-        near = max(2, min(neighbours, len(points) - 1))
-        umap = require("umap", "umap").UMAP(
-            n_components=number, n_neighbors=near, metric="cosine", random_state=SEED, n_jobs=1
-        )
-        if len(points) <= MAX_FITTED:
-            return np.asarray(umap.fit_transform(points), dtype=np.float64)
-        return np.asarray(umap.fit(points[_sample(len(points))]).transform(points), dtype=np.float64)
-    # Of many points the directions come from D x D numbers, not N x D.
-    solver = "covariance_eigh" if len(points) > MAX_FITTED else "full"
-    pca = require("sklearn.decomposition", "clustering").PCA(number, svd_solver=solver)
-    return np.asarray(pca.fit_transform(points), dtype=np.float64)
-
-
-def _sample(number: int) -> IntArray | slice:
-    """Return which of so many points are fitted, at most `MAX_FITTED`, ascending."""
-    if number <= MAX_FITTED:
-        return slice(None)
-    return np.sort(np.random.default_rng(SEED).choice(number, MAX_FITTED, replace=False))
 
 
 SUMMARY_TOKENS = 100
@@ -137,7 +114,7 @@ def build_tree(
     *,
     vectors: NDArray[Any] | None = None,
     store: DiskStore | None = None,
-    report: Report | None = None,
+    report: Report = lambda written, needed: None,
     strict: bool = False,
 ) -> RaptorTree:
     """Return a tree over chunks; equal chunks and settings give equal trees.
@@ -152,7 +129,7 @@ def build_tree(
         summary_tokens: The most tokens of a summary.
         vectors: The chunks' unit vectors, `[len(chunks), D]`, if they are known.
         store: Keeps each summary as soon as it is written, so that an interrupted build resumes.
-        report: Called with (summaries written, summaries known to be needed); a later layer adds to both.
+        report: See `Report`.
         strict: Whether it is an error if all of many summaries fail; else a tree of beginnings of texts comes of it.
 
     Raises:
@@ -194,7 +171,7 @@ def _summarize(
     summarizer: Summarizer,
     limit: int,
     store: DiskStore | None,
-    report: Report | None,
+    report: Report,
     written: int,
     *,
     strict: bool,
@@ -207,15 +184,13 @@ def _summarize(
     total = written + len(requests)
     at_once = max(SUMMARIES_AT_ONCE, 4 * summarizer.max_concurrent)
     for begin in range(0, len(requests), at_once):
-        if report is not None:
-            report(written + begin, total)
+        report(written + begin, total)
         some = summarize_all(summarizer, requests[begin : begin + at_once], store=store)
         failures = [summary.failure for summary in some if summary.failure is not None]
         if strict and len(failures) == len(some):
             raise SummarizerError(f"all of {len(some)} summaries by {summarizer.name} failed; the first: {failures[0]}")
         summaries += some
-    if report is not None:
-        report(total, total)
+    report(total, total)
     return summaries
 
 
@@ -228,16 +203,11 @@ def update_tree(
     summarizer: Summarizer,
     summary_tokens: int = SUMMARY_TOKENS,
     *,
-    report: Report | None = None,
+    report: Report = lambda written, needed: None,
 ) -> tuple[RaptorTree, bool]:
     """Build the tree over an index, bring it up to date, or resume an earlier call.
 
-    Args:
-        index: The index; its vectors are those of the leaves.
-        embedder: The index's embedder, for the summaries.
-        summarizer: Writes the summaries.
-        summary_tokens: The most tokens of a summary.
-        report: Called with (summaries written, summaries known to be needed).
+    The embedder must be the index's, whose vectors are those of the leaves.
 
     Returns:
         The tree, and whether it was built now; one of the same content and settings without failed summaries is kept.

@@ -16,7 +16,7 @@ from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import SUMMARY_TOKENS, build_tree, load_tree
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree, collapsed, traversal
 from corag.selectors.summarizing import PromptPart, WithSummarizer, joined
-from corag.types import Candidate, Chunk
+from corag.types import Candidate
 
 Retrieval = Literal["collapsed", "traversal"]
 Scope = Literal["tree", "candidates"]
@@ -69,39 +69,45 @@ class Raptor(WithSummarizer):
         """Return what `select` chooses from: the nodes of a given tree, best first, or the candidates."""
         if self._tree is None or self.scope == "candidates":
             return super().problem(query, candidates, budget_tokens)
-        nodes = [node for node in self._ranked(self._tree, query) if node.text.strip()][:MAX_OFFERED]
+        nodes = self._ranked(self._tree, query)[:MAX_OFFERED]
         vector = self._embedder.vectors([query])[0]
         cosines = (self._tree.vectors_of(nodes) @ vector).clip(-1, 1).tolist() if nodes else []
         offered = [
-            Candidate(_chunk(node), cosine, embedder=self._tree.embedder, rank=rank)
+            Candidate(node.as_chunk(), cosine, embedder=self._tree.embedder, rank=rank)
             for rank, (node, cosine) in enumerate(zip(nodes, cosines, strict=True))
         ]
         return super().problem(query, offered, budget_tokens)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
+        tree = self._tree_over(problem) if self._tree is None else self._tree
+        trace: dict[str, Any] = {
+            "layers": tree.num_layers,
+            "nodes": len(tree.nodes),
+            "summaries_failed": tree.num_failed,
+        }
         if self._tree is not None and self.scope == "tree":
             order = fill(range(len(problem.chunks)), problem.costs, problem.capacity)
             names = [problem.chunks[index].id for index in order]
-            pieces = [
+            trace["pieces"] = [
                 {"kind": "summary" if name.startswith(SUMMARY) else "original", "sources": [name]} for name in names
             ]
-            return unscored(problem, order, {**_trace(self._tree), "pieces": pieces})
-        tree = self._tree_over(problem) if self._tree is None else self._tree
+            return unscored(problem, order, trace)
         positions = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
         parts: dict[str, PromptPart] = {}
         for node in self._ranked(tree, problem.query):
             members = tuple(positions[source] for source in node.sources if source in positions)
-            if members and node.text.strip():
+            if members:
                 # A summary of one chunk may be that chunk again.
                 parts.setdefault(node.text, PromptPart(node.text, members, "summary" if node.layer else "original"))
-        return joined(problem, list(parts.values()), self.tokens, _trace(tree))
+        return joined(problem, list(parts.values()), self.tokens, trace)
 
     def _ranked(self, tree: RaptorTree, query: str) -> list[Node]:
-        """Return the nodes of a tree in the order in which they are tried."""
+        """Return the nodes of a tree that have a text, in the order in which they are tried."""
         if tree.embedder != (name := self._embedder.name):
             raise IndexMismatchError(f"expected the tree's embedder {tree.embedder!r}, got {name!r}; use the former")
         vector = self._embedder.vectors([query])[0]
-        return collapsed(tree, vector) if self.retrieval == "collapsed" else traversal(tree, vector, top_k=self.top_k)
+        found = collapsed(tree, vector) if self.retrieval == "collapsed" else traversal(tree, vector, top_k=self.top_k)
+        return [node for node in found if node.text.strip()]
 
     def _tree_over(self, problem: SelectionProblem) -> RaptorTree:
         # Questions about one document have the same candidates in another order: they share a tree.
@@ -111,14 +117,3 @@ class Raptor(WithSummarizer):
             return [build_tree(chunks, self._embedder, self._summarizer, self.summary_tokens)]
 
         return self._built.get_many([tuple((chunk.id, chunk.text) for chunk in chunks)], build)[0]
-
-
-def _chunk(node: Node) -> Chunk:
-    """Return a node as a chunk; a summary names what it summarizes."""
-    if not node.layer:
-        return Chunk(node.id, node.text, node.metadata)
-    return Chunk(node.id, node.text, {"layer": node.layer, "children": list(node.children)})
-
-
-def _trace(tree: RaptorTree) -> dict[str, Any]:
-    return {"layers": tree.num_layers, "nodes": len(tree.nodes), "summaries_failed": tree.num_failed}

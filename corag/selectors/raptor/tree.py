@@ -17,7 +17,7 @@ from corag.index.search import ChunkIndex
 from corag.index.store import local_folder
 from corag.registry import SELECTORS
 from corag.text.visible import to_json
-from corag.types import FloatArray
+from corag.types import Chunk, FloatArray
 
 FOLDER = "raptor"
 """The tree's folder in that of its index."""
@@ -70,6 +70,11 @@ class Node:
     children: tuple[str, ...]
     sources: tuple[str, ...]
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_chunk(self) -> Chunk:
+        """Return the node as a chunk; a summary names what it summarizes."""
+        metadata = {"layer": self.layer, "children": list(self.children)} if self.layer else self.metadata
+        return Chunk(self.id, self.text, metadata)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +144,7 @@ class RaptorTree:
         try:
             content = json.loads((source / TREE_FILE).read_text(encoding="utf-8"))
             if content["version"] != VERSION:
-                raise IndexMismatchError(
-                    f"the tree in {source} is of version {content['version']!r}, this corag reads {VERSION}; "
-                    "build it anew"
-                )
+                raise IndexMismatchError(f"the tree in {source} is of version {content['version']!r}; build it anew")
             nodes = tuple(
                 Node(**{**row, "children": tuple(row["children"]), "sources": tuple(row["sources"])})
                 for row in content["nodes"]

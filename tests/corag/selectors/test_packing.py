@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.selectors.packing import PackingValue, calibrated_beta, greedy_set, marginal_relevance
+from corag.selectors.packing import (
+    best_set,
+    calibrated_beta,
+    greedy_set,
+    marginal_relevance,
+    packing_gains,
+    set_value,
+)
 from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashReranker, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
@@ -119,38 +126,38 @@ def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first
 SEEDS = st.integers(0, 10_000)
 
 
-def random_value(seed):
-    """The value of sets of a few random candidates, and their costs."""
+def random_gains(seed):
+    """What a few random candidates add to sets, and their costs."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 8))
     similarities, vectors = rng.uniform(-0.5, 1, n), rng.normal(size=(n, 4))
     words = rng.random((n, int(rng.integers(0, 5)))) < 0.4
     weights = tuple(rng.choice([0.0, 0.3, 1.0], 4).tolist())
     sources, saturation = rng.integers(0, 3, n).tolist(), float(rng.choice([0.1, 0.3, 1.0]))
-    return PackingValue(similarities, vectors, words, sources, weights, saturation), rng.integers(0, 6, n), rng
+    return packing_gains(similarities, vectors, words, sources, weights, saturation), rng.integers(0, 6, n), rng
 
 
 @given(SEEDS)
 def test_the_value_is_monotone_and_has_diminishing_returns(seed):
-    value, costs, rng = random_value(seed)
+    gains, costs, rng = random_gains(seed)
     items = rng.permutation(len(costs)).tolist()
     small, large = items[: len(items) // 3], items[: len(items) * 2 // 3]
-    assert 0 <= value.of(small) <= value.of(large) + 1e-12
-    assert value.of(large[::-1]) == pytest.approx(value.of(large))
+    assert 0 <= set_value(gains, small) <= set_value(gains, large) + 1e-12
+    assert set_value(gains, large[::-1]) == pytest.approx(set_value(gains, large))
     for item in items[len(items) * 2 // 3 :]:
-        assert value.gains(small)[item] >= value.gains(large)[item] - 1e-12
+        assert gains(small)[item] >= gains(large)[item] - 1e-12
 
 
 @given(SEEDS)
 def test_the_best_set_keeps_its_guarantee(seed):
-    value, costs, rng = random_value(seed)
+    gains, costs, rng = random_gains(seed)
     budget = int(rng.integers(0, 12))
-    order = value.best(costs, budget)
+    order = best_set(gains, costs, budget)
     assert costs[list(order)].sum() <= budget
     sets = (some for size in range(len(costs) + 1) for some in combinations(range(len(costs)), size))
-    best = max(value.of(some) for some in sets if costs[list(some)].sum() <= budget)
+    best = max(set_value(gains, some) for some in sets if costs[list(some)].sum() <= budget)
     # (1 - 1/e) / 2 of the best, rounded down.
-    assert 0.316 * best - 1e-9 <= value.of(order) <= best + 1e-9
+    assert 0.316 * best - 1e-9 <= set_value(gains, order) <= best + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -167,8 +174,8 @@ def test_the_best_set_keeps_its_guarantee(seed):
 def test_the_terms_by_hand(term, items, value):
     weights = tuple(float(number == term) for number in range(4))
     words = np.array([[True, False, False], [True, False, False], [False, True, False], [False, False, False]])
-    made = PackingValue([0.6, 0.3, 0.3, -0.4], np.eye(4), words, ["a", "a", "b", "b"], weights, 0.3)
-    assert made.of(items) == pytest.approx(value)
+    gains = packing_gains([0.6, 0.3, 0.3, -0.4], np.eye(4), words, ["a", "a", "b", "b"], weights, 0.3)
+    assert set_value(gains, items) == pytest.approx(value)
 
 
 def test_the_selector_covers_the_question_with_both_facts():

@@ -18,7 +18,6 @@ MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mi
 SEA = Document("sea", "The sea is salty. The sea is 90 metres deep.", "The sea")
 OFFERED = [Candidate(passage(one), 0.9 - place / 10) for place, one in enumerate((MILL, LAKE, SEA))]
 QUESTION = "How deep is the lake?"
-PRUNERS = ["prune", "prune(refill=true)", "prune(tolerance=0.3)", "sentence-threshold", "extractive-compression"]
 
 
 class Counting:
@@ -90,14 +89,6 @@ def test_where_no_passage_fits_the_best_ranked_is_pruned():
     assert selection.text == "Lake Oro\nThe lake is 40 metres deep."
     nothing = select("prune", selector="top-k(k=1)", budget=2, offered=[OFFERED[1]])
     assert nothing.text == "" and nothing.trace.reason
-
-
-def test_freed_tokens_buy_more_passages():
-    offered, wanted = OFFERED[1:], Counting("40 metres", "90 metres")
-    plain = select("prune", reranker=wanted, selector="top-k(k=1)", offered=offered, budget=21)
-    more = select("prune", reranker=wanted, selector="top-k(k=1)", offered=offered, budget=21, refill=True)
-    assert (plain.trace.details["passages"], plain.ids) == (["lake"], ("lake#12-39",))
-    assert (more.trace.details["passages"], more.ids) == (["lake", "sea"], ("lake#12-39", "sea#18-44"))
 
 
 class Written(BudgetedSelector):
