@@ -138,7 +138,7 @@ class Files:
             self._get(remote)
 
     def rows(self, part: str) -> Iterator[Row]:
-        """Yield the rows of a part; those of CSV and Markdown have the name of their file, without ending, as `file`."""
+        """Yield the rows of a part; `file` of those of CSV and Markdown is the name of their file, without ending."""
         for remote in self._parts[part]:
             for path in self._get(remote):
                 try:

@@ -29,7 +29,6 @@ from experiments.data.config import CandidateSettings, PoolName
 from experiments.data.fetch import digest
 from experiments.run.journal import fingerprint
 
-
 EMBEDDED_TOGETHER = 512
 
 
