@@ -284,8 +284,8 @@ class Scorer(Protocol):
 class Reranker(Named, Protocol):
     """Values texts, and ordered combinations of chunks, for a query, on the scale [0, 1].
 
-    It may also have `max_tokens`, the most tokens of a text that it sees, in its own tokens. Its scorer may be a
-    `WindowedScorer` or a `JointScorer` of `corag.rerankers`.
+    It may also have `max_tokens`, the most tokens of a text that it sees, in its own tokens. See also
+    `corag.rerankers.WindowedReranker`.
     """
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:

@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,11 @@ from numpy.typing import NDArray
 
 from agent.files import replace_folder
 from corag.errors import ModelError
-from corag.models.minilm import WEIGHTS_SHA256
+from corag.models.engine import EncoderSource, Engine, load_engine
+from corag.models.minilm import WEIGHTS_SHA256, load_bert, weights_sha256
+from corag.models.runtime import Placement
 from corag.optional import require
+from corag.text.tokens import model_folder
 
 FORMAT_VERSION = 1
 BASE = "all-MiniLM-L6-v2"
@@ -58,8 +62,8 @@ class Adapter:
         sha256: Of configuration and weights.
     """
 
-    config: AdapterConfig
-    tensors: Mapping[str, NDArray[Any]]
+    config: AdapterConfig = field(compare=False)
+    tensors: Mapping[str, NDArray[Any]] = field(compare=False)
     weights_sha256: str
     sha256: str
 
@@ -136,6 +140,25 @@ def shipped_adapter(name: str) -> Path:
     if path is None:
         raise ModelError(f"the adapter {name!r} is not in {FOLDER}; install corag again, or give the folder of a copy")
     return path
+
+
+def adapted_engine(adapter: Adapter, num_outputs: int, placement: Placement) -> Engine:
+    """Return the encoder with an adapter merged into it and a head of so many outputs; the last four are kept."""
+    return _adapted_engine(adapter, num_outputs, placement, model_folder())
+
+
+@lru_cache(maxsize=4)
+def _adapted_engine(adapter: Adapter, num_outputs: int, placement: Placement, base: Path) -> Engine:
+    def load() -> Any:
+        from corag.readers.span_network import SpanNetwork
+
+        network = SpanNetwork(load_bert(), num_outputs)
+        merge(network, adapter.tensors)
+        return network.eval()
+
+    parts = f"{weights_sha256()[:6]}{adapter.weights_sha256}"
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    return load_engine(EncoderSource(adapter.config.name, parts, inputs, load), placement)
 
 
 DOWN, UP = ".down", ".up"

@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from corag.checks import check_range
 from corag.errors import ModelError
 from corag.models.cached import CachedEmbedder
-from corag.models.engine import EncoderSource, Engine, load_engine
-from corag.models.minilm import WEIGHTS_SHA256, load_bert, weights_sha256
 from corag.models.runtime import Backend, Placement, Precision, resolve_device
-from corag.models.trained import Adapter, load_adapter, merge, shipped_adapter
+from corag.models.trained import Adapter, adapted_engine, load_adapter, shipped_adapter
 from corag.naming import Part
 from corag.readers.passages import Passage, judged
-from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, ReaderSettings, Reading, SpanReader, to_answer
+from corag.readers.span_reader import KINDS, MIN_ROOM, NUM_OUTPUTS, ReaderSettings, Reading, SpanReader, to_answer
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer, Selection
 
@@ -100,25 +97,10 @@ class MiniLMReader(Part):
         return answer if (answer.confidence or 0.0) >= self.min_confidence else Answer("", confidence=answer.confidence)
 
 
-# Loaded networks by weights, place and folder of the encoder; at most two of them.
-_NETWORKS: dict[tuple[str, Placement, Path], Engine] = {}
-
-
 def span_reader(adapter: Adapter, placement: Placement) -> SpanReader:
     """Return a span reader with an adapter's weights; see `MiniLMReader`."""
-    settings = settings_of(adapter)
-    key = adapter.weights_sha256, placement, model_folder()
-    engine = _NETWORKS.get(key)
-    if engine is None:
-        base = weights_sha256()
-        # The published encoder goes without saying.
-        parts = adapter.weights_sha256 if base == WEIGHTS_SHA256 else f"{base[:8]}-{adapter.weights_sha256}"
-        source = EncoderSource(NAME, parts, INPUTS, lambda: load_network(adapter))
-        engine = load_engine(source, placement)
-        while len(_NETWORKS) > 1:
-            _NETWORKS.pop(next(iter(_NETWORKS)), None)
-        _NETWORKS[key] = engine
-    return SpanReader(engine, load_tokenizer(model_folder() / "tokenizer.json"), settings)
+    engine = adapted_engine(adapter, NUM_OUTPUTS, placement)
+    return SpanReader(engine, load_tokenizer(model_folder() / "tokenizer.json"), settings_of(adapter))
 
 
 def settings_of(adapter: Adapter) -> ReaderSettings:
@@ -134,12 +116,3 @@ def settings_of(adapter: Adapter) -> ReaderSettings:
     if not valid:
         raise ModelError(f"the adapter {adapter.config.name!r} has no valid settings of a reader; train it again")
     return settings
-
-
-def load_network(adapter: Adapter) -> Any:
-    """Return the encoder with its head and the adapter merged into them, in fp32, in evaluation mode."""
-    from corag.readers.span_network import SpanNetwork
-
-    network = SpanNetwork(load_bert())
-    merge(network, adapter.tensors)
-    return network.eval()

@@ -32,7 +32,6 @@ KINDS = ("span", "none", "yes", "no")
 START, END = 0, 1
 NUM_OUTPUTS = 2 + len(KINDS)
 CLS, SEP = 101, 102
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 MIN_ROOM = 32
 """Minimum tokens of context that a window must hold beside the question."""
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))

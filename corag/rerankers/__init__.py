@@ -13,14 +13,13 @@ if typing.TYPE_CHECKING:
     from corag.rerankers.cross_encoder import CrossEncoder as CrossEncoder
     from corag.rerankers.evidence.reranker import EvidenceReranker as EvidenceReranker
     from corag.rerankers.scorers import JoinedTextScorer as JoinedTextScorer
-    from corag.rerankers.scorers import JointScorer as JointScorer
     from corag.rerankers.softsim import MiniLMSoftSim as MiniLMSoftSim
-    from corag.rerankers.window import WindowedScorer as WindowedScorer
+    from corag.rerankers.window import WindowedReranker as WindowedReranker
     from corag.rerankers.window import WindowPolicy as WindowPolicy
 
 __getattr__, __dir__ = optional.lazy_exports(
     __name__,
-    dict.fromkeys(("JoinedTextScorer", "JointScorer"), "corag.rerankers.scorers")
-    | dict.fromkeys(("WindowPolicy", "WindowedScorer"), "corag.rerankers.window")
+    {"JoinedTextScorer": "corag.rerankers.scorers"}
+    | dict.fromkeys(("WindowPolicy", "WindowedReranker"), "corag.rerankers.window")
     | registry.RERANKERS.places,
 )

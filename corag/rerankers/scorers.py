@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -108,82 +108,57 @@ class CachedScorer:
         Raises:
             ScoringError: The reranker returned the wrong number of values, or one that is not finite.
         """
-        keys = self.keys(orders)
-        if new := self.unknown(keys):
-            self.put(new, self.scorer(new))
-        return self.known(keys)
+        return score_together([(self, orders)])[0]
 
     def passing(self, orders: Sequence[Order]) -> FloatArray:
-        """Return the values of orders as a call does, but keep no new ones, since they are too many."""
-        keys = self.keys(orders)
-        new = self.unknown(keys)
-        found = dict(zip(new, self._checked(new, self.scorer(new)).tolist(), strict=True)) if new else {}
-        return np.array([found[key] if key in found else self._values[key] for key in keys], dtype=np.float64)
+        """Return the values of orders as a call does, but keep none, since they are too many."""
+        return CachedScorer(self.scorer, self.name, self._ids)(orders)
 
     def keys(self, orders: Sequence[Order]) -> Sequence[Order]:
         """Return what the values of orders are kept by: themselves, or their sets where the order does not matter."""
         return orders if self.order_matters else [tuple(sorted(order)) for order in orders]
 
-    def put(self, orders: list[Order], answer: ArrayLike) -> None:
-        """Keep the reranker's answer for `unknown` orders; raise as a call does."""
-        self._values.update(zip(orders, self._checked(orders, answer).tolist(), strict=True))
-
-    def _checked(self, orders: list[Order], answer: ArrayLike) -> FloatArray:
-        try:
-            return checked_values(answer, orders, f"reranker {self.name!r}", self._named)
-        except SearchError as error:
-            raise ScoringError(str(error)) from error
-
     def unknown(self, keys: Sequence[Order]) -> list[Order]:
         """Return the keys whose values are not known yet, each once."""
-        checkpoint()
-        values = self._values
-        return [key for key in dict.fromkeys(keys) if key not in values]
+        return [key for key in dict.fromkeys(keys) if key not in self._values]
+
+    def put(self, orders: list[Order], answer: ArrayLike) -> None:
+        """Keep the reranker's answer for `unknown` orders; raise as a call does."""
+
+        def named(bad: Sequence[Order]) -> str:
+            chunks = ", ".join(repr(self._ids[index]) for index in bad[0])
+            return f"the chunks {chunks}" + (f" and {len(bad) - 1} more orders" if len(bad) > 1 else "")
+
+        try:
+            values = checked_values(answer, orders, f"reranker {self.name!r}", named)
+        except SearchError as error:
+            raise ScoringError(str(error)) from error
+        self._values.update(zip(orders, values.tolist(), strict=True))
 
     def known(self, keys: Sequence[Order]) -> FloatArray:
         """Return the known values of keys, `[len(keys)]`."""
         return np.array([self._values[key] for key in keys], dtype=np.float64)
 
-    def _named(self, orders: Sequence[Order]) -> str:
-        """Return the ids of the first order's chunks, and how many orders more there are."""
-        chunks = ", ".join(repr(self._ids[index]) for index in orders[0])
-        return f"the chunks {chunks}" + (f" and {len(orders) - 1} more orders" if len(orders) > 1 else "")
-
-
-class JointScorer(Protocol):
-    """A scorer whose orders can share batches with those of other questions.
-
-    Attributes:
-        reranker: Only scorers of one and the same share batches.
-    """
-
-    reranker: Any
-
-    @staticmethod
-    def score_jointly(requests: Sequence[tuple[Any, Sequence[Order]]]) -> list[FloatArray]:
-        """Return the values of each scorer's orders, for scorers of one reranker."""
-
 
 def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:
-    """Return the values of the orders of each scorer, in shared batches where scorers are `JointScorer`s.
+    """Return the values of the orders of each scorer, each of which stands in at most one request.
 
-    Each scorer may stand in at most one request.
+    Scorers of the same reranker share batches, if they have `score_jointly`, as a `WindowedScorer` has.
 
     Raises:
         ScoringError: A reranker returned the wrong number of values, or one that is not finite.
     """
-    groups: dict[tuple[Callable[..., list[FloatArray]], int], list[tuple[CachedScorer, list[Order]]]] = {}
+    checkpoint()
     asked = [(cached, cached.keys(orders)) for cached, orders in requests]
+    groups: dict[tuple[Any, int], list[tuple[CachedScorer, list[Order]]]] = {}
     for cached, keys in asked:
-        if not (new := cached.unknown(keys)):
-            continue
-        joint = getattr(cached.scorer, "score_jointly", None)
-        if joint is None:
-            cached.put(new, cached.scorer(new))
-        else:
-            groups.setdefault((joint, id(cast(JointScorer, cached.scorer).reranker)), []).append((cached, new))
+        if new := cached.unknown(keys):
+            joint = getattr(cached.scorer, "score_jointly", None)
+            owner: Any = cached.scorer if joint is None else cast(Any, cached.scorer).reranker
+            groups.setdefault((joint, id(owner)), []).append((cached, new))
     for (joint, _), members in groups.items():
-        answers = joint([(cached.scorer, new) for cached, new in members])
-        for (cached, new), values in zip(members, answers, strict=True):
-            cached.put(new, values)
+        requests_of_one = [(cached.scorer, new) for cached, new in members]
+        answers = [scorer(new) for scorer, new in requests_of_one] if joint is None else joint(requests_of_one)
+        for (cached, new), answer in zip(members, answers, strict=True):
+            cached.put(new, answer)
     return [cached.known(keys) for cached, keys in asked]

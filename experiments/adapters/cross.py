@@ -29,7 +29,7 @@ from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
 from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import KINDS
-from corag.rerankers.minilm_cross import FORM, NAME, MiniLMCross, capacity_beside, framed
+from corag.rerankers.minilm_cross import FORM, NAME, NUM_SPECIAL, WINDOW_TOKENS, MiniLMCross, framed
 from corag.types import FloatArray, Order
 from experiments.adapters.calibration import calibration_error, fit_sigmoid
 from experiments.adapters.card import adapter_card
@@ -84,7 +84,7 @@ class Combiner:
     def __call__(self, pooled: Pooled, generator: np.random.Generator) -> list[Combination]:
         """Return up to five combinations that differ, those that do not fit the window left out."""
         [question], chunks = self._tokens([pooled.question]), self._tokens([chunk.text for chunk in pooled.chunks])
-        capacity = capacity_beside(question)
+        capacity = WINDOW_TOKENS - NUM_SPECIAL - len(question)
         rows = []
         for order in dict.fromkeys(_orders(pooled, generator)):
             text = np.concatenate([chunks[index] for index in order])

@@ -13,7 +13,6 @@ import corag
 from corag.errors import InputError
 from corag.models.engine import quiet
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
-from corag.readers import minilm_reader
 from corag.readers.minilm_reader import FORM, NAME, MiniLMReader
 from corag.readers.span_reader import KINDS
 from corag.text.tokens import encode, load_tokenizer, model_folder
@@ -54,7 +53,7 @@ def save_small_adapter(folder, seed=0, yes=0.0, **settings):
 @pytest.fixture(autouse=True)
 def small_encoder(monkeypatch, tmp_path_factory, request):
     if "shipped" not in request.fixturenames:
-        monkeypatch.setattr(minilm_reader, "load_bert", small_bert)
+        monkeypatch.setattr("corag.models.trained.load_bert", small_bert)
         monkeypatch.setenv("CORAG_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 

@@ -92,9 +92,9 @@ def test_an_order_is_worth_its_joined_text_whatever_stands_beside_it(rerankers, 
         values = scorer(orders)
         assert values == pytest.approx(reranker.score(query, joined), abs=1e-5)
         assert values[:1] == pytest.approx(reranker.score(query, joined[:1]), abs=1e-5)
-        capacity = reranker.question(query).capacity
-        lengths = {order: len(of_text) for order, of_text in zip(orders, reranker.offsets(joined), strict=True)}
-        assert scorer.overlong_orders == {order for order, length in lengths.items() if length > capacity}
+        lengths = map(len, reranker.join([[text] for text in joined]))
+        overlong = {order for order, length in zip(orders, lengths, strict=True) if length > scorer.window_tokens}
+        assert scorer.overlong_orders == overlong
 
 
 def test_outputs(bert):

@@ -5,8 +5,8 @@ import corag
 from corag.errors import InputError, ModelError
 from corag.models.minilm import load_bert
 from corag.models.trained import AdapterConfig, save_adapter
-from corag.rerankers.cross_encoder import LOWEST_LOGIT
 from corag.rerankers.minilm_cross import FORM, NAME, WINDOW_TOKENS, MiniLMCross
+from corag.rerankers.window import LOWEST_LOGIT
 from corag.types import Chunk
 
 CHUNKS = [Chunk(str(number), text) for number, text in enumerate(

@@ -62,7 +62,7 @@ INPUTS = {name: torch.tensor([[101, 2040, 102, 3000, 4000, 102]]) for name in ("
 @pytest.fixture(autouse=True)
 def small_encoder(monkeypatch):
     monkeypatch.setattr(reader_fit, "load_bert", small_bert)
-    monkeypatch.setattr(minilm_reader, "load_bert", small_bert)
+    monkeypatch.setattr("corag.models.trained.load_bert", small_bert)
 
 
 @pytest.fixture(scope="module")
