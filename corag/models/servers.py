@@ -5,22 +5,21 @@ Chats (`corag.models.chat.servers`) and embedders (`corag.models.embedders`) are
 
 from __future__ import annotations
 
-import math
 import os
 import textwrap
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from corag.checks import check_count
+from corag.checks import check_count, check_range
 from corag.errors import CoragError, InputError, ModelError
 from corag.naming import Part
 from corag.optional import needed
 from corag.text.visible import one_line
 
-_OLLAMA_HOST = "http://127.0.0.1:11434"
 OPENAI = "https://api.openai.com/v1"
+_MOST_SECONDS = 86_400
 
 
 @dataclass(kw_only=True, eq=False)
@@ -36,32 +35,21 @@ class Server(Part, ABC):
         MissingExtraError: The client package is not installed.
     """
 
-    label: ClassVar[str]
-    """The kind of server, for errors."""
     package: ClassVar[str]
     """The client package, and the extra that installs it."""
     remedies: ClassVar[dict[str, str]]
-    """For a server that does not `start` to answer, lacks the `model`, `refused` the request, or `failed`; they may use
-    `{address}` and `{model}`."""
+    """For a server that does not `start` to answer, lacks the `model`, or `failed`; with `{address}` and `{model}`."""
 
     model: str
     timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
-        if not str(self.model).strip():
-            raise InputError(f"model must be the name of a model, got {self.model!r}")
-        if not 0 < self.timeout_s < math.inf:
-            raise InputError(f"timeout_s must be a finite number above 0, got {self.timeout_s!r}")
+        check_model(self.model)
+        check_range("timeout_s", self.timeout_s, 0.001, _MOST_SECONDS, "120 is usual")
         url, self._key = self._server()
-        try:
-            parts = urlsplit(url)
-            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            valid = False
-        if not valid:
-            raise InputError(f"the address of a server must be a URL such as http://127.0.0.1:8000, got {url!r}")
+        parts = _split(url)
         if self._key and not (self._key.isascii() and self._key.isprintable()):
-            raise InputError(f"the key to the {self.label} holds characters that no key has; copy it again")
+            raise InputError(f"the key to the {self.package} server holds characters that no key has; copy it again")
         # Without a password that the URL may hold.
         self.address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
         with needed(self.package, self.package):
@@ -75,10 +63,6 @@ class Server(Part, ABC):
     def _connect(self, url: str) -> Any:
         """Return the package's client."""
 
-    @abstractmethod
-    def _client_errors(self) -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
-        """Return the client's errors for a time-out, and for a server that cannot be reached."""
-
     def _failure(self, message: str, *, can_retry: bool) -> CoragError:
         """Return the error for a request that failed; `can_retry` if the same request may succeed later."""
         return ModelError(message)
@@ -86,7 +70,7 @@ class Server(Part, ABC):
     @property
     def title(self) -> str:
         """The model, and where it is, for errors."""
-        return f"the model {self.model!r} of the {self.label} at {self.address}"
+        return f"the model {self.model!r} of the {self.package} server at {self.address}"
 
     def _explained(self, error: Exception, num_received: int = 0) -> CoragError:
         """Return an error, raised after `num_received` characters, as one that names server, model and remedy.
@@ -95,31 +79,29 @@ class Server(Part, ABC):
         """
         if isinstance(error, CoragError):
             return error
-        status, reason = getattr(error, "status_code", None), self._reason(error)
-        time_outs, unreachable = self._client_errors()
+        causes: list[BaseException] = [error]
+        while causes[-1].__cause__ is not None and not hasattr(causes[-1], "status_code"):
+            causes.append(causes[-1].__cause__)
+        reason = one_line(str(causes[-1])[:2000]) or type(causes[-1]).__name__  # an error page may have megabytes
+        if self._key:
+            reason = reason.replace(self._key, "***")
+        reason = textwrap.shorten(reason, width=300, placeholder=" ...").rstrip(".")
+        status = getattr(error, "status_code", None)
+        # By name: the clients, and their releases, raise errors of several libraries.
+        kinds = " ".join(type(cause).__name__ for cause in causes)
         can_retry, remedy = True, "failed"
         if isinstance(status, int) and status >= 300:
             can_retry = status in (408, 429) or status >= 500
-            remedy = "failed" if can_retry else "model" if status == 404 else "refused"
+            remedy = "model" if status == 404 else "failed"
             message = f"answered with HTTP {status}: {reason}" + ("; lower max_concurrent" if status == 429 else "")
-        elif isinstance(error, time_outs):
+        elif "Timeout" in kinds:
             message = f"sent nothing for {self.timeout_s:g} s; raise timeout_s"
-        elif isinstance(error, unreachable) and not num_received:
+        elif "Connect" in kinds and not num_received:
             message, remedy = f"does not answer: {reason}", "start"
         else:
             message = f"broke off, or sent what is no reply, after {num_received} characters: {reason}"
         advice = self.remedies[remedy].format(address=self.address, model=self.model)
         return self._failure(f"{self.title} {message}; {advice}", can_retry=can_retry)
-
-    def _reason(self, error: Exception) -> str:
-        """Return what an error says, or what it was raised from: clients wrap the cause."""
-        cause: BaseException = error
-        while cause.__cause__ is not None and not hasattr(cause, "status_code"):
-            cause = cause.__cause__
-        reason = one_line(str(cause)[:2000]) or type(cause).__name__  # an error page may have megabytes
-        if self._key:
-            reason = reason.replace(self._key, "***")
-        return textwrap.shorten(reason, width=300, placeholder=" ...").rstrip(".")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -131,13 +113,12 @@ class OllamaServer(Server):
         host: Address of the server; by default the environment variable OLLAMA_HOST, else this machine.
     """
 
-    label: ClassVar = "Ollama server"
     package: ClassVar = "ollama"
     remedies: ClassVar = {
         "start": "start one with `ollama serve`, or set host or OLLAMA_HOST to where it runs",
         "model": "get it with `ollama pull {model}`, or set host to a server that has it",
-        "refused": "check the settings against `ollama show {model}`, and OLLAMA_API_KEY if it needs a key",
-        "failed": "look into the log of `ollama serve`, and check host with `curl {address}/api/version`",
+        "failed": "look into the log of `ollama serve`, check host with `curl {address}/api/version`, and "
+        "OLLAMA_API_KEY if it needs a key",
     }
 
     host: str | None = field(default=None, repr=False)
@@ -151,23 +132,6 @@ class OllamaServer(Server):
 
         # Without idle connections there are none that the server has closed already.
         return ollama.Client(url, timeout=self.timeout_s, limits=httpx.Limits(max_keepalive_connections=0))
-
-    def _client_errors(self) -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
-        import httpx
-
-        return (httpx.TimeoutException,), (ConnectionError, httpx.ConnectError)
-
-
-def ollama_address(host: str | None = None) -> str:
-    """Return the URL of a host, by default of OLLAMA_HOST or this machine; scheme and port may be left out."""
-    host = host or os.environ.get("OLLAMA_HOST") or _OLLAMA_HOST
-    url = host if "://" in host else f"http://{host}"
-    try:
-        parts = urlsplit(url)
-        has_port = parts.port is not None
-    except ValueError as error:
-        raise InputError(f"host must be an address such as {_OLLAMA_HOST}, got {host!r}: {error}") from error
-    return url if has_port or parts.scheme != "http" else parts._replace(netloc=f"{parts.netloc}:11434").geturl()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -184,14 +148,12 @@ class OpenAIServer(Server):
     """
 
     secrets: ClassVar[frozenset[str]] = frozenset({"api_key"})
-    label: ClassVar = "OpenAI-compatible server"
     package: ClassVar = "openai"
     remedies: ClassVar = {
         "start": "start one there, or set base_url or OPENAI_BASE_URL to where it runs",
-        "model": "list its models with `curl {address}/models`, and check that base_url ends as the server wants it, "
-        "most often with /v1",
-        "refused": "check the settings, and api_key or OPENAI_API_KEY",
-        "failed": "raise retries, look into the log of the server, and check base_url with `curl {address}/models`",
+        "model": "list its models with `curl {address}/models`, and check base_url, which most often ends with /v1",
+        "failed": "raise retries, look into the log of the server, check base_url with `curl {address}/models`, and "
+        "api_key or OPENAI_API_KEY",
     }
 
     base_url: str | None = field(default=None, repr=False)
@@ -214,11 +176,30 @@ class OpenAIServer(Server):
     def _connect(self, url: str) -> Any:
         import openai
 
-        return openai.OpenAI(
-            base_url=url, api_key=self._key or "none", timeout=self.timeout_s, max_retries=self.retries
-        )
+        key = self._key or "none"
+        return openai.OpenAI(base_url=url, api_key=key, timeout=self.timeout_s, max_retries=self.retries)
 
-    def _client_errors(self) -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
-        import openai
 
-        return (openai.APITimeoutError,), (openai.APIConnectionError,)
+def check_model(name: object) -> None:
+    """Raise `InputError` for an empty name of a model."""
+    if not str(name).strip():
+        raise InputError(f"model must be the name of a model, got {name!r}")
+
+
+def ollama_address(host: str | None = None) -> str:
+    """Return the URL of a host, by default of OLLAMA_HOST or this machine; scheme and port may be left out."""
+    host = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1"
+    url = host if "://" in host else f"http://{host}"
+    parts = _split(url)
+    return url if parts.port or parts.scheme != "http" else parts._replace(netloc=f"{parts.netloc}:11434").geturl()
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise InputError(f"the address of a server must be a URL such as http://127.0.0.1:8000, got {url!r}")
+    return parts

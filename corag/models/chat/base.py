@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from corag.checks import check_count
 from corag.errors import InputError, ReaderError
+from corag.models.servers import check_model
 from corag.naming import Part
 from corag.types import TokenCounter
 
@@ -32,9 +33,9 @@ class ChatError(ReaderError):
         self.can_retry = can_retry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChatReply:
-    """A whole reply, or a piece of one.
+    """A reply.
 
     Attributes:
         text: The reply.
@@ -64,8 +65,7 @@ class Chat(Part, ABC):
     max_answer_tokens: int = 512
 
     def __post_init__(self) -> None:
-        if not str(self.model).strip():
-            raise InputError(f"model must be the name of a model, got {self.model!r}")
+        check_model(self.model)
         check_count("max_answer_tokens", self.max_answer_tokens, "64 to 1024 are usual")
 
     @property

@@ -7,13 +7,12 @@ reply counts only when it is whole: one that breaks off is an error, and never r
 from __future__ import annotations
 
 import json
-import math
 import re
 import threading
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing.pool import ThreadPool
 from typing import Any
@@ -21,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.checks import check_count, check_text
-from corag.errors import CoragError, InputError
+from corag.checks import check_count, check_range, check_text
+from corag.errors import CoragError
 from corag.memory import LRU
 from corag.models.cached import cache_capacity
 from corag.models.chat.base import CHAT_TOKENS, MESSAGE_TOKENS, Chat, ChatError, ChatReply, Messages
@@ -64,8 +63,7 @@ class ServerChat(Server, Chat):
     tokenizer: Spelling | TokenCounter | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise InputError(f"temperature must be a finite number of at least 0, got {self.temperature!r}")
+        check_range("temperature", self.temperature, 0, 100, "0 is greedy")
         check_count("seed", self.seed, "0 is usual", least=0)
         check_count("max_concurrent", self.max_concurrent, "1 to 8 are usual")
         Chat.__post_init__(self)
@@ -78,8 +76,8 @@ class ServerChat(Server, Chat):
         """The model's window if it is set."""
 
     @abstractmethod
-    def _pieces(self, messages: Messages, scored: bool) -> Generator[ChatReply, None, None]:
-        """Send one request and yield the pieces of its reply; the last one says whether it was cut."""
+    def _pieces(self, messages: Messages, scored: bool, reply: ChatReply) -> Generator[str, None, None]:
+        """Send one request, yield each piece of text that arrives, and fill in all else of the reply."""
 
     @abstractmethod
     def _read_window(self) -> int | None:
@@ -140,6 +138,7 @@ class ServerChat(Server, Chat):
         """Return the reply to each conversation, at most `max_concurrent` at a time; the first failure ends all."""
         for messages in conversations:
             self._check(messages)
+
         stopped = threading.Event()
 
         def whole(row: int) -> tuple[int, ChatReply]:
@@ -173,15 +172,13 @@ class ServerChat(Server, Chat):
             self.check_window(self.count(messages))
 
     def _streamed(self, messages: Messages, scored: bool) -> Generator[str, None, ChatReply]:
-        received: list[ChatReply] = []
-        num_characters, limit = 0, self.max_answer_tokens
+        reply, limit = ChatReply(), self.max_answer_tokens
         try:
-            with closing(self._pieces(messages, scored)) as pieces:
-                for piece in pieces:
-                    text = well_formed(piece.text)
-                    received.append(replace(piece, text=text))
-                    num_characters += len(text)
-                    if num_characters + len(received) > _MAX_TOKEN_CHARACTERS * (limit + 1):
+            with closing(self._pieces(messages, scored, reply)) as pieces:
+                for number, piece in enumerate(pieces):
+                    text = well_formed(piece)
+                    reply.text += text
+                    if len(reply.text) + number > _MAX_TOKEN_CHARACTERS * (limit + 1):
                         raise ChatError(
                             f"{self.title} keeps writing beyond {limit} tokens; check that the server keeps "
                             "max_answer_tokens, or raise it"
@@ -189,14 +186,7 @@ class ServerChat(Server, Chat):
                     if text:
                         yield text
         except Exception as error:
-            raise self._explained(error, num_characters) from error
-        reply = ChatReply(
-            "".join(piece.text for piece in received),
-            tuple(score for piece in received for score in piece.log_probabilities),
-            any(piece.cut for piece in received),
-            _last(piece.prompt_tokens for piece in received),
-            _last(piece.answer_tokens for piece in received),
-        )
+            raise self._explained(error, len(reply.text)) from error
         if reply.cut and reply.answer_tokens is not None and reply.answer_tokens < limit:
             raise ChatError(
                 f"{self.title} stopped after {reply.answer_tokens} of up to {limit} tokens: its window is full; "
@@ -208,13 +198,6 @@ class ServerChat(Server, Chat):
                 "the model's reasoning"
             )
         return reply
-
-
-def _last(counts: Iterable[int | None]) -> int | None:
-    return next((count for count in reversed(list(counts)) if count is not None), None)
-
-
-# --- Ollama: https://github.com/ollama/ollama/blob/main/docs/api.md ---
 
 
 @dataclass(kw_only=True, eq=False)
@@ -256,7 +239,7 @@ class OllamaChat(OllamaServer, ServerChat):
             self._num_ctx = grown if limit is None else min(grown, max(limit, self._num_ctx))
         return self._num_ctx
 
-    def _pieces(self, messages: Messages, scored: bool) -> Generator[ChatReply, None, None]:
+    def _pieces(self, messages: Messages, scored: bool, reply: ChatReply) -> Generator[str, None, None]:
         options = {
             "temperature": self.temperature,
             "seed": self.seed,
@@ -264,22 +247,16 @@ class OllamaChat(OllamaServer, ServerChat):
             "num_predict": self.max_answer_tokens,
         }
         # Servers have log-probabilities since version 0.12.11; older ones, and models that run elsewhere, have none.
-        reply = self._client.chat(self.model, messages, stream=True, options=options, logprobs=scored or None)
-        with closing(reply):
-            for part in reply:
-                yield ChatReply(
-                    part.message.content or "",
-                    tuple(float(token.logprob) for token in part.logprobs or ()),
-                    part.done_reason == "length",
-                    part.prompt_eval_count,
-                    part.eval_count if part.done else None,
-                )
+        parts = self._client.chat(self.model, messages, stream=True, options=options, logprobs=scored or None)
+        with closing(parts):
+            for part in parts:
+                reply.log_probabilities += tuple(float(token.logprob) for token in part.logprobs or ())
+                reply.cut = part.done_reason == "length"
+                reply.prompt_tokens, reply.answer_tokens = part.prompt_eval_count, part.eval_count
+                yield part.message.content or ""
                 if part.done:
                     return
         raise EOFError("it ended without its last line")
-
-
-# --- OpenAI-compatible servers: vLLM, llama.cpp, LM Studio, Ollama's `/v1`, hosted ones ---
 
 
 @dataclass(kw_only=True, eq=False)
@@ -319,34 +296,31 @@ class OpenAIChat(OpenAIServer, ServerChat):
         return _window_in({name: described.get(name) for name in _WINDOW_NAMES})
 
     def _served_counter(self) -> TokenCounter | None:
-        if self.address == OPENAI:
-            return None
         counter = ServerCounter(self)
         try:
-            counter.count(["tokens"])
+            return counter if self.address != OPENAI and len(counter.count(["tokens"])) else None
         except ChatError:
             return None
-        return counter
 
-    def _pieces(self, messages: Messages, scored: bool) -> Generator[ChatReply, None, None]:
-        cut: bool | None = None
-        with self._begun(messages, scored) as reply:
-            for chunk in reply:
-                choice = chunk.choices[0] if chunk.choices else None
-                if choice is not None and choice.finish_reason is not None:
-                    cut = choice.finish_reason == "length"
-                    if choice.finish_reason == "content_filter":
-                        raise ChatError(f"{self.title} withheld its reply: the server's filter objects to the content")
-                scores = getattr(choice.logprobs, "content", None) if choice is not None else None
-                yield ChatReply(
-                    (choice.delta.content or "") if choice is not None else "",
-                    tuple(float(token.logprob) for token in scores or ()),
-                    bool(cut),
-                    None if chunk.usage is None else int(chunk.usage.prompt_tokens),
-                    None if chunk.usage is None else int(chunk.usage.completion_tokens),
-                )
-        if cut is None:
+    def _pieces(self, messages: Messages, scored: bool, reply: ChatReply) -> Generator[str, None, None]:
+        finished: str | None = None
+        with self._begun(messages, scored) as chunks:
+            for chunk in chunks:
+                if chunk.usage is not None:
+                    reply.prompt_tokens = int(chunk.usage.prompt_tokens)
+                    reply.answer_tokens = int(chunk.usage.completion_tokens)
+                text = ""
+                for choice in chunk.choices[:1]:
+                    finished = choice.finish_reason or finished
+                    scores = getattr(choice.logprobs, "content", None) or ()
+                    reply.log_probabilities += tuple(float(token.logprob) for token in scores)
+                    text = choice.delta.content or ""
+                yield text
+        if finished is None:
             raise EOFError("it ended without its last event")
+        if finished == "content_filter":
+            raise ChatError(f"{self.title} withheld its reply: the server's filter objects to the content")
+        reply.cut = finished == "length"
 
     def _begun(self, messages: Messages, scored: bool) -> Any:
         """Send one request; if the server refuses fields, send it again without them."""
@@ -383,17 +357,12 @@ class OpenAIChat(OpenAIServer, ServerChat):
 
 
 class ServerCounter:
-    """Counts by `/tokenize` of vLLM and llama.cpp, a request for each new text.
-
-    Args:
-        chat: A model of the server.
-    """
+    """Counts by `/tokenize` of vLLM and llama.cpp, a request for each new text."""
 
     exact = True
 
     def __init__(self, chat: OpenAIChat) -> None:
-        self.name = chat.name
-        self._chat = chat
+        self.name, self._chat = chat.name, chat
         self._counts: LRU[str, int] = LRU(cache_capacity(), kind="token counts")
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
@@ -406,11 +375,11 @@ class ServerCounter:
 
     def _count(self, text: str) -> int:
         check_text("a text", text)
-        client = self._chat._client
-        url = str(client.base_url).rstrip("/").removesuffix("/v1") + "/tokenize"
-        # vLLM reads the fields of the first line, llama.cpp those of the second.
+        # vLLM reads `prompt` and `add_special_tokens`, llama.cpp `content` and `add_special`.
         body = {"model": self._chat.model, "prompt": text, "add_special_tokens": False}
         body |= {"content": text, "add_special": False}
+        client = self._chat._client
+        url = str(client.base_url).rstrip("/").removesuffix("/v1") + "/tokenize"
         try:
             return len(client.post(url, cast_to=object, body=body)["tokens"])
         except Exception as error:
