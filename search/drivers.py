@@ -8,11 +8,19 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import ArrayLike
 
-from search.bayesian.policy import bayesian_search
+from search.bayesian import bayesian_search
 from search.config import Policy, SearchConfig
-from search.result import SearchCoroutine, SearchResult
-from search.tree.mcts import tree_search
-from search.types import FloatArray, IntArray, Order, ScoreOrders, ScoreProblemOrders, SearchError
+from search.tree import tree_search
+from search.types import (
+    FloatArray,
+    IntArray,
+    Order,
+    ScoreOrders,
+    ScoreProblemOrders,
+    SearchCoroutine,
+    SearchError,
+    SearchResult,
+)
 from search.validation import checked_problem, checked_values
 
 _DEFAULT = SearchConfig()

@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 from numpy.typing import ArrayLike
 
-from search.incumbent import Incumbent
 from search.orders import OrderSpace
-from search.result import SearchResult
-from search.types import ScoreOrders, SearchError
+from search.types import Order, ScoreOrders, SearchError, SearchResult
 from search.validation import check_at_least, checked_problem, checked_values
 
 BATCH_SIZE = 4096
@@ -24,11 +22,11 @@ def exhaustive(
     *,
     max_orders: int = 200_000,
     ordered: bool = True,
-    report: Callable[[int, int], None] | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
 ) -> SearchResult:
     """Score every feasible order and return the one of highest value.
 
-    Ties: see `search.incumbent.Incumbent`.
+    Ties go to the lower cost, then to fewer candidates, then to the better-ranked candidates.
 
     Args:
         costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
@@ -49,15 +47,29 @@ def exhaustive(
     rows = space.enumerate(max_orders, ordered=ordered)
     if rows is None:
         raise SearchError(
-            f"more than {max_orders} feasible orders of up to {max_length} of {len(costs)} candidates "
-            f"fit a budget of {budget}, and max_orders allows no more: raise max_orders, lower max_length, "
-            f"offer fewer candidates or use a smaller budget"
+            f"more than max_orders={max_orders} orders of up to {max_length} of {len(costs)} candidates fit; raise "
+            "max_orders, lower max_length, offer fewer candidates or use a smaller budget"
         )
-    incumbent = Incumbent(costs)
-    report = report or (lambda done, total: None)
-    report(0, len(rows))
+    best: Order = ()
+    value = 0.0
+    incumbents: list[Order] = []
     for start in range(0, len(rows), BATCH_SIZE):
+        report(start, len(rows))
         batch = [space.order(row) for row in rows[start : start + BATCH_SIZE]]
-        incumbent.update(batch, checked_values(score_orders(batch), batch))
-        report(incumbent.num_scored, len(rows))
-    return incumbent.result(utility=incumbent.value, complete=True)
+        values = checked_values(score_orders(batch), batch)
+        # Rows are in the order in which ties are decided, so the first of the largest wins.
+        first = int(values.argmax())
+        if not incumbents or values[first] > value:
+            best, value = batch[first], float(values[first])
+        incumbents.append(best)
+    report(len(rows), len(rows))
+    return SearchResult(
+        order=best,
+        value=value,
+        utility=value,
+        cost=int(costs[list(best)].sum()),
+        num_scored=len(rows),
+        num_calls=len(incumbents),
+        incumbents=tuple(incumbents),
+        complete=True,
+    )

@@ -31,16 +31,15 @@ class OrderSpace:
         most = sum(total <= budget for total in accumulate(sorted(self._costs)))
         self.max_length = max(1, most if max_length is None else min(most, max_length))
 
-    def fill(self, ranking: Iterable[int], max_length: int | None = None) -> Order:
+    def fill(self, ranking: Iterable[int]) -> Order:
         """Return the order that takes each candidate of a ranking that still fits."""
-        longest = self.max_length if max_length is None else max_length
         order: list[int] = []
         left, costs = self.budget, self._costs
         for chunk in ranking:
             if costs[chunk] <= left:
                 order.append(chunk)
                 left -= costs[chunk]
-                if len(order) == longest or left < self._cheapest:
+                if len(order) == self.max_length or left < self._cheapest:
                     break
         return tuple(order)
 

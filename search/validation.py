@@ -34,52 +34,36 @@ def checked_problem(costs: ArrayLike, budget: Any) -> tuple[IntArray, int]:
     except ValueError as error:
         raise SearchError("costs are ragged; give one whole number per candidate") from error
     if array.ndim != 1 or array.dtype.kind not in "iuf":
-        raise SearchError(
-            f"expected costs of shape [num_candidates] and whole numbers, got shape {array.shape}, dtype {array.dtype}"
-        )
+        raise SearchError(f"expected costs as a list of whole numbers, got shape {array.shape}, dtype {array.dtype}")
     # Comparisons with NaN are false, so NaN is refused, too.
     valid = (array >= 0) & (array <= LARGEST_COST) & (array == np.trunc(array))
     if not valid.all():
-        worst = int(np.argmin(valid))
-        raise SearchError(
-            f"expected every cost to be a whole number from 0 to 2**53, got costs[{worst}] = {array[worst]}; "
-            "round estimated costs up"
-        )
+        worst = array[int(np.argmin(valid))]
+        raise SearchError(f"costs must be whole numbers from 0 to 2**53, got {worst}; round estimated costs up")
     is_number = isinstance(budget, Integral | Real) and not isinstance(budget, bool)
     if not is_number or not 1 <= budget <= LARGEST_COST or budget != int(budget):
         raise SearchError(f"expected budget to be a whole number from 1 to 2**53, got {budget!r}")
     return array.astype(np.int64), int(budget)
 
 
-def _number_or_one(orders: Sequence[Any]) -> str:
-    return f"{orders[0]!r}" if len(orders) == 1 else f"{len(orders) or 'no'} order{'s' if orders else ''}"
+def _number(orders: Sequence[Any]) -> str:
+    return f"the order {orders[0]!r}" if len(orders) == 1 else f"{len(orders)} orders"
 
 
 def checked_values(
-    values: object,
-    asked: Sequence[Any],
-    source: str = "score_orders",
-    named: Callable[[Sequence[Any]], str] = _number_or_one,
+    values: object, asked: Sequence[Any], source: str = "score_orders", named: Callable[[Sequence[Any]], str] = _number
 ) -> FloatArray:
-    """Return the values of a scorer for the orders `asked` as floats, `[len(asked)]`, or raise `SearchError`.
+    """Return the values that `source` gave the orders `asked` as floats, `[len(asked)]`, or raise `SearchError`.
 
-    Args:
-        values: Refused if they are not numbers, too few, too many or not finite.
-        asked: The orders.
-        source: The scorer's name in errors.
-        named: Describes some of these orders in errors.
+    `named` describes some of these orders in errors.
     """
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise SearchError(
-            f"{source} returned {type(values).__name__}, not an array of numbers ({error}), for {named(asked)}; "
-            "it must return one value per order"
-        ) from error
+        raise SearchError(f"{source} returned no array of numbers ({error}) for {named(asked)}") from error
     if array.shape != (len(asked),):
         raise SearchError(
-            f"{source} returned values of shape {array.shape} for {named(asked)}; "
-            "it must return one value per order, in the order in which it was asked"
+            f"{source} returned values of shape {array.shape} for {named(asked)}; give one for each order"
         )
     finite = np.isfinite(array)
     if not finite.all():

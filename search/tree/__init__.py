@@ -1,1 +1,0 @@
-"""The tree policies: upper confidence bounds over ordered combinations."""
