@@ -22,7 +22,6 @@ from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, 
 from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
-from corag.text.visible import to_json
 from corag.types import Candidate
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
@@ -51,7 +50,7 @@ from experiments.evaluation.rankings import (
 from experiments.evaluation.verify import with_claims
 from experiments.report.comparison import result_page, sets_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
-from experiments.report.results import Result, curves_file, rows_file
+from experiments.report.results import Result
 from experiments.run.journal import (
     PAGE,
     RESULT,
@@ -351,14 +350,10 @@ class SetRun:
             "seed": config.seed,
             "work": self._work(budget),
         }
+        result = Result(record, rows, curves)
         if (file := self._file(budget)) is not None:
-            lines = [to_json({"method": name, **row}) for name in rows for row in rows[name]]
-            write_atomically(rows_file(file), "\n".join(lines) + "\n")
-            if curves:
-                lines = [to_json({**point.key, **row}) for point in curves for row in point.rows]
-                write_atomically(curves_file(file), "\n".join(lines) + "\n")
-            write_atomically(file, to_json(record, indent=2) + "\n")
-        return Result(record, rows, curves)
+            result.write(file)
+        return result
 
     def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:
         """Return the means of the measures by method, and the retriever's; rows get theirs, and runs are written."""

@@ -131,7 +131,7 @@ class StudyResult:
         """
         chosen, figure = self.at(point), measure(name)
         rows = list(_by_question(chosen, figure.parts or (name,)).values())
-        if figure.total is None and (interval := figure.interval(rows)) is not None:
+        if figure.total is None and (interval := figure.difference(rows)) is not None:
             return interval
         known = [one.summary[name] for one in chosen if one.summary.get(name) is not None]
         if not known:

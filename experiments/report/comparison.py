@@ -9,8 +9,8 @@ from corag.text.data import DataFolder, Query, passage_at, passage_of
 from experiments.report.curves import CAPTION, Curves
 from experiments.report.decision import Contest, bottleneck
 from experiments.report.drawing import curves_plot, quality_plot
-from experiments.report.measures import MEASURES, Measure, Row
-from experiments.report.page import Block, Column, Figure, Page, Section, ShownPassage, Table
+from experiments.report.measures import Measure, Row
+from experiments.report.page import Block, Figure, Page, Section, ShownPassage, Table
 from experiments.report.results import Result
 
 HEADLINE = (
@@ -34,12 +34,7 @@ COUNTS = {
 
 
 def result_page(results: Sequence[Result], *, title: str) -> Page:
-    """Return the page of one set of questions.
-
-    Args:
-        results: What `corag evaluate` wrote, a result a budget.
-        title: Heading of the page.
-    """
+    """Return the page of one set of questions, given a result a budget."""
     results = sorted(results, key=lambda result: result.budget)
     record, main, curves = results[0].record, results[0].main_measure, Curves.of(results)
     pairs = [(result, *pair) for result in results if (pair := result.contest()) is not None and result.rows]
@@ -64,12 +59,7 @@ def terminal_page(result: Result, title: str) -> Page:
 
 
 def sets_page(results: Mapping[str, Sequence[Result]], *, title: str) -> Page:
-    """Return the page of several sets of questions: means of their curves, and for each the decision and figures.
-
-    Args:
-        results: For each set of questions, by name, a result a budget.
-        title: Heading of the page.
-    """
+    """Return the page of several sets of questions: means of their curves, and for each the decision and figures."""
     sections: list[Section] = []
     if (mean := Curves.of_sets(results.values())) is not None:
         sections.append(
@@ -88,25 +78,24 @@ def contests(results: Sequence[Result]) -> list[tuple[Result, Contest]]:
     found = []
     for result in results:
         main, pair = result.main_measure, result.contest()
-        gain = None if pair is None or not result.rows else main.difference(*(result.rows[one] for one in pair))
-        if pair is not None and gain is not None:
-            ours, theirs = (float(result.value(method, "cost_tokens") or 0) for method in pair)
-            what = "evidence" if main.name == "evidence_recall" else "answers"
-            found.append((result, Contest(*pair, gain, (ours, theirs), what, main.title)))
+        if pair is None or not result.rows or (gain := main.difference(*(result.rows[one] for one in pair))) is None:
+            continue
+        ours, theirs = (float(result.value(method, "cost_tokens") or 0) for method in pair)
+        what = "evidence" if main.name == "evidence_recall" else "answers"
+        found.append((result, Contest(*pair, gain, (ours, theirs), what, main.title)))
     return found
 
 
 def decision(results: Sequence[Result]) -> str:
     """Return what to do, a line each: about the challenger at each budget, what limits the answers, what is missing."""
     lines: list[str] = []
-    for result, contest in contests(results):
+    found = contests(results)
+    for result, contest in found:
         at = f"At {result.budget} tokens: " * (len(results) > 1)
         lines += [at + line for line in contest.decision()]
-    if lines:
-        result, contest = contests(results)[-1]
-        main = result.main_measure
-        # What an answer of several sentences lacks to a ROUGE of 1 is mostly wording.
-        lines += bottleneck(result.rows[contest.ours], main.name, main.title) if main.name != "rougeL" else []
+    # What an answer of several sentences lacks to a ROUGE of 1 is mostly wording.
+    if found and (main := (result := found[-1][0]).main_measure).name != "rougeL":
+        lines += bottleneck(result.rows[found[-1][1].ours], main.name, main.title)
     return "\n".join(lines)
 
 
@@ -129,14 +118,16 @@ def statistics(results: Sequence[Result], curves: Curves | None) -> list[str]:
 
 def _figures(results: Sequence[Result], curves: Curves | None) -> list[Block]:
     """Return the curves, if there are any, and lines over budgets, if there are several."""
-    blocks = [] if curves is None else _curve_blocks(curves, str(results[0].record.get("data", "")))
-    return [*blocks, quality_figure(results)] if curves is None or len(results) > 1 else blocks
+    blocks = [] if curves is None else _curve_blocks(curves)
+    if curves is None or len(results) > 1:
+        main = results[0].main_measure
+        blocks.append(Figure(quality_plot(results, main.name), main.title, QUALITY))
+    return blocks
 
 
-def _curve_blocks(curves: Curves, name: str = "") -> list[Block]:
+def _curve_blocks(curves: Curves) -> list[Block]:
     alike = f" of {curves.num_sets} sets, each counted alike" * (curves.num_sets > 1)
-    number = f"{len(curves.groups)} questions{alike}."
-    figure = Figure(curves_plot(curves), f"curves {name}", CAPTION + number)
+    figure = Figure(curves_plot(curves), "curves", f"{CAPTION}{len(curves.groups)} questions{alike}.")
     return [figure, Section("All points, and the gain at equal tokens", [curves.table()], folded=True)]
 
 
@@ -144,17 +135,10 @@ def _all_measures(results: Sequence[Result]) -> list[Section]:
     return [Section(f"All measures at {one.budget} tokens", [measures_table(one)], folded=True) for one in results]
 
 
-def quality_figure(results: Sequence[Result]) -> Figure:
-    """Return the main measure against tokens."""
-    main = results[0].main_measure
-    return Figure(quality_plot(results, main.name), f"{main.title} {results[0].record.get('data', '')}", QUALITY)
-
-
 def headline(results: Sequence[Result]) -> Table:
     """Return a line for each budget and method, best first, with the interval of the main measure."""
     main = results[0].main_measure
-    measures = [main, *(MEASURES[name] for name in HEADLINE if name != main.name)]
-    measures = [one for one in measures if one in results[0].measures]
+    measures = [main, *(one for one in results[0].measures if one.name in HEADLINE and one != main)]
     rows = []
     for result in results:
         for index, method in enumerate(result.ranked(result.methods, main.name)):
@@ -186,7 +170,7 @@ def _cells(result: Result, one: Measure) -> list[str]:
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
-    """Return what is known of the candidates, what went wrong, once for each method, and what was left out."""
+    """Return what is known of the candidates, what went wrong, and what was left out."""
     record, lines = results[0].record, []
     retriever, total = record.get("retriever", {}), record["queries"]
     if retriever.get("evidence_recall") is not None:
@@ -197,15 +181,12 @@ def remarks(results: Sequence[Result]) -> list[str]:
     for name, text in COUNTS.items():
         if 0 < (number := record.get(name, 0)) < total:
             lines.append(text.format(number, total))
-    failures = {
-        row["method"]: f"{row['method']} failed on {row['failed']} of {result.questions} questions"
-        + (f" at {result.budget} tokens" if len(results) > 1 else "")
-        + (f"; the first: {row['error']}" if row.get("error") else "")
-        for result in results
-        for row in result.record["methods"]
-        if row.get("failed")
-    }
-    lines += failures.values()
+    for result in results:
+        at = f" at {result.budget} tokens" * (len(results) > 1)
+        for row in result.record["methods"]:
+            if row.get("failed"):
+                failures = f"{row['method']} failed on {row['failed']} of {result.questions} questions{at}"
+                lines.append(f"{failures}; the first: {row.get('error')}")
     lines += [f"{name} is left out: {reason}" for name, reason in record.get("left_out", {}).items()]
     return lines + ([f"no measures of answers: {record['unread']}"] if "unread" in record else [])
 
@@ -218,35 +199,31 @@ def _pair(result: Result, ours: str, theirs: str) -> Section:
     main = result.main_measure
     name = main.name
     pairs = [
-        pair
-        for pair in zip(result.rows[ours], result.rows[theirs], strict=True)
-        if all(row.get(name) is not None for row in pair) and pair[0][name] != pair[1][name]
+        (row[name] - other[name], row, other)
+        for row, other in zip(result.rows[ours], result.rows[theirs], strict=True)
+        if row.get(name) is not None and other.get(name) is not None and row[name] != other[name]
     ]
-    pairs.sort(key=lambda pair: pair[1][name] - pair[0][name])
-    num_won = sum(pair[0][name] > pair[1][name] for pair in pairs)
+    pairs.sort(key=lambda pair: -pair[0])
+    num_won = sum(gain > 0 for gain, _, _ in pairs)
     try:
         folder = DataFolder.open(str(result.record.get("data", "")))
         queries = {query.id: query for query in folder.queries}
     except CoragError:
         # Without the data folder, ids stand for questions.
         folder, queries = None, {}
-
-    def question(row: Row) -> str:
-        return queries[row["query"]].question if row["query"] in queries else str(row["query"])
-
     blocks: list[Block] = []
     for word, part in (("Won", pairs[:num_won]), ("Lost", pairs[num_won:][::-1])):
-        for one, other in part[:MOST_CASES]:
-            query = queries.get(one["query"])
+        for gain, row, other in part[:MOST_CASES]:
+            query = queries.get(row["query"])
             if folder is None or query is None:
                 continue
             reference = [f"Reference: **{query.answers[0]}**"] if query.answers else []
-            sides = tuple(_side(method, row, query, folder, main) for method, row in ((ours, one), (theirs, other)))
-            heading = f"**{word}** {query.question} ({one[name] - other[name]:+.2f})"
-            blocks.append(Section(heading, [*reference, sides], folded=True))
+            sides = tuple(_side(method, one, query, folder, main) for method, one in ((ours, row), (theirs, other)))
+            blocks.append(Section(f"**{word}** {query.question} ({gain:+.2f})", [*reference, sides], folded=True))
+    texts: dict[str, str] = {name: query.question for name, query in queries.items()}
     rows = [
-        [question(one), f"{one[name] - other[name]:+.2f}", str(one.get("answer", "")), str(other.get("answer", ""))]
-        for one, other in pairs[:MOST_QUESTIONS]
+        [texts.get(row["query"], row["query"]), f"{gain:+.2f}", row.get("answer", ""), other.get("answer", "")]
+        for gain, row, other in pairs[:MOST_QUESTIONS]
     ]
     left_out = len(pairs) - len(rows)
     note = f"{left_out} more are in the rows beside the result." if left_out else ""
@@ -256,16 +233,16 @@ def _pair(result: Result, ours: str, theirs: str) -> Section:
     return Section(f"{result.budget} tokens: {counts}", [*blocks, listed])
 
 
-def _side(method: str, row: Row, query: Query, folder: DataFolder, main: Measure) -> Column:
-    """Return the context of a method as a column, with evidence and answer marked."""
+def _side(method: str, row: Row, query: Query, folder: DataFolder, main: Measure) -> Section:
+    """Return the answer of a method and its context, with evidence and answer marked."""
     documents = folder.documents
     gold = {*query.gold, *(passage_of(entry, documents) or entry for entry in query.gold)}
     passages = []
     for name in row.get("ids", ()):
         chunk = passage_at(name, documents)
         text = (name if chunk is None else chunk.text)[:MOST_CHARACTERS]
-        answers = [answer for one in query.answers if (answer := one.strip()).lower() in text.lower()]
+        answers = [answer for one in query.answers if len(answer := one.strip()) > 1 and answer.lower() in text.lower()]
         is_evidence = not gold.isdisjoint((name, passage_of(name, documents)))
         passages.append(ShownPassage(text, is_evidence, next(iter(answers), "")))
     heading = f"{method}: {main.title} {row[main.name]:.2f}, {row.get('cost_tokens', 0)} tokens"
-    return Column(heading, str(row.get("answer") or "no answer"), passages)
+    return Section(heading, [f"**{row.get('answer') or 'no answer'}**", *passages])

@@ -17,7 +17,7 @@ from experiments.report.page import Table
 from experiments.report.results import BOUND, CHALLENGER, DEFAULT, CurvePoint, Result, selector_name
 
 TABLE = "table"
-"""What stands for a curve of the methods of the comparison, which are points by themselves."""
+"""The curve of the methods compared, which are single points."""
 REFERENCES = ("sentence-threshold(threshold=0.5)", "naive")
 """Simple methods, as they are by default, that `corag` is compared with at equal tokens."""
 CAPTION = (
@@ -29,15 +29,9 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Curves:
-    """Points over the same questions.
+    """Points over the same questions: tokens of the selections and quality, `[p, n]`, and groups of the questions, `n`.
 
-    Attributes:
-        measure: What quality is.
-        points: Without rows, `p`.
-        tokens: Of the selection, `[p, n]`.
-        quality: Value of the measure, `[p, n]`.
-        groups: Of questions that share documents, `n`.
-        num_sets: Sets of questions; with several, means count each set alike.
+    Means of several sets count each set alike.
     """
 
     measure: Measure
@@ -49,9 +43,9 @@ class Curves:
 
     @classmethod
     def of(cls, results: Sequence[Result]) -> Curves | None:
-        """Return the curves of one set of questions, with the methods of the table as points; None if there are none.
+        """Return the curves of one set of questions, with the compared methods as points; None if there are none.
 
-        Of answers if these were read, else of evidence. Points that failed on a question are left out.
+        Points that failed on a question are left out.
         """
         for result in results:
             if not result.curves:
@@ -77,7 +71,7 @@ class Curves:
 
     @classmethod
     def mean(cls, of_sets: Sequence[Curves]) -> Curves:
-        """Return the means of several sets, of the points that all have: each set counts alike, whatever its size."""
+        """Return the means of several sets, of the points that all have."""
         first = of_sets[0]
         points = [point for point in first.points if all(point in one.points for one in of_sets)]
         total, tokens, quality, groups = sum(len(one.groups) for one in of_sets), [], [], []
@@ -116,7 +110,7 @@ class Curves:
         x, y = self.tokens.mean(axis=1), self.quality.mean(axis=1)
         found: list[int] = []
         for row in np.lexsort((-y, x)).tolist():
-            while len(found) > 1 and not _turns_right(*((x[one], y[one]) for one in (*found[-2:], row))):
+            while len(found) > 1 and not _turns_right(x[[*found[-2:], row]], y[[*found[-2:], row]]):
                 found.pop()
             found.append(row)
         best = max(range(len(found)), key=lambda number: y[found[number]])
@@ -125,25 +119,17 @@ class Curves:
     def gain(self, line: Sequence[int], row: int) -> Difference | None:
         """Return how much more quality a line has than a point, at the point's tokens; None where the line spends more.
 
-        Args:
-            line: Rows of the line's points, fewest tokens first. Between two of them counts, question by question, the
-                mixture of both that spends as much on average; beyond the last, the last.
-            row: Of the point.
+        `line` are rows of points, fewest tokens first. Between two of them counts, question by question, the mixture
+        of both that spends as much on average; beyond the last, the last.
         """
-        quality = self._at(float(self.tokens[row].mean()), line)
-        return None if quality is None else paired_difference(quality, self.quality[row], groups=self.groups)
-
-    def _at(self, tokens: float, rows: Sequence[int]) -> FloatArray | None:
-        """Return the quality of a line where it spends so many tokens, `[n]`; see `gain`."""
-        x = self.tokens[list(rows)].mean(axis=1)
+        x, tokens = self.tokens[list(line)].mean(axis=1), float(self.tokens[row].mean())
         if not len(x) or tokens < x[0]:
             return None
-        right = int(np.searchsorted(x, tokens))
-        last = min(right, len(x) - 1)
-        before = max(last - 1, 0)
-        share = 1.0 if right == len(x) or x[right] == tokens else (tokens - x[before]) / (x[last] - x[before])
-        mixed: FloatArray = (1 - share) * self.quality[rows[before]] + share * self.quality[rows[last]]
-        return mixed
+        position = float(np.interp(tokens, x, np.arange(len(x))))
+        left, share = int(position), position % 1
+        right = min(left + 1, len(x) - 1)
+        mixed = (1 - share) * self.quality[line[left]] + share * self.quality[line[right]]
+        return paired_difference(mixed, self.quality[row], groups=self.groups)
 
     def verdict(self) -> str:
         """Return in words whether the default is on the hull, and what `corag` gains over simple methods."""
@@ -160,7 +146,7 @@ class Curves:
         return f"{text} At equal tokens, corag against {'; against '.join(map(self._against, REFERENCES))}."
 
     def _against(self, method: str) -> str:
-        """Return in words what `corag` gains over a method of which there may be several points; the last counts."""
+        """Return in words what `corag` gains over a method at its largest budget."""
         rows = [row for row in self.curve(selector_name(method)) if self.points[row].method == method]
         if not rows:
             return f"{method}: it failed on a question"
@@ -186,6 +172,6 @@ class Curves:
         )
 
 
-def _turns_right(one: tuple[float, float], two: tuple[float, float], three: tuple[float, float]) -> bool:
+def _turns_right(x: FloatArray, y: FloatArray) -> bool:
     """Return whether a way over three points turns to the right at the second."""
-    return (two[0] - one[0]) * (three[1] - one[1]) < (two[1] - one[1]) * (three[0] - one[0])
+    return bool((x[1] - x[0]) * (y[2] - y[0]) < (y[1] - y[0]) * (x[2] - x[0]))

@@ -14,7 +14,7 @@ SMALL = 0.05
 POWER = 1.96 + 0.84
 """Standard errors that a difference must be for four comparisons of five to show it at p < .05 (two-sided)."""
 SAME_TOKENS = 0.05
-"""Differences in tokens below this share are not worth a word."""
+"""Smaller relative differences in tokens are not mentioned."""
 MOST_SHORTFALL = 0.1
 """Up to this mean shortfall nothing limits the answers."""
 FEWEST = 30
@@ -23,15 +23,9 @@ FEWEST = 30
 
 @dataclass(frozen=True)
 class Contest:
-    """Two methods on the same questions.
+    """Two methods on the same questions: how much more quality ours has, and the mean tokens of both.
 
-    Attributes:
-        ours: Name of the one.
-        theirs: Name of the other.
-        gain: How much more quality, in [-1, 1], the one has.
-        tokens: Mean tokens of both.
-        what: What quality is of: answers, or evidence.
-        title: Name of the measure.
+    `what` is what quality is of, answers or evidence; `title` is that of the measure.
     """
 
     ours: str
@@ -65,10 +59,8 @@ class Contest:
     def decision(self) -> list[str]:
         """Return the decision in a sentence, and whether there are enough questions in another one."""
         if self.outcome == "Unclear":
-            first = (
-                f"**No clear difference** in {self.what} between {self.ours} and {self.theirs}, with {self.in_tokens}."
-            )
-            return [first, *self._too_few()]
+            between = f"{self.what} between {self.ours} and {self.theirs}, with {self.in_tokens}"
+            return [f"**No clear difference** in {between}.", *self._too_few()]
         better = self.gain.mean if self.outcome != "The same" else self.saving
         advice = f": use {self.ours if better > 0 else self.theirs}" if better else ""
         return [f"**{self.outcome} {self.what}** with {self.in_tokens}{advice}."]
@@ -98,15 +90,10 @@ class Contest:
 
 
 def bottleneck(rows: Sequence[Row], name: str, title: str) -> list[str]:
-    """Return in a sentence what limits quality most: the reader, the selection or the retriever; or nothing.
+    """Return in a sentence what limits a method's quality most: the reader, the selection or the retriever; or nothing.
 
-    What a question lacks to 1 is put down to the retriever if some evidence is not among the candidates, to the
-    selection if some of the rest was not selected, and else to the reader.
-
-    Args:
-        rows: Of one method.
-        name: The measure of quality: F1, or evidence recall if nothing was read.
-        title: Its title.
+    What a question lacks to 1 in the measure `name` is put down to the retriever if some evidence is not among the
+    candidates, to the selection if some of the rest was not selected, and else to the reader.
     """
     rows = [row for row in rows if row.get(name) is not None and row.get("full_evidence") is not None]
     stages: dict[str, list[float]] = {"reader": [], "selection": [], "retriever": []}

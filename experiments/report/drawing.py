@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from corag.optional import require
 from corag.text.visible import visible
@@ -20,20 +20,26 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#00
 MOST_NAMES = 4
 """Names below a plot that are in one column."""
 
+Points: TypeAlias = Sequence[tuple[float, float, Difference | None]]
+"""Tokens, quality and its interval, if known."""
+
 
 def quality_plot(results: Sequence[Result], name: str) -> str:
     """Return an SVG of a measure against mean tokens: a line for each method, a mark for each budget.
 
     Rows of questions, if they are known, give 95% intervals as bars.
     """
-    lines = []
-    for method, style in _styles([method for result in results for method in result.methods]).items():
+    lines: list[tuple[str, Points, Mapping[str, Any]]] = []
+    for number, method in enumerate(dict.fromkeys(method for result in results for method in result.methods)):
         known = [result for result in results if method in result.methods and result.value(method, name) is not None]
         points = [
             (result.value(method, "cost_tokens"), result.value(method, name), result.interval(method, name))
             for result in known
         ]
-        lines.append(Line(method, points, style))
+        turn, color = divmod(number, len(COLORS))
+        width = 2.0 if selector_name(method) == CHALLENGER else 0.8
+        style = {"color": COLORS[color], "marker": MARKERS[turn % len(MARKERS)], "linewidth": width}
+        lines.append((method, points, style))
     return _against_tokens(lines, measure(name).title)
 
 
@@ -42,64 +48,40 @@ def curves_plot(curves: Curves) -> str:
     hull = curves.hull()
     # Beyond its best point the hull is level: more tokens need not be spent.
     corners = [*curves.means(hull), (float(curves.tokens.mean(axis=1).max()), curves.means(hull)[-1][1], None)]
-    lines = [Line("", corners, {"color": "#999999", "linestyle": ":", "linewidth": 1.2})]
+    dotted = {"color": "#999999", "linestyle": ":", "linewidth": 1.2}
+    lines: list[tuple[str, Points, Mapping[str, Any]]] = [("", corners, dotted)]
     known = {point.curve: None for point in curves.points if point.curve not in (DEFAULT, TABLE)}
     for number, name in enumerate(known):
-        style = {
-            "color": COLORS[number],
-            "marker": MARKERS[number],
-            "markersize": 5,
-            "linewidth": 2.0 - 0.6 * (number > 0),
-        }
-        lines.append(Line(name, curves.means(curves.curve(name), bars=True), style))
+        width = 2.0 if number == 0 else 1.4
+        style = {"color": COLORS[number], "marker": MARKERS[number], "markersize": 5, "linewidth": width}
+        lines.append((name, curves.means(curves.curve(name), bars=True), style))
     methods = [row for row, point in enumerate(curves.points) if point.curve == TABLE]
     for number, row in enumerate(methods):
         style = {"color": COLORS[(number + 3) % len(COLORS)], "marker": "X", "linestyle": "", "markersize": 6}
-        lines.append(Line(curves.points[row].method, curves.means([row]), style))
+        lines.append((curves.points[row].method, curves.means([row]), style))
     star = {"color": "#000000", "marker": "*", "linestyle": "", "markersize": 13, "zorder": 5}
-    lines.append(Line("the default, corag", curves.means(curves.curve(DEFAULT)), star))
+    lines.append(("the default, corag", curves.means(curves.curve(DEFAULT)), star))
     return _against_tokens(lines, curves.measure.title)
 
 
-class Line(NamedTuple):
-    """A line of a plot: its name in the legend, if any, points with their intervals, if known, and matplotlib style."""
-
-    name: str
-    points: Sequence[tuple[float, float, Difference | None]]
-    style: Mapping[str, Any]
-
-
-def _against_tokens(lines: Sequence[Line], title: str) -> str:
-    """Return an SVG of lines over tokens, the names of lines below it."""
-    named = [line for line in lines if line.name]
-    columns = 1 + (len(named) > MOST_NAMES)
-    below = 0.19 * -(-len(named) // columns) + 0.1
+def _against_tokens(lines: Sequence[tuple[str, Points, Mapping[str, Any]]], title: str) -> str:
+    """Return an SVG of lines over tokens, each with its name in the legend, if any, and matplotlib's style."""
+    num_names = sum(bool(name) for name, _, _ in lines)
+    columns = 1 + (num_names > MOST_NAMES)
+    below = 0.19 * -(-num_names // columns) + 0.1
     figure = new_figure(4.8 + 0.8 * (columns > 1), 3.5 + below)
     panel = figure.subplots()
-    drawn = []
-    for line in lines:
-        [artist] = panel.plot([x for x, _, _ in line.points], [y for _, y, _ in line.points], **line.style)
-        drawn += [artist] if line.name else []
-        for x, _, bar in line.points:
+    for name, points, style in lines:
+        panel.plot([x for x, _, _ in points], [y for _, y, _ in points], label=plain(name) or None, **style)
+        for x, _, bar in points:
             if bar is not None:
-                panel.vlines(x, bar.low, bar.high, color=line.style["color"], linewidth=1.0, alpha=0.45)
+                panel.vlines(x, bar.low, bar.high, color=style["color"], linewidth=1.0, alpha=0.45)
     panel.set_xlabel("tokens of the selection (mean)")
     panel.set_ylabel(title)
     finish(panel)
     figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
-    names = [plain(line.name) for line in named]
-    figure.legend(drawn, names, frameon=False, fontsize=8.5, loc="lower center", handlelength=3.2, ncols=columns)
+    figure.legend(frameon=False, fontsize=8.5, loc="lower center", handlelength=3.2, ncols=columns)
     return to_svg(figure)
-
-
-def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return how each method is drawn: `corag` and its variants thick, the others thin."""
-    styles = {}
-    for number, method in enumerate(dict.fromkeys(methods)):
-        turn, color = divmod(number, len(COLORS))
-        width = 2.0 if selector_name(method) == CHALLENGER else 0.8
-        styles[method] = {"color": COLORS[color], "marker": MARKERS[turn % len(MARKERS)], "linewidth": width}
-    return styles
 
 
 def finish(panel: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,20 +72,16 @@ class Measure:
             return None if self.partial else self.total(np.zeros(1)) if self.total is not None else 0.0
         return self.total(values[:, 0]) if self.total is not None else float(self.statistic(values.mean(axis=0)))
 
-    def interval(self, rows: Sequence[Row]) -> Difference | None:
-        """Return the measure over questions with its interval; None where it has none."""
-        return self._bootstrap(rows)
+    def difference(self, ours: Sequence[Row], theirs: Sequence[Row] | None = None) -> Difference | None:
+        """Return how much more one method has than another, given rows of both in one order; None where it has none.
 
-    def difference(self, ours: Sequence[Row], theirs: Sequence[Row]) -> Difference | None:
-        """Return how much more one method has than another, given rows of both in one order; None as for `interval`."""
-        return self._bootstrap(ours, theirs)
-
-    def _bootstrap(self, *of_methods: Sequence[Row]) -> Difference | None:
-        values = self.values(*of_methods)
+        Without the other, it is the measure itself with its interval.
+        """
+        values = self.values(ours) if theirs is None else self.values(ours, theirs)
         known = ~np.isnan(values).any(axis=(0, 2))
         if self.total is not None or not known.any():
             return None
-        groups = np.array([row.get("group", str(number)) for number, row in enumerate(of_methods[0])])
+        groups = np.array([row.get("group", str(number)) for number, row in enumerate(ours)])
         return paired_difference(*values[:, known], groups=groups[known].tolist(), statistic=self.statistic)
 
 
@@ -92,12 +89,7 @@ def _total(values: FloatArray) -> int:
     return int(values.sum())
 
 
-def _median(values: FloatArray) -> float:
-    return float(np.median(values))
-
-
-def _p95(values: FloatArray) -> float:
-    return float(np.percentile(values, 95))
+_p95 = partial(np.percentile, q=95)
 
 
 def _tes(means: FloatArray) -> FloatArray:
@@ -176,9 +168,9 @@ _LIST = [
     Measure("truncated", "truncated", -1, of=lambda one: one.selection.trace.truncated, brief=False, total=_total),
     Measure("empty", "empty", -1, of=lambda one: int(len(one.selection) == 0), brief=False, total=_total),
     Measure("failed", "failed", -1, total=_total),
-    Measure("latency_ms_median", "ms, cold", -1, ".1f", parts=("latency_ms",), total=_median),
+    Measure("latency_ms_median", "ms, cold", -1, ".1f", parts=("latency_ms",), total=np.median),
     Measure("latency_ms_p95", "ms, cold, 95%", -1, ".1f", brief=False, parts=("latency_ms",), total=_p95),
-    Measure("warm_latency_ms_median", "ms, warm", -1, ".1f", parts=("warm_latency_ms",), total=_median),
+    Measure("warm_latency_ms_median", "ms, warm", -1, ".1f", parts=("warm_latency_ms",), total=np.median),
     Measure("warm_latency_ms_p95", "ms, warm, 95%", -1, ".1f", brief=False, parts=("warm_latency_ms",), total=_p95),
 ]  # fmt: skip
 

@@ -19,20 +19,11 @@ from corag.text.visible import visible
 
 LONG_CELL = 40
 """Characters of a cell that is left-aligned and broken into lines."""
-WIDE_PT = 450
-"""Points of a figure with panels side by side, which a telephone scrolls."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts.
-
-    Attributes:
-        headings: Of the columns.
-        rows: A text for each column.
-        title: Above it.
-        note: Below it.
-    """
+    """A table of texts, with a title above it and a note below it."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -57,37 +48,26 @@ class Figure:
 
 @dataclass(frozen=True)
 class ShownPassage:
-    """A text of others, whether it is evidence, and what is marked in it."""
+    """A text of others, in HTML alone: whether it is evidence, and what is marked in it."""
 
     text: str
     is_evidence: bool = False
     marked: str = ""
 
     @property
-    def parts(self) -> list[tuple[str, bool]]:
-        """The text in parts, each with whether it is marked; case is ignored."""
-        if len(self.marked) < 2:
-            return [(self.text, False)]
-        parts = re.split(f"({re.escape(self.marked)})", self.text, flags=re.IGNORECASE)
-        return [(part, index % 2 == 1) for index, part in enumerate(parts) if part]
-
-
-@dataclass(frozen=True)
-class Column:
-    """One of several columns side by side, in HTML alone: a heading, a line, and passages."""
-
-    heading: str
-    line: str
-    passages: Sequence[ShownPassage]
+    def parts(self) -> list[str]:
+        """The text in parts, every second of them marked; case is ignored."""
+        return re.split(f"({re.escape(self.marked)})", self.text, flags=re.IGNORECASE) if self.marked else [self.text]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with paragraphs, tables, figures, columns side by side, and sections below it.
+    """A heading with blocks below it.
 
     Attributes:
         title: The heading.
-        blocks: What is below it; tuples of columns are set side by side.
+        blocks: Paragraphs, tables, figures, passages, sections, and tuples of sections that HTML alone shows, side by
+            side.
         folded: Whether HTML shows it on a click, and a terminal leaves it out.
         anchor: Its id, which a page of several sections links at its top.
     """
@@ -98,7 +78,7 @@ class Section:
     anchor: str = ""
 
 
-Block: TypeAlias = "str | Table | Figure | tuple[Column, ...] | Section"
+Block: TypeAlias = "str | Table | Figure | ShownPassage | tuple[Section, ...] | Section"
 
 
 @dataclass(frozen=True)
@@ -120,12 +100,9 @@ class Page:
         lines += [text for section in self.sections for text in _markdown(section, 2)]
         return "\n\n".join(line for line in (*lines, self.note) if line) + "\n"
 
-    def show(self, console: Any = None) -> None:
+    def show(self) -> None:
         """Print the lead, and what of the sections is not folded."""
-        console = console or stdout()
-        _show(self.lead, console)
-        for section in self.sections:
-            _show(section, console)
+        _show(Section("", [self.lead, *self.sections]), stdout())
 
 
 def markdown_table(headings: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
@@ -164,35 +141,17 @@ def _show(block: Block, console: Any) -> None:
 @lru_cache(maxsize=1)
 def _environment() -> Any:
     jinja = require("jinja2", "experiments")
+    markup = jinja.utils.markupsafe
+
+    def bold(text: str) -> Any:
+        return markup.Markup(re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", str(markup.escape(visible(str(text))))))
+
     environment = jinja.Environment(
-        loader=jinja.FileSystemLoader(Path(__file__).parent), autoescape=True, finalize=_shown, trim_blocks=True
-    )
-    environment.filters |= {"bold": _bold, "svg": lambda figure: jinja.utils.markupsafe.Markup(own_ids(figure))}
-    kinds = {"table": Table, "figure": Figure, "columns": tuple, "section": Section}
+        loader=jinja.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )  # fmt: skip
+    environment.filters |= {"bold": bold, "svg": lambda figure: markup.Markup(figure.svg)}
+    kinds = {"table": Table, "figure": Figure, "passage": ShownPassage, "columns": tuple, "section": Section}
     environment.tests |= {name: lambda value, kind=kind: isinstance(value, kind) for name, kind in kinds.items()}
-    environment.tests |= {"long": lambda text: len(text) > LONG_CELL, "wide": _is_wide}
+    environment.tests["long"] = lambda text: len(text) > LONG_CELL
     return environment
-
-
-def _bold(text: str) -> Any:
-    """Return a text with what stands between `**` in bold."""
-    markupsafe = require("jinja2", "experiments").utils.markupsafe
-    return markupsafe.Markup(re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", str(markupsafe.escape(visible(str(text))))))
-
-
-def _shown(value: Any) -> Any:
-    """Return what a page shows for a value: a text without control characters."""
-    return visible(value) if type(value) is str else value
-
-
-def _is_wide(figure: Figure) -> bool:
-    width = re.match(r'<svg [^>]*\bwidth="([\d.]+)pt"', figure.svg)
-    return width is not None and float(width[1]) > WIDE_PT
-
-
-def own_ids(figure: Figure) -> str:
-    """Return a figure whose ids no other figure of a page has: they are what its clips and marks refer to."""
-    mark = re.sub(r"\W+", "-", figure.title) or "figure"
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{mark}-\1"', figure.svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{mark}-\1)", svg)
-    return re.sub(r'href="#([^"]+)"', rf'href="#{mark}-\1"', svg)

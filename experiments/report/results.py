@@ -1,4 +1,4 @@
-"""What `corag evaluate` wrote, read back: a result a budget, with the rows of its questions."""
+"""What `corag evaluate` writes and reads back: a result a budget, with the rows of its questions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from corag.errors import DataError
+from corag.text.visible import to_json
+from corag.writing import write_atomically
 from experiments.report.difference import Difference
 from experiments.report.measures import MEASURES, Measure, Row, measure
 
@@ -18,30 +20,20 @@ CHALLENGER, BOUND = "corag", "upper"
 """The method that is compared with the best other one, and the one that is no rival: it tries everything."""
 DEFAULT = "default"
 """What stands for a curve of `corag` without settings, which is one point."""
+ROWS, CURVES = ".rows.jsonl", ".curves.jsonl"
+"""Endings of the files beside a result: the rows of its questions, and those of its curves."""
 
 
 class CurvePoint(NamedTuple):
-    """A point of a curve of quality against tokens.
-
-    Attributes:
-        curve: Name of the selector whose setting or budget varies, or `DEFAULT`.
-        method: Its spelling.
-        budget: In tokens.
-        rows: Of the questions, in the same order for all points.
-    """
+    """A point of the curve of a selector whose setting or budget varies, or `DEFAULT`, with its rows."""
 
     curve: str
     method: str
     budget: int
     rows: Sequence[Row] = ()
 
-    @property
-    def key(self) -> dict[str, Any]:
-        """What tells it from other points."""
-        return {"curve": self.curve, "method": self.method, "budget_tokens": self.budget}
-
     def of(self, questions: Sequence[str]) -> CurvePoint:
-        """Return the point with the rows of some questions, in their order."""
+        """Return the point with the rows of some questions."""
         rows = {row["query"]: row for row in self.rows}
         return self._replace(rows=tuple(rows[name] for name in questions))
 
@@ -58,7 +50,7 @@ class Result:
     Attributes:
         record: What the JSON file holds; see docs/experiments.md.
         rows: The rows of each method, their questions in one order; empty if they are not known.
-        curves: Points of curves; empty if they were not asked for, or belong to another budget.
+        curves: Points of curves, with the largest budget alone.
     """
 
     record: Mapping[str, Any]
@@ -67,16 +59,26 @@ class Result:
 
     @classmethod
     def read(cls, path: Path) -> Result:
-        """Read a file of `corag evaluate --out`, and the rows and curves beside it.
-
-        Raises:
-            DataError: It is anything else, or the rows are those of other questions or methods.
-        """
-        record = _read_record(path)
-        file = rows_file(path)
-        if not file.is_file():
+        """Read a file of `corag evaluate --out`, and the files beside it; `DataError` if it is anything else."""
+        with _reading(path):
+            record = _checked(json.loads(path.read_text(encoding="utf-8")))
+        rows, curves = path.with_suffix(ROWS), path.with_suffix(CURVES)
+        if not rows.is_file():
             return cls(record)
-        return cls(record, _read_rows(file, record), _read_curves(curves_file(path)))
+        return cls(record, _read_rows(rows, record), _read_curves(curves) if curves.is_file() else ())
+
+    def write(self, path: Path) -> None:
+        """Write the files that `read` reads, the result last."""
+        rows = [{"method": method, **row} for method, of_method in self.rows.items() for row in of_method]
+        points = [
+            {"curve": one.curve, "method": one.method, "budget_tokens": one.budget, **row}
+            for one in self.curves
+            for row in one.rows
+        ]
+        for ending, lines in ((ROWS, rows), (CURVES, points)):
+            if lines:
+                write_atomically(path.with_suffix(ending), "".join(to_json(line) + "\n" for line in lines))
+        write_atomically(path, to_json(self.record, indent=2) + "\n")
 
     @property
     def budget(self) -> int:
@@ -114,7 +116,7 @@ class Result:
 
     def interval(self, method: str, name: str) -> Difference | None:
         """Return a measure of a method with its interval; None without rows, or for a median."""
-        return measure(name).interval(self.rows[method]) if self.rows else None
+        return measure(name).difference(self.rows[method]) if self.rows else None
 
     def ranked(self, methods: Sequence[str], name: str) -> list[str]:
         """Return methods by a measure, the highest value first, those without one last."""
@@ -141,16 +143,6 @@ def selector_name(method: str) -> str:
     return method.partition("(")[0].strip()
 
 
-def rows_file(path: Path) -> Path:
-    """Return the path of the rows beside a result."""
-    return path.with_suffix(".rows.jsonl")
-
-
-def curves_file(path: Path) -> Path:
-    """Return the path of the rows of the curves beside a result."""
-    return path.with_suffix(".curves.jsonl")
-
-
 @contextmanager
 def _reading(file: Path) -> Iterator[None]:
     """Turn what a file of another form leads to into a `DataError`."""
@@ -161,8 +153,6 @@ def _reading(file: Path) -> Iterator[None]:
 
 
 def _read_curves(file: Path) -> list[CurvePoint]:
-    if not file.is_file():
-        return []
     points: dict[tuple[str, str, int], list[Row]] = {}
     with _reading(file), file.open(encoding="utf-8") as lines:
         for row in map(json.loads, lines):
@@ -183,17 +173,16 @@ def _read_rows(file: Path, record: Mapping[str, Any]) -> dict[str, list[Row]]:
     return {name: [rows[query] for query in queries] for name, rows in by_method.items()}
 
 
-def _read_record(path: Path) -> dict[str, Any]:
-    kinds = {"methods": list, "versions": dict, "split": str, "queries": int, "budget_tokens": int}
-    with _reading(path):
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if wrong := [name for name, kind in kinds.items() if not isinstance(record[name], kind)]:
-            raise ValueError(f"unexpected values of {', '.join(wrong)}")
-        names = [str(row["method"]) for row in record["methods"]]
-        if not names or len(set(names)) < len(names) or min(record["queries"], record["budget_tokens"]) < 1:
-            raise ValueError("expected at least one question, and methods of different names")
-        for row in record["methods"]:
-            values = [row.get(name) for name in (*MEASURES, *record.get("measures", ()))]
-            if not all(math.isfinite(value) for value in (row["cost_tokens"], *values) if value is not None):
-                raise ValueError(f"a figure of method {row['method']!r} is not finite")
+def _checked(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record whose fields have their types; `ValueError` and the like for others."""
+    for name, kind in {"methods": list, "versions": dict, "split": str, "queries": int, "budget_tokens": int}.items():
+        if not isinstance(record[name], kind):
+            raise ValueError(f"unexpected {name}")
+    names = [str(row["method"]) for row in record["methods"]]
+    if not names or len(set(names)) < len(names) or min(record["queries"], record["budget_tokens"]) < 1:
+        raise ValueError("expected at least one question, and methods of different names")
+    for row in record["methods"]:
+        values = [row["cost_tokens"], *(row.get(name) for name in (*MEASURES, *record.get("measures", ())))]
+        if not all(math.isfinite(value) for value in values if value is not None):
+            raise ValueError(f"a figure of method {row['method']!r} is not finite")
     return record

@@ -36,12 +36,7 @@ class ReportConfig:
 
 
 def report(config: ReportConfig) -> Path:
-    """Write the page or the picture, and return its path.
-
-    Raises:
-        InputError: There is no file, or a picture is asked for and a set has no curves.
-        DataError: A file is not a result.
-    """
+    """Write the page or the picture, and return its path; `InputError` for a picture of results without curves."""
     sets: dict[str, list[Result]] = {}
     for file in filter(None, map(str.strip, config.results.split(","))):
         result = Result.read(Path(file))

@@ -1,7 +1,5 @@
 """Curves of quality against tokens, worked out by hand."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,13 +22,7 @@ SIMPLE_QUALITY = {"sentence-threshold(threshold=0.5)": (0.4, 0.6), "naive": (0.6
 
 def rows_of(quality, tokens):
     return [
-        {
-            "query": f"q{number}",
-            "f1": f1,
-            "evidence_recall": f1,
-            "cost_tokens": cost,
-            "group": f"g{number}",
-        }
+        {"query": f"q{number}", "f1": f1, "evidence_recall": f1, "cost_tokens": cost, "group": f"g{number}"}
         for number, (f1, cost) in enumerate(zip(quality, tokens, strict=True))
     ]
 
@@ -89,9 +81,8 @@ def test_each_set_counts_alike_in_the_means():
     one = curves_of([0.2, 0.4], [10, 20])
     two = Curves(one.measure, one.points, np.full((2, 3), 30.0), np.full((2, 3), 0.8), ["a", "b", "b"])
     mean = Curves.mean([one, two])
-    assert mean.quality.mean(axis=1) == pytest.approx([0.5, 0.6]) and mean.tokens.mean(axis=1) == pytest.approx(
-        [20, 25]
-    )
+    assert mean.quality.mean(axis=1) == pytest.approx([0.5, 0.6])
+    assert mean.tokens.mean(axis=1) == pytest.approx([20, 25])
     assert len(set(mean.groups)) == 3
 
 
@@ -112,20 +103,12 @@ def test_pages_show_curves_and_say_what_they_mean(tmp_path):
     result = result_with_curves()
     page = sets_page({"a": [result], "b": [result]}, title="T")
     assert page.html().count("<svg") == 3 and Curves.mean([Curves.of([result])] * 2).verdict() in page.markdown()
-    path = tmp_path / "r.json"
-    path.write_text(json.dumps(result.record))
-    for ending, rows in (
-        ("rows", [{"method": name, **row} for name, of_one in result.rows.items() for row in of_one]),
-        ("curves", [{**point.key, **row} for point in result.curves for row in point.rows]),
-    ):
-        path.with_suffix(f".{ending}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    path, other = tmp_path / "r.json", tmp_path / "other.json"
+    result.write(path)
     assert Result.read(path) == result
     assert "is on the upper hull of all 7 points" in result_page([result], title="T").markdown()
     # The command draws the mean of several data folders, of several files.
-    other = path.with_name("other.json")
-    other.write_text(json.dumps(result.record | {"data": "another"}))
-    for ending in ("rows", "curves"):
-        other.with_suffix(f".{ending}.jsonl").write_text(path.with_suffix(f".{ending}.jsonl").read_text())
+    Result(result.record | {"data": "another"}, result.rows, result.curves).write(other)
     for out in ("mean.svg", "page.html", "page.md"):
         assert main(["report", "--results", f"{path},{other}", "--out", str(tmp_path / out)]) == 0
     assert (tmp_path / "mean.svg").read_text().startswith("<svg")

@@ -185,4 +185,4 @@ def test_differences_are_of_the_questions_that_both_answered():
     assert MEASURES["recall_tes"].difference(cut, three).mean == pytest.approx(0.75 / log(2.5) - 1 / log(4))
     assert MEASURES["f1"].difference([*cut, {"failed": 1}], [*three, {"f1": 1.0}]).mean == -0.5
     assert MEASURES["f1"].difference([{"failed": 1}], [{"f1": 1.0}]) is None
-    assert MEASURES["latency_ms_median"].interval([{"latency_ms": 1.0}]) is None
+    assert MEASURES["latency_ms_median"].difference([{"latency_ms": 1.0}]) is None
