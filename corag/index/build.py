@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -23,13 +24,10 @@ from corag.types import Chunk, Embedder, TokenCounter
 
 Report = Callable[[int, int], None]
 
-_IDENTITY = ("max_tokens", "overlap_tokens", "tokenizer", "source")
-"""Settings in which an index must agree to be updated."""
-
 
 @dataclass(frozen=True, slots=True)
 class IndexUpdate:
-    """An up-to-date index, and what the update did; counts and mappings of files are empty for a corpus.
+    """An up-to-date index, and what the update did; `files` and `skipped` are empty for a corpus.
 
     Attributes:
         index: The index.
@@ -68,13 +66,13 @@ def update_index(
 
     Args:
         folder: The folder, or one document.
-        uri: Where to put the index; see `ChunkIndex.build`, as for the settings below.
+        uri: Where to put the index; see `ChunkIndex.build`.
         embedder: Embeds the chunks.
         chunking: Sizes.
         include: Globs of the documents to index; see `corag.files.read.find_files`.
         exclude: Globs of documents to leave out.
         tokens: Counts tokens as the answering model does.
-        states: Store token states, too, for the shipped rerankers; by default as the existing index does.
+        states: See `ChunkIndex.build`.
         overwrite: Replace an index of something else.
         batch_size: Chunks embedded and stored at a time.
         report: Called with (documents read, documents in all).
@@ -83,7 +81,7 @@ def update_index(
         DataError: There is nothing to index.
         IndexMismatchError: An index of another folder, or with other settings, exists and `overwrite` is False.
     """
-    path = _existing(folder)
+    path = find_data(folder)
     tokens = tokens or make_tokens()
     settings = {
         "max_tokens": chunking.max_tokens,
@@ -114,17 +112,6 @@ def update_index(
     return IndexUpdate(index, written.num_embedded, written.num_copied, counts, skipped)
 
 
-def _existing(folder: str | Path) -> Path:
-    """Return the folder or document to index, or the data folder of that name."""
-    try:
-        return find_data(folder)
-    except DataError as error:
-        raise DataError(
-            f"there is no file or folder {str(folder)!r}; give a folder of documents, one document, or a data folder "
-            "(see corag data list)"
-        ) from error
-
-
 def _corpus_source(
     path: Path, tokens: TokenCounter, chunking: ChunkConfig, settings: dict[str, Any], report: Report
 ) -> ChunkSource:
@@ -139,7 +126,7 @@ def _corpus_source(
         report(len(documents), len(documents))
 
     parts = {"corpus": digest}
-    return ChunkSource(parts, lambda _: (digest, chunks()), _fingerprint(settings, parts), settings, _IDENTITY)
+    return ChunkSource(parts, lambda _: (digest, chunks()), _fingerprint(settings, parts), settings)
 
 
 def _folder_source(
@@ -152,16 +139,10 @@ def _folder_source(
 ) -> ChunkSource:
     """Return the documents of a folder as a source; reading them adds to `settings["skipped"]`.
 
-    Raises:
-        DataError: There is no document; so does reading, if all of them are unreadable.
+    If there is no document, or all are unreadable, it or its reading raises `DataError`.
     """
     skipped = dict(files.skipped)
-    keys: dict[str, str] = {}
-    for name in files.paths:
-        try:
-            keys[name] = reading_key(_file_digest(files.root / name), name)
-        except OSError as error:
-            skipped[name] = f"cannot be opened: {error.strerror or error}"
+    keys = {name: reading_key(_file_digest(files.root / name), name) for name in files.paths}
     fingerprint = _fingerprint(settings, keys, dict(skipped))
     settings["skipped"] = skipped
     numbers = count()
@@ -170,8 +151,8 @@ def _folder_source(
         if skipped.keys() >= keys.keys():
             listed = "".join(f"; {name}: {reason}" for name, reason in list(skipped.items())[:3])
             raise DataError(
-                f"there is no document with text in {path}{listed}; give a folder with text, Markdown, HTML, PDF or "
-                "Office documents, or with corpus.jsonl[.gz], and check include and exclude"
+                f"there is no document with text in {path}{listed}; give a folder of documents or a data folder, and "
+                "check include and exclude"
             )
 
     def read(name: str) -> tuple[str, list[Chunk]] | None:
@@ -190,7 +171,7 @@ def _folder_source(
         return key, chunks
 
     require_documents()
-    return ChunkSource(keys, read, fingerprint, settings, _IDENTITY)
+    return ChunkSource(keys, read, fingerprint, settings)
 
 
 def _fingerprint(settings: Mapping[str, Any], *content: Any) -> str:
@@ -200,5 +181,6 @@ def _fingerprint(settings: Mapping[str, Any], *content: Any) -> str:
 
 
 def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with suppress(OSError), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+    return ""  # reading it says why

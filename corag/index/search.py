@@ -37,16 +37,14 @@ Retrieval = Literal["vector", "text", "hybrid"]
 
 FUSED_DEPTH = 100
 """Hybrid retrieval joins at least this many results of both rankings."""
-PROBES = 40
-"""Partitions of a large index that a query searches.
-
-Recall@20 and CPU ms of a query, 384 numbers: 1,000,000 chunks .956 and 5.9 with 10, .998 and 5.8 with 40, .999 and 7.5
-with 80; 100,000 chunks .993 and 5.1 with 10, .999 and 6.5 with 40.
-"""
+# Partitions of a large index that a query searches. Recall@20 and CPU ms of a query, 384 numbers: 1,000,000 chunks .956
+# and 5.9 with 10, .998 and 5.8 with 40, .999 and 7.5 with 80; 100,000 chunks .993 and 5.1 with 10, .999, 6.5 with 40.
+_PROBES = 40
 # So many times the wanted rows are ranked again by the true vectors (recall@20: 2 .9992, 3 1.0000). Each takes 20 us.
 _REFINE_FACTOR = 2
 # Queries that share one pass over the vectors; bounds the rows held at once.
 _QUERIES_PER_PASS = 64
+_MISSING = "there is no complete index at {uri}; check the path, or make or finish one with `corag index`"
 
 
 class Hit(NamedTuple):
@@ -77,13 +75,11 @@ class ChunkIndex:
     Attributes:
         uri: Its folder or address.
         manifest: What it says about itself.
-        probes: Partitions of a large index that a search by vectors uses.
     """
 
-    def __init__(self, uri: str, manifest: IndexManifest, table: Any, probes: int = PROBES) -> None:
+    def __init__(self, uri: str, manifest: IndexManifest, table: Any) -> None:
         self.uri = uri
         self.manifest = manifest
-        self.probes = probes
         self._table = table
 
     @classmethod
@@ -99,8 +95,7 @@ class ChunkIndex:
     ) -> ChunkIndex:
         """Embed the chunks and store them, or finish a build that was interrupted.
 
-        The same call can be repeated: batches that are stored are not embedded again, and a complete index
-        with the same content is opened at once. Only one build may write an index at a time.
+        Batches that are stored are not embedded again, and a complete index with the same content is opened at once.
 
         Args:
             uri: Local folder, or object storage: `s3://`, `gs://`, `az://`.
@@ -108,8 +103,7 @@ class ChunkIndex:
             embedder: Embeds `Chunk.text`.
             batch_size: Chunks that are embedded and committed at a time: the most that a kill can cost.
             states: Store token states, too, for the shipped rerankers; by default as the existing index does.
-            overwrite: Replace a complete index of other chunks; texts that it holds are not embedded again by the same
-                embedder. It stays readable until the new one is complete. Unfinished builds are always replaced.
+            overwrite: Replace a complete index of other chunks, which stays readable until the new one is complete.
 
         Raises:
             DataError: No chunks, an id that occurs twice, invalid Unicode, metadata that is not JSON.
@@ -117,44 +111,33 @@ class ChunkIndex:
             ModelError: The embedder returned something other than one unit vector per text.
             CoragError: The storage cannot be read or written; what was stored so far is kept.
         """
-        from corag.index.write import ChunkSource, write_index
+        from corag.index.write import listed, write_index
 
-        source = ChunkSource.listed(chunks)
-        write_index(uri, source, embedder, states=states, batch_size=batch_size, overwrite=overwrite)
+        write_index(uri, listed(chunks), embedder, states=states, batch_size=batch_size, overwrite=overwrite)
         return cls.open(uri, embedder)
 
     @classmethod
-    def open(cls, uri: str | Path, embedder: Embedder | None = None, *, probes: int = PROBES) -> ChunkIndex:
+    def open(cls, uri: str | Path, embedder: Embedder | None = None) -> ChunkIndex:
         """Open a complete index; writes nothing, now or later.
 
         Args:
             uri: Its folder or address.
             embedder: What will embed the queries; checked against the one that embedded the chunks.
-            probes: Accuracy against time in an index of 10,000 chunks or more, which has partitions of about 2,000
-                vectors: a search by vectors uses so many of them; see `PROBES` for figures.
 
         Raises:
-            InputError: `probes` is below 1.
             IndexMismatchError: There is no index, it is half-written, damaged, of an unknown version, or was
                 made by another embedder.
             CoragError: The storage cannot be read.
         """
-        check_count("probes", probes, "10 to 100 are usual")
         folder = local_folder(uri)
-        missing = f"there is no index at {uri}; check the path, or make one with `corag index`"
         # LanceDB would create the folder.
         if folder is not None and not folder.is_dir():
-            raise IndexMismatchError(missing)
+            raise IndexMismatchError(_MISSING.format(uri=uri))
         with accessing(uri, "read"):
             database = connect(uri)
             manifest = read_manifest(database, uri)
-            if manifest is None and open_table(database, CHUNKS) is None:
-                raise IndexMismatchError(missing)
             if manifest is None:
-                raise IndexMismatchError(
-                    f"the index at {uri} is incomplete: its build was interrupted; "
-                    "run the same `corag index` command again, it does only what is missing"
-                )
+                raise IndexMismatchError(_MISSING.format(uri=uri))
             table = open_table(database, CHUNKS, manifest.version)
             if table is None or table.count_rows() != manifest.num_chunks:
                 raise IndexMismatchError(
@@ -162,7 +145,7 @@ class ChunkIndex:
                 )
         if embedder is not None:
             manifest.require_embedder(embedder.name, embedder.dimension, uri)
-        return cls(str(uri), manifest, table, probes)
+        return cls(str(uri), manifest, table)
 
     @property
     def embedder_name(self) -> str:
@@ -186,18 +169,15 @@ class ChunkIndex:
             query: The question; no character in it has a special meaning. `text` matches its words, lower-cased and
                 stemmed as English, without stop words.
             vector: Its embedding, `[d]`, of any length but 0.
-            k: Candidates wanted, at least 1.
+            k: Candidates wanted.
             retrieval: `vector` ranks by cosine; `text` ranks the chunks that share words with the question by BM25;
                 `hybrid` joins both rankings with `reciprocal_rank_fusion`. On 12 sets of questions hybrid candidates
-                hold as much of the evidence as those of vectors or more (k = 20; HotpotQA .96 against .90, TAT-QA .84
-                against .76).
-            where: Only chunks with this metadata, such as `{"language": "en", "year": {">=": 2024}}`; see
-                `corag.index.where.Where`.
+                hold as much of the evidence as those of vectors or more (k = 20; HotpotQA .96 against .90).
+            where: Only chunks with this metadata; see `corag.index.where.Where`.
 
         Returns:
             At most `k` candidates, best first by `retrieval`; ties in the order of the chunks. `similarity` is the
-            cosine to `vector` throughout, because selectors and the agent's features are made for cosines. With `text`
-            and `hybrid` it need not fall with the ranking, which `rank` then records.
+            cosine to `vector` throughout, which need not fall with the ranking of `text` and `hybrid`; `rank` does.
 
         Raises:
             InputError: A setting or the shape of `vector` is wrong, or `where` is not a filter.
@@ -213,7 +193,7 @@ class ChunkIndex:
         where: Where | None = None,
     ) -> list[list[Candidate]]:
         """Return for each question, with its embedding in `vectors`, `[q, d]`, what `retrieve` returns."""
-        check_retrieval(retrieval)
+        check_choice("retrieval", retrieval, Retrieval)
         check_count("k", k, "20 is usual")
         embeddings = self._checked_queries(vectors)
         wanted = sql_of(where)
@@ -270,10 +250,7 @@ class ChunkIndex:
 
     @contextmanager
     def stored_states(self) -> Iterator[None]:
-        """Let MiniLM encoders inside the block use the token states of this index, if it has them.
-
-        `corag.ask` does so by itself.
-        """
+        """Let MiniLM encoders inside the block use the token states of this index, if it has them."""
         if not self.manifest.states:
             yield
             return
@@ -309,7 +286,7 @@ class ChunkIndex:
                 search = self._table.search(some, vector_column_name="vector").distance_type("cosine").limit(limit)
                 # The partitions probed may hold fewer rows than are wanted, and few that a filter leaves: then all are
                 # searched. Without partitions LanceDB ignores these settings.
-                search = search.nprobes(self.probes).maximum_nprobes(0).refine_factor(_REFINE_FACTOR)
+                search = search.nprobes(_PROBES).maximum_nprobes(0).refine_factor(_REFINE_FACTOR)
                 hits: list[list[Hit]] = [[] for _ in some]
                 for row in self._rows(search, where, ["_distance", *columns]):
                     # LanceDB leaves the column out when there is one query.
@@ -320,7 +297,6 @@ class ChunkIndex:
         return nearest
 
     def _matching(self, query: str, k: int, where: str | None) -> list[Hit]:
-        """Return the `k` rows with the highest BM25 scores."""
         words = query.encode("utf-8", "replace").decode()
 
         def fetch(limit: int) -> list[list[Hit]]:
@@ -330,14 +306,13 @@ class ChunkIndex:
         return _top_k(fetch, min(k, len(self)))[0]
 
     def _rows(self, search: Any, where: str | None, columns: list[str]) -> list[dict[str, Any]]:
-        """Return what a search finds, with the ids of its rows."""
         with accessing(self.uri, "read"):
             filtered = search if where is None else search.where(where)
             rows: list[dict[str, Any]] = filtered.select(columns).with_row_id(True).to_arrow().to_pylist()
         return rows
 
     def _rows_at(self, row_ids: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the chunks and vectors of rows, in the order of their ids."""
+        """Return the chunks and vectors of rows, in this order."""
         if not row_ids:
             return []
         with accessing(self.uri, "read"):
@@ -347,22 +322,11 @@ class ChunkIndex:
         return [by_id[row_id] for row_id in row_ids]
 
 
-def check_retrieval(retrieval: str) -> None:
-    """Raise `InputError` for what is no `Retrieval`."""
-    check_choice("retrieval", retrieval, Retrieval)
-
-
 def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]]) -> list[Item]:
-    """Join rankings into one.
+    """Join rankings into one; of equal scores the item that the first ranking names first comes first.
 
     An item's score is the sum of `1 / (60 + rank)` over the rankings that hold it, with ranks from 1 (Cormack et al.,
     "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009).
-
-    Args:
-        rankings: Items, best first, each at most once in a ranking.
-
-    Returns:
-        All items, best first; of equal scores the one that the first ranking names first.
     """
     scores: dict[Item, float] = {}
     for ranking in rankings:

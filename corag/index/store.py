@@ -41,19 +41,14 @@ CHUNK_COLUMNS = ["id", "text", "metadata"]
 """Columns that a chunk is made from."""
 
 _REMEDIES = {
-    "read": "open it again if it was updated meanwhile, else check that the storage can be reached (for object storage "
-    "AWS_REGION, AWS_ACCESS_KEY_ID, ... in the environment); damaged files need a new index",
-    "write": "what was stored so far is kept: check free space, permissions and credentials, then run the same command "
-    "again",
+    "read": "open it again if it was updated meanwhile, else check that the storage can be reached with the credentials "
+    "in the environment; damaged files need a new index",
+    "write": "what was stored so far is kept: check free space, permissions and credentials, and run the command again",
 }
 
 
 def connect(uri: str | Path) -> Any:
-    """Return the LanceDB database at a path or address.
-
-    Raises:
-        InputError: `uri` cannot hold an index.
-    """
+    """Return the LanceDB database at a path or address; `InputError` if it cannot hold an index."""
     folder = local_folder(uri)
     # LanceDB warns of every partition that none of the new rows falls into.
     os.environ.setdefault("LANCEDB_LOG", "error")
@@ -111,16 +106,11 @@ def open_table(database: Any, name: str, version: int | None = None) -> Any | No
 @contextmanager
 def index_lock(uri: str | Path) -> Iterator[None]:
     """Keep other processes from writing to an index; wait while one does. Object storage has no lock."""
-    folder = local_folder(uri)
-    if folder is None:
-        yield
-        return
     require("filelock", "index")
     with ExitStack() as stack:
-        try:
-            stack.enter_context(folder_lock(folder, _LOCK_FILE))
-        except OSError as error:
-            raise CoragError(f"cannot write the index at {uri}: {error}; check the path and its permissions") from error
+        if (folder := local_folder(uri)) is not None:
+            with accessing(uri, "write"):
+                stack.enter_context(folder_lock(folder, _LOCK_FILE))
         yield
 
 
@@ -133,12 +123,8 @@ def to_rows(
 ) -> Any:
     """Return chunks as an Arrow table.
 
-    Args:
-        chunks: The chunks, `n` of them.
-        parts: Names of the files that they are from.
-        first_position: Position of the first.
-        vectors: Their vectors, `[n, d]`.
-        states: The key of each chunk's token ids and its token states, or None for both; see `corag.index.states`.
+    `parts` are the files that they are from, `vectors` is `[n, d]`, and `states` are the key of each chunk's token ids
+    and its token states, or None for both; see `corag.index.states`.
     """
     import pyarrow as pa
 
@@ -158,24 +144,17 @@ def to_rows(
 
 
 def to_chunk(row: Mapping[str, Any]) -> Chunk:
-    """Return the chunk that a row holds."""
+    """Return the chunk of a row."""
     return Chunk(row["id"], row["text"], json.loads(row["metadata"]))
 
 
 def metadata_json(chunk: Chunk) -> str:
-    """Return a chunk's metadata as JSON.
-
-    Raises:
-        DataError: The metadata is not JSON, or the chunk not valid Unicode.
-    """
+    """Return a chunk's metadata as JSON; `DataError` if it is not, or the chunk not valid Unicode."""
     try:
         (chunk.id + chunk.text).encode()
         return json.dumps(dict(chunk.metadata))
     except (TypeError, ValueError) as error:
-        raise DataError(
-            f"chunk {chunk.id!r} cannot be stored: {error}; use valid Unicode, and texts, numbers, lists and maps as "
-            "metadata"
-        ) from error
+        raise DataError(f"chunk {chunk.id!r} cannot be stored: {error}; use valid Unicode and JSON metadata") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,36 +197,28 @@ class IndexManifest:
 
 
 def read_manifest(database: Any, uri: str | Path) -> IndexManifest | None:
-    """Return what a complete index says about itself, or None if there is none.
-
-    Raises:
-        IndexMismatchError: It is of another format version.
-    """
-    table = open_table(database, MANIFEST)
-    if table is None:
+    """Return what a complete index says about itself, or None; `IndexMismatchError` for another format version."""
+    record = _recorded(database, "record")
+    if not record:
         return None
-    records = [json.loads(row["record"]) for row in table.search().select(["record"]).to_arrow().to_pylist()]
-    # Earlier versions also recorded builds in progress.
-    complete = [record for record in records if record.pop("state", "complete") == "complete"]
-    if not complete:
-        return None
-    version = complete[0].get("format_version")
+    version = record.get("format_version")
     if version != FORMAT_VERSION:
         raise IndexMismatchError(
             f"the index at {uri} has format version {version!r}, this CORAG reads version {FORMAT_VERSION}; install "
             f"the CORAG that wrote it, {REMEDY}"
         )
-    return IndexManifest(**complete[0])
+    return IndexManifest(**record)
 
 
 def read_parts(database: Any) -> dict[str, str]:
     """Return the parts of the complete index, such as files, and the hash of the content of each."""
+    return _recorded(database, "files")
+
+
+def _recorded(database: Any, column: str) -> dict[str, Any]:
     table = open_table(database, MANIFEST)
-    rows = [] if table is None else table.search().select(["files"]).to_arrow().to_pylist()
-    parts: dict[str, str] = {}
-    for row in rows:
-        parts |= json.loads(row["files"])
-    return parts
+    rows = [] if table is None else table.search().select([column]).to_arrow().to_pylist()
+    return json.loads(rows[0][column]) if rows else {}
 
 
 def write_manifest(database: Any, manifest: IndexManifest, parts: Mapping[str, str]) -> None:
@@ -258,21 +229,16 @@ def write_manifest(database: Any, manifest: IndexManifest, parts: Mapping[str, s
     """
     import pyarrow as pa
 
-    content = pa.Table.from_pylist([{"record": json.dumps(asdict(manifest)), "files": json.dumps(dict(parts))}])
+    content = pa.table({"record": [json.dumps(asdict(manifest))], "files": [json.dumps(dict(parts))]})
     table = open_table(database, MANIFEST)
-    before = None if table is None else table.version
     if table is None:
-        table = database.create_table(MANIFEST, content)
-    else:
-        table.add(content, mode="overwrite")
+        table = database.create_table(MANIFEST, schema=content.schema)
+    before = table.version
+    table.add(content, mode="overwrite")
     try:
-        for row in table.search().to_arrow().to_pylist():
-            json.loads(row["record"]), json.loads(row["files"])
+        read_manifest(database, ""), read_parts(database)
     except (OSError, RuntimeError, ValueError) as error:
-        if before is None:
-            database.drop_table(MANIFEST)
-        else:
-            table.restore(before)
+        table.restore(before)
         raise OSError("the index could not be recorded: the disk is full, or the file too large") from error
     # Each old version may hold a list of all files.
     table.optimize(cleanup_older_than=OLD_VERSIONS_KEPT)

@@ -23,12 +23,10 @@ Numbers compare as 64-bit floats, texts by code points, so that dates as `2026-1
 FIELDS = "fields"
 """Column with the metadata of a chunk as LanceDB's JSON."""
 
-_COMPARISONS = ("<", "<=", ">", ">=")
-
 
 def fields_json(metadata: Mapping[str, Any]) -> str:
     """Return metadata as strict JSON: what JSON cannot hold is null, a lone surrogate a question mark."""
-    return _encodable(json.dumps(_strict(metadata), ensure_ascii=False, allow_nan=False))
+    return _json(_strict(metadata))
 
 
 def _strict(value: Any) -> Any:
@@ -45,14 +43,11 @@ def sql_of(where: Where | None) -> str | None:
     Raises:
         InputError: It is not a mapping of names to what `Where` allows.
     """
-    if where is None:
-        return None
     try:
-        return " AND ".join(f"({_field_sql(name, wanted)})" for name, wanted in where.items()) or None
+        return " AND ".join(_field_sql(name, wanted) for name, wanted in (where or {}).items()) or None
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise InputError(
-            f"where is {where!r:.200} ({error}); expected metadata fields, each a text, number, truth value, None, "
-            "a list of these, or comparisons by <, <=, >, >=, !=; for example "
+            f"where is {where!r:.200} ({error}); expected fields and their values, lists of values or comparisons: "
             "{'language': 'en', 'year': {'>=': 2024}, 'kind': ['faq', 'manual']}"
         ) from error
 
@@ -79,7 +74,7 @@ def _any_of(field: str, values: Sequence[Any]) -> str:
 def _compared(field: str, operator: str, value: Any) -> str:
     if operator == "!=":
         return f"NOT {_any_of(field, [value])}"
-    if operator not in _COMPARISONS or value is None or isinstance(value, bool):
+    if operator not in ("<", "<=", ">", ">=") or value is None or isinstance(value, bool):
         raise ValueError(f"{value!r} cannot be compared by {operator!r}")
     if not isinstance(value, str):
         return f"COALESCE(TRY_CAST({field} AS DOUBLE) {operator} {_json(float(value))}, FALSE)"
@@ -90,19 +85,15 @@ def _compared(field: str, operator: str, value: Any) -> str:
 
 def _spellings(value: Any) -> set[str]:
     """Return how a value can be written in JSON."""
+    if not (value is None or isinstance(value, str | bool | int | float)):
+        raise TypeError(f"{value!r} is neither a text, a number, a truth value nor None")
     if isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer():
         return {str(int(value)), repr(float(value))}
     return {_json(value)}
 
 
-def _json(value: str | bool | float | None) -> str:
-    if not (value is None or isinstance(value, str | bool | int | float)):
-        raise TypeError(f"{value!r} is neither a text, a number, a truth value nor None")
-    return _encodable(json.dumps(value, ensure_ascii=False, allow_nan=False))
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace").decode()
 
 
 def quoted(text: str) -> str:

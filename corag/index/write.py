@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.errors import DataError, IndexMismatchError, InputError
+from corag.checks import check_count
+from corag.errors import DataError, IndexMismatchError
 from corag.index import store
 from corag.index.states import encoded_states
 from corag.index.store import (
@@ -56,10 +57,8 @@ _MAX_PARTITIONS = 1_000
 _BITS = 4
 # RaBitQ needs whole bytes. Other vectors, which no common embedder makes, are always compared one by one.
 _NUMBERS_PER_BYTE = 8
-# Chunks whose vectors are known cost no time, so more of them are stored at once.
+# Rows that are read, deleted, or stored with known vectors at a time.
 _MAX_BATCH = 4096
-_DELETED_AT_A_TIME = 5_000
-_READ_AT_A_TIME = 4096
 _FOREVER = timedelta(days=36_500)
 # Key in the metadata of the table's schema, by which the vectors of an interrupted build are known.
 _EMBEDDER = b"embedder"
@@ -74,41 +73,36 @@ class ChunkSource:
         parts: Name of each part -> hash of its content.
         read: Returns the current hash of a part and its chunks; None if the part is unreadable.
         fingerprint: Names content and settings; sources with the same one make the same index.
-        settings: How the chunks are made, JSON values; `read` may add to them.
-        identity: Names of the settings in which an index must agree with this source to be updated by it. Without any,
-            an index of other content is replaced only on request.
+        settings: How the chunks are made, JSON values. An index is updated if it agrees in all but `skipped`, which
+            `read` may add to; without any, an index of other content is replaced only on request.
     """
 
     parts: Mapping[str, str]
     read: Callable[[str], tuple[str, Iterable[Chunk]] | None]
     fingerprint: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    identity: Sequence[str] = ()
-
-    @classmethod
-    def listed(cls, chunks: Iterable[Chunk]) -> ChunkSource:
-        """Return the source of chunks that are given as they are, as one part.
-
-        Raises:
-            DataError: There are none, two have the same id, or one cannot be stored.
-        """
-        given = {}
-        digest = hashlib.sha256()
-        for number, chunk in enumerate(chunks):
-            if not isinstance(chunk, Chunk):
-                raise InputError(f"chunks[{number}] is a {type(chunk).__name__}; give Chunk(id, text) objects")
-            if chunk.id in given:
-                raise DataError(f"chunk id {chunk.id!r} occurs twice; every chunk needs an id of its own")
-            given[chunk.id] = chunk
-            digest.update(json.dumps([chunk.id, chunk.text, metadata_json(chunk)]).encode())
-        if not given:
-            raise DataError(_NO_CHUNKS)
-        fingerprint = digest.hexdigest()
-        return cls({"": fingerprint}, lambda _: (fingerprint, given.values()), fingerprint)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+def listed(chunks: Iterable[Chunk]) -> ChunkSource:
+    """Return the source of chunks that are given as they are, as one part.
+
+    Raises:
+        DataError: There are none, two have the same id, or one cannot be stored.
+    """
+    given: dict[str, Chunk] = {}
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        if chunk.id in given:
+            raise DataError(f"chunk id {chunk.id!r} occurs twice; every chunk needs an id of its own")
+        given[chunk.id] = chunk
+        digest.update(json.dumps([chunk.id, chunk.text, metadata_json(chunk)]).encode())
+    if not given:
+        raise DataError(_NO_CHUNKS)
+    fingerprint = digest.hexdigest()
+    return ChunkSource({"": fingerprint}, lambda _: (fingerprint, given.values()), fingerprint)
+
+
+class Written(NamedTuple):
     """The result of writing an index.
 
     Attributes:
@@ -118,10 +112,10 @@ class Written:
         after: Part -> hash in the index now.
     """
 
-    num_embedded: int = 0
-    num_copied: int = 0
-    before: Mapping[str, str] = field(default_factory=dict)
-    after: Mapping[str, str] = field(default_factory=dict)
+    num_embedded: int
+    num_copied: int
+    before: Mapping[str, str]
+    after: Mapping[str, str]
 
 
 def write_index(
@@ -137,8 +131,7 @@ def write_index(
 
     See `ChunkIndex.build`. If another process is writing the index, this one waits.
     """
-    if batch_size < 1:
-        raise InputError(f"batch_size must be at least 1, got {batch_size}")
+    check_count("batch_size", batch_size, "256 is usual")
     with index_lock(uri):
         with accessing(uri, "write"):
             database = connect(uri)
@@ -150,10 +143,10 @@ def write_index(
             if old is not None:
                 same_content = (old.fingerprint, old.states) == (wanted.fingerprint, wanted.states)
                 if same_content and old.made_by(embedder.name, embedder.dimension):
-                    return Written(before=known, after=known)
+                    return Written(0, 0, known, known)
                 if not overwrite:
-                    _require_same_source(old, wanted, source.identity, uri)
-            table = _table_to_write(database, old, wanted)
+                    _require_same_source(old, wanted, uri)
+            table = _table_to_write(database, wanted)
             # After an interrupted update, rows of a part may be missing or be of another content.
             as_recorded = old is not None and old.version == table.version and old.states == with_states
             unchanged = {name for name, key in source.parts.items() if as_recorded and known.get(name) == key}
@@ -187,48 +180,40 @@ def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[I
     what cannot be opened cannot be replaced by a new version either.
     """
     try:
-        manifest, table = read_manifest(database, uri), open_table(database, CHUNKS)
-        if table is not None:
-            _require_readable_rows(table, uri)
-        return manifest, read_parts(database)
-    except (IndexMismatchError, OSError, RuntimeError, TypeError, ValueError):
+        if (table := open_table(database, CHUNKS)) is not None:
+            # A file that was cut off has lost its footer, without which no column of it can be read.
+            table.search().select(["position"]).to_arrow()
+        return read_manifest(database, uri), read_parts(database)
+    except (IndexMismatchError, OSError, RuntimeError, TypeError, ValueError) as error:
         if not overwrite:
-            raise
+            if isinstance(error, IndexMismatchError):
+                raise
+            raise IndexMismatchError(f"the index at {uri} cannot be read: {reason(error)}; {REMEDY}") from error
         for name in (MANIFEST, CHUNKS):
             database.drop_table(name, ignore_missing=True)
         return None, {}
 
 
-def _require_readable_rows(table: Any, uri: str | Path) -> None:
-    """Raise `IndexMismatchError` unless the rows of a table can be read.
-
-    One short column is read: a file that was cut off has lost its footer, without which no column of it can be.
-    """
-    try:
-        table.search().select(["position"]).to_arrow()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise IndexMismatchError(f"the rows of the index at {uri} cannot be read: {reason(error)}; {REMEDY}") from error
-
-
-def _require_same_source(there: IndexManifest, wanted: IndexManifest, identity: Sequence[str], uri: str | Path) -> None:
+def _require_same_source(there: IndexManifest, wanted: IndexManifest, uri: str | Path) -> None:
     """Raise `IndexMismatchError` unless the index that is there can be updated."""
     there.require_embedder(wanted.embedder_name, wanted.dimension, uri)
-    different = [name for name in identity if there.settings.get(name) != wanted.settings[name]]
-    if different or (not identity and there.fingerprint != wanted.fingerprint):
-        described = [f"{name} is {there.settings.get(name)!r}, not {wanted.settings[name]!r}" for name in different]
+    different = [
+        f"{name} is {there.settings.get(name)!r}, not {value!r}"
+        for name, value in wanted.settings.items()
+        if name != "skipped" and there.settings.get(name) != value
+    ]
+    if different or not wanted.settings:
         raise IndexMismatchError(
             f"the index at {uri} holds another corpus or was made with other settings "
-            f"({'; '.join(described) or 'other chunks'}); {REMEDY}"
+            f"({'; '.join(different) or 'other chunks'}); {REMEDY}"
         )
 
 
-def _table_to_write(database: Any, manifest: IndexManifest | None, wanted: IndexManifest) -> Any:
+def _table_to_write(database: Any, wanted: IndexManifest) -> Any:
     """Return the table of chunks, emptied if its vectors are of another embedder."""
     table = open_table(database, CHUNKS)
     if table is not None:
-        named = (table.schema.metadata or {}).get(_EMBEDDER, b"").decode()
-        # Tables of earlier versions do not name it.
-        name = named or (manifest.embedder_name if manifest else "")
+        name = (table.schema.metadata or {}).get(_EMBEDDER, b"").decode()
         if wanted.made_by(name, table.schema.field("vector").type.list_size):
             return table
     no_vectors = np.zeros((0, wanted.dimension), dtype=np.float32)
@@ -255,30 +240,25 @@ class _Writer:
         self._table, self._embedder, self._uri = table, embedder, uri
         self._with_states, self._batch_size = with_states, batch_size
         rows = table.search().select(["position", "part"]).with_row_id(True).to_arrow()
-        self._row_ids: dict[int, int] = dict(
-            zip(*(rows[name].to_pylist() for name in ("position", "_rowid")), strict=True)
-        )
-        parts = zip(rows["position"].to_pylist(), rows["part"].to_pylist(), strict=True)
-        self._unwanted = {position for position, part in parts if part not in unchanged}
-        # Hash of a row's text, or of all its content -> position.
+        positions, parts, row_ids = (rows[name].to_pylist() for name in ("position", "part", "_rowid"))
+        self._row_ids: dict[int, int] = dict(zip(positions, row_ids, strict=True))
+        self._unwanted = {position for position, part in zip(positions, parts, strict=True) if part not in unchanged}
+        # Hash of an unwanted row's text, or of all its content -> position.
         self._by_text: dict[int, int] = {}
         self._by_content: dict[int, int] = {}
-        small = len(self._row_ids) < MIN_CHUNKS_TO_PARTITION
-        positions = sorted(self._row_ids if small else self._unwanted)
-        for start in range(0, len(positions), _READ_AT_A_TIME):
-            for row in self._rows(positions[start : start + _READ_AT_A_TIME], "id", "text", "metadata", "states_key"):
+        unwanted = sorted(self._unwanted)
+        for start in range(0, len(unwanted), _MAX_BATCH):
+            for row in self._rows(unwanted[start : start + _MAX_BATCH], "id", "text", "metadata", "states_key"):
+                content = (row["id"], row["text"], row["metadata"], row["states_key"] is not None)
+                self._by_content.setdefault(hash(content), row["position"])
                 self._by_text.setdefault(hash(row["text"]), row["position"])
-                if row["position"] in self._unwanted:
-                    content = (row["id"], row["text"], row["metadata"], row["states_key"] is not None)
-                    self._by_content.setdefault(hash(content), row["position"])
         self._first = self._next = max(self._row_ids, default=-1) + 1
         self._batch: list[tuple[Chunk, str]] = []
         self._num_missing = 0
         self.num_embedded = 0
-        """Chunks that were embedded."""
 
     def add(self, chunk: Chunk, part: str) -> None:
-        """Store a chunk unless the table has it, once a batch is full."""
+        """Store a chunk unless the table has it; chunks are stored in batches."""
         content = (chunk.id, chunk.text, metadata_json(chunk), self._with_states)
         if (position := self._by_content.get(hash(content))) is not None:
             self._unwanted.discard(position)
@@ -320,8 +300,8 @@ class _Writer:
     def delete_unwanted(self) -> tuple[NDArray[np.int64], int]:
         """Delete the rows that no chunk wants; return the positions that stay, `[n]`, and how many rows changed."""
         unwanted = sorted(self._unwanted)
-        for start in range(0, len(unwanted), _DELETED_AT_A_TIME):
-            some = ", ".join(map(str, unwanted[start : start + _DELETED_AT_A_TIME]))
+        for start in range(0, len(unwanted), _MAX_BATCH):
+            some = ", ".join(map(str, unwanted[start : start + _MAX_BATCH]))
             self._table.delete(f"position IN ({some})")
         kept = sorted(self._row_ids.keys() - self._unwanted)
         return np.array([*kept, *range(self._first, self._next)]), len(unwanted) + self._next - self._first

@@ -168,9 +168,8 @@ def find_data(name: str | Path) -> Path:
         names = sorted(path.name for path in parent.glob("[!.]*/"))
         existing.append(f"{parent}: {', '.join(names) or 'none'}")
     raise DataError(
-        f"{str(name)!r} is not a folder; expected a folder with corpus.jsonl and queries.jsonl (or .jsonl.gz), or a "
-        f"name ({'; '.join(existing)}); download one with: corag data get NAME; {DATA_VARIABLE} names the folder of "
-        "yours"
+        f"there is no file or folder {str(name)!r} and no data folder of that name ({'; '.join(existing)}); download "
+        f"one with: corag data get NAME; {DATA_VARIABLE} names the folder of yours"
     )
 
 

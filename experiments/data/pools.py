@@ -12,10 +12,11 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.checks import check_choice
 from corag.cli.console import Report, progress
 from corag.errors import DataError
 from corag.index import ChunkIndex, Retrieval, update_index
-from corag.index.search import check_retrieval, reciprocal_rank_fusion
+from corag.index.search import reciprocal_rank_fusion
 from corag.optional import require, warn_once
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.raptor.tree import tree_file
@@ -60,7 +61,7 @@ class Pool:
         passages, and `hybrid` joins both rankings. A question without a list of candidates is a `DataError`.
         """
         retrieval = retrieval or "vector"
-        check_retrieval(retrieval)
+        check_choice("retrieval", retrieval, Retrieval)
         check_pool("candidates", folder, queries)
         ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
         chunks = {name: passage(folder.documents[name]) for name in ids}
