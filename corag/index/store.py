@@ -41,8 +41,8 @@ CHUNK_COLUMNS = ["id", "text", "metadata"]
 """Columns that a chunk is made from."""
 
 _REMEDIES = {
-    "read": "open it again if it was updated meanwhile, else check that the storage can be reached with the credentials "
-    "in the environment; damaged files need a new index",
+    "read": "open it again if it was updated meanwhile, else check that the storage can be reached with the "
+    "credentials in the environment; damaged files need a new index",
     "write": "what was stored so far is kept: check free space, permissions and credentials, and run the command again",
 }
 
