@@ -287,7 +287,7 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
         "auto": "corag.text.tokens.counters:automatic",
         "minilm": "corag.text.tokens.counters:minilm",
         "estimate": "corag.text.tokens.counters:estimate",
-        "tiktoken": "corag.text.tokens.models:Tiktoken",
+        "tiktoken": "corag.text.tokens.models:by_tiktoken",
         "huggingface": "corag.text.tokens.models:of_model",
         "model": "corag.text.tokens.models:of_model",
     },

@@ -38,12 +38,10 @@ logger = logging.getLogger(__name__)
 
 Grades: TypeAlias = Mapping[str, int]
 """Relevance of passages, by id."""
-DATA_VARIABLE = "CORAG_DATA"
-"""Environment variable that names a folder of data folders."""
 MAX_LINE_BYTES = 64 * 2**20
 """Longer lines are refused: a small compressed file may hold a line that does not fit in memory."""
-MAX_RATIO = 100
-"""A compressed file may unpack to this many times its size, or to `MAX_LINE_BYTES`; text needs a tenth of it."""
+# A compressed file may unpack to this many times its size, or to `MAX_LINE_BYTES`; text needs a tenth of it.
+_MAX_RATIO = 100
 NO_SPLIT = "all"
 """Split of questions that name none."""
 _SPAN = re.compile(r"(?P<document>.+)#(?P<start>[0-9]{1,15})-(?P<end>[0-9]{1,15})", re.DOTALL)
@@ -60,13 +58,12 @@ class Query:
     Attributes:
         id: Unique name.
         question: The question; if it refers back to the history of a conversation, with its subject.
-        answers: Reference answers, any of which is right; may be empty.
-        gold: Passages, or spans `passage#start-end`, that hold the evidence; may be empty.
+        answers: Reference answers, any of which is right.
+        gold: Passages, or spans `passage#start-end`, that hold the evidence.
         split: `train`, `dev`, `test`, ...; `NO_SPLIT` where the line names none.
         candidates: The question's own pool of passages, or None.
         extra: Every other field of the line.
-        grades: Relevance of passages, by id: above 0 for gold, at most 0 for irrelevant passages. Empty if only gold is
-            known; each gold entry then has the grade 1.
+        grades: Relevance of passages, by id: above 0 for gold. Empty if only gold is known.
     """
 
     id: str
@@ -86,13 +83,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """A corpus and its questions.
-
-    Attributes:
-        path: The folder.
-        documents: Passages by id, in the order of the file; see `read_corpus`.
-        queries: Questions in the order of the file.
-    """
+    """A corpus and its questions, in the order of their files; passages by id."""
 
     path: Path
     documents: Mapping[str, Document]
@@ -112,10 +103,7 @@ class DataFolder:
         for query in queries:
             for name in query.candidates or ():
                 if name not in documents:
-                    raise DataError(
-                        f"{file}, question {query.id!r}: candidate {name!r} is not in the corpus; add the "
-                        "passage to the corpus or remove it from the question"
-                    )
+                    raise DataError(f"{file}, question {query.id!r}: candidate {name!r} is not in the corpus")
         # Corpora are often subsets. Such evidence cannot be retrieved, which lowers recall.
         lost = [query.id for query in queries if not all(passage_at(gold, documents) for gold in query.gold)]
         if lost:
@@ -125,11 +113,7 @@ class DataFolder:
         return cls(folder, documents, queries)
 
     def split(self, name: str, limit: int | None = None) -> list[Query]:
-        """Return the first `limit` questions of a split (all without a limit).
-
-        Raises:
-            DataError: The split has no question; all splits are listed with their sizes.
-        """
+        """Return the first `limit` questions of a split (all without a limit); `DataError` if it has none."""
         chosen = [query for query in self.queries if query.split == name]
         if not chosen:
             sizes = Counter(query.split for query in self.queries)
@@ -139,22 +123,12 @@ class DataFolder:
 
 
 def read_corpus(path: str | Path) -> dict[str, Document]:
-    """Return the documents of a data folder (path or name) by id, in the order of the file.
-
-    Raises:
-        DataError: The file is missing, empty or broken.
-    """
+    """Return the documents of a data folder (path or name) by id, in the order of the file."""
     return _read_unique(find_file(find_data(path), "corpus"), _document)
 
 
 def find_data(name: str | Path) -> Path:
-    """Return the data folder of a name.
-
-    An existing path is returned as it is. Any other name is looked up in the folder `$CORAG_DATA`, then in the cache,
-    where `corag data get` puts its downloads.
-
-    Args:
-        name: Path, or name such as `hotpotqa` or `beir:scifact`; see `folder_name`.
+    """Return an existing path as it is; any other name, such as `beir:scifact`, in one of `data_folders`.
 
     Raises:
         DataError: There is no such folder; the message lists the existing ones.
@@ -169,7 +143,7 @@ def find_data(name: str | Path) -> Path:
         existing.append(f"{parent}: {', '.join(names) or 'none'}")
     raise DataError(
         f"there is no file or folder {str(name)!r} and no data folder of that name ({'; '.join(existing)}); download "
-        f"one with: corag data get NAME; {DATA_VARIABLE} names the folder of yours"
+        f"one with: corag data get NAME; CORAG_DATA names the folder of yours"
     )
 
 
@@ -184,13 +158,13 @@ def data_cache() -> Path:
 
 
 def data_folders() -> list[Path]:
-    """Return the folders in which names are looked up, in this order."""
-    chosen = os.environ.get(DATA_VARIABLE)
+    """Return the folders in which names are looked up: `$CORAG_DATA`, then the cache."""
+    chosen = os.environ.get("CORAG_DATA")
     return [*([Path(chosen).expanduser()] if chosen else []), data_cache()]
 
 
 def find_file(folder: Path, stem: str) -> Path:
-    """Return `stem.jsonl` or `stem.jsonl.gz` of a data folder; a missing one is a `DataError`."""
+    """Return `stem.jsonl` or `stem.jsonl.gz` of a data folder."""
     for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz"):
         if (folder / name).is_file():
             return folder / name
@@ -205,14 +179,14 @@ def read_lines(file: Path, parse: Callable[[str], Row]) -> Iterator[tuple[int, R
     """
     number = size = 0
     try:
-        limit = max(MAX_LINE_BYTES, MAX_RATIO * file.stat().st_size) if file.suffix == ".gz" else math.inf
+        limit = max(MAX_LINE_BYTES, _MAX_RATIO * file.stat().st_size) if file.suffix == ".gz" else math.inf
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
             for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES + 1), b""), start=1):
                 if len(line) > MAX_LINE_BYTES:
                     raise ValueError(f"more than {MAX_LINE_BYTES // 2**20} MiB; split the text into several rows")
                 size += len(line)
                 if size > limit:
-                    raise ValueError(f"it unpacks to more than {MAX_RATIO} times its size; check where it is from")
+                    raise ValueError(f"it unpacks to more than {_MAX_RATIO} times its size; check where it is from")
                 if line.strip():
                     yield number, parse(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -221,30 +195,24 @@ def read_lines(file: Path, parse: Callable[[str], Row]) -> Iterator[tuple[int, R
         what = "not JSON: " if isinstance(error, json.JSONDecodeError | RecursionError) else ""
         raise DataError(f"{file}, line {number}: {what}{error}") from error
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(
-            f"{file}, after line {number}: cannot be read ({error}); the file is damaged, write it again"
-        ) from error
+        raise DataError(f"{file}, after line {number}: cannot be read ({error}); the file is damaged") from error
 
 
 def _read_unique(file: Path, parse: Callable[[str], Row]) -> dict[str, Row]:
-    """Return the rows of a file by their `id`; a repeated id and an empty file are a `DataError`."""
+    """Return the rows of a file by their `id`."""
     rows: dict[str, Row] = {}
-    lines: dict[str, int] = {}
     for number, row in read_lines(file, parse):
         name: str = row.id  # type: ignore[attr-defined]
         if name in rows:
-            raise DataError(f"{file}, line {number}: id {name!r} is already used in line {lines[name]}")
-        rows[name], lines[name] = row, number
+            raise DataError(f"{file}, line {number}: id {name!r} is already used in an earlier line")
+        rows[name] = row
     if not rows:
         raise DataError(f"{file} is empty; it needs at least one line with a JSON object")
     return rows
 
 
 def is_evidence(chunk: Chunk, gold: str) -> bool:
-    """Tell whether a chunk counts as evidence for a gold entry.
-
-    It does if it is that passage, was cut from it, or holds at least half of that span.
-    """
+    """Tell whether a chunk is the passage that a gold entry names, was cut from it, or holds half of its span."""
     document = chunk.metadata.get("document", chunk.id)
     if gold in (chunk.id, document):
         return True
@@ -258,9 +226,9 @@ def is_evidence(chunk: Chunk, gold: str) -> bool:
 
 def passage_of(gold: str, documents: Mapping[str, Document]) -> str | None:
     """Return the id of the passage that a gold entry names, whole or as a span; None if it is not in the corpus."""
-    match = None if gold in documents else _SPAN.fullmatch(gold)
-    name = gold if match is None else match["document"]
-    return name if name in documents else None
+    match = _SPAN.fullmatch(gold)
+    names = (gold, match["document"] if match else "")
+    return next((name for name in names if name in documents), None)
 
 
 def passage_at(name: str, documents: Mapping[str, Document]) -> Chunk | None:
@@ -283,7 +251,7 @@ def _judged(folder: Path, file: Path, queries: Mapping[str, Query]) -> tuple[Que
     for qrels in files:
         for name, grades in _read_qrels(qrels).items():
             if name not in queries:
-                raise DataError(f"{qrels}: question {name!r} is not in {file.name}; add it, or remove its judgements")
+                raise DataError(f"{qrels}: question {name!r} is not in {file.name}")
             gold = tuple(passage for passage, grade in grades.items() if grade > 0)
             judged.append(replace(queries[name], gold=gold, grades=grades, split=qrels.name.split(".")[0]))
     return tuple(judged) if files else tuple(queries.values())
@@ -301,7 +269,7 @@ def _read_qrels(file: Path) -> dict[str, dict[str, int]]:
         if grades.setdefault(query, {}).setdefault(name, int(grade)) != int(grade):
             raise DataError(f"{file}, line {number}: a second grade of passage {name!r} for question {query!r}")
     if not grades:
-        raise DataError(f"{file} has no judgements; expected lines: question-id, passage-id, grade, between tabs")
+        raise DataError(f"{file} has no judgements")
     return grades
 
 
@@ -342,7 +310,6 @@ def _json_object(line: str, **names: str) -> Mapping[str, Any]:
 
 
 def _text(row: Mapping[str, Any], name: str, default: str | None = None, *, empty: bool = False) -> str:
-    """Return a string field, or its default if it is absent or null."""
     value = default if row.get(name) is None else row[name]
     if value is None:
         raise ValueError(f"field {name!r} is missing; the fields here are {', '.join(row) or '(none)'}")
@@ -353,7 +320,6 @@ def _text(row: Mapping[str, Any], name: str, default: str | None = None, *, empt
 
 
 def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return a field with a list of strings; empty if it is absent or null."""
     values = row.get(name) or []
     if not isinstance(values, list):
         raise ValueError(f"field {name!r} is {values!r:.80}; it must be a list of strings")

@@ -4,7 +4,6 @@ Fields of a question that give it, in the order in which they are used:
 
 - `supporting_spans: ["passage#start-end", ...]`, in characters of the passage's text;
 - `supporting_facts: [[passage, [sentence, ...]], ...]`, as in HotpotQA (Yang et al., 2018), by number, counted from 0;
-  one number may replace the list;
 - `supporting_sentences: [text, ...]`, sentences of the gold passages;
 - `answer_starts: [offset, ...]`, where each answer begins in the only gold passage, as in SQuAD;
 - `answers`, which are looked for in the gold passages.
@@ -62,9 +61,8 @@ class SupportingSpan:
 def supporting_spans(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingSpan, ...]:
     """Return the sentences that support a question's answers; none if nothing is known.
 
-    Marked sentences come first; only if they cannot be used are answers looked for. Facts by number count sentences
-    as their authors cut them. They are left out if a passage is cut otherwise here, which shows in that it has too
-    few sentences, or that an answer is in the gold passages but in none of these sentences.
+    Facts by number count sentences as their authors cut them. They are left out if a passage is cut otherwise here,
+    which shows in that it has too few sentences, or that an answer is in the gold passages but in none of these.
     """
     names = (passage_of(entry, documents) for entry in query.gold)
     gold = [documents[name] for name in dict.fromkeys(names) if name is not None]

@@ -33,18 +33,15 @@ def read_run(
         DataError: The file cannot be read, or a line is malformed or repeats a passage; the message names the line.
     """
     file = Path(path)
-    if not file.is_file():
-        raise DataError(f"there is no run {file}; expected a file with lines such as: q1 Q0 passage-7 1 12.5 bm25")
     runs: dict[str, dict[str, tuple[int, float]]] = {}
-    is_empty = True
+    number = 0
     for number, (query, passage, rank, score) in read_lines(file, _run_line):
-        is_empty = False
         if queries is None or query in queries:
             passages = runs.setdefault(query, {})
             if passage in passages:
                 raise DataError(f"{file}, line {number}: passage {passage!r} is ranked twice for question {query!r}")
             passages[passage] = rank, -score
-    if is_empty:
+    if not number:
         raise DataError(f"{file} is empty; a run has lines such as: q1 Q0 passage-7 1 12.5 bm25")
     return {
         query: {passage: -passages[passage][1] for passage in sorted(passages, key=passages.__getitem__)[:limit]}

