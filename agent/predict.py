@@ -63,9 +63,7 @@ class ConfigurationAgent:
         self.config = config
         self.weights = MappingProxyType(dict(weights))
         # In float64 no finite float32 feature can overflow to infinity on its way through.
-        self._encoder = [self._layer(f"encoder.{i}") for i in range(len(config.encoder_shapes))]
-        self._choice = self._layer("choice") if weights else None
-        self._settings = self._layer("settings") if weights and config.ranges is not None else None
+        self._tensors = {name: np.ascontiguousarray(tensor.T, dtype=np.float64) for name, tensor in weights.items()}
 
     @property
     def has_network(self) -> bool:
@@ -111,28 +109,31 @@ class ConfigurationAgent:
 
         An `AgentError` says that the agent has no network; see also `predict`.
         """
-        if self._choice is None:
+        if not self.has_network:
             raise AgentError(f"the agent has no network, it always names {self.config.fallback}, so it has no logits")
-        return np.asarray(self._maps(self._rows(features)[0]) @ self._choice[0] + self._choice[1])
+        return self._linear("choice", self._maps(self._rows(features)[0]))
 
     def _outputs(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return probabilities, `[b, R]`, and settings on the scale [0, 1], `[b, 3]`."""
-        if self._choice is None:
+        settings = np.zeros((len(rows), len(SETTINGS)))
+        if not self.has_network:
             certain = np.array([name == self.config.fallback.configuration for name in self.config.configurations])
-            return np.tile(certain.astype(np.float64), (len(rows), 1)), np.zeros((len(rows), len(SETTINGS)))
+            return np.tile(certain.astype(np.float64), (len(rows), 1)), settings
         maps = self._maps(rows)
-        logits = maps @ self._choice[0] + self._choice[1]
+        logits = self._linear("choice", maps)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities = odds / odds.sum(axis=1, keepdims=True)
-        if self._settings is None:
-            return probabilities, np.zeros((len(rows), len(SETTINGS)))
-        # The logistic function through tanh, because exp(-x) overflows for large negative x.
-        return probabilities, 0.5 * (1.0 + np.tanh(0.5 * (maps @ self._settings[0] + self._settings[1])))
+        if self.config.ranges is not None:
+            # The logistic function through tanh, because exp(-x) overflows for large negative x.
+            settings = 0.5 * (1.0 + np.tanh(0.5 * self._linear("settings", maps)))
+        return odds / odds.sum(axis=1, keepdims=True), settings
 
     def _maps(self, rows: FloatArray) -> FloatArray:
-        for weight, bias in self._encoder:
-            rows = np.maximum(rows @ weight + bias, 0.0)
+        for layer in range(len(self.config.encoder_shapes)):
+            rows = np.maximum(self._linear(f"encoder.{layer}", rows), 0.0)
         return rows
+
+    def _linear(self, layer: str, rows: FloatArray) -> FloatArray:
+        return np.asarray(rows @ self._tensors[f"{layer}.weight"] + self._tensors[f"{layer}.bias"])
 
     def _rows(self, features: ArrayLike) -> tuple[FloatArray, bool]:
         try:
@@ -146,14 +147,8 @@ class ConfigurationAgent:
                 f"the embedder {self.config.embedder!r} and the recipe {self.config.features}"
             )
         if not (np.abs(rows) <= np.finfo(np.float32).max).all():
-            raise AgentError(
-                f"features must be finite float32 values; check the output of the embedder {self.config.embedder!r}"
-            )
+            raise AgentError(f"features must be finite float32 values; check the embedder {self.config.embedder!r}")
         return np.atleast_2d(rows), rows.ndim == 1
-
-    def _layer(self, name: str) -> tuple[FloatArray, FloatArray]:
-        weight = self.weights[f"{name}.weight"].astype(np.float64)
-        return np.ascontiguousarray(weight.T), self.weights[f"{name}.bias"].astype(np.float64)
 
 
 def _check_weights(config: AgentConfig, weights: Mapping[str, NDArray[np.float32]]) -> None:
@@ -177,11 +172,8 @@ def decide(
     with the predicted settings. If it leads the fallback by less than `config.min_lead`, the row is unsure and gets the
     fallback with its settings, if this is allowed.
 
-    Args:
-        config: Of the agent.
-        probabilities: Of `config.configurations`, `[b, R]`.
-        unit: Predicted settings on the scale [0, 1] of `config.ranges`, `[b, 3]`; without ranges returned as they are.
-        allowed: Which configurations may be chosen, at least one, `[R]`; None for all.
+    Given are `probabilities` of the configurations, `[b, R]`; predicted settings on the scale [0, 1] of `config.ranges`,
+    `unit`, `[b, 3]`, without ranges returned as they are; and which configurations are `allowed`, `[R]`, None for all.
     """
     if allowed is not None:
         probabilities = np.where(allowed, probabilities, -1.0)

@@ -7,26 +7,22 @@ status 2; `--debug` before the command shows the traceback.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import inspect
 import logging
 import os
-import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
 from keyword import iskeyword
-from pathlib import Path
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import Any, NamedTuple
 
 from rich.logging import RichHandler
 from rich.text import Text
 from threadpoolctl import ThreadpoolController
 
 from agent.errors import AgentError
+from corag import __version__
 from corag.cli.console import say, stderr
-from corag.errors import CoragError, DataError, InputError
+from corag.errors import CoragError, InputError
 from corag.naming import hidden, nearest
 from corag.optional import load
 from corag.redaction import hide_secrets
@@ -193,17 +189,17 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
     command = COMMANDS[name]
     settings = load(command.settings)
     parser = ArgumentParser(
-        prog=f"corag {name}",
+        prog=" ".join(["corag", name, *(f"[{word}]" for word in command.bare.split())]),
         exit_on_error=False,
         description=(settings.__doc__ or "").split("\n", 1)[0],
     )
     parser.add_argument("--config", action="config", help="YAML file with settings.")
     parser.add_argument("--help-all", action="help", help="Show all settings and exit.")
-    parser.add_class_arguments(settings, as_positional=_is_required(settings, command.bare))
+    parser.add_class_arguments(settings)
     shown = {"config", "help", "help_all", *command.shown.split()}
     if command.shown and not all_settings:
         for action in parser._actions:
-            if action.dest not in shown and action.option_strings:
+            if action.dest not in shown:
                 action.help = argparse.SUPPRESS
     return parser
 
@@ -231,11 +227,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _multiply_on_one_thread()
     _configure_logging(debug=debug)
     try:
-        if not arguments or arguments[0] in ("--help", "-h", "--version"):
-            return _show_commands(arguments)
-        name, arguments = _command_of(arguments)
-        settings = _parsed(name, arguments)
-        load(COMMANDS[name].run)(settings)
+        if arguments[:1] == ["--version"]:
+            say(f"corag {__version__}")
+        elif arguments[:1] in (["--help"], ["-h"]):
+            _show_commands()
+        else:
+            name, arguments = _command_of(arguments)
+            settings = _parsed(name, arguments)
+            load(COMMANDS[name].run)(settings)
         sys.stdout.flush()
     except KeyboardInterrupt:
         say("stopped; run the same command again to resume", stderr())
@@ -246,7 +245,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CoragError, AgentError, SearchError, OSError) as error:
         if debug:
             raise
-        said = one_line(hide_secrets(_message(error)))
+        of_system = isinstance(error, OSError) and not isinstance(error, CoragError)
+        remedy = "; check the path, its permissions and the free space" if of_system else ""
+        said = one_line(hide_secrets(f"{error}{remedy}"))
         stderr().print(Text.assemble(("error:", "bold red"), " ", said), soft_wrap=True)
         return MISTAKE
     return 0
@@ -254,50 +255,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parsed(name: str, arguments: Sequence[str]) -> Any:
     """Return the settings of a command; parts that hold secrets are `PartName`s, so that no record shows them."""
-    _check_configs(arguments)
     parser = make_parser(name, all_settings="--help-all" in arguments)
     try:
-        parsed = vars(parser.instantiate(parser.parse_args(_spelt_out(arguments, COMMANDS[name]))))
-    except RecursionError as error:
-        raise InputError("the settings are nested too deeply; write them out") from error
-    except argparse.ArgumentError as error:
-        raise InputError(_parse_error(error, name)) from error
+        parsed = vars(parser.instantiate(parser.parse_args(_spelt_out(arguments, parser, COMMANDS[name].bare))))
+    except (argparse.ArgumentError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{' '.join(str(error).split())}; see corag {name} --help-all") from error
     del parsed["config"]
     return load(COMMANDS[name].settings)(**{setting: hidden(value) for setting, value in parsed.items()})
 
 
-def _parse_error(error: argparse.ArgumentError, name: str) -> str:
-    """Return what is wrong with the arguments of a command: for a wrong value the setting, the value and its help."""
-    text = " ".join(str(error).split()).rstrip(".")
-    wrong = re.match(r'Parser key "([\w.]+)": .*(?:Given value|Got value): (.*)', text)
-    action = next((action for action in make_parser(name)._actions if wrong and action.dest == wrong[1]), None)
-    if wrong is None or action is None:
-        return f"{text}; see corag {name} --help-all"
-    kind = getattr(action, "_typehint", None) or action.type
-    written = kind.__name__ if type(kind) is type else re.sub(r"^typing\.Optional\[(.*)]$", r"\1", str(kind))
-    written = written.replace("typing.", "")
-    return f"--{wrong[1]} is {wrong[2]!r}, which is not a valid {written}; {wrong[1]}: {action.help}"
-
-
-def _show_commands(arguments: Sequence[str]) -> int:
-    """Print all commands, or the version."""
-    from corag import __version__
-
-    if "--version" in arguments:
-        say(f"corag {__version__}")
-        return 0
-    if not arguments:
-        raise InputError("name a command; see corag --help")
+def _show_commands() -> None:
     say("usage: corag [--debug] COMMAND [settings]\n")
     say("Which chunks go into the prompt, how many, and in which order, under a token budget.\n")
     for name, command in COMMANDS.items():
         say(f"  {name:<16} {command.does}")
     say("\ncorag COMMAND --help shows the main settings, --help-all all of them.")
-    return 0
 
 
 def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
     """Return the command that arguments begin with, and the arguments behind it."""
+    if not arguments:
+        raise InputError("name a command; see corag --help")
     first, *rest = arguments
     words = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
     if words:
@@ -310,68 +288,29 @@ def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
     return first, rest
 
 
-def _spelt_out(arguments: Sequence[str], command: Command) -> list[str]:
+def _spelt_out(arguments: Sequence[str], parser: Any, bare: str) -> list[str]:
     """Return the arguments as the parser knows them.
 
-    `true` is put after each switch that stands alone, as in `--json`; argparse would take the question for its value.
+    A word behind no option is one of the `bare` settings. A switch that stands alone, as in `--json`, is true.
     `--num-candidates` is `--num_candidates`, and `--from`, a word of Python, the setting `from_`.
     """
-    settings = load(command.settings)
-    names = [] if _is_required(settings, command.bare) else command.bare.split()
-    num_bare = next((at for at, argument in enumerate(arguments) if argument.startswith("-")), len(arguments))
-    named = [f"--{name}={value}" for name, value in zip(names, arguments[:num_bare], strict=False)]
-    arguments = [*named, *arguments[len(named) :]]
-    switches = {f"--{name}" for name in _switches(settings)}
+    types = {flag: getattr(action, "_typehint", None) for action in parser._actions for flag in action.option_strings}
+    names, words = bare.split(), list(arguments)
     spelt_out = []
-    for argument, following in pairwise([*arguments, ""]):
-        if argument.startswith("--") and argument != "--help-all":
-            flag, equals, value = argument[2:].partition("=")
-            argument = f"--{flag.replace('-', '_')}{'_' * iskeyword(flag)}{equals}{value}"
-        spelt_out.append(argument)
-        if argument in switches and following.lower() not in ("true", "false"):
-            spelt_out.append("true")
-    return spelt_out
-
-
-def _is_required(settings: type, name: str) -> bool:
-    """Return whether a setting has no default, so that the parser accepts it without its name."""
-    parameter = inspect.signature(settings).parameters.get(name)
-    return parameter is not None and parameter.default is parameter.empty
-
-
-def _check_configs(arguments: Sequence[str]) -> None:
-    """Raise `DataError` for a settings file that does not exist, is not text, has no settings or names another one."""
-    import yaml
-
-    for argument, following in pairwise([*arguments, ""]):
-        flag, equals, value = argument.partition("=")
-        name = value if equals else following
-        if flag != "--config":
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--") and word != "-h":
+            spelt_out.append(f"--{names.pop(0)}={word}" if names else word)
             continue
-        try:
-            text = Path(name).read_text(encoding="utf-8")
-        except (ValueError, OSError) as error:
-            raise DataError(f"--config {name!r} cannot be read ({error}); give a YAML file in UTF-8") from error
-        try:
-            refuse_aliases(text)
-            content = yaml.safe_load(text)
-        except (yaml.YAMLError, RecursionError):
-            continue  # the parser says what is wrong with it
-        if not isinstance(content, Mapping):
-            raise DataError(f"--config {name!r} has no settings; write one on each line, such as budget: 256")
-        if "config" in content:
-            raise DataError(
-                f"--config {name!r} has the setting 'config', under which results have the settings that made them; "
-                "give these alone, in a separate file"
-            )
-
-
-def _switches(settings_type: type) -> Iterator[str]:
-    for name, hint in get_type_hints(settings_type).items():
-        if hint is bool:
-            yield name
-        elif dataclasses.is_dataclass(hint):
-            yield from (f"{name}.{inner}" for inner in _switches(cast(type, hint)))
+        flag, equals, value = word[2:].partition("=")
+        if word.startswith("--") and word != "--help-all":
+            word = f"--{flag.replace('-', '_')}{'_' * iskeyword(flag)}{equals}{value}"
+        spelt_out.append(word)
+        if types.get(word) is bool and not (words and words[0].lower() in ("true", "false")):
+            spelt_out.append("true")
+        elif words and not equals and not words[0].startswith("--"):
+            spelt_out.append(words.pop(0))
+    return spelt_out
 
 
 def _multiply_on_one_thread() -> None:
@@ -381,12 +320,6 @@ def _multiply_on_one_thread() -> None:
     """
     if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
         ThreadpoolController().select(internal_api="openblas").limit(limits=1)
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, OSError) and not isinstance(error, CoragError):
-        return f"{error}; check the path, its permissions and the free space"
-    return str(error)
 
 
 def _configure_logging(*, debug: bool) -> None:
