@@ -172,8 +172,8 @@ def decide(
     with the predicted settings. If it leads the fallback by less than `config.min_lead`, the row is unsure and gets the
     fallback with its settings, if this is allowed.
 
-    Given are `probabilities` of the configurations, `[b, R]`; predicted settings on the scale [0, 1] of `config.ranges`,
-    `unit`, `[b, 3]`, without ranges returned as they are; and which configurations are `allowed`, `[R]`, None for all.
+    `probabilities` are those of the configurations, `[b, R]`; `unit` the predicted settings on the scale [0, 1] of
+    `config.ranges`, `[b, 3]`, without ranges returned as they are; `allowed` which configurations may be chosen, `[R]`.
     """
     if allowed is not None:
         probabilities = np.where(allowed, probabilities, -1.0)

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from corag.app.source import embedder_of
 from corag.candidates import Text, as_candidates, compares_similarities, select_by
 from corag.checks import check_budget, check_count, check_query
 from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval
-from corag.models.cached import CachedEmbedder, vectors_by
+from corag.models.cached import vectors_by
 from corag.naming import Spelling
-from corag.registry import EMBEDDERS, SELECTORS, trusted
+from corag.registry import SELECTORS, trusted
 from corag.registry import tokens as make_tokens
 from corag.text.documents import citation
 from corag.text.units import source_of
@@ -64,10 +65,7 @@ class Service:
         self._method = method
         self._selector = lru_cache(maxsize=16)(self._new_selector)
         self._selector(None, None, None)  # refuses a wrong method, and loads its models
-        self._embedder = None
-        if index is not None:
-            named = trusted(EMBEDDERS, index.embedder_name, f"the index at {index.uri}")
-            self._embedder = CachedEmbedder(named)
+        self._embedder = None if index is None else embedder_of(index)
 
     def select(
         self,

@@ -358,5 +358,5 @@ class Workbench:
         offered: dict[str, Any] = {**tokens_setting(self.tokens), "reader": self.reader, "agent": self._agent}
         offered |= {} if self._reranker is None else {"reranker": self._reranker}
         # An agent names the embedder that it was trained with.
-        offered |= {} if "agent" in SELECTORS.settings(name) else {"embedder": self.source.embedder}
+        offered |= {} if "agent" in SELECTORS.settings(name) else {"embedder": self.source.cached_embedder}
         return SELECTORS.offer(name, offered)

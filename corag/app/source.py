@@ -11,15 +11,22 @@ from corag.candidates import with_cosines
 from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import CachedEmbedder, vectors_by
+from corag.naming import Spelling
+from corag.registry import EMBEDDERS, trusted
 from corag.text.data import DataFolder, Query, is_evidence
 from corag.text.documents import passage
 from corag.text.support import SupportingSpan, supporting_spans
 from corag.text.units import UnitChunk, source_of
 from corag.text.visible import visible
-from corag.types import Candidate, Chunk
+from corag.types import Candidate, Chunk, Embedder
 
 PAGE = 20
 """Questions of a data folder that are listed at once."""
+
+
+def embedder_of(index: ChunkIndex) -> CachedEmbedder:
+    """Return the embedder that an index names; whoever wrote the index may name shipped parts only."""
+    return CachedEmbedder(trusted(EMBEDDERS, index.embedder_name, f"the index at {index.uri}"))
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Source:
     Attributes:
         index: The index, or None.
         data: The data folder, or None.
-        embedder: Embeds questions, and the candidates of a data folder.
+        embedder: Embeds questions, and the candidates of a data folder; by default the index's own.
         split: Split of the data folder whose questions are offered; None for all.
         num_candidates: Chunks that the index offers for a question.
         retrieval: How it finds them.
@@ -41,7 +48,7 @@ class Source:
 
     index: ChunkIndex | None
     data: DataFolder | None
-    embedder: CachedEmbedder
+    embedder: Spelling | Embedder | None = None
     split: str | None = None
     num_candidates: int = 20
     retrieval: Retrieval = "hybrid"
@@ -55,6 +62,13 @@ class Source:
                 f"question {lacking[0]!r} of {self.data.path} has no candidates of its own; give an index of its "
                 f"corpus, made with: corag index --data {self.data.path} --out runs/index"
             )
+
+    @cached_property
+    def cached_embedder(self) -> CachedEmbedder:
+        """What embeds."""
+        if self.embedder is not None or self.index is None:
+            return CachedEmbedder(self.embedder or "minilm")
+        return embedder_of(self.index)
 
     @cached_property
     def queries(self) -> list[Query]:
@@ -75,11 +89,8 @@ class Source:
     def listed(self, text: str, start: int) -> dict[str, Any]:
         """Return the questions that hold all words of a text, `PAGE` of them from `start`, each with its number."""
         words = text.casefold().split()
-        found = [
-            number
-            for number, query in enumerate(self.queries)
-            if all(word in query.question.casefold() for word in words)
-        ]
+        questions = [query.question.casefold() for query in self.queries]
+        found = [number for number, question in enumerate(questions) if all(word in question for word in words)]
         shown = [{"number": number, "question": self.queries[number].question} for number in found[start:][:PAGE]]
         return {"total": len(found), "start": start, "questions": shown}
 
@@ -105,9 +116,9 @@ class Source:
         """Return the candidates of a question, best first, each with its cosine."""
         if query is not None and query.candidates is not None and self.data is not None:
             own = [Candidate(passage(self.data.documents[name])) for name in query.candidates]
-            return with_cosines(question, own, self.embedder)
+            return with_cosines(question, own, self.cached_embedder)
         assert self.index is not None
-        vector = vectors_by(self.embedder, [question])[0]
+        vector = vectors_by(self.cached_embedder, [question])[0]
         return self.index.retrieve(question, vector, self.num_candidates, self.retrieval)
 
     def evidence(self, query: Query | None) -> Evidence | None:
@@ -119,18 +130,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of a question.
-
-    Attributes:
-        gold: Passages, or spans of them, that hold it.
-        sentences: Sentences of them that support the answer, as far as they are known.
-    """
+    """The evidence of a question: passages or spans of them, and the sentences that support the answer, if known."""
 
     gold: tuple[str, ...]
     sentences: tuple[SupportingSpan, ...] = ()
 
     def marks(self, chunk: Chunk) -> bool:
-        """Return whether a chunk is evidence; of a sentence more is asked than to stand in an evidence passage."""
+        """Return whether a chunk is evidence; a sentence, only if it supports the answer."""
         if isinstance(chunk, UnitChunk) and self.sentences:
             return any(span.is_held_by(chunk) for span in self.sentences)
         return any(is_evidence(source_of(chunk), name) for name in self.gold)

@@ -89,14 +89,14 @@ COMMANDS = {
     "chat": Command("answer several questions in a row", "corag.cli.chat:ChatConfig", "corag.cli.chat:run", ANSWERING),
     "app": Command(
         "show the search on a local page",
-        "corag.cli.app:AppConfig",
-        "corag.cli.app:run",
+        "corag.cli.serve:AppConfig",
+        "corag.cli.serve:run_app",
         "index data split budget reranker agent reader tokenizer port open",
     ),
     "serve": Command(
         "serve reranking and selecting over HTTP, or as tools of an assistant",
         "corag.cli.serve:ServeConfig",
-        "corag.cli.serve:run",
+        "corag.cli.serve:run_service",
         "index budget method agent tokenizer host port mcp device",
     ),
     "tune": Command(

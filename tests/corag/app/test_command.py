@@ -9,8 +9,8 @@ import urllib.request
 
 import pytest
 
-from corag.cli.app import AppConfig, make_workbench
 from corag.cli.main import MISTAKE, main
+from corag.cli.serve import AppConfig, make_workbench
 from corag.errors import InputError
 from tests.paths import ROOT
 

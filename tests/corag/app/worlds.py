@@ -8,7 +8,6 @@ from corag.app.server import make_app
 from corag.app.session import Workbench
 from corag.app.source import Source
 from corag.errors import InputError
-from corag.models.cached import CachedEmbedder
 from corag.text.data import DataFolder
 from corag.types import Answer
 from tests.corag.worlds import HashEmbedder
@@ -31,7 +30,7 @@ class FirstWords:
 def make_workbench(data, index=None, **settings):
     """A page whose agent is none and whose rerankers are cheap; `data` and `index` are opened already."""
     folder = None if data is None else DataFolder.open(data)
-    source = Source(index, folder, CachedEmbedder(HashEmbedder()), num_candidates=6)
+    source = Source(index, folder, HashEmbedder(), num_candidates=6)
     given = {
         "reader": FirstWords(),
         "agent": "none",
