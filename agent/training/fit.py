@@ -20,10 +20,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch import callbacks
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
@@ -87,6 +89,7 @@ def fit(
     train_config: TrainConfig,
     out_dir: str | Path,
     *,
+    trainer: Mapping[str, Any] = MappingProxyType({}),
     facts: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
     logger: Callable[[Path], Logger | None] | None = None,
@@ -100,9 +103,10 @@ def fit(
     A finished training of the same tables and settings is not done again. Of several processes with one `out_dir`, one
     trains and the others wait.
 
-    No question of `val` may be in `train`. `facts`, such as data and commit, are added to the model card. `progress` is
-    called with (epochs done, epochs in all) after each. `logger` makes Lightning's logger of the figures of each epoch;
-    it is called, with the folder of the unfinished training, if there is something left to train.
+    No question of `val` may be in `train`. `trainer` are further settings of Lightning's Trainer; its `callbacks` are
+    Lightning's own, each as `{"class_path": NAME, "init_args": {...}}`. `facts`, such as data and commit, are added to
+    the model card. `progress` is called with (epochs done, epochs in all) after each. `logger` makes Lightning's logger
+    of the figures of each epoch; it is called with the folder of the training if something is left to do.
 
     Raises:
         AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
@@ -111,7 +115,8 @@ def fit(
     _check(train, val, config, train_config)
     out_dir = Path(out_dir)
     tables = [table.digest() for table in (train, val) if table is not None]
-    parts = json.dumps([tables, config.to_dict(), dataclasses.asdict(train_config)], sort_keys=True)
+    settings = [config.to_dict(), dataclasses.asdict(train_config), dict(trainer)]
+    parts = json.dumps([tables, *settings], sort_keys=True, default=str)
     fingerprint = hashlib.sha256(parts.encode()).hexdigest()
     with folder_lock(out_dir):
         if (done := _finished(out_dir, fingerprint, train_config.keep)) is not None:
@@ -123,9 +128,9 @@ def fit(
         with calm(1):
             log = None if logger is None else logger(epochs_dir)
             figures = _Figures(progress, train_config.epochs, log)
-            trainer = _trainer(train_config, val, epochs_dir, figures)
+            lightning = _trainer(train_config, val, epochs_dir, figures, trainer)
             last = epochs_dir / "last.ckpt"
-            trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
+            lightning.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
             if log is not None:
                 log.finalize("success")
         kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
@@ -134,9 +139,9 @@ def fit(
         history = tuple(figures.history)
         best_epoch = kept_epoch(history, train_config.keep)
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, best_epoch)
-        device = trainer.strategy.root_device
+        device = lightning.strategy.root_device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {trainer.precision}"}
+        made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {lightning.precision}"}
         save(report.checkpoint, agent, model_card(config, made | dict(facts or {})))
         replace_file(out_dir / RECORD_FILE, json.dumps({"fingerprint": fingerprint, "history": history}, indent=1))
         _remove_epochs(out_dir)
@@ -172,7 +177,9 @@ class _Figures(pl.Callback):  # type: ignore[misc]
             self._progress(epoch + 1, self._epochs)
 
 
-def _trainer(config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, figures: _Figures) -> pl.Trainer:
+def _trainer(
+    config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, figures: _Figures, given: Mapping[str, Any]
+) -> pl.Trainer:
     kept: dict[str, Any] = {"dirpath": epochs_dir, "enable_version_counter": False, "save_on_train_epoch_end": True}
     kind, _, index = config.device.partition(":")
     try:
@@ -183,6 +190,7 @@ def _trainer(config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, f
             max_epochs=config.epochs,
             callbacks=[
                 figures,
+                *(_callback(**named) for named in given.get("callbacks", ())),
                 ModelCheckpoint(filename="best", monitor=RANK, **kept),
                 ModelCheckpoint(filename="last", **kept),
             ],
@@ -193,9 +201,15 @@ def _trainer(config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, f
             logger=False,
             enable_model_summary=False,
             enable_progress_bar=False,
+            **{name: value for name, value in given.items() if name != "callbacks"},
         )
-    except (ValueError, RuntimeError, MisconfigurationException) as error:
-        raise AgentError(f"Lightning refuses device={config.device!r}: {error}") from error
+    except (AttributeError, TypeError, ValueError, RuntimeError, MisconfigurationException) as error:
+        raise AgentError(f"Lightning refuses device={config.device!r} or trainer={dict(given)}: {error}") from error
+
+
+def _callback(class_path: str, init_args: Mapping[str, Any] = MappingProxyType({})) -> pl.Callback:
+    """Return one of Lightning's own callbacks."""
+    return getattr(callbacks, class_path.removeprefix(f"{callbacks.__name__}."))(**init_args)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -259,9 +260,21 @@ def _parsed(name: str, arguments: Sequence[str]) -> Any:
     try:
         parsed = vars(parser.instantiate(parser.parse_args(_spelt_out(arguments, parser, COMMANDS[name].bare))))
     except (argparse.ArgumentError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{' '.join(str(error).split())}; see corag {name} --help-all") from error
+        raise InputError(f"{_what_is_wrong(error, name)}; see corag {name} --help-all") from error
     del parsed["config"]
     return load(COMMANDS[name].settings)(**{setting: hidden(value) for setting, value in parsed.items()})
+
+
+def _what_is_wrong(error: Exception, command: str) -> str:
+    """Return the message of the parser in one line; for a wrong value the setting, the value and the setting's help."""
+    text = " ".join(str(error).split())
+    if text.startswith("Unexpected config"):
+        return "the settings file has no settings; write one on each line, such as budget: 256"
+    wrong = re.match(r'Parser key "([\w.]+)": .*(?:Given value|Got value): (.*)', text)
+    if wrong is None:
+        return text
+    [meaning] = [action.help for action in make_parser(command)._actions if action.dest == wrong[1]] or [text]
+    return f"{wrong[2]!r} is no value of --{wrong[1]}: {meaning.rstrip('.')}"
 
 
 def _show_commands() -> None:

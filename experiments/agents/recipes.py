@@ -44,7 +44,7 @@ def settled(config: C, recipe: Recipe, group: Group) -> C:
 def departures(config: DataclassInstance, usual: DataclassInstance) -> dict[str, Any]:
     """Return what a training's settings have otherwise than its recipe's, `usual`, by dotted name."""
     values, others = flattened(asdict(config)), flattened(asdict(usual))
-    of_recipe = ("features", "settings_head", "hidden", "map_dim", "min_lead")
+    of_recipe = ("features", "settings_head", "hidden", "map_dim", "min_lead", "trainer")
     return {
         name: value
         for name, value in values.items()
@@ -55,9 +55,9 @@ def departures(config: DataclassInstance, usual: DataclassInstance) -> dict[str,
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted name."""
+    """Return nested settings by dotted name; those of Lightning's `trainer` are one setting."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        nested = isinstance(value, Mapping)
+        nested = isinstance(value, Mapping) and name != "trainer"
         flat |= flattened(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
     return flat

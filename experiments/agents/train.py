@@ -69,6 +69,8 @@ class TrainAgentConfig(Runtime, Tracking):
             kinds left out of the training and loses on none; 0 in the paper's recipe, and with less than three kinds.
         target: What makes one configuration better than another.
         training: Settings of the training.
+        trainer: Further settings of Lightning's Trainer by name, such as `{gradient_clip_val: 1.0}`. `callbacks` is a
+            list of Lightning's own: `{class_path: StochasticWeightAveraging, init_args: {swa_lrs: 0.01}}`.
         quiet: Show no progress and no table.
     """
 
@@ -85,6 +87,7 @@ class TrainAgentConfig(Runtime, Tracking):
     min_lead: float | None = None
     target: TargetConfig = field(default_factory=TargetConfig)
     training: agent.TrainConfig = field(default_factory=agent.TrainConfig)
+    trainer: dict[str, Any] = field(default_factory=dict)
     logger: Tracker = field(default="wandb", kw_only=True)
     quiet: bool = False
 
@@ -212,6 +215,7 @@ def fit(
             agent_config,
             placed(config.training),
             config.out,
+            trainer=config.trainer,
             facts=_facts(labels, config) | {"questions learnt from": number},
             progress=report,
             logger=run.start,

@@ -102,6 +102,19 @@ def test_half_precision_trains_too(tmp_path):
     assert report.history[-1]["train_loss"] < report.history[0]["train_loss"]
 
 
+def test_any_setting_and_callback_of_lightning(tmp_path):
+    averaging = {"class_path": "StochasticWeightAveraging", "init_args": {"swa_lrs": 0.01, "swa_epoch_start": 2}}
+    given = {"gradient_clip_val": 0.001, "callbacks": [averaging]}
+    plain, other = (
+        fit(toy_table(), None, toy_config(), toy_train_config(epochs=4), tmp_path / name, trainer=trainer)
+        for name, trainer in (("plain", {}), ("other", given))
+    )
+    assert not same_weights(plain, other)
+    for wrong in ({"max_epochs": 3}, {"beauty": 1}, {"callbacks": ["os.system"]}, {"callbacks": [{"class_path": "x"}]}):
+        with pytest.raises(AgentError, match="trainer"):
+            fit(toy_table(), None, toy_config(), toy_train_config(), tmp_path / "wrong", trainer=wrong)
+
+
 def test_a_diverging_training_says_so(tmp_path):
     with pytest.raises(AgentError, match="lr"):
         toy_fit(tmp_path, lr=1e30)

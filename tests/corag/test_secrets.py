@@ -118,7 +118,7 @@ def test_no_repr_shows_a_key():
 
 
 def test_settings_in_settings_and_names_of_mappings():
-    given = {"left_out_labels": f"a/b(token={KEY})"}
+    given = {"trainer": {"callbacks": [f"a/b(token={KEY})"]}}
     base = TrainAgentConfig(labels="l", out="o", recipe="paper", **given)
     shown_ = hidden(SweepConfig(base=base, vary={name: [value] for name, value in given.items()}))
     assert KEY not in json.dumps(asdict(shown_))
