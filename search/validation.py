@@ -62,9 +62,7 @@ def checked_values(
     except (TypeError, ValueError) as error:
         raise SearchError(f"{source} returned no array of numbers ({error}) for {named(asked)}") from error
     if array.shape != (len(asked),):
-        raise SearchError(
-            f"{source} returned values of shape {array.shape} for {named(asked)}; give one each"
-        )
+        raise SearchError(f"{source} returned values of shape {array.shape} for {named(asked)}; give one each")
     finite = np.isfinite(array)
     if not finite.all():
         worst = int(np.argmin(finite))

@@ -34,6 +34,7 @@ Method = Literal[
     "kmeans", "dbscan", "hdbscan", "optics", "agglomerative", "spectral", "birch", "bisecting-kmeans"
 ]  # fmt: skip
 Scaling = Literal["unit", "standard"]
+Solver = Literal["exact", "scikit-learn"]
 
 FLAT = 1e-9
 """Distances that span no more than this are equal but for rounding: normalised, the rounding would be all."""
@@ -135,18 +136,21 @@ def _labels(begins: list[int], num_points: int) -> IntArray:
     return steps.cumsum()
 
 
-def partitions(points: FloatArray, method: Method, *, seed: int = 0) -> Iterator[tuple[dict[str, Any], IntArray]]:
+def partitions(
+    points: FloatArray, method: Method, *, seed: int = 0, solver: Solver = "exact"
+) -> Iterator[tuple[dict[str, Any], IntArray]]:
     """Yield the settings of a clusterer in the order of the paper's lists, each with its labels, `[N]`; -1 is noise.
 
     Points are `[N, D]` with N >= 3, every coordinate rising or staying from one point to the next. Up to half of them
-    are clusters, as in the paper, at least 2, and fewer than points, for a silhouette.
+    are clusters, as in the paper, at least 2, and fewer than points, for a silhouette. With `solver="scikit-learn"` the
+    two kinds of k-means iterate from random starts.
 
     Raises:
         MissingExtraError: scikit-learn is needed and not installed.
     """
     number = len(points)
     most = min(max(2, number // 2), number - 1)
-    if method in ("kmeans", "bisecting-kmeans"):
+    if solver == "exact" and method in ("kmeans", "bisecting-kmeans"):
         find = best_runs if method == "kmeans" else bisected_runs
         for count, labels in enumerate(find(points, most), start=2):
             yield {"n_clusters": count}, labels
@@ -154,7 +158,11 @@ def partitions(points: FloatArray, method: Method, *, seed: int = 0) -> Iterator
     # The paper has "dynamically set based on data size" neighbours; here a quarter of the points, from 3 to 10.
     neighbours = min(max(3, number // 4), 10)
     counts, few = range(2, most + 1), [least for least in (2, 3, 4, 5) if least < number]
+    # Points that coincide cannot be told apart.
+    different = _grid(n_clusters=range(2, min(most, len(np.unique(points, axis=0))) + 1))
     grids: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
+        "kmeans": ("KMeans", {"n_init": 10, "random_state": seed}, different),
+        "bisecting-kmeans": ("BisectingKMeans", {"random_state": seed}, different),
         "dbscan": ("DBSCAN", {}, _grid(eps=np.linspace(0.1, 1.0, 5).tolist(), min_samples=few)),
         "hdbscan": ("HDBSCAN", {"copy": True}, [
             grid for grid in _grid(min_cluster_size=(2, 3, 4, 5), min_samples=(1, 2, 3))
@@ -204,7 +212,12 @@ class Cutoff:
 
 
 def cluster_cutoff(
-    distances: ArrayLike, *, method: Method = "bisecting-kmeans", seed: int = 0, scaling: Scaling = "unit"
+    distances: ArrayLike,
+    *,
+    method: Method = "bisecting-kmeans",
+    seed: int = 0,
+    scaling: Scaling = "unit",
+    solver: Solver = "exact",
 ) -> Cutoff:
     """Return where to cut a ranking: algorithm 1 of the paper, from its normalisation on.
 
@@ -217,9 +230,10 @@ def cluster_cutoff(
     Args:
         distances: Distance of each document to the query, nearest first, `[N]`; such as 1 - cosine.
         method: The clusterer.
-        seed: Of `spectral`.
+        seed: Of `spectral`, and of `solver="scikit-learn"`.
         scaling: Of the points, which the paper leaves open: rank and distance both from 0 to 1 (`unit`), or both with
             mean 0 and deviation 1 (`standard`).
+        solver: Of the two kinds of k-means; see `partitions`.
 
     Returns:
         The cut. All N documents are kept if there is nothing to cut by: fewer than 3 documents, equal distances, no
@@ -229,7 +243,7 @@ def cluster_cutoff(
         InputError: Distances are not finite, not `[N]` or not in ascending order, or a name is unknown.
         MissingExtraError: The method needs scikit-learn, which is not installed.
     """
-    _check_settings(method, scaling)
+    _check_settings(method, scaling, solver)
     given = finite_numbers("distances", distances)
     if (np.diff(given) < 0).any():
         raise InputError("distances: expected the nearest first, got some that fall; sort them and their documents")
@@ -243,7 +257,7 @@ def cluster_cutoff(
         points = (points - points.mean(axis=0)) / points.std(axis=0)
     between = pairwise_distances(points)
     best = nothing
-    for params, labels in partitions(points, method, seed=seed):
+    for params, labels in partitions(points, method, seed=seed, solver=solver):
         clusters = renumbered(labels)
         silhouette = mean_silhouette(between, clusters)
         # The first comparison is with NaN.
@@ -252,9 +266,10 @@ def cluster_cutoff(
     return best
 
 
-def _check_settings(method: str, scaling: str) -> None:
+def _check_settings(method: str, scaling: str, solver: str) -> None:
     check_choice("method", method, Method)
     check_choice("scaling", scaling, Scaling)
+    check_choice("solver", solver, Solver)
 
 
 def boundary_cutoff(normalised: FloatArray, labels: IntArray) -> int:
@@ -285,18 +300,19 @@ class Car(ComparingSelector):
     max_candidates: int = 40
     seed: int = 0
     scaling: Scaling = "unit"
+    solver: Solver = "exact"
     name = "car"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_settings(self.method, self.scaling)
+        _check_settings(self.method, self.scaling, self.solver)
         check_count("max_candidates", self.max_candidates, "40 is usual")
         check_seed(self.seed)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = problem.comparable(self._embed)
         distances = 1.0 - problem.relevance[problem.by_relevance[: self.max_candidates]]
-        cut = cluster_cutoff(distances, method=self.method, seed=self.seed, scaling=self.scaling)
+        cut = cluster_cutoff(distances, method=self.method, seed=self.seed, scaling=self.scaling, solver=self.solver)
         silhouette = None if np.isnan(cut.silhouette) else cut.silhouette
         trace = {"cutoff": cut.cutoff, "clusterer": dict(cut.params), "silhouette": silhouette}
         return unscored(problem, keep_best(problem, cut.cutoff), trace)

@@ -121,7 +121,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
         "cost_weight": number(0.0, 2.0),
         **RERANKED,
         "selector": inner("top-k", "full", "corag", "mmr", "edc2"),
-        "tolerance": number(0.0, 1.0), "max_units": one_of(1, 3, 10, 60),
+        "tolerance": number(0.0, 1.0), "refill": one_of(True, False), "max_units": one_of(1, 3, 10, 60),
     },
     "sentence-threshold": {
         **RERANKED,
@@ -139,14 +139,14 @@ DRAWN: dict[str, dict[str, Draw]] = {
         **UNITS, **EMBEDDED, **SEED,
         "method": one_of(*get_args(Method)),
         "max_candidates": one_of(1, 5, 40),
-        "scaling": one_of("unit", "standard"),
+        "scaling": one_of("unit", "standard"), "solver": one_of("exact", "scikit-learn"),
     },
     "edc2": {
         **GROUPED,
         "tau": one_of(1, 2, 3), "max_size": one_of(3, 20), "variant": one_of("paper", "code"),
         "clustering": one_of("dynamic", "average", "random", "one"),
     },
-    "crag": {**GROUPED, "k": one_of(1, 4)},
+    "crag": {**GROUPED, "k": one_of(1, 4, "elbow", "silhouette"), "max_k": one_of(1, 3)},
     "raptor": {
         **SUMMARIZED,
         "tree": made(lambda: None, lambda: None, lambda: None, tree),

@@ -11,6 +11,7 @@ for summaries of what changed around it.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -36,8 +37,8 @@ Report = Callable[[int, int], None]
 """Called with (summaries written, summaries known to be needed); a later layer adds to both."""
 
 MAX_FITTED = 10_000
-"""Of more points than this, so many drawn at random are what mixtures are fitted to; all are assigned. A fit of 50
-components to 100,000 points takes minutes, and there are 50 fits."""
+"""Of more points than this, so many drawn at random are what mixtures, and UMAP, are fitted to; all are assigned. A fit
+of 50 components to 100,000 points takes minutes, and there are 50 fits."""
 DIMENSIONS = 10
 """Dimensions to reduce to; never more than the square root of the points."""
 MAX_COMPONENTS = 50
@@ -47,14 +48,13 @@ criterion no longer holds (unbounded, it gives 39 components to four groups of 1
 MIN_PROBABILITY = 0.1
 """The least probability with which a point belongs to a cluster; the most probable one always."""
 SEED = 0
-"""Of the mixtures, and of what they are fitted to."""
+"""Of the reduction, of the mixtures, and of what they are fitted to."""
 
 
 def soft_clusters(points: FloatArray) -> list[tuple[int, ...]]:
     """Return clusters of points, `[N, D]`; a point is in one or more of them.
 
-    In two steps, as in the paper: clusters of all points, and within each of these again. Dimensions are reduced by
-    PCA, where the paper has UMAP, whose groups spread so that the second step splits 4 groups of 25 into 9.
+    In two steps, as in the paper: clusters of all points, and within each of these again.
 
     Returns:
         Indices in each cluster, ascending; clusters by their first point. Equal clusters once.
@@ -62,26 +62,23 @@ def soft_clusters(points: FloatArray) -> list[tuple[int, ...]]:
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """
-    outer = _mixture_clusters(points)
-    return sorted({tuple(part[inner].tolist()) for part in outer for inner in _mixture_clusters(points[part])})
+    # UMAP looks at the square root of N neighbours for the whole, and at 10 within a cluster, as the paper does.
+    outer = _mixture_clusters(points, max(2, int(np.sqrt(max(len(points) - 1, 1)))))
+    return sorted({tuple(part[inner].tolist()) for part in outer for inner in _mixture_clusters(points[part], 10)})
 
 
-def _mixture_clusters(points: FloatArray) -> list[IntArray]:
+def _mixture_clusters(points: FloatArray, neighbours: int) -> list[IntArray]:
     num_points = len(points)
     root = int(np.sqrt(num_points))
     dimensions = min(DIMENSIONS, root)
     most = min(MAX_COMPONENTS, root, num_points // (dimensions + 1))
     if most < 2 or len(np.unique(points, axis=0)) <= most:
         return [np.arange(num_points)] if num_points else []
-    is_large = num_points > MAX_FITTED
-    # Of many points the directions come from D x D numbers, not N x D.
-    solver = "covariance_eigh" if is_large else "full"
-    number = min(dimensions, points.shape[1], num_points - 2)
-    pca = require("sklearn.decomposition", "clustering").PCA(number, svd_solver=solver)
-    reduced = np.asarray(pca.fit_transform(points), dtype=np.float64)
-    fitted = reduced
-    if is_large:
-        fitted = reduced[np.sort(np.random.default_rng(SEED).choice(num_points, MAX_FITTED, replace=False))]
+    drawn: IntArray | slice = slice(None)
+    if num_points > MAX_FITTED:
+        drawn = np.sort(np.random.default_rng(SEED).choice(num_points, MAX_FITTED, replace=False))
+    reduced = _reduced(points, drawn, min(dimensions, points.shape[1], num_points - 2), neighbours)
+    fitted = reduced[drawn]
     mixture = require("sklearn.mixture", "clustering").GaussianMixture
     # Points that coincide must not shrink a component to nothing.
     floor = 1e-4 * float(reduced.var()) + 1e-9
@@ -94,6 +91,20 @@ def _mixture_clusters(points: FloatArray) -> list[IntArray]:
     members = probabilities >= MIN_PROBABILITY
     members[np.arange(num_points), probabilities.argmax(axis=1)] = True
     return [np.flatnonzero(column) for column in members.T if column.any()]
+
+
+def _reduced(points: FloatArray, drawn: IntArray | slice, number: int, neighbours: int) -> FloatArray:
+    """Return the points `[N, D]` in fewer dimensions, `[N, number]`: by UMAP (extra `umap`) or else PCA."""
+    if importlib.util.find_spec("umap"):
+        near = max(2, min(neighbours, len(points) - 1))
+        settings = {"n_components": number, "n_neighbors": near, "metric": "cosine"}
+        umap = require("umap", "umap").UMAP(**settings, random_state=SEED, n_jobs=1)
+        reduced = umap.fit_transform(points) if isinstance(drawn, slice) else umap.fit(points[drawn]).transform(points)
+    else:
+        # Of many points the directions come from D x D numbers, not N x D.
+        solver = "full" if isinstance(drawn, slice) else "covariance_eigh"
+        reduced = require("sklearn.decomposition", "clustering").PCA(number, svd_solver=solver).fit_transform(points)
+    return np.asarray(reduced, dtype=np.float64)
 
 
 SUMMARY_TOKENS = 100
