@@ -11,7 +11,6 @@ from corag.models.runtime import Runtime
 from corag.rerankers.evidence.hypotheses import MAX_SIZE
 from corag.text.units import Unit
 from experiments.run.track import UNMEASURED, Tracker, Tracking
-from experiments.run.track import Wandb as Wandb
 
 Within = Literal["candidates", "article", "corpus"]
 

@@ -30,7 +30,6 @@ from experiments.data.splits import divide
 from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
 from experiments.run.journal import commit, write_atomically
 from experiments.run.track import TrackedRun, Tracker, Tracking
-from experiments.run.track import Wandb as Wandb
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,6 @@ from experiments.report.comparison import result_page, terminal_page
 from experiments.report.results import Result
 from experiments.run.journal import write_atomically
 from experiments.run.track import Tracker, Tracking
-from experiments.run.track import Wandb as Wandb
 
 METHODS = "naive,corag(agent=none),{best_single},corag,upper"
 READER = "extractive"

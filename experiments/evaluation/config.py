@@ -16,9 +16,7 @@ from corag.text.units import Unit
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, candidate_settings, spell_out
 from experiments.evaluation.judge import GRADE, judgements
 from experiments.evaluation.methods import check_used
-from experiments.run.track import Tracker as Tracker
-from experiments.run.track import Tracking, check_logger
-from experiments.run.track import Wandb as Wandb
+from experiments.run.track import Tracking
 
 Task = Literal["answer", "verify"]
 NO_READER = "none"
@@ -108,7 +106,8 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_logger(self.logger, self.out)
+        if self.logger != "none" and self.out is None:
+            raise InputError(f"logger {self.logger!r} writes beside the result; give --out with it")
         self.check_engine()
         spell_out(self, "reranker", "summarizer", "judge")
         if self.unit is not None:

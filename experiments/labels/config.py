@@ -12,9 +12,7 @@ from corag.models.cluster import ClusterSettings
 from corag.models.cluster import Engine as Engine
 from corag.naming import Spellings, split_parts
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, comma_separated
-from experiments.run.track import Tracker as Tracker
 from experiments.run.track import Tracking
-from experiments.run.track import Wandb as Wandb
 
 CLASSES = (
     "corag(unit=passage, reranker=minilm-evidence)",

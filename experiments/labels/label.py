@@ -36,7 +36,7 @@ from experiments.labels.config import LabelConfig
 from experiments.labels.examples import Source, read_sources
 from experiments.labels.table import FIGURES, read_metadata, write_labels
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, versions
-from experiments.run.track import UNMEASURED, log_run, means
+from experiments.run.track import UNMEASURED, log_run
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,9 @@ NOT_WORK = ("out", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings on which no label depends, but for rounding."""
 LOCAL_BATCH, RAY_BATCH = 64, 8
 """Questions whose candidates are embedded at a time; questions given to a worker at a time."""
+
+MEASURED = ("budget_tokens", *FIGURES)
+"""Figures whose means are logged."""
 
 Job = tuple[int, list[Query]]
 """The number of a source, and some of its questions."""
@@ -86,8 +89,10 @@ def label(config: LabelConfig) -> Path:
             "models": merge_records(unit["models"] for _, _, unit in units),
         }
         rows = [row for unit in units for row in _table_rows(*unit)]
-        write_labels(out, rows, metadata)
-        log_run("label", config, out, out.stem, settings, means(rows, "configuration"))
+        table = write_labels(out, rows, metadata)
+        means = table.group_by("configuration", use_threads=False).aggregate([(name, "mean") for name in MEASURED])
+        figures = {row["configuration"]: {name: row[f"{name}_mean"] for name in MEASURED} for row in means.to_pylist()}
+        log_run("label", config, out, out.stem, settings, figures)
         journal.remove()
     return out
 

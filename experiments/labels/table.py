@@ -58,7 +58,7 @@ def _schema() -> Any:
     )
 
 
-def write_labels(path: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -> None:
+def write_labels(path: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -> Any:
     """Write rows as Parquet, whole or not at all, with `metadata` in the schema; what a row lacks is null."""
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
     described = {b"corag": json.dumps(without_secrets(metadata), sort_keys=True, default=str).encode()}
@@ -66,6 +66,7 @@ def write_labels(path: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd", compression_level=19)
     write_atomically(path, sink.getvalue().to_pybytes())
+    return table
 
 
 @dataclass(frozen=True, eq=False)

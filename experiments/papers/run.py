@@ -36,7 +36,6 @@ from experiments.report.measures import Row
 from experiments.report.page import Page, Section
 from experiments.run.journal import PAGE, commit, fingerprint, output_file, versions, write_atomically
 from experiments.run.track import Tracker, Tracking, log_run
-from experiments.run.track import Wandb as Wandb
 
 ALL, LIST = "all", "list"
 NUM_CASES, NUM_CURVES = 3, 3

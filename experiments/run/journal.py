@@ -143,22 +143,17 @@ RESULT, TABLE, PAGE = b'{\n  "data": ', b"PAR1", b"<!doctype html>"
 
 
 def output_file(name: str, begins: bytes) -> Path:
-    """Return the path of a file that a command will write; what it may not write is refused before the work.
+    """Return the path of a file that a command will write; a `DataError` before the work if it may not.
 
-    Args:
-        name: The path. An empty one and a folder's are refused.
-        begins: What such files begin with. A file that begins otherwise was not written by such a command, may be one
-            of its inputs, and is not overwritten.
+    A file that begins otherwise than with `begins` was not written by such a command, may be one of its inputs, and is
+    not overwritten.
     """
     path, content = Path(name), b""
-    try:
-        if not path.name or path.is_dir():
-            raise ValueError("it names no file")
-        if path.exists():
-            with path.open("rb") as file:
-                content = file.read(len(begins))
-    except ValueError as error:
-        raise DataError(f"out: expected the name of a file, got {name!r} ({error}); use runs/result.json") from error
+    if not path.name or path.is_dir():
+        raise DataError(f"out: expected the name of a file, got {name!r}; use runs/result.json")
+    if path.exists():
+        with path.open("rb") as file:
+            content = file.read(len(begins))
     if content not in (b"", begins):
         raise DataError(f"out is {name!r}, a file that this command did not write; give another name, or delete it")
     return path

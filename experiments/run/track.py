@@ -1,20 +1,13 @@
 """Runs in Weights & Biases: settings, metrics, tables, reports and checkpoints. No work fails because of W&B."""
 
-from __future__ import annotations
-
 import logging
-import netrc
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Literal
 
-from corag.checks import check_choice
-from corag.errors import InputError
 from corag.naming import without_secrets
 from experiments.run.journal import commit, versions
 
@@ -67,13 +60,6 @@ class Tracking:
     wandb: Wandb = field(default_factory=Wandb)
 
 
-def check_logger(kind: Tracker, out: str | None) -> None:
-    """Raise `InputError` for an unknown logger, and for one without a folder for its files."""
-    check_choice("logger", kind, Tracker)
-    if kind != "none" and out is None:
-        raise InputError(f"logger {kind!r} writes beside the result; give --out with it")
-
-
 class TrackedRun(AbstractContextManager["TrackedRun"]):
     """A run in W&B, from `start` to the end of the block. Without `logger=wandb` it logs nothing.
 
@@ -82,10 +68,10 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
     Args:
         command: One of `PROJECTS`; the run's job type.
         config: Settings of the command.
-        folder: Where W&B writes.
+        folder: Where W&B writes, and the run's name by default.
         settings: What the run was made with, nested as in YAML; versions and commit are added.
-        name: Name of the run; by default that of the folder.
-        group: Group of a run that nobody gave one.
+        name: Name of the run.
+        group: Group of a run that neither the settings nor the environment give one.
     """
 
     def __init__(
@@ -102,7 +88,7 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
         self._name, self._group = name or folder.resolve().name, group
         self._logger: WandbLogger | None = None
 
-    def start(self, state: Path | None = None) -> WandbLogger | None:
+    def start(self, state: Path | None = None) -> "WandbLogger | None":
         """Start the run and return Lightning's logger; None if there is none.
 
         `state` is the folder of an unfinished training. The run's id is kept there, and a resumed training goes on as
@@ -113,7 +99,7 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
                 self._logger = self._started(state)
         return self._logger
 
-    def _started(self, state: Path | None) -> WandbLogger:
+    def _started(self, state: Path | None) -> "WandbLogger":
         # W&B reports how it is used and what fails, offline or not, unless this was set when it is imported.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
@@ -121,11 +107,10 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
 
         # The variables are read here, because W&B reads them once for a process, whose runs may differ in them.
         noted, env = self._config.wandb, os.environ.get
-        tags = (env("WANDB_TAGS") or "") if noted.tags is None else noted.tags
+        tags = env("WANDB_TAGS", "") if noted.tags is None else noted.tags
         kept = None if state is None else state / ID_FILE
         known = kept.read_text(encoding="utf-8").strip() if kept is not None and kept.is_file() else None
         self._folder.mkdir(parents=True, exist_ok=True)
-        settings = without_secrets({**self._settings, "versions": versions(), "commit": commit()})
         # Not through Lightning's `offline=True`, which would change the mode of the whole process.
         run = wandb.init(
             project=noted.project or env("WANDB_PROJECT") or PROJECTS[self._command],
@@ -135,12 +120,11 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
             tags=[tag.strip() for tag in tags.split(",") if tag.strip()],
             job_type=self._command,
             name=self._name,
-            # The agent of a W&B sweep has chosen the id already.
-            id=env("WANDB_RUN_ID") or known,
+            id=env("WANDB_RUN_ID") or known,  # the agent of a W&B sweep has chosen it already
             dir=self._folder,
-            config=settings,
+            config=without_secrets({**self._settings, "versions": versions(), "commit": commit()}),
             resume="allow",
-            mode=cast(Any, wandb_mode()),
+            mode=_mode(),
             settings=wandb.Settings(silent=True, console="off"),
         )
         if kept is not None:
@@ -184,14 +168,13 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
                 run.log_artifact(artifact)
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
-        if self._logger is None:
-            return
-        with _tolerated("end"):
-            run = self._logger.experiment
-            offline, folder = bool(run.offline), Path(run.dir).parent
-            run.finish(exit_code=0 if failed is None else 1)
-            if offline:
-                logger.info("the W&B run is on this machine alone; send it with: wandb sync %s", folder)
+        if self._logger is not None:
+            with _tolerated("end"):
+                run = self._logger.experiment
+                offline, folder = bool(run.offline), Path(run.dir).parent
+                run.finish(exit_code=0 if failed is None else 1)
+                if offline:
+                    logger.info("the W&B run is on this machine alone; send it with: wandb sync %s", folder)
 
 
 @contextmanager
@@ -203,22 +186,13 @@ def _tolerated(what: str) -> Iterator[None]:
         logger.warning("W&B could not %s (%s); the work goes on without it", what, error)
 
 
-def wandb_mode() -> str:
-    """Return how W&B runs: as WANDB_MODE says, else `online` where this user is logged in, else `offline`.
+def _mode() -> Any:
+    """Return WANDB_MODE, else `online` if this user is logged in (WANDB_API_KEY, or netrc), else `offline`."""
+    from requests.utils import get_netrc_auth
 
-    Logged in is who has a key in WANDB_API_KEY, or in the netrc file for the server, where `wandb login` puts it. The
-    server is not asked.
-    """
-    if chosen := os.environ.get("WANDB_MODE"):
-        return chosen
-    if os.environ.get("WANDB_API_KEY"):
-        return "online"
-    host = urlsplit(os.environ.get("WANDB_BASE_URL") or SERVER).hostname
-    try:
-        hosts = netrc.netrc(os.environ.get("NETRC") or Path.home() / ".netrc").hosts
-    except (OSError, netrc.NetrcParseError):
-        hosts = {}
-    return "online" if host in hosts else "offline"
+    env = os.environ.get
+    login = env("WANDB_API_KEY") or get_netrc_auth(env("WANDB_BASE_URL") or SERVER)
+    return env("WANDB_MODE") or ("online" if login else "offline")
 
 
 def log_run(
@@ -232,44 +206,27 @@ def log_run(
     group: str | None = None,
     pages: Mapping[str, str] | None = None,
 ) -> None:
-    """Log a finished result as one run.
+    """Log a finished result as one run; W&B's files are in `<out>.log/<name>`.
 
-    Args:
-        command: One of `PROJECTS`.
-        config: Settings of the command.
-        out: What the command writes; W&B's files are in `<out>.log/<name>` beside it.
-        name: Name of the run.
-        settings: What the run was made with.
-        rows: Figures of each method or configuration: a table `results`, and each number as `<method>/<figure>`.
-        group: Group of a run that nobody gave one.
-        pages: HTML or SVG by name.
+    `rows` are the figures of each method or configuration: a table `results`, and each number as `<method>/<figure>`.
+    `pages` are HTML or SVG by name. The other arguments are those of `TrackedRun`.
     """
     folder = out.with_suffix(".log") / name.replace("/", "-")
     with TrackedRun(command, config, folder, settings, name=name, group=group) as run:
         if run.start() is None:
             return
-        table = {of: numbers(row) for of, row in rows.items()}
+        table = {method: _numbers(row) for method, row in rows.items()}
         columns = list(dict.fromkeys(figure for row in table.values() for figure in row))
         run.log_metrics({f"{of}/{figure}": value for of, row in table.items() for figure, value in row.items()})
-        lines = [[of, *(row.get(figure) for figure in columns)] for of, row in table.items()]
+        lines = [[method, *map(row.get, columns)] for method, row in table.items()]
         run.log_table("results", ["method", *columns], lines)
         for title, html in (pages or {}).items():
             run.log_html(title, html)
 
 
-def numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the figures of a row that are numbers."""
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
     return {
         name: float(value)
         for name, value in row.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-
-
-def means(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, dict[str, float]]:
-    """Return the mean of each figure over the rows of each value of `by`; missing figures do not count."""
-    values: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        for name, value in numbers(row).items():
-            values.setdefault(str(row[by]), {}).setdefault(name, []).append(value)
-    return {key: {name: fmean(of) for name, of in figures.items()} for key, figures in values.items()}

@@ -10,9 +10,7 @@ from corag.models.runtime import Runtime
 from corag.naming import PartName, Spelling, Spellings, split_parts
 from corag.selectors.price import COST_WEIGHT, price_factor
 from experiments.data.config import CandidateSettings, spell_out
-from experiments.run.track import Tracker as Tracker
-from experiments.run.track import Tracking, check_logger
-from experiments.run.track import Wandb as Wandb
+from experiments.run.track import Tracking
 
 LEAST_QUESTIONS = 20
 """With fewer, each fold of the cross-validation has less than four."""
@@ -53,7 +51,6 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     def __post_init__(self) -> None:
         super().__post_init__()
         Runtime.__post_init__(self)
-        check_logger(self.logger, self.out)
         spell_out(self, "reader")
         if not self.data:
             raise InputError("data is empty; give a data folder with --data, by path or name")
