@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
@@ -30,7 +30,7 @@ def reader_and_tokens(reader: Spelling | Reader, tokens: Spelling | TokenCounter
         tokens: Name or object; `auto` is the reader's own counter, or MiniLM's for a reader without a prompt. A reader
             given by name counts by any other, too.
     """
-    if isinstance(tokens, str | Mapping) and parse(tokens).name == AUTO:
+    if isinstance(tokens, str) and parse(tokens).name == AUTO:
         made = make_reader(reader)
         return made, made.tokens if isinstance(made, PromptedReader) else make_tokens()
     counter = make_tokens(tokens)

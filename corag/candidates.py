@@ -99,7 +99,7 @@ def select(
         )
     else:
         chosen = make_selector(method, **settings)
-        compares = isinstance(method, Mapping) and compares_similarities(method)
+        compares = isinstance(method, str) and compares_similarities(method)
     return select_by(chosen, query, candidates, budget_tokens, compares=compares)
 
 

@@ -41,6 +41,14 @@ def check_range(name: str, value: object, low: float, high: float, hint: str) ->
         raise InputError(f"{name} must be {kind}from {low} to {high}, got {value!r}; {hint}")
 
 
+def refuse_aliases(text: str) -> None:
+    """Raise `yaml.YAMLError` for YAML with an alias, of which nine lines can stand for gigabytes, or for no YAML."""
+    import yaml  # type: ignore[import-untyped]
+
+    if "*" in text and any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+        raise yaml.YAMLError("an alias (*name); write out what it stands for")
+
+
 def check_seed(seed: object) -> None:
     """Raise `InputError` unless a seed is a whole number that every source of random numbers takes."""
     check_count("seed", seed, "0 is usual", least=0, most=2**32 - 1)

@@ -1,12 +1,10 @@
 """Parts by name with settings: `name(key=value, ...)`.
 
     cross-encoder(model=BAAI/bge-reranker-v2-m3, max_tokens=1024)
-    ollama(model=llama3.1:8b)
     reorder(selector=corag(preset=paper))
 
 A value is a JSON value (number, `true`, `false`, `null`, list, object, quoted string) or bare text. Text that holds a
-comma or a parenthesis that does not belong to a part is quoted. In YAML and Python, a mapping says the same:
-`{"ollama": {"model": "llama3.1:8b"}}`. No spelling shows a secret; see `corag.redaction`.
+comma or a parenthesis that does not belong to a part is quoted. No spelling shows a secret; see `corag.redaction`.
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ from typing import Any, ClassVar, Self
 from corag.errors import InputError
 from corag.redaction import HIDDEN, SECRETS, hide_secrets, is_secret, shown
 
-Spelling = str | Mapping[str, Any]
-"""A part by name: `name(key=value, ...)`, or a mapping from the name to its settings."""
+Spelling = str
+"""A part by name: `name(key=value, ...)`."""
 
-Spellings = Spelling | tuple[Spelling, ...]
+Spellings = str | tuple[str, ...]
 """Several parts; those in a text are separated by commas."""
 
 MOST_NESTED = 20
@@ -39,6 +37,7 @@ BUILDERS: dict[str, str] = {}
 
 _FORM = "write name(key=value, ...), such as top-k(k=3)"
 _WORDS = {"True": True, "False": False, "None": None}
+_DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
 # A quotation mark opens a string only where a value may begin.
 _MARK = re.compile(r'(?:^|(?<=[=,(\[{:]))\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<opened>"))|[()\[\]{},]', re.DOTALL)
@@ -49,8 +48,7 @@ class PartName(str):
 
     Attributes:
         name: The part's name.
-        settings: The settings written behind it, secrets included. Those that are parts stay as they are written; the
-            part that takes them builds them.
+        settings: The settings written behind it, secrets included. The part that takes a part builds it.
     """
 
     name: str
@@ -58,8 +56,7 @@ class PartName(str):
 
     def __new__(cls, name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """Spell a part."""
-        without = without_secrets(settings)
-        listed = ", ".join(f"{key}={_written(value)}" for key, value in without.items())
+        listed = ", ".join(f"{key}={_written(value)}" for key, value in without_secrets(settings).items())
         shown_name = hide_secrets(name)
         part = super().__new__(cls, f"{shown_name}({listed})" if listed else shown_name)
         part.name, part.settings = name, MappingProxyType(dict(settings))
@@ -73,84 +70,69 @@ class PartName(str):
         return PartName(self.name, {**self.settings, **settings})
 
 
-def parse(part: Spelling) -> PartName:
+def parse(part: object) -> PartName:
     """Return the name and the settings of a part; a `PartName` as it is.
 
     Raises:
-        InputError: The text is not `name(key=value, ...)`, a setting stands twice, the mapping has not one name, or
-            parts are nested deeper than `MOST_NESTED`.
+        InputError: It is not the text `name(key=value, ...)`, or a key occurs twice.
     """
     if isinstance(part, PartName):
         return part
-    if isinstance(part, Mapping):
-        return _from_mapping(part)
     if not isinstance(part, str):
-        raise InputError(f"{shown(part)} is no name of a part; {_FORM}")
+        raise InputError(f"{shown(part)} is not the name of a part; {_FORM}")
     text = part.strip()
     name, opened, rest = text.partition("(")
     if not opened:
         return PartName(text)
-    if not name.strip() or not rest.endswith(")"):
-        raise InputError(f"{shown(text)} is no part with settings; {_FORM}")
     settings: dict[str, Any] = {}
-    for setting in _split(rest[:-1]):
-        key, equals, value = (side.strip() for side in setting.partition("="))
+    is_valid = bool(name.strip()) and rest.endswith(")")
+    for setting in _split(rest[:-1]) if is_valid else ():
+        key, _, value = (side.strip() for side in setting.partition("="))
         key = key.replace("-", "_")
-        if not key.isidentifier() or not equals or not value:
-            # Behind a comma it may be the rest of a key that lacks its quotation marks.
-            which = "a part of it" if hide_secrets(text) != text else shown(setting, 100)
-            raise InputError(f"{shown(text)}: {which} is no setting; {_FORM}")
-        if key in settings:
-            raise InputError(f"{shown(text)}: {key!r} is set twice; leave one out")
-        settings[key] = _nested(_value(value))
+        is_valid &= key.isidentifier() and bool(value) and key not in settings
+        settings[key] = _value(value)
+    if not is_valid:
+        raise InputError(f"{shown(text)} is not a part with settings; {_FORM}, each key once")
     return PartName(name.strip(), settings)
 
 
 def split_parts(parts: Spelling | Iterable[Spelling] | None) -> list[PartName]:
     """Return each part of a list, or of a text that separates them by commas."""
-    if parts is None:
-        return []
-    if isinstance(parts, str) and not isinstance(parts, PartName):
-        return [parse(part) for part in _split(parts)]
-    return [parse(part) for part in ([parts] if isinstance(parts, str | Mapping) else parts)]
+    if isinstance(parts, PartName):
+        return [parts]
+    return [parse(part) for part in (_split(parts) if isinstance(parts, str) else parts or ())]
 
 
 def without_secrets(value: Any) -> Any:
     """Return settings, or any JSON value, as they may be recorded: every secret, at any depth, is `***`."""
-    if isinstance(value, PartName):
-        return str(value)
     if isinstance(value, str):
-        return _text_without_secrets(value)
+        return str(value) if isinstance(value, PartName) else hide_secrets(value)
     if isinstance(value, Mapping):
         return {
-            str(key) if isinstance(key, PartName) else without_secrets(key): (
-                HIDDEN if is_secret(key) and inner not in (None, "") else without_secrets(inner)
-            )
+            without_secrets(key): HIDDEN if is_secret(key) and inner not in (None, "") else without_secrets(inner)
             for key, inner in value.items()
         }
-    if isinstance(value, list | tuple):
-        inner = [without_secrets(one) for one in value]
-        return tuple(inner) if type(value) is tuple else inner
-    return value
+    return [without_secrets(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def hidden(value: Any) -> Any:
-    """Return settings as they were given, with a `PartName` in place of each part that holds a secret.
+    """Return settings with a `PartName` in place of each part that holds a secret.
 
     Whoever records them then records spellings, which show no secrets; whoever builds from them has all.
     """
+    if isinstance(value, Mapping):
+        return {hidden(key): hidden(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(map(hidden, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type | Part):
         given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
-        return dataclasses.replace(value, **{name: hidden(inner) for name, inner in given.items()})
-    if not isinstance(value, str | Mapping) or without_secrets(value) == value:
-        return value
-    with suppress(InputError):
-        parts = split_parts(value)
-        if any(part.settings for part in parts):
-            return parts[0] if len(parts) == 1 else tuple(parts)
-    return {hidden(key): hidden(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
+        return dataclasses.replace(value, **hidden(given))
+    if isinstance(value, str) and hide_secrets(value) != value:
+        with suppress(InputError):
+            parts = split_parts(value)
+            if any(part.settings for part in parts):
+                return parts[0] if len(parts) == 1 else tuple(parts)
+    return value
 
 
 def spelling(part: object) -> str:
@@ -193,18 +175,13 @@ class Part:
         """Whether a registry built it by name, or could build one of its class."""
         return self._named is not None or path_of(type(self)) in BUILDERS
 
-    @property
-    def written(self) -> PartName:
-        """The name and the settings from which it can be built again."""
+    def __str__(self) -> str:
         if self._named is not None:
-            return self._named
+            return str(self._named)
         args, settings = self._arguments
         bound = inspect.signature(type(self)).bind_partial(*args, **settings)
         name = BUILDERS.get(path_of(type(self))) or str(getattr(self, "name", type(self).__name__))
-        return PartName(name, non_default(type(self), bound.arguments))
-
-    def __str__(self) -> str:
-        return str(self.written)
+        return str(PartName(name, non_default(type(self), bound.arguments)))
 
 
 def non_default(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,25 +214,30 @@ def with_default(parameter: inspect.Parameter) -> str:
     return parameter.name if len(written) > 30 else f"{parameter.name}={written}"
 
 
+def path_of(build: Any) -> str:
+    """Return `module:attribute` of a class or a function."""
+    return f"{build.__module__}:{getattr(build, '__qualname__', '')}"
+
+
 def _split(text: str) -> Iterator[str]:
-    """Yield what stands between commas that are neither in quotes nor in brackets; nothing empty."""
+    """Yield what is between commas that are neither in quotes nor in brackets; nothing empty."""
     begin, depth = 0, 0
     for mark in _MARK.finditer(text):
         if mark["quoted"]:
             continue
-        if mark["opened"]:
-            raise InputError(f"{shown(text)} has a quotation mark without its partner; {_FORM}")
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(mark[0], 0)
-        if not 0 <= depth <= MOST_NESTED:
+        depth += _DEPTHS.get(mark[0], 0)
+        if mark["opened"] or not 0 <= depth <= MOST_NESTED:
+            depth = -1
             break
         if mark[0] == "," and not depth:
             if text[begin : mark.start()].strip():
                 yield text[begin : mark.start()].strip()
             begin = mark.end()
-    if depth > MOST_NESTED:
-        raise InputError(f"{shown(text)} is nested more than {MOST_NESTED} deep; {_FORM}")
     if depth:
-        raise InputError(f"{shown(text)} has a bracket without its partner; {_FORM}")
+        raise InputError(
+            f"{shown(text)} has a quotation mark or a bracket without its partner, or more than {MOST_NESTED} within "
+            f"each other; {_FORM}"
+        )
     if text[begin:].strip():
         yield text[begin:].strip()
 
@@ -266,27 +248,8 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
-        pass
-    # JSON knows neither 1. nor .5
-    return float(text) if _NUMBER.fullmatch(text) else text
-
-
-def _from_mapping(part: Mapping[str, Any], depth: int = 1) -> PartName:
-    if len(part) != 1:
-        raise InputError(f"{shown(dict(part))} has {len(part)} names; a part as a mapping is {{name: {{key: value}}}}")
-    [(name, settings)] = part.items()
-    if not isinstance(settings, Mapping | None):
-        raise InputError(f"the settings of {name!r} are {shown(settings, 100)}; give a mapping, such as {{k: 3}}")
-    if depth > MOST_NESTED:
-        raise InputError(f"{shown(name, 100)} is nested more than {MOST_NESTED} deep; write out what you mean")
-    given = {str(key).replace("-", "_"): _nested(value, depth + 1) for key, value in (settings or {}).items()}
-    return PartName(str(name), given)
-
-
-def _nested(value: Any, depth: int = 1) -> Any:
-    """Return a setting that is a part given as a mapping as that part; any other value as it is."""
-    is_part = isinstance(value, Mapping) and len(value) == 1 and isinstance(next(iter(value.values())), Mapping)
-    return _from_mapping(value, depth) if is_part else value
+        # JSON knows neither 1. nor .5
+        return float(text) if _NUMBER.fullmatch(text) else text
 
 
 def _written(value: Any) -> str:
@@ -306,19 +269,3 @@ def _reads_as_written(text: str) -> bool:
         return bool(text) and text.isprintable() and [*_split(text)] == [text] and _value(text) == text
     except InputError:
         return False
-
-
-def _text_without_secrets(text: str) -> str:
-    hidden = hide_secrets(text)
-    if hidden == text:
-        return text
-    try:
-        # What is a part is hidden setting by setting, so that the rest of it stays.
-        return ",".join(split_parts(text))
-    except InputError:
-        return hidden
-
-
-def path_of(build: Any) -> str:
-    """Return `module:attribute` of a class or a function."""
-    return f"{build.__module__}:{getattr(build, '__qualname__', '')}"

@@ -53,7 +53,7 @@ class Registry(Generic[P]):
         parts: dict[str, str | Callable[..., P]],
         *,
         does: str = "",
-        other: str | None = None,
+        other: str = "",
         is_model: Callable[[str], bool] = bool,
         remedy: str = "",
     ) -> None:
@@ -94,16 +94,16 @@ class Registry(Generic[P]):
         self.parts[name] = part
 
     def make(self, part: Spelling | P, /, **settings: Any) -> P:
-        """Return a part, built with its settings; see `corag.naming`.
+        """Return a part, built with its settings.
 
         Args:
-            part: `name`, `name(key=value, ...)`, a mapping, or the part itself, which is returned.
+            part: `name(key=value, ...)`, or the part itself, which is returned.
             settings: More settings.
 
         Raises:
             InputError: The name is unknown, the part does not take a setting, or settings are given for an object.
         """
-        if not isinstance(part, str | Mapping):
+        if not isinstance(part, str):
             if not hasattr(part, "name") or (self._does and not callable(getattr(part, self._does, None))):
                 expected = f"{self.kind} with a name{f' and a method {self._does}' if self._does else ''}"
                 raise InputError(f"expected a {expected}, got {part!r:.100}; use one, or its name: {self._listed()}")
@@ -112,7 +112,7 @@ class Registry(Generic[P]):
                     f"{self.kind} {spelling(part)!r} is built already; build it with {', '.join(settings)}"
                 )
             return part
-        written = self._bound(cast(Spelling, part), settings)
+        written = self.check(part, **settings)
         build = self.builder(written.name)
         try:
             made = build(**written.settings)
@@ -124,13 +124,9 @@ class Registry(Generic[P]):
             made.named(PartName(written.name, non_default(build, written.settings)))
         return made
 
-    def check(self, part: Spelling, /, **settings: Any) -> None:
-        """Raise `InputError` for an unknown name, or settings that the part does not take; nothing is built."""
-        self._bound(part, settings)
-
     def offer(self, part: Spelling | P, /, offered: Mapping[str, Any], **settings: Any) -> P:
         """Return the part; one given by name gets the offered settings that it takes and that are not set."""
-        if isinstance(part, str | Mapping):
+        if isinstance(part, str):
             written, takes = parse(part), self.settings(part)
             open_ = {name: offered[name] for name in takes if name in offered and name not in written.settings}
             settings = {**open_, **settings}
@@ -146,7 +142,7 @@ class Registry(Generic[P]):
         own = {name: value for name, value in parameters.items() if value.kind is not inspect.Parameter.VAR_KEYWORD}
         if len(own) < len(parameters) and self.kind in own:
             inner = written.settings.get(self.kind, own[self.kind].default)
-            if isinstance(inner, str | Mapping) and self.knows(inner):
+            if isinstance(inner, str) and self.knows(inner):
                 fixed = parse(inner).settings
                 own = {name: value for name, value in self.parameters(inner).items() if name not in fixed} | own
         return own
@@ -165,15 +161,19 @@ class Registry(Generic[P]):
             raise InputError(
                 f"{self.kind} {name!r:.200} is unknown{hint}; the names are {self._listed()}{self._remedy}"
             )
-        return partial(self.builder(cast(str, self._other)), model=name)
+        return partial(self.builder(self._other), model=name)
 
     def knows(self, part: Spelling) -> bool:
         """Return whether the name is registered or may be that of a model, which need not exist."""
         name = parse(part).name
-        return name in self.parts or (self._other is not None and bool(name) and self._is_model(name))
+        return name in self.parts or (bool(self._other and name) and self._is_model(name))
 
-    def _bound(self, part: Spelling, settings: Mapping[str, Any]) -> PartName:
-        """Return a part with all its settings, checked; hidden ones are left out."""
+    def check(self, part: Spelling, /, **settings: Any) -> PartName:
+        """Return a part with all its settings, which it takes; hidden ones are left out; nothing is built.
+
+        Raises:
+            InputError: The name is unknown, or the part does not take a setting.
+        """
         written = parse(part)
         if twice := settings.keys() & written.settings.keys():
             raise InputError(f"{self.kind} {str(written)!r}: {sorted(twice)[0]!r} is set twice; leave one out")
@@ -364,40 +364,35 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
     Raises:
         ModelError: It names something else; the message says how the user can give it.
     """
-
-    def refuse(what: str, remedy: str = "") -> ModelError:
-        how = remedy or "if you trust that, give the part yourself, on the command line or as an argument"
-        return ModelError(f"{source} names {table.kind} {str(written)!r:.300}: {what}, which it may not choose; {how}")
-
     try:
-        written = parse(cast(Spelling, part))
+        written = parse(part)
         parameters = table.parameters(written)
     except InputError as error:
         raise ModelError(f"{source} names a {table.kind} that is unknown here: {error}") from error
-    if parameters.keys() & {"base_url", "host"}:
-        raise refuse("it asks a server")
     settings = dict(written.settings)
     if "model" in parameters and isinstance(default := parameters["model"].default, str):
         settings.setdefault("model", default)
+    refused = "a part that asks a server" if parameters.keys() & {"base_url", "host"} else ""
     for key, value in settings.items():
-        parameter = parameters.get(key)
-        hint = "" if parameter is None else str(parameter.annotation)
+        hint = str(parameters[key].annotation) if key in parameters else ""
         inner = next((one for one in TABLES if one.kind == key or re.search(rf"{one.protocol}\b", hint)), None)
         # tiktoken fetches the vocabulary of an encoding.
-        if key in SECRETS or key in ("trust_remote_code", "encoding") or parameter is None:
-            raise refuse(f"its setting {key!r}")
-        if value is None:
+        if key not in parameters or key in SECRETS or key in ("trust_remote_code", "encoding"):
+            refused = f"its setting {key!r}"
+        elif value is None:
             continue
-        if key == "model":
-            if _is_there(str(value)):
-                raise refuse(f"the path {str(value)!r:.300}")
-            if not _is_cached(table, str(value)):
-                what = f"the model {str(value)!r:.300}, not on this machine"
-                raise refuse(what, f"to trust it, run: hf download {value!s:.300}")
-        elif inner is not None and isinstance(value, str | Mapping):
+        elif key == "model":
+            if _is_there(str(value)) or not _is_cached(table, str(value)):
+                refused = f"{str(value)!r:.300}, which is not a model in the cache on this machine (hf download)"
+        elif inner is not None and isinstance(value, str):
             trusted(inner, value, source)
         elif not _is_plain(value) or "Path" in hint or ("AgentSource" in hint and not _is_agent(value)):
-            raise refuse(f"its setting {key!r}")
+            refused = f"its setting {key!r}"
+    if refused:
+        raise ModelError(
+            f"{source} names {table.kind} {str(written)!r:.300}, but may not choose {refused}; if you trust it, give "
+            "the part yourself, on the command line or as an argument"
+        )
     return written
 
 
@@ -407,12 +402,8 @@ _CHOICE = re.compile(r"[\w.:+ -]{0,100}(\([\w., -]{0,100}\))?")
 def _is_cached(table: Registry[Any], model: str) -> bool:
     """Return whether the hub's cache has all that a part needs of a model."""
     if table is TOKENIZERS:
-        from corag.text.tokens.models import is_cached
-
-        return is_cached(model, "tokenizer.json")
-    from corag.models.checkpoint import is_whole_in_cache
-
-    return is_whole_in_cache(model)
+        return bool(load("corag.text.tokens.models:is_cached")(model, "tokenizer.json"))
+    return bool(load("corag.models.checkpoint:is_whole_in_cache")(model))
 
 
 def _is_agent(value: object) -> bool:

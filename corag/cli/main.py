@@ -22,13 +22,13 @@ from threadpoolctl import ThreadpoolController
 
 from agent.errors import AgentError
 from corag import __version__
+from corag.checks import refuse_aliases
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
 from corag.naming import hidden, nearest
 from corag.optional import load
 from corag.redaction import hide_secrets
 from corag.text.visible import one_line, visible
-from corag.yaml_aliases import refuse_aliases
 from search import SearchError
 
 MISTAKE = 2

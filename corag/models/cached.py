@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -65,7 +65,7 @@ class CachedEmbedder:
 
     def __init__(self, embedder: Spelling | Embedder, *, batch: int | None = None) -> None:
         # A name is resolved at first use; anything that is not an embedder is refused immediately.
-        self._given = embedder if isinstance(embedder, str | Mapping) else make_embedder(embedder)
+        self._given = embedder if isinstance(embedder, str) else make_embedder(embedder)
         self._runtime = current()
         self._batch = batch
         self._vectors: LRU[str, FloatArray] = LRU(cache_capacity(), kind="vectors")

@@ -15,7 +15,7 @@ from corag.errors import ModelError
 from corag.models.cached import CachedEmbedder
 from corag.models.runtime import Backend, Placement, Precision, resolve_device
 from corag.models.trained import Adapter, adapted_engine, load_adapter, shipped_adapter
-from corag.naming import Part
+from corag.naming import Part, PartName
 from corag.readers.passages import Passage, judged
 from corag.readers.span_reader import KINDS, MIN_ROOM, NUM_OUTPUTS, ReaderSettings, Reading, SpanReader, to_answer
 from corag.text.tokens import load_tokenizer, model_folder
@@ -63,7 +63,7 @@ class MiniLMReader(Part):
         placement = resolve_device("reader", backend=backend, precision=precision, device=device)
         self._reader = span_reader(loaded, placement)
         # Loads nothing until passages are judged.
-        self._embedder = CachedEmbedder({"minilm": {"backend": backend, "device": device}})
+        self._embedder = CachedEmbedder(PartName("minilm", {"backend": backend, "device": device}))
         self.identity = (
             f"{NAME} {loaded.sha256} {placement.values_depend_on} window_tokens={self._reader.settings.window_tokens} "
             f"whole chunks min_confidence={min_confidence}"

@@ -62,7 +62,7 @@ class CandidateSettings:
 
 
 def spell_out(settings: object, *names: str) -> None:
-    """Replace parts that settings name, as text or mapping, by their shortest spelling, which shows no secrets.
+    """Replace parts that settings name by their shortest spelling, which shows no secrets.
 
     Raises:
         InputError: A part is no part.

@@ -85,7 +85,7 @@ def _named(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in settings.items():
         if name == "selector":
             yield from _named(parse(value).settings)
-        elif name in ROLES and isinstance(value, str | Mapping):
+        elif name in ROLES and isinstance(value, str):
             yield name, str(parse(value))
 
 

@@ -57,7 +57,7 @@ def substitute(role: str, value: Any) -> Any:
     """Return what replaces the value of a setting; None if it is left out."""
     if role == "agent":
         return standins()["agent"] if value == TRAINED else value
-    if role not in ROLES or not isinstance(value, str | Mapping):
+    if role not in ROLES or not isinstance(value, str):
         return value
     registry, part = ROLES[role], parse(value)
     if registry is SELECTORS:
@@ -74,7 +74,7 @@ def substitute(role: str, value: Any) -> Any:
     return str(part)
 
 
-def substitute_method(spelling: str | Mapping[str, Any]) -> str:
+def substitute_method(spelling: str) -> str:
     """Return a selector with substitutions for its parts."""
     written = parse(spelling)
     return PartName(written.name, _substituted(written.settings))

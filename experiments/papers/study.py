@@ -27,10 +27,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import experiments
-from corag.checks import check_choice
+from corag.checks import check_choice, refuse_aliases
 from corag.errors import DataError, InputError
-from corag.naming import hidden, nearest, parse
-from corag.yaml_aliases import refuse_aliases
+from corag.naming import hidden, nearest, parse, without_secrets
 
 CONFIGS = Path(experiments.__file__).parent / "configs"
 PAPERS, ABLATIONS = CONFIGS / "papers", CONFIGS / "ablations" / "search.yaml"
@@ -280,7 +279,7 @@ def make_study(content: Mapping[str, Any]) -> Study:
         given["agent"] = find_study(given["agent"]).agent
     if isinstance(base := given.get("base"), Mapping):
         given["base"] = {str(name): hidden(value) for name, value in base.items()}
-    given["methods"] = {str(hidden(label)): parse(text) for label, text in given.get("methods", {}).items()}
+    given["methods"] = {str(without_secrets(label)): parse(text) for label, text in given.get("methods", {}).items()}
     study: Study = _make(Study, given, "a study")
     study.check()
     return study
@@ -309,12 +308,12 @@ def _make(kind: type[Any], values: Any, what: str) -> Any:
 def make_axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Return the settings of each value of an axis, by name."""
     if isinstance(values, list):
-        return {str(hidden(value)): {name: hidden(value)} for value in values}
+        return {str(without_secrets(value)): {name: hidden(value)} for value in values}
     if not isinstance(values, Mapping) or not values:
         raise InputError(f"axis {name!r} is {values!r:.100}; give settings by name, or a list of values")
     if wrong := [value for value in values if not isinstance(values[value], Mapping | None)]:
         raise InputError(f"axis {name!r}: {wrong[0]!r} has no settings; write {{{wrong[0]}: {{setting: value}}}}")
     return {
-        str(hidden(value)): {setting: hidden(one) for setting, one in (settings or {}).items()}
+        str(without_secrets(value)): {setting: hidden(one) for setting, one in (settings or {}).items()}
         for value, settings in values.items()
     }

@@ -82,7 +82,6 @@ def attacks(folder):
         "top-k(password=x)",
         "top-k(no_such_setting=1)",
         "reorder(" * 300 + ")" * 300,
-        {"naive": {"reranker": {"cross-encoder": {"model": str(folder)}}}},
     ]
     kinds = {"reranker": rerankers, "reader": readers, "embedder": embedders, "selector": selectors}
     return [(kind, part) for kind, parts in kinds.items() for part in parts]
@@ -115,15 +114,13 @@ def test_a_model_of_which_only_a_part_is_here_would_be_fetched(tmp_path, monkeyp
         (model / name).write_text("{}")
     parts = [(registry.RERANKERS, "own/model"), (registry.READERS, "transformers(model=own/model)")]
     shards = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
-    for name, content in {"model-1.safetensors": "", "model.safetensors.index.json": json.dumps(shards)}.items():
-        for table, part in parts if name == "model-1.safetensors" else ():
-            with pytest.raises(ModelError, match="not on this machine"):
+    first = {"model-1.safetensors": "", "model.safetensors.index.json": json.dumps(shards)}
+    for added in (first, {"model-2.safetensors": ""}):
+        for table, part in parts:
+            with pytest.raises(ModelError, match="own/model"):
                 trusted(table, part, "FILE")
-        (model / name).write_text(content)
-    for table, part in parts:
-        with pytest.raises(ModelError, match="not on this machine"):
-            trusted(table, part, "FILE")
-    (model / "model-2.safetensors").write_text("")
+        for name, content in added.items():
+            (model / name).write_text(content)
     for table, part in [*parts, (registry.TOKENIZERS, "own/model")]:
         assert trusted(table, part, "FILE") == part
 
@@ -147,7 +144,7 @@ def test_a_tree_names_no_other_embedder(folder, tmp_path):
         "self-route(reader=minilm-reader)",
         "mmr(embedder=minilm, k=null)",
         "corag(agent=none)",
-        {"prune": {"selector": {"top-k": {"k": 3}}}},
+        "prune(selector=top-k(k=3))",
     ],
 )
 def test_a_file_may_name_what_is_here(part):

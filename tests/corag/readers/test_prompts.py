@@ -103,7 +103,7 @@ def test_a_file_that_is_no_prompt(tmp_path, content):
 
 def test_the_flag_is_a_setting_of_the_reader(capsys, small_index):
     assert with_prompt("ollama(model=x)", "cited") == "ollama(model=x, prompt=cited)"
-    assert with_prompt({"ollama": {"model": "x"}}, None) == {"ollama": {"model": "x"}}
+    assert with_prompt("ollama(model=x)", None) == "ollama(model=x)"
     with pytest.raises(InputError):
         with_prompt("minilm-reader", "cited")
     with pytest.raises(InputError):
