@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr, field_serializer
 
@@ -28,6 +28,9 @@ from corag.types import Candidate, Chunk, Selection, Selector, SimilarityKind, T
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+DocumentOrder = Literal["selected", "given"]
+"""The order that the selector chose, or that in which the documents came."""
 
 KEY = "corag"
 """The key in the metadata of a chosen document that says how it was chosen."""
@@ -54,7 +57,10 @@ class DocumentLayout(ABC, Generic[T]):
 
     Attributes:
         separator: The text between two documents in the prompt.
+        order: The order of the documents in the prompt.
     """
+
+    order: DocumentOrder = "selected"
 
     def __init__(self, separator: str = SEPARATOR) -> None:
         self.separator = separator
@@ -97,6 +103,11 @@ class DocumentLayout(ABC, Generic[T]):
             candidates.append(Candidate(chunk, similarity, kind if scored else "rank", rank=rank))
         return candidates
 
+    def arranged(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return the pieces in the order of the prompt."""
+        ranking = [*self._documents] if self.order == "given" else []
+        return sorted(pieces, key=lambda piece: ranking.index(piece.chunk.id) if piece.chunk.id in ranking else 0)
+
     def text(self, pieces: Sequence[Piece]) -> str:
         """Return what the prompt has for the pieces."""
         return self.render([self.document(piece) for piece in pieces])
@@ -125,6 +136,7 @@ class Chooser(BaseModel):
         tokenizer: Counts tokens as the answering model does: name or object, such as `gpt-4o`. By default as the
             selector counts: MiniLM's.
         selector: Chooses: name or object; see `corag.selector`.
+        order: The order that the selector chose (`selected`), or that in which the documents came (`given`).
         score_kind: What the documents' scores are: `cosine`, `score` on another scale, or `rank`, which looks at
             their order alone. So does a question where a document has no finite score.
         trace: Whether the metadata of each document says, under `corag`, how it was chosen.
@@ -134,6 +146,7 @@ class Chooser(BaseModel):
     budget_tokens: int = 1024
     tokenizer: Any = Field(None, frozen=True)
     selector: Any = Field("corag", frozen=True)
+    order: DocumentOrder = "selected"
     score_kind: SimilarityKind = "score"
     trace: bool = True
     settings: dict[str, Any] = Field(default_factory=dict, frozen=True)
@@ -144,6 +157,7 @@ class Chooser(BaseModel):
         settings = {**(known.pop("settings", None) or {}), **given}
         # One line for a wrong setting, before pydantic writes several.
         check_budget(budget_tokens)
+        check_choice("order", known.get("order", "selected"), DocumentOrder)
         check_choice("score_kind", known.get("score_kind", "score"), SimilarityKind)
         if "tokens" in settings:
             raise InputError(f"tokens: got {settings['tokens']!r:.80}; use tokenizer= for the token counter")
@@ -192,6 +206,7 @@ class Chooser(BaseModel):
         """
         budget = self.budget_tokens if budget_tokens is None else budget_tokens
         check_budget(budget)
+        layout.order = self.order
         candidates = layout.candidates(documents, self.score_kind)
         if not candidates:
             return _nothing("there are no documents with text", budget)
@@ -238,7 +253,7 @@ class Chooser(BaseModel):
             sources = note(0, rendered, sources=list(selection.ids))
             return [layout.write(None, selection.text, sources)], described
         documents = []
-        for place, piece in enumerate(chosen := pieces(selection.chunks)):
+        for place, piece in enumerate(chosen := layout.arranged(pieces(selection.chunks))):
             spans = {"spans": [list(span) for span in piece.cut]} if piece.cut else {}
             documents.append(layout.document(piece, note(place, layout.text([piece]), **spans)))
         if chosen:

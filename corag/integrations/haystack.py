@@ -21,7 +21,7 @@ with needed("haystack", "haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict
     from haystack.components.builders import PromptBuilder
 
-    from corag.integrations.choosing import KEY, Chooser, DocumentLayout, Given, as_json
+    from corag.integrations.choosing import KEY, Chooser, DocumentLayout, DocumentOrder, Given, as_json
 
 LOOP = "{% for doc in documents %}\n{{ doc.content }}\n{% endfor %}"
 """The loop over documents of the prompts in Haystack's documentation."""
@@ -53,6 +53,7 @@ class CoragSelector:
         tokenizer: Any = None,
         selector: str | Selector = "corag",
         template: str = LOOP,
+        order: DocumentOrder = "selected",
         score_kind: SimilarityKind = "score",
         meta_fields_to_embed: Sequence[str] = ("title",),
         trace: bool = True,
@@ -63,6 +64,7 @@ class CoragSelector:
             budget_tokens,
             tokenizer=tokenizer,
             selector=selector,
+            order=order,
             score_kind=score_kind,
             trace=trace,
             settings={**(settings or {}), **others},

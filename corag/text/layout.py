@@ -35,6 +35,9 @@ class Layout(Protocol):
     def separator(self) -> str:
         """What it puts between two pieces."""
 
+    def arranged(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return the pieces in the order in which it shows them."""
+
     def text(self, pieces: Sequence[Piece]) -> str:
         """Return the text that it shows for some pieces in this order."""
 
@@ -64,10 +67,10 @@ def laid_out(chosen: Sequence[Chunk], layout: Layout) -> tuple[str, list[Span]]:
 
     If a layout changes a text, as by escaping it, the spans of its chunks are empty.
     """
-    shown = pieces(chosen)
-    text, begin = layout.text(shown), 0
+    arranged = layout.arranged(pieces(chosen))
+    text, begin = layout.text(arranged), 0
     spans: list[Span] = [(0, 0)] * len(chosen)
-    for piece in shown:
+    for piece in arranged:
         found = text.find(piece.text, begin)
         for index, (start, end) in zip(piece.indices, piece.spans, strict=True):
             spans[index] = (begin, begin) if found < 0 else (found + start, found + end)

@@ -71,13 +71,16 @@ RERANKERS = (
 
 
 class Numbered:
-    """Shows what was chosen as a numbered list."""
+    """Shows what was chosen as a numbered list, in the given order or sorted."""
 
-    def __init__(self, separator: str = "\n", *, mark: str = "[{}] ") -> None:
-        self.separator, self._mark = separator, mark
+    def __init__(self, separator: str = "\n", *, sort: bool = False, mark: str = "[{}] ") -> None:
+        self.separator, self._sort, self._mark = separator, sort, mark
+
+    def arranged(self, pieces):
+        return sorted(pieces, key=lambda piece: piece.chunk.id) if self._sort else list(pieces)
 
     def text(self, pieces):
         return self.separator.join(f"{self._mark.format(n)}{piece.text}" for n, piece in enumerate(pieces, start=1))
 
 
-LAYOUTS = (Numbered, lambda: Numbered("", mark=""), lambda: Numbered("\n-----\n", mark="Source {}:\n"))
+LAYOUTS = (Numbered, lambda: Numbered("", mark=""), lambda: Numbered("\n-----\n", sort=True, mark="Source {}:\n"))

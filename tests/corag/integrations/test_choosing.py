@@ -80,6 +80,12 @@ def test_scores_of_any_scale_are_taken_unless_one_is_missing():
     assert choose([Note("a", score=31)], chooser=ranked)[1]["trace"]["chunk_similarities"] == [None]
 
 
+def test_the_order_is_the_selectors_or_the_one_given():
+    for order, ids in (("selected", ["n0", "n2", "n1"]), ("given", ["n0", "n1", "n2"])):
+        chooser = Chooser(selector="reorder(selector=top-k, k=3)", order=order)
+        assert [one.id for one in choose(NAMED, chooser=chooser)[0]] == ids
+
+
 def test_a_text_of_the_selectors_own_is_one_document_that_names_its_sources():
     [document], _ = choose(NAMED, 30, Chooser(selector=Writes()))
     assert document.text == Writes.text and document.meta[KEY]["sources"] == ["n0", "n1"]
@@ -109,9 +115,11 @@ TEMPLATES = st.sampled_from(["{text}", "{title}\n\n{text}", "[{title}] <{text}>"
 @given(
     texts=st.lists(st.tuples(TEXTS, TEXTS), max_size=4), budget=st.integers(1, 120), separator=SEPARATORS,
     template=TEMPLATES, counter=st.sampled_from(COUNTERS), unit=st.sampled_from(["passage", "sentence"]),
+    order=st.sampled_from(["selected", "given"]),
 )  # fmt: skip
-def test_the_rendered_text_never_costs_more_than_the_budget(texts, budget, separator, template, counter, unit):
-    chooser = Chooser(tokenizer=counter, reranker=HashReranker(), search={"policy": "paper"}, unit=unit)
+def test_the_rendered_text_never_costs_more_than_the_budget(texts, budget, separator, template, counter, unit, order):
+    settings = {"reranker": HashReranker(), "search": {"policy": "paper"}, "unit": unit}
+    chooser = Chooser(tokenizer=counter, order=order, settings=settings)
     adapter = Notes(separator, template)
     documents = [Note(text, title=title.strip()) for text, title in texts]
     chosen, selection = choose(documents, budget, chooser, adapter)

@@ -99,7 +99,7 @@ def test_the_documents_in_a_prompt_keep_the_budget(texts, budget, loop):
 
 def test_a_pipeline_is_the_same_when_it_is_written_to_yaml_and_read_again(tmp_path):
     reranker = corag.reranker("bm25", b=0.2)
-    made = pipeline(CoragSelector(70, "estimate", reranker=reranker, unit="passage", score_kind="rank"))
+    made = pipeline(CoragSelector(70, "estimate", reranker=reranker, unit="passage", order="given", score_kind="rank"))
     path = tmp_path / "pipeline.yaml"
     with path.open("w") as file:
         made.dump(file)
