@@ -6,11 +6,10 @@ A scanned page has no text; it would need text recognition first.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import Any
 
+from corag.files.lines import joined_words, running_heads
 from corag.files.markdown import Block, FileText, Heading, letters, sections_of
 from corag.files.read import UnreadableFileError
 from corag.optional import require
@@ -27,13 +26,6 @@ _DOT_LEADERS = re.compile(r"(?: ?\.){5,}")
 _TITLE_BY_PROGRAM = re.compile(r"microsoft \w+ - .*|untitled.*|title|.*\.(docx?|tex|dvi|indd|rtf|odt|pptx?|ps)", re.I)
 _MAX_TITLE_LINES = 3
 _NUMBER = re.compile(r"(?:chapter|section|part|appendix)?(?:\d{0,6}|[a-z]\d{0,4}|[ivxlc]{1,6})")
-# Lines at the edge of a page that may be a running head, and how often it must occur.
-_EDGE_LINES = 2
-_MIN_REPEATS = 3
-_PAGE_NUMBER = re.compile(r"^(?:\d+|[ivxlc]+)\b|\b(?:\d+|[ivxlc]+)(?:\s*(?:/|of)\s*\d+)?\]?$")
-# PDFium writes U+FFFE for a hyphen that ends a line. A word is tried from its first character alone.
-_BROKEN_WORD = re.compile(r"(?<![\w-])(-*+)(\w[\w-]*)(?:\ufffe|[-\u2010\xad](?=\n))(\n?)(\w+)([^\s\w]*)( ?)")
-_WHOLE_WORD = re.compile(r"\w+(?:-\w+)*")
 
 
 def read_pdf(data: bytes, name: str) -> FileText:
@@ -52,7 +44,8 @@ def read_pdf(data: bytes, name: str) -> FileText:
         code = str(getattr(error, "err_code", ""))
         raise UnreadableFileError(_REASONS.get(code, f"damaged: {str(error).rstrip('.')}")) from error
     lines = [[line.strip() for line in page.split("\n") if line.strip()] for page in pages]
-    pages = _joined_words(["\n".join(page) for page in _without_running_heads(lines)])
+    edges = zip(lines, running_heads(lines), strict=True)
+    pages = joined_words(["\n".join(page[first : len(page) - last]) for page, (first, last) in edges])
     parts = [f"{_LEFT_OVER.sub('-', page)}\n" if page else "" for page in pages]
     starts, text = [0, *accumulate(map(len, parts))][:-1], "".join(parts)
     headings = _headings(text, starts, outline)
@@ -71,50 +64,6 @@ def _page_text(document: Any, number: int) -> str:
     finally:
         page.close()
     return _DOT_LEADERS.sub(" …", text.replace("\r\n", "\n").replace("\r", "\n").translate(_LIGATURES))
-
-
-def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """Return the lines of each page without running heads, footers and page numbers.
-
-    These are the same, page numbers aside, in the same line of many pages.
-    """
-
-    def shape(line: str) -> str:
-        return _PAGE_NUMBER.sub("0", line)
-
-    edges = (*range(_EDGE_LINES), *range(-_EDGE_LINES, 0))
-    # The edges of a shorter page overlap.
-    long = [page for page in pages if len(page) > 2 * _EDGE_LINES]
-    counts = Counter((edge, shape(page[edge])) for page in long for edge in edges)
-    # Left and right pages may have heads of their own, and a chapter's name may be in them.
-    often = max(_MIN_REPEATS, len(pages) // 4)
-
-    def num_repeated(page: Sequence[str], edges: Iterable[int]) -> int:
-        return len(list(takewhile(lambda edge: counts[edge, shape(page[edge])] >= often, edges)))
-
-    kept = []
-    for page in pages:
-        size = min(_EDGE_LINES, len(page))
-        first, last = num_repeated(page, range(size)), num_repeated(page, range(-1, -size - 1, -1))
-        kept.append(page[first : max(first, len(page) - last)])
-    return kept
-
-
-def _joined_words(pages: Sequence[str]) -> list[str]:
-    """Return the pages with words joined that a line's end had broken; the line ends after such a word.
-
-    The hyphen stays if the document writes the word with one elsewhere, and before capitals and numbers.
-    """
-    words = Counter(word for page in pages for word in _WHOLE_WORD.findall(page))
-
-    def join(match: re.Match[str]) -> str:
-        dashes, first, line_end, second, mark, space = match.groups()
-        hyphenated, whole = f"{first}-{second}", first + second
-        if not second[0].islower() or "-" in first or words[hyphenated] > words[whole]:
-            whole = hyphenated
-        return f"{dashes}{whole}{mark}{line_end or space}"
-
-    return [_BROKEN_WORD.sub(join, page).replace("\xad", "") for page in pages]
 
 
 def _bookmark(item: Any) -> tuple[int, str, int | None]:

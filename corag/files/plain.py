@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from corag.files.compose import TextBuilder
+from corag.files.lines import joined_words, without_running_heads
 from corag.files.markdown import Block, FileText, read_markdown, sections_of
 from corag.files.read import UnreadableFileError, decode
 
@@ -20,8 +21,8 @@ def read_md(data: bytes, name: str) -> FileText:
 
 
 def read_text(data: bytes, name: str) -> FileText:
-    """Return a plain text as one section."""
-    text = decode(data)
+    """Return a plain text as one section; no line moves, so that lines can be cited."""
+    [text] = joined_words([without_running_heads(decode(data))], typed=True)
     blocks = [Block(len(text) - len(text.lstrip()))] if text.strip() else []
     return FileText(text, sections_of(text, (), blocks, name), lines=True)
 

@@ -50,7 +50,7 @@ _READERS = {
 _BEGINNINGS = [
     (re.compile(rb"%PDF-"), "pdf"),
     (re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:(?><!--.*?-->)\s*+)*+<(?:!doctype html|html)\b", re.I | re.S), "html"),
-    (re.compile(rb"(?=[.']).*?^\.(?:TH|so) ", re.M | re.S), "man"),
+    (re.compile(rb"(?=[.']).*?^\.(?:TH|Dd|so) ", re.M | re.S), "man"),
 ]
 
 MAX_FILE_BYTES = 256 * 2**20

@@ -37,9 +37,8 @@ Retrieval = Literal["vector", "text", "hybrid"]
 
 FUSED_DEPTH = 100
 """Hybrid retrieval joins at least this many results of both rankings."""
-# Partitions of a large index that a query searches. Recall@20 and CPU ms of a query, 384 numbers: 1,000,000 chunks .956
-# and 5.9 with 10, .998 and 5.8 with 40, .999 and 7.5 with 80; 100,000 chunks .993 and 5.1 with 10, .999, 6.5 with 40.
-_PROBES = 40
+PROBES = 40
+"""Partitions of a large index that a query searches; docs/scale.md has figures."""
 # So many times the wanted rows are ranked again by the true vectors (recall@20: 2 .9992, 3 1.0000). Each takes 20 us.
 _REFINE_FACTOR = 2
 # Queries that share one pass over the vectors; bounds the rows held at once.
@@ -77,10 +76,11 @@ class ChunkIndex:
         manifest: What it says about itself.
     """
 
-    def __init__(self, uri: str, manifest: IndexManifest, table: Any) -> None:
+    def __init__(self, uri: str, manifest: IndexManifest, table: Any, probes: int) -> None:
         self.uri = uri
         self.manifest = manifest
         self._table = table
+        self._probes = probes
 
     @classmethod
     def build(
@@ -117,18 +117,20 @@ class ChunkIndex:
         return cls.open(uri, embedder)
 
     @classmethod
-    def open(cls, uri: str | Path, embedder: Embedder | None = None) -> ChunkIndex:
+    def open(cls, uri: str | Path, embedder: Embedder | None = None, *, probes: int = PROBES) -> ChunkIndex:
         """Open a complete index; writes nothing, now or later.
 
         Args:
             uri: Its folder or address.
             embedder: What will embed the queries; checked against the one that embedded the chunks.
+            probes: How many of the partitions of an index of 10,000 chunks or more a search by vectors uses.
 
         Raises:
             IndexMismatchError: There is no index, it is half-written, damaged, of an unknown version, or was
                 made by another embedder.
             CoragError: The storage cannot be read.
         """
+        check_count("probes", probes, "10 to 100 are usual")
         folder = local_folder(uri)
         # LanceDB would create the folder.
         if folder is not None and not folder.is_dir():
@@ -145,7 +147,7 @@ class ChunkIndex:
                 )
         if embedder is not None:
             manifest.require_embedder(embedder.name, embedder.dimension, uri)
-        return cls(str(uri), manifest, table)
+        return cls(str(uri), manifest, table, probes)
 
     @property
     def embedder_name(self) -> str:
@@ -286,7 +288,7 @@ class ChunkIndex:
                 search = self._table.search(some, vector_column_name="vector").distance_type("cosine").limit(limit)
                 # The partitions probed may hold fewer rows than are wanted, and few that a filter leaves: then all are
                 # searched. Without partitions LanceDB ignores these settings.
-                search = search.nprobes(_PROBES).maximum_nprobes(0).refine_factor(_REFINE_FACTOR)
+                search = search.nprobes(self._probes).maximum_nprobes(0).refine_factor(_REFINE_FACTOR)
                 hits: list[list[Hit]] = [[] for _ in some]
                 for row in self._rows(search, where, ["_distance", *columns]):
                     # LanceDB leaves the column out when there is one query.

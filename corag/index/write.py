@@ -243,15 +243,16 @@ class _Writer:
         positions, parts, row_ids = (rows[name].to_pylist() for name in ("position", "part", "_rowid"))
         self._row_ids: dict[int, int] = dict(zip(positions, row_ids, strict=True))
         self._unwanted = {position for position, part in zip(positions, parts, strict=True) if part not in unchanged}
-        # Hash of an unwanted row's text, or of all its content -> position.
+        # Hash of a row's text, or of all its content -> position.
         self._by_text: dict[int, int] = {}
         self._by_content: dict[int, int] = {}
-        unwanted = sorted(self._unwanted)
-        for start in range(0, len(unwanted), _MAX_BATCH):
-            for row in self._rows(unwanted[start : start + _MAX_BATCH], "id", "text", "metadata", "states_key"):
-                content = (row["id"], row["text"], row["metadata"], row["states_key"] is not None)
-                self._by_content.setdefault(hash(content), row["position"])
+        candidates = sorted(positions if len(positions) < MIN_CHUNKS_TO_PARTITION else self._unwanted)
+        for start in range(0, len(candidates), _MAX_BATCH):
+            for row in self._rows(candidates[start : start + _MAX_BATCH], "id", "text", "metadata", "states_key"):
                 self._by_text.setdefault(hash(row["text"]), row["position"])
+                if row["position"] in self._unwanted:
+                    content = (row["id"], row["text"], row["metadata"], row["states_key"] is not None)
+                    self._by_content.setdefault(hash(content), row["position"])
         self._first = self._next = max(self._row_ids, default=-1) + 1
         self._batch: list[tuple[Chunk, str]] = []
         self._num_missing = 0

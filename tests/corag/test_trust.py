@@ -62,7 +62,7 @@ def attacks(folder):
         f"minilm-reader(adapter={evil})",
     ]
     embedders = [f"sentence-transformers(model={evil}, trust_remote_code=true)", str(folder), nowhere, "bge-m3"]
-    vocabularies = ["tiktoken(encoding=o200k_base)", "tiktoken(encoding=gpt-4o)"]
+    vocabularies = ["tiktoken(encoding=o200k_base)", "tiktoken(model=gpt-4o)"]
     tokenizers = [f"huggingface(model={evil})", f"{folder}/tokenizer.json", nowhere, *vocabularies]
     selectors = [
         *(f"naive(reranker={one})" for one in rerankers[:6]),

@@ -41,7 +41,7 @@ def of_model(*, model: str | Path) -> TokenCounter:
         own = path / FILE
         return file_counter(own.resolve(), name) if own.is_file() else _by_transformers(name)
     if _OPENAI_MODEL.match(name) and "/" not in name:
-        return by_tiktoken(encoding=name)
+        return by_tiktoken(model=name)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         raise InputError(
             f"tokenizer {name!r:.200} is neither a file, a folder nor a name on the hub, such as Qwen/Qwen3-8B; "
@@ -57,7 +57,7 @@ def tokens_for_model(name: str) -> TokenCounter | None:
     served = name.rpartition("/")[2].replace(":", "-")
     try:
         if _OPENAI_MODEL.match(served):
-            return by_tiktoken(encoding=served)
+            return by_tiktoken(model=served)
         if (own := Path(name) / FILE).is_file():  # servers call a model by its folder, too
             return file_counter(own, name)
         if (cached := _in_cache(name)) is not None:
@@ -67,13 +67,16 @@ def tokens_for_model(name: str) -> TokenCounter | None:
     return None
 
 
-def by_tiktoken(*, encoding: str) -> CallableCounter:
-    """Counts by an encoding of OpenAI's, without special tokens; needs `pip install 'corag[tiktoken]'`.
+def by_tiktoken(*, model: str = "", encoding: str = "") -> CallableCounter:
+    """Counts as a model of OpenAI does, without special tokens; needs `pip install 'corag[tiktoken]'`.
 
     Args:
-        encoding: Name of an encoding of tiktoken, or of a model.
+        model: Name of the model.
+        encoding: Name of an encoding of tiktoken, instead of a model.
     """
-    vocabulary = _encoding(encoding.lower())
+    if bool(model) == bool(encoding):
+        raise InputError("expected a model or an encoding of tiktoken, such as tiktoken(model=gpt-4o)")
+    vocabulary = _encoding((model or encoding).lower())
     return CallableCounter(vocabulary.encode_ordinary, name=f"tiktoken(encoding={vocabulary.name})")
 
 

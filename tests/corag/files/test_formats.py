@@ -10,6 +10,7 @@ import pytest
 import corag
 from corag.files import read_file
 from corag.files.chunks import chunk_file
+from corag.files.lines import joined_words, without_running_heads
 from corag.files.markdown import FileText
 from corag.files.read import UnreadableFileError, find_files, read_bytes
 from corag.text.documents import citation
@@ -131,6 +132,26 @@ pump \e
   \-a
 .fi
 """
+MDOC = r""".Dd May 1, 2026
+.Dt VALVE 8
+.Os
+.Sh NAME
+.Nm valve
+.Nd opens pipes
+.Sh SYNOPSIS
+.Nm
+.Op Fl ab
+.Op Fl f Ar file Ns , Ns Ar file
+.Op Fl Fl help
+.Sh DESCRIPTION
+See
+.Xr pump 1 .
+.Bl -tag
+.It Fl a
+Opens
+.Dq all .
+.El
+"""
 
 
 def test_a_manual_page_is_read_under_its_headings(tmp_path: Path):
@@ -141,10 +162,61 @@ def test_a_manual_page_is_read_under_its_headings(tmp_path: Path):
         ("pump(1) > NAME", "pump - moves water"),
         (
             "pump(1) > OPTIONS AND MORE",
-            '-a, --all Pump "all" of it now(1), for ever\n\nNext.\n\npump \\\n  -a',
+            '-a, --all\nPump "all" of it now(1), for ever\n\nNext.\n\npump \\\n  -a',
         ),
     ]
     assert [block.kind for block in file.sections[-1].blocks] == ["text", "text", "code"]
+
+
+def test_a_manual_page_of_bsd():
+    assert parts(read_file(MDOC.encode(), "valve.8")) == [
+        ("valve(8) > NAME", "valve \u2013 opens pipes"),
+        ("valve(8) > SYNOPSIS", "valve [-ab] [-f file,file] [--help]"),
+        ("valve(8) > DESCRIPTION", 'See pump(1).\n\n-a\nOpens "all".'),
+    ]
+    with pytest.raises(UnreadableFileError, match=r"refers to man1/pump.1"):
+        read_file(b".so man1/pump.1\n", "alias.1")
+
+
+# --- Printed text ---
+
+
+def test_heads_and_feet_of_a_printed_manual_page_are_left_out():
+    text = (
+        "LS(1)              User Commands              LS(1)\n\nNAME\n       ls - list\n\n"
+        "GNU coreutils 9.1    September 2022           LS(1)\n"
+    )
+    file = read_file(text.encode(), "ls.txt")
+    assert file.text.split() == ["NAME", "ls", "-", "list"]
+    [chunk] = chunk_file("ls.txt", file, corag.tokens())
+    assert chunk.metadata["line"] == 3
+    assert without_running_heads("LS(1) is a program\nLS(1)  and  more") == "LS(1) is a program\nLS(1)  and  more"
+
+
+def test_running_heads_of_pages_that_form_feeds_end_are_left_out():
+    pages = [
+        f"Reed      Standards Track      [Page {number}]\n\f\nRFC 9999      Pumps      May 2026\n\n"
+        + "".join(f"Line {number} {row} of the text.\n" for row in range(6))
+        for number in range(5)
+    ]
+    left = without_running_heads("".join(pages))
+    assert "Track" not in left.split("\f", 1)[1] and "RFC" not in left
+    assert left.count("\n") == "".join(pages).count("\n") and left.count(" of the text.") == 30
+
+
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        ("The imple-\n    mentation, of the implementation.", "The implementation,\n    of the implementation."),
+        ("A well-\nknown one.", "A well-known\none."),
+        ("A pro\u2010\r\n  gram here.", "A program\r\n  here."),
+        ("to-\nday is to-day", "to-day\nis to-day"),
+        ("from A-\nB and 3-\n4", "from A-B\nand 3-4\n"),
+        ("a --\nb and - \nc", "a --\nb and - \nc"),
+    ],
+)
+def test_words_broken_at_line_ends_are_joined(text: str, joined: str):
+    assert joined_words([text], typed=True) == [joined]
 
 
 def test_files_without_an_ending_have_the_name_of_their_folder_in_the_title():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
-from corag.index import ChunkIndex, search, write
+from corag.index import ChunkIndex, write
 from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
 from corag.types import Candidate, Chunk
@@ -111,6 +111,8 @@ def test_rejects_invalid_settings(index: ChunkIndex):
         index.retrieve("red", np.ones(8), 0)
     with pytest.raises(InputError, match="retrieval"):
         index.retrieve("red", np.ones(8), 1, "fuzzy")
+    with pytest.raises(InputError, match="probes"):
+        ChunkIndex.open(index.uri, probes=0)
 
 
 def test_text_retrieval_ranks_by_bm25_and_gives_cosines(tmp_path: Path):
@@ -313,18 +315,16 @@ def recall(index: ChunkIndex, rows: list, k: int, where: dict | None = None) -> 
     return num_found / (20 * min(k, len(rows)))
 
 
-def test_a_large_index_searches_partitions(partitioned: tuple[ChunkIndex, list], monkeypatch: pytest.MonkeyPatch):
+def test_a_large_index_searches_partitions(partitioned: tuple[ChunkIndex, list]):
     index, rows = partitioned
     assert recall(index, rows, 10) >= 0.98
     # Fewer rows in the partitions probed than are asked for: it looks at all.
-    monkeypatch.setattr(search, "_PROBES", 3)
-    assert recall(index, rows, 300) >= 0.98
+    assert recall(ChunkIndex.open(index.uri, probes=3), rows, 300) >= 0.98
 
 
-def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partitioned, monkeypatch):
+def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partitioned: tuple[ChunkIndex, list]):
     index, rows = partitioned
-    monkeypatch.setattr(search, "_PROBES", 1)
-    assert recall(index, rows[500:507], 10, {"number": {">=": 500, "<": 507}}) == 1
+    assert recall(ChunkIndex.open(index.uri, probes=1), rows[500:507], 10, {"number": {">=": 500, "<": 507}}) == 1
 
 
 # --- What is refused ---

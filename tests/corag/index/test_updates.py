@@ -203,11 +203,12 @@ def test_search_structures_of_a_large_index_are_made_anew_when_much_has_changed(
     assert content_of(uri) == content_of(tmp_path / "anew")
 
 
-def test_moved_text_is_not_embedded_again(folder: Path, tmp_path: Path):
+def test_moved_and_copied_text_is_not_embedded_again(folder: Path, tmp_path: Path):
     update(folder, tmp_path / "index")
     (folder / "b.md").rename(folder / "z.md")
+    (folder / "copy.md").write_bytes((folder / "a.md").read_bytes())
     done = update(folder, tmp_path / "index", embedder := HashingEmbedder())
-    assert files_of(done) == (1, 1, 0, 1) and embedder.num_embedded == 0
+    assert files_of(done) == (2, 1, 0, 1) and embedder.num_embedded == 0
 
 
 def test_a_corpus_is_updated_too(tmp_path: Path):

@@ -120,7 +120,7 @@ def _pieces():
     return [(b64encode(piece).decode(), rank) for piece, rank in made_encoding()._mergeable_ranks.items()]
 
 
-@pytest.mark.parametrize("part", ["gpt-4o", "tiktoken(encoding=gpt-4o)", "o3-mini"])
+@pytest.mark.parametrize("part", ["gpt-4o", "tiktoken(model=gpt-4o)", "o3-mini"])
 def test_a_model_of_openai_counts_by_its_encoding(vocabularies, monkeypatch, part):
     put_o200k(vocabularies, monkeypatch)
     counter = corag.tokens(part)
