@@ -1,9 +1,9 @@
-"""The settings of `corag train value` and `corag train reader`; loads nothing heavy, so that help stays quick."""
+"""Settings of `corag train value`, `cross` and `reader`; loads nothing heavy, so that help stays quick."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from corag.checks import check_count, check_range
 from corag.errors import InputError
@@ -15,14 +15,14 @@ from experiments.run.track import UNMEASURED, Tracker, Tracking
 Within = Literal["candidates", "article", "corpus"]
 
 
-def _check_shares(settings: object, *names: str) -> None:
-    for name in names:
+def _check(settings: object, *, shares: str = "", counts: str = "", positive: str = "") -> None:
+    for name in shares.split():
         check_range(name, getattr(settings, name), 0, 1, "it is a share")
-
-
-def _check_least(settings: object, least: int, *names: str) -> None:
-    for name in names:
-        check_count(name, getattr(settings, name), f"{least} is the least", least=least)
+    for name in counts.split():
+        check_count(name, getattr(settings, name), "0 is the least", least=0)
+    for name in positive.split():
+        if not getattr(settings, name) > 0:
+            raise InputError(f"{name} must be above 0, got {getattr(settings, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,8 @@ class AdapterTraining(Runtime, Tracking):
         seed: Seed of every random choice.
         quiet: Show no progress.
     """
+
+    command: ClassVar[str]
 
     out: str
     data: str = ""
@@ -50,16 +52,33 @@ class AdapterTraining(Runtime, Tracking):
 
 
 @dataclass(frozen=True)
-class EvidenceSource:
-    """Questions of a data folder, and where the candidates of each come from.
+class Source:
+    """A data folder to learn from.
 
     Attributes:
-        data: Data folder: below that of the training, or by name. Documents longer than `passage_tokens` are cut into
-            passages; evidence that is a span of one is then each passage that shares a quarter of it.
-        kind: Sources of one kind are left out together; by default the data folder's name.
+        data: Data folder: below that of the training, or by name.
         split: Split of the questions.
         held_out: Share of them that is never trained on, split by documents.
-        part: The other questions (`training`), or those of this share (`held-out`).
+    """
+
+    data: str
+    split: str = "train"
+    held_out: float = 0.2
+
+    def __post_init__(self) -> None:
+        _check(self, shares="held_out")
+
+
+@dataclass(frozen=True)
+class EvidenceSource(Source):
+    """A data folder to learn from, and where the candidates of its questions come from.
+
+    Documents longer than `passage_tokens` are cut into passages; evidence that is a span of one is then each passage
+    that shares a quarter of it.
+
+    Attributes:
+        kind: Sources of one kind are left out together; by default the data folder's name.
+        part: The questions to learn from (`training`), or the share that is never trained on (`held-out`).
         within: The question's own `candidates`; or the gold passages and the nearest ones from the same `article`
             (field `article` of the question) or the whole `corpus`, half of them by cosine, half by BM25.
         num_candidates: Candidates of a question that has none of its own; 0 for all there are.
@@ -69,10 +88,7 @@ class EvidenceSource:
         passage_tokens: Maximum tokens of a passage; 0 leaves documents whole.
     """
 
-    data: str
     kind: str = ""
-    split: str = "train"
-    held_out: float = 0.2
     part: Literal["training", "held-out"] = "training"
     within: Within = "candidates"
     num_candidates: int = 10
@@ -82,12 +98,10 @@ class EvidenceSource:
     passage_tokens: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.kind:
             object.__setattr__(self, "kind", self.data)
-        _check_shares(self, "held_out", "unanswerable")
-        _check_least(self, 0, "num_candidates", "limit", "passage_tokens")
-        if not self.weight > 0:
-            raise InputError(f"weight of source {self.data!r} must be above 0, got {self.weight}")
+        _check(self, shares="unanswerable", counts="num_candidates limit passage_tokens", positive="weight")
 
 
 @dataclass(frozen=True)
@@ -100,11 +114,7 @@ class FitSettings:
         floor_epochs: Passes over the questions that fit the linear floor.
         epochs: Passes that fit what the floor leaves.
         batch_size: Questions in a batch.
-        learning_rate: Peak of the one-cycle schedule.
-        weight_decay: Weight decay of AdamW.
         dropout: Dropout of the hidden units.
-        max_drawn: Maximum number of sets of each size from three up that are sampled for a question.
-        max_rows: Maximum number of sets of a question in one batch.
     """
 
     members: int = 5
@@ -112,39 +122,26 @@ class FitSettings:
     floor_epochs: int = 4
     epochs: int = 16
     batch_size: int = 16
-    learning_rate: float = 5e-3
-    weight_decay: float = 1e-2
     dropout: float = 0.4
-    max_drawn: int = 400
-    max_rows: int = 500
 
     def __post_init__(self) -> None:
-        _check_least(self, 1, "members", "floor_epochs", "epochs", "batch_size")
+        _check(self, positive="members floor_epochs epochs batch_size")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueTraining(AdapterTraining):
-    """Train a reranker that values combinations by the probability that they hold the evidence.
+class EvidenceTraining(AdapterTraining):
+    """Settings of trainings that learn which combinations of candidates hold the evidence.
 
     Attributes:
-        name: Name of the adapter, such as `minilm-evidence`.
         sources: Training data.
-        calibration: Data that the values are calibrated on, of the same kinds and with other questions; by default
-            each training question, by a network that has not learned from its kind.
+        calibration: Data that the values are calibrated on, with other questions.
         units: What is chosen: the passages (`passage`), their `sentence`s or `window(n)`s; each question is learned
             from once with each unit.
-        max_size: Maximum number of passages, or sentences, that the evidence is spread over.
-        order_sources: Data folders that list the evidence in reading order.
-        fit: Training of the networks.
     """
 
-    name: str
     sources: tuple[EvidenceSource, ...]
     calibration: tuple[EvidenceSource, ...] = ()
     units: tuple[str, ...] = ("passage",)
-    max_size: int = MAX_SIZE
-    order_sources: tuple[str, ...] = ()
-    fit: FitSettings = field(default_factory=FitSettings)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,44 +149,63 @@ class ValueTraining(AdapterTraining):
             raise InputError("sources is empty; give at least one data folder to learn from")
         for unit in self.units:
             Unit.parse(unit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueTraining(EvidenceTraining):
+    """Train a reranker that values combinations by the probability that they hold the evidence.
+
+    Without `calibration`, each training question is calibrated by a network that has not learned from its kind.
+
+    Attributes:
+        name: Name of the adapter, such as `minilm-evidence`.
+        max_size: Maximum number of passages, or sentences, that the evidence is spread over.
+        order_sources: Data folders that list the evidence in reading order.
+        fit: Training of the networks.
+    """
+
+    command = "value"
+
+    name: str
+    max_size: int = MAX_SIZE
+    order_sources: tuple[str, ...] = ()
+    fit: FitSettings = field(default_factory=FitSettings)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_count("max_size", self.max_size, "5 is usual", most=MAX_SIZE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CrossTraining(AdapterTraining):
-    """Train the cross-encoder that reads a question and ordered chunks together.
+class EncoderTraining(AdapterTraining):
+    """Settings of trainings of the whole encoder: weights in fp32, products in bf16 unless `precision` is fp32.
 
     Attributes:
-        sources: Training data.
-        calibration: Other questions, which values are calibrated and measured on.
-        units: What combinations are made of, as for values.
-        start: Folder of the reader's adapter that the training starts from; empty for the one that ships.
         epochs: Passes over the questions; may be fractional.
         learning_rate: Peak learning rate, kept between warm-up and decay.
         warmup_steps: Batches in which the learning rate rises.
         decay: Share of the training, at its end, in which the learning rate falls to zero.
         step_tokens: Maximum tokens of a training batch.
-        validate_every: Batches after each of which the state is saved.
+        validate_every: Batches after each of which the state is saved, and the reader is validated.
     """
 
-    sources: tuple[EvidenceSource, ...]
-    calibration: tuple[EvidenceSource, ...]
-    units: tuple[str, ...] = ("passage", "sentence")
-    start: str = ""
-    epochs: float = 1.0
-    learning_rate: float = 3e-4
-    warmup_steps: int = 30
-    decay: float = 0.5
+    epochs: float = 3.0
+    learning_rate: float = 8e-4
+    warmup_steps: int = 100
+    decay: float = 0.3
     step_tokens: int = 4096
-    validate_every: int = 50
+    validate_every: int = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("sources", "calibration"):
-            if not getattr(self, name):
-                raise InputError(f"{name} is empty; give at least one data folder")
-        for unit in self.units:
-            Unit.parse(unit)
+        _check(self, shares="decay", positive="epochs learning_rate step_tokens validate_every")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossTraining(EncoderTraining, EvidenceTraining):
+    """Train the cross-encoder that reads a question and ordered chunks together."""
+
+    command = "cross"
 
 
 @dataclass(frozen=True)
@@ -201,72 +217,46 @@ class RowSettings:
         max_tokens: Maximum tokens of a row.
         unanswerable: Rows without an answer for each row with one; they hold another passage on the same topic.
         distractor: Share of rows that hold such a passage beside the gold one.
-        hard: Number of most similar passages that a distractor is drawn from.
     """
 
     min_tokens: int = 96
     max_tokens: int = 256
     unanswerable: float = 0.25
     distractor: float = 0.15
-    hard: int = 4
 
     def __post_init__(self) -> None:
-        _check_shares(self, "unanswerable", "distractor")
+        _check(self, shares="unanswerable distractor")
 
 
 @dataclass(frozen=True)
-class ReaderSource:
+class ReaderSource(Source):
     """A data folder to learn from.
 
     Attributes:
-        data: Data folder: below that of the training, or by name.
-        split: Its split with the training questions.
-        held_out: Share of these questions that is never trained on, split by documents.
         repeat: Rows per question and epoch, each with other distractors.
     """
 
-    data: str
-    split: str = "train"
-    held_out: float = 0.2
     repeat: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReaderTraining(AdapterTraining):
-    """Train the extractive reader: weights in fp32, products in bf16 unless `precision` is fp32.
+class ReaderTraining(EncoderTraining):
+    """Train the extractive reader.
 
     Attributes:
         sources: Training data.
         rows: Settings of the training rows.
         rank: Rank of the weight updates.
-        epochs: Passes over the questions; may be fractional.
-        learning_rate: Peak learning rate, kept between warm-up and decay.
-        warmup_steps: Batches in which the learning rate rises.
-        decay: Share of the training, at its end, in which the learning rate falls to zero.
-        average: Decay of the running average of the weights, which is what is shipped; 0 for the last weights.
-        kind_weight: Weight of the kind of answer (span, none, yes, no) in the loss.
-        step_tokens: Maximum tokens of a training batch.
-        validate_every: Batches between two validations, after each of which the state is saved.
         validation: Maximum number of held-out questions of each source in a validation.
     """
+
+    command = "reader"
 
     sources: tuple[ReaderSource, ...]
     rows: RowSettings = field(default_factory=RowSettings)
     rank: int = 88
-    epochs: float = 3.0
-    learning_rate: float = 8e-4
-    warmup_steps: int = 100
-    decay: float = 0.3
-    average: float = 0.995
-    kind_weight: float = 0.3
-    step_tokens: int = 4096
-    validate_every: int = 200
     validation: int = 120
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_least(self, 1, "rank", "step_tokens", "validate_every", "validation")
-        for name in ("epochs", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
-        _check_shares(self, "decay", "average")
+        _check(self, positive="rank validation")

@@ -1,4 +1,4 @@
-"""Questions with candidates to choose from: what values learn from.
+"""Questions with candidates to choose from: what values and the cross-encoder learn from.
 
 Where candidates are sentences, the supporting sentences that the data names are the evidence. Where it names passages
 alone, one sentence of each is, and nobody knows which: every such set that holds the answer may be true.
@@ -39,18 +39,22 @@ MAX_SETS = 300
 class Pooled:
     """A question with its candidates, by cosine, best first.
 
-    `gold` are the indices of those that are evidence, ascending, empty unless all of it is among them; `ordered` those
-    of the evidence among the candidates, as the data orders it. `golds` are the sets each of which may be the evidence:
-    several if the data tells which passages hold it and not which of their sentences.
+    `golds` are the sets of indices, ascending, each of which may be the evidence: none unless all of it is among the
+    candidates, several if the data tells which passages hold it and not which of their sentences. `ordered` are the
+    indices of the evidence among the candidates, as the data orders it.
     """
 
     id: str
     question: str
     chunks: tuple[Chunk, ...]
-    gold: tuple[int, ...]
     similarities: tuple[float, ...]
     ordered: tuple[int, ...]
     golds: tuple[tuple[int, ...], ...]
+
+    @property
+    def gold(self) -> tuple[int, ...]:
+        """The first set that may be the evidence; empty if there is none."""
+        return self.golds[0] if self.golds else ()
 
 
 @dataclass
@@ -161,10 +165,7 @@ def _offers(corpus: Corpus, source: EvidenceSource) -> Callable[[Query, Float32]
     def offers(query: Query, vector: Float32) -> list[str]:
         if source.within == "candidates":
             if query.candidates is None:
-                raise DataError(
-                    f"question {query.id!r} of {folder.path} has no candidates of its own; take them from within its "
-                    "article or the corpus"
-                )
+                raise DataError(f"{folder.path} has questions without candidates; take them from within the corpus")
             return list(query.candidates)
         names, vectors = pool(str(query.extra.get("article")) if source.within == "article" else "")
         others = np.array([row for row, name in enumerate(names) if name not in query.gold], dtype=np.intp)
@@ -188,16 +189,9 @@ def _pooled(corpus: Corpus, query: Query, vector: Float32, names: Sequence[str])
     ranked = [names[row] for row in ranking]
     rank_of = {name: index for index, name in enumerate(ranked)}
     ranks = [rank_of[name] for name in query.gold if name in rank_of]
-    gold = tuple(sorted(ranks)) if len(ranks) == len(query.gold) else ()
-    return Pooled(
-        id=query.id,
-        question=query.question,
-        chunks=tuple(passage(corpus.folder.documents[name]) for name in ranked),
-        gold=gold,
-        similarities=tuple(cosines[ranking].tolist()),
-        ordered=tuple(ranks),
-        golds=(gold,) if gold else (),
-    )
+    chunks = tuple(passage(corpus.folder.documents[name]) for name in ranked)
+    golds = (tuple(sorted(ranks)),) if ranks and len(ranks) == len(query.gold) else ()
+    return Pooled(query.id, query.question, chunks, tuple(cosines[ranking].tolist()), tuple(ranks), golds)
 
 
 def _share(name: str, purpose: str) -> float:
@@ -205,31 +199,31 @@ def _share(name: str, purpose: str) -> float:
     return int.from_bytes(hashlib.sha256(f"{purpose} {name}".encode()).digest()[:6], "big") / 2**48
 
 
-def questions_by_unit(corpus: Corpus, source: EvidenceSource, units: Sequence[str]) -> dict[str, list[Pooled]]:
-    """Return the questions of a source, their candidates cut into each of some units."""
+def questions_by_unit(
+    source: EvidenceSource, data: str, encoder: TextEncoder, units: Sequence[str]
+) -> dict[str, list[Pooled]]:
+    """Return the questions of a source below `data`, their candidates cut into each of some units."""
+    corpus = Corpus(open_folder(source, data), encoder)
     queries = questions_of(corpus.folder, source)
-    whole = pools(corpus, source, queries)
-    by_id = {query.id: query for query in queries}
-
-    def in_units(unit: Unit) -> list[Pooled]:
-        if unit.size is None:
-            return whole
-        return [one for pooled in whole if (one := cut(pooled, by_id[pooled.id], corpus.folder, unit)) is not None]
-
-    return {name: in_units(Unit.parse(name)) for name in units}
+    whole, by_id = pools(corpus, source, queries), {query.id: query for query in queries}
+    by_unit = {}
+    for name in units:
+        cuts = (cut(pooled, by_id[pooled.id], corpus.folder, Unit.parse(name)) for pooled in whole)
+        by_unit[name] = [pooled for pooled in cuts if pooled is not None]
+    return by_unit
 
 
 def cut(pooled: Pooled, query: Query, folder: DataFolder, unit: Unit) -> Pooled | None:
     """Return the question with the units of its candidates; None if its evidence is not among these."""
+    if unit.size is None:
+        return pooled
     candidates = list(map(Candidate, pooled.chunks, pooled.similarities))
     problem = selection_problem(pooled.question, candidates, make_tokens(), 1, unit)
     chunks = tuple(problem.chunks)
     golds = _golds(query, folder, chunks) if pooled.gold else ()
     if pooled.gold and not golds:
         return None
-    similarities = tuple(float(value) for value in problem.relevance)
-    gold = golds[0] if golds else ()
-    return Pooled(pooled.id, pooled.question, chunks, gold, similarities, (), golds)
+    return Pooled(pooled.id, pooled.question, chunks, tuple(map(float, problem.relevance)), (), golds)
 
 
 def _golds(query: Query, folder: DataFolder, chunks: Sequence[Chunk]) -> tuple[tuple[int, ...], ...]:

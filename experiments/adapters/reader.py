@@ -7,32 +7,45 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from lightning.pytorch.callbacks import WeightAveraging
+from torch.nn import functional
 
 from corag.errors import DataError
-from corag.models.runtime import in_runtime, resolve_device
+from corag.models.devices import kind_of
+from corag.models.engine import Engine, Float32, Int64, torch_forward
+from corag.models.minilm import load_bert
+from corag.models.runtime import BATCH_TOKENS, in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.readers.minilm_reader import FORM, NAME, span_reader
 from corag.readers.span_network import SpanNetwork
-from corag.readers.span_reader import KINDS, ReaderSettings, Reading, SpanReader, to_answer
+from corag.readers.span_reader import END, KINDS, START, ReaderSettings, Reading, SpanReader, to_answer
 from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import FloatArray
-from experiments.adapters.calibration import calibration_error, fit_sigmoid
-from experiments.adapters.card import adapter_card, facts_table
 from experiments.adapters.config import ReaderTraining
-from experiments.adapters.reader_fit import engine_of, export, learn
-from experiments.adapters.reader_rows import ReadingExample, examples
-from experiments.adapters.training import AdapterReport, finished_report, ship
+from experiments.adapters.encoder import INPUTS, EncoderModule, build, export
+from experiments.adapters.reader_rows import ReadingExample, ReadingRow, batches, collate, examples, rows
+from experiments.adapters.training import (
+    AdapterReport,
+    adapter_card,
+    calibration_error,
+    facts_table,
+    figures_table,
+    finished_report,
+    fit_sigmoid,
+    ship,
+)
 from experiments.data.splits import held_out
 from experiments.evaluation.metrics import exact_match, f1
-from experiments.report.page import Block, Table
+from experiments.report.page import Block
 from experiments.run.journal import fingerprint
 
 ABOUT = """\
@@ -54,6 +67,14 @@ LEAST_MARGIN = -30.0
 WINDOW_TOKENS = 288
 """Tokens that the reader sees at once."""
 logger = logging.getLogger(__name__)
+
+
+KIND_WEIGHT = 0.3
+"""Of the kind of answer (span, none, yes, no) in the loss."""
+AVERAGE = 0.995
+"""Decay of the running average of the weights, which is what is shipped."""
+
+Validate = Callable[[SpanNetwork], dict[str, float]]
 
 
 class _HeldOut(NamedTuple):
@@ -86,28 +107,25 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
         figures = {name: _figures(read(reader, cases)[1]) for name, cases in checks.items() if cases}
         return {f"{name}_{metric}": row[metric] for name, row in figures.items() for metric in ("f1", "em")}
 
-    network = learn(config, learning, validate, work, resolve_device("reader").device)
-    tensors = {name: tensor.cpu().numpy().astype(np.float16) for name, tensor in export(network).items()}
+    module = ReaderModule(config, learning, validate)
+    averaging = WeightAveraging(use_buffers=False, avg_fn=_average)
+    network = module.learn(work, resolve_device("reader").device, [averaging])
+    tensors = {name: tensor.cpu().half().numpy() for name, tensor in export(network).items()}
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
     save_adapter(out / "draft", tensors, _adapter_config(plain), "")
     draft = load_adapter(out / "draft", FORM)
-    settings, figures = _measure(span_reader(draft, resolve_device("reader")), parts, config)
-    facts = {"questions learned from": len(learning), "hours": f"{(time.perf_counter() - started) / 3600:.2f}"}
-    answers = {name: row for name, row in figures.items() if name != "calibration"}
-    results: list[Block] = [GOLD, _by_questions(answers), facts_table(figures["calibration"]), READS]
+    settings, answers, calibration = _measure(span_reader(draft, resolve_device("reader")), parts, config.seed)
     made = {
-        **facts,
+        "questions learned from": len(learning),
+        "hours": f"{(time.perf_counter() - started) / 3600:.2f}",
         "settings": {name: value for name, value in config.work.items() if name not in ("data", "sources")},
         "window": f"{settings.window_tokens} tokens, half over the next",
         "confidence": f"logistic function of {settings.slope} * margin + {settings.offset}",
     }
+    results: list[Block] = [GOLD, figures_table(answers), facts_table(calibration), READS]
     card = adapter_card(config, NAME, ABOUT, USE, results, made)
+    figures = {**answers, "calibration": calibration}
     return ship(config, replace(draft, config=_adapter_config(settings)), card, figures, work)
-
-
-def _by_questions(figures: Mapping[str, Mapping[str, float]]) -> Table:
-    columns = list(next(iter(figures.values()), {}))
-    return Table(("questions", *columns), [(name, *map(str, row.values())) for name, row in figures.items()])
 
 
 def _adapter_config(settings: ReaderSettings) -> AdapterConfig:
@@ -128,8 +146,94 @@ def _read_sources(config: ReaderTraining) -> tuple[list[_HeldOut], list[ReadingE
     return parts, learning
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingCase:
+class ReaderModule(EncoderModule):
+    """The reader's network in training.
+
+    Args:
+        config: Of the training.
+        learning: The questions.
+        validate: Returns figures of a network on held-out questions.
+    """
+
+    def __init__(self, config: ReaderTraining, learning: Sequence[ReadingExample], validate: Validate) -> None:
+        def batches_of(number: int) -> list[list[ReadingRow]]:
+            seed = (config.seed, number)
+            return batches(rows(learning, config.rows, seed), config.step_tokens, (*seed, 1))
+
+        super().__init__(config, build(load_bert(), config.rank, config.seed), batches_of)
+        self._validate = validate
+
+    def training_step(self, batch: list[ReadingRow], batch_idx: int) -> torch.Tensor:
+        """Return the loss of a batch."""
+        tensors = {name: tensor.to(self.device) for name, tensor in collate(batch).items()}
+        logits = self.network(**{name: tensors[name] for name in INPUTS})[0]
+        losses = loss_of(logits.float(), tensors)
+        self.log_dict(losses, batch_size=len(batch))
+        return losses["loss"]
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Leave out a step whose gradient is not finite."""
+        trained = [value for value in self.parameters() if value.grad is not None]
+        if not all(bool(value.grad.isfinite().all()) for value in trained):
+            for value in trained:
+                value.grad = None
+
+    def val_dataloader(self) -> list[int]:
+        """Return one batch, since the reader is validated as a whole."""
+        return [0]
+
+    def validation_step(self, batch: int, batch_idx: int) -> None:
+        """Log the figures of the running average of the weights, which Lightning has put in."""
+        self.log_dict(self._validate(self.network), batch_size=1)
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Return matrices, which decay, and biases, norms and the one embedding, which do not."""
+        decayed: list[torch.nn.Parameter] = []
+        others: list[torch.nn.Parameter] = []
+        for name, value in self.named_parameters():
+            if value.requires_grad:
+                (decayed if name.endswith((".down", ".up", "head.weight")) else others).append(value)
+        return [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+
+
+def _average(mean: torch.Tensor, value: torch.Tensor, number: Any) -> torch.Tensor:
+    # The past weighs less at first, so that the first steps do not linger.
+    decay = min(AVERAGE, (1 + int(number)) / (10 + int(number)))
+    return mean.lerp(value, 1.0 - decay)
+
+
+def loss_of(logits: torch.Tensor, batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the loss, `loss`, and its parts, `span` and `kind`.
+
+    Start and end are cross-entropies over the context and [CLS], which stands for "no answer here". Where several spans
+    are right, their joint probability counts. Rows of yes and no have no span. Logits are fp32, `[B, L, NUM_OUTPUTS]`.
+    """
+    losses = []
+    for column, right in ((START, batch["starts"]), (END, batch["ends"])):
+        known = right.any(dim=1)
+        allowed = logits[..., column].masked_fill(~batch["context"], -torch.inf)
+        hit = logits[..., column].masked_fill(~right, -torch.inf)
+        difference = torch.logsumexp(allowed[known], 1) - torch.logsumexp(hit[known], 1)
+        losses.append(difference.sum() / len(right))
+    kind = functional.cross_entropy(logits[:, 0, 2:], batch["kinds"])
+    span = (losses[0] + losses[1]) / 2
+    return {"loss": span + KIND_WEIGHT * kind, "span": span, "kind": kind}
+
+
+def engine_of(network: SpanNetwork, *, bf16: bool) -> Engine:
+    """Return what runs the network as it is, where it is."""
+    device = str(network.head.weight.device)
+    kind = kind_of(device)
+    exact = torch_forward(network, device)
+
+    def forward(inputs: Mapping[str, Int64], mean: bool = False) -> Float32:
+        with torch.autocast(kind, torch.bfloat16, enabled=bf16):
+            return exact(inputs, mean)
+
+    return Engine(forward, BATCH_TOKENS[kind])
+
+
+class ReadingCase(NamedTuple):
     """A question with its context (passages joined as in a prompt) and the right answers, none if it has no answer."""
 
     question: str
@@ -186,60 +290,53 @@ def _figures(scores: FloatArray) -> dict[str, float]:
     return {"f1": round(100 * float(f1s.mean()), 2), "em": round(100 * float(matches.mean()), 2), "n": len(scores)}
 
 
-class _Seen(NamedTuple):
-    margin: float
-    is_right: float
-    is_answerable: bool
-
-
 def _measure(
-    reader: SpanReader, parts: Sequence[_HeldOut], config: ReaderTraining
-) -> tuple[ReaderSettings, dict[str, dict[str, float]]]:
-    """Return the reader's settings with its confidence fitted, and its figures."""
+    reader: SpanReader, parts: Sequence[_HeldOut], seed: int
+) -> tuple[ReaderSettings, dict[str, dict[str, float]], dict[str, float]]:
+    """Return the reader's settings with its confidence fitted, its figures, and those of the confidence."""
     figures: dict[str, dict[str, float]] = {}
-    seen: list[_Seen] = []
+    seen: list[tuple[float, float, bool]] = []  # margin, whether it is right, whether there is an answer
     for part in parts:
         gold = gold_cases(part.folder, part.queries)
-        for cases in (gold, foreign_cases(part.folder, part.queries, config.seed)):
+        for cases in (gold, foreign_cases(part.folder, part.queries, seed)):
             if not cases:
                 continue
             readings, scores = read(reader, cases)
             if cases is gold:
                 figures[f"{part.name}, held out"] = _figures(scores)
             seen += [
-                _Seen(max(reading.margin, LEAST_MARGIN), right, bool(case.answers))
+                (max(reading.margin, LEAST_MARGIN), right, bool(case.answers))
                 for case, reading, right in zip(cases, readings, scores[:, 1].tolist(), strict=True)
                 if case.answers[:1] not in (("yes",), ("no",))
             ]
-    settings, calibration = _calibrated(reader.settings, seen)
-    return settings, {**figures, "calibration": calibration}
+    settings, calibration = _calibrated(reader.settings, *np.array(seen, dtype=np.float64).reshape(-1, 3).T)
+    return settings, figures, calibration
 
 
-def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[ReaderSettings, dict[str, float]]:
+def _calibrated(
+    settings: ReaderSettings, margins: FloatArray, right: FloatArray, has_answer: FloatArray
+) -> tuple[ReaderSettings, dict[str, float]]:
     """Fit the confidence of spans, in contexts with and without the answer.
 
     The error is measured on halves: each with the line that was fitted on the other.
     """
     from sklearn.metrics import roc_auc_score
 
-    margins = np.array([case.margin for case in seen], dtype=np.float64)
-    right = np.array([case.is_right for case in seen], dtype=np.float64)
-    answered = np.array([case.is_answerable for case in seen], dtype=bool)
-    half = np.arange(len(seen)) % 2 == 0
+    half = np.arange(len(margins)) % 2 == 0
     if any(right[here].min(initial=1) == right[here].max(initial=0) for here in (half, ~half)):
         logger.warning("too few held-out questions to fit the confidence on; it is left as it is")
         return settings, {}
-    confidence = np.zeros(len(seen))
+    confidence = np.zeros(len(margins))
     for here in (half, ~half):
         slope, offset = fit_sigmoid(margins[~here], right[~here])
         confidence[here] = 1 / (1 + np.exp(-(slope * margins[here] + offset)))
     slope, offset = fit_sigmoid(margins, right)
     figures = {
-        "questions": len(seen),
-        "without answer": int((~answered).sum()),
+        "questions": len(margins),
+        "without answer": int((has_answer == 0).sum()),
         "right": round(float(right.mean()), 4),
         "calibration error": round(calibration_error(confidence, right), 4),
         # How often a question with an answer has the larger margin than one without: the area under the ROC curve.
-        "separation": float("nan") if answered.all() else round(float(roc_auc_score(answered, margins)), 4),
+        "separation": float("nan") if has_answer.all() else round(float(roc_auc_score(has_answer, margins)), 4),
     }
     return replace(settings, slope=round(slope, 4), offset=round(offset, 4)), figures

@@ -23,8 +23,8 @@ from corag.text.tokens import encode, load_tokenizer, model_folder
 from experiments.adapters.config import RowSettings
 
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
-SIMILAR = 8
-"""Passages that a question might be confused about."""
+SIMILAR, HARD = 8, 4
+"""Passages that a question might be confused about, and those of them that a distractor is drawn from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +137,17 @@ def rows(learning: Sequence[ReadingExample], settings: RowSettings, seed: Sequen
         for _ in range(example.repeat):
             parts = list(example.gold)
             if example.others and random.random() < settings.distractor:
-                parts.append(_draw(example.others, settings.hard, random))
+                parts.append(_draw(example.others, random))
             shuffled = [parts[index] for index in random.permutation(len(parts))]
             made.append(_row(example.question, shuffled, example.kind, settings, random))
             if example.others and random.random() < settings.unanswerable:
-                other = _draw(example.others, settings.hard, random)
+                other = _draw(example.others, random)
                 made.append(_row(example.question, [other], _NONE, settings, random))
     return made
 
 
-def _draw(others: Sequence[TokenPassage], hard: int, random: np.random.Generator) -> TokenPassage:
-    return others[int(random.integers(min(hard, len(others))))]
+def _draw(others: Sequence[TokenPassage], random: np.random.Generator) -> TokenPassage:
+    return others[int(random.integers(min(HARD, len(others))))]
 
 
 def _row(

@@ -1,27 +1,41 @@
-"""One way to train what ships: Lightning's loop, resumed after its last whole epoch, and a record of the finished."""
+"""What trainings of shipped parts share: a loop that resumes after its last whole epoch, calibration, the card."""
 
 from __future__ import annotations
 
 import json
 import logging
+import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.callbacks import ModelCheckpoint
+import numpy as np
+import torch
+import transformers
+from lightning.pytorch.callbacks import LambdaCallback, ModelCheckpoint
 
 from agent.training.fit import calm
-from corag.cli.console import Report, progress
+from corag.cli.console import progress
+from corag.errors import InputError
 from corag.models.trained import Adapter, save_adapter
+from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.adapters.config import AdapterTraining
-from experiments.run.journal import finished_record
+from experiments.data.catalogue import find_data_set
+from experiments.report.page import Block, Page, Section, Table
+from experiments.run.journal import commit, finished_record
 from experiments.run.track import TrackedRun
 
 ADAPTER_DIR, RECORD_FILE = "adapter", "training.json"
+SPLIT = """\
+Questions that share a gold passage or its title are on the same side of the split (`experiments/data/splits.py`).
+A distractor may be on both sides."""
+LICENCE = """\
+The weights derive from all-MiniLM-L6-v2 (Apache-2.0) and are Apache-2.0. They contain no text of the data, whose
+licences are above."""
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +73,44 @@ def ship(config: AdapterTraining, adapter: Adapter, card: str, figures: Mapping[
     return AdapterReport(out / ADAPTER_DIR, figures)
 
 
+def adapter_card(
+    config: Any, name: str, about: str, use: str, results: Sequence[Block], facts: Mapping[str, object]
+) -> str:
+    """Return the README of an adapter: what it is, Python that uses it, what was measured, and how it was made."""
+    made = {**facts, "versions": f"Python {platform.python_version()}, torch {torch.__version__}, "
+            f"transformers {transformers.__version__}", "commit": commit()}  # fmt: skip
+    headings = [one.name for one in fields(config.sources[0])]
+    rows = [[*map(str, asdict(source).values()), _licence(source.data)] for source in config.sources]
+    command = f"Made by `corag train {config.command}`."
+    sections = [
+        Section("Use", [f"```python\nimport corag\n\n{use}\n```"]),
+        Section("Results", results),
+        Section("Training", [Table([*headings, "licence"], rows), SPLIT, facts_table(made), command]),
+        Section("Licence", [LICENCE]),
+    ]
+    return Page(name, about, sections).markdown()
+
+
+def figures_table(figures: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return the figures of each set of questions as a table."""
+    columns = list(next(iter(figures.values()), {}))
+    return Table(("questions of", *columns), [(name, *map(str, row.values())) for name, row in figures.items()])
+
+
+def facts_table(facts: Mapping[str, object]) -> Table:
+    """Return facts as a table of two columns."""
+    return Table(("fact", "value"), [(name, str(value)) for name, value in facts.items()])
+
+
+def _licence(name: str) -> str:
+    try:
+        return find_data_set(name).licence
+    except InputError:
+        return "see the data"
+
+
 def fit(
     module: pl.LightningModule,
-    data: pl.LightningDataModule,
     config: AdapterTraining,
     work: str,
     *,
@@ -71,18 +120,10 @@ def fit(
     callbacks: Sequence[pl.Callback] = (),
     **trainer_settings: Any,
 ) -> None:
-    """Train a module for some epochs, from the last whole one that an earlier call for the same work has finished.
+    """Train a module, from the last whole epoch that an earlier call for the same work has finished.
 
-    Args:
-        module: What is trained; all that it draws has to derive from seed and step.
-        data: Its batches, asked for anew in each epoch; all that they draw has to derive from seed and epoch.
-        config: Settings of the training.
-        work: Hash of everything that the weights depend on.
-        epochs: Epochs in all.
-        device: Where: cpu, cuda:N or mps.
-        threads: CPU threads; None for PyTorch's default.
-        callbacks: Further callbacks of Lightning.
-        trainer_settings: Further settings of Lightning's `Trainer`.
+    What the module and its batches draw has to derive from seed, epoch and step. `work` is a hash of everything that
+    the weights depend on.
     """
     folder = Path(config.out) / f"epochs-{work}"
     last = folder / "last.ckpt"
@@ -93,11 +134,12 @@ def fit(
         progress("train", quiet=config.quiet) as report,
         calm(threads),
     ):
+        shown = LambdaCallback(on_train_epoch_end=lambda trainer, _: report(trainer.current_epoch + 1, epochs))
         trainer = pl.Trainer(
             accelerator={"cuda": "gpu"}.get(kind, kind),
             devices=[int(index or 0)] if kind == "cuda" else 1,
             max_epochs=epochs,
-            callbacks=[*callbacks, _Progress(report), keeper],
+            callbacks=[*callbacks, shown, keeper],
             logger=run.start(folder) or False,
             num_sanity_val_steps=0,
             log_every_n_steps=1,
@@ -107,12 +149,12 @@ def fit(
             enable_progress_bar=False,
             **trainer_settings,
         )
-        trainer.fit(module, datamodule=data, ckpt_path=last if last.is_file() else None, weights_only=True)
+        trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The batches of an epoch, made one after the other as they are asked for."""
+    """The batches of an epoch, made anew whenever Lightning iterates, which it does more than once."""
 
     length: int
     make: Callable[[], Iterator[Any]]
@@ -124,9 +166,26 @@ class Epoch:
         return self.make()
 
 
-class _Progress(pl.Callback):  # type: ignore[misc]
-    def __init__(self, report: Report) -> None:
-        self._report = report
+def fit_line(x: FloatArray, right: FloatArray, *, intercept: bool = True, strength: float = np.inf) -> FloatArray:
+    """Return the weights, `[d]`, of a logistic regression on `[n, d]`, and behind them its constant, if it has one.
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._report(trainer.current_epoch + 1, trainer.max_epochs)
+    `right` is 1 or 0, `[n]`; both have to occur. `strength` weighs the summed loss against half the squared weights.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=strength, fit_intercept=intercept, tol=1e-8, max_iter=1000).fit(x, right)
+    weights: FloatArray = np.append(model.coef_[0], model.intercept_ if intercept else [])
+    return weights
+
+
+def fit_sigmoid(values: FloatArray, right: FloatArray) -> tuple[float, float]:
+    """Return slope and offset from values, `[n]`, to log-odds of being right, by maximum likelihood (Platt, 1999)."""
+    slope, offset = fit_line(values[:, None], right).tolist()
+    return slope, offset
+
+
+def calibration_error(confidence: FloatArray, right: FloatArray, bins: int = 10) -> float:
+    """Return the expected calibration error over bins of equal size (Naeini et al., 2015)."""
+    order = np.argsort(confidence, kind="stable")
+    parts = [part for part in np.array_split(order, bins) if len(part)]
+    return float(sum(len(p) * abs(confidence[p].mean() - right[p].mean()) for p in parts) / len(confidence))

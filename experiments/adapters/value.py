@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,25 +22,26 @@ from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.reranker import FORM, VOCABULARY, EvidenceParts
 from corag.rerankers.evidence.signals import (
-    FLAGS,
     PAIRS,
     SINGLES,
-    UNIT_PAIRS,
-    UNIT_SINGLES,
-    QuestionFeatures,
-    Signals,
     places,
     read_question,
     signals,
 )
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.text.documents import passage
-from corag.types import Chunk, FloatArray, Order
-from experiments.adapters.calibration import calibration_error, fit_sigmoid
-from experiments.adapters.card import adapter_card, facts_table
+from corag.types import FloatArray, Order
 from experiments.adapters.config import ValueTraining
-from experiments.adapters.pools import Corpus, Pooled, open_folder, questions_by_unit
-from experiments.adapters.training import AdapterReport, finished_report, ship
+from experiments.adapters.pools import Pooled, open_folder, questions_by_unit
+from experiments.adapters.training import (
+    AdapterReport,
+    adapter_card,
+    calibration_error,
+    facts_table,
+    finished_report,
+    fit_sigmoid,
+    ship,
+)
 from experiments.adapters.value_fit import (
     Hypothesised,
     ValueExample,
@@ -84,15 +85,14 @@ def train_value(config: ValueTraining) -> AdapterReport:
         DataError: A data folder is missing or damaged, or has nothing to learn.
     """
     out = Path(config.out)
-    settings = config.work
-    work = fingerprint(settings | {"precision": resolve_device("embedder").precision})
+    work = fingerprint(config.work | {"precision": resolve_device("embedder").precision})
     if (report := finished_report(out, work)) is not None:
         return report
     started = time.perf_counter()
     encoder = CachedEncoder(minilm_encoder(), batch=256, path=out / "states.sqlite")
     rarity = _rarity(config, encoder)
     training = _training_questions(config, encoder, rarity)
-    left_out, network = _fitted(config, training)
+    left_out, network = _fitted(config, training, work)
     order, order_found = _fit_order(config, training)
     parts = EvidenceParts(config.name, config.max_size, network, rarity, order, Weights())
     cases = [(pooled, table, left_out[table.example.kind]) for pooled, table in training]
@@ -100,13 +100,10 @@ def train_value(config: ValueTraining) -> AdapterReport:
         others = _training_questions(replace(config, sources=config.calibration), encoder, rarity)
         cases = [(pooled, table, network) for pooled, table in others]
     parts, fitted = _calibrated(config, parts, cases)
-    described = {**parts.settings(), **{name: settings[name] for name in ("sources", "units", "seed")}}
+    described = {**parts.settings(), **{name: config.work[name] for name in ("sources", "units", "seed")}}
     # Rounded to half precision.
     draft = out / "draft"
-    for folder, of_folder in {
-        draft: network,
-        **{out / "left-out" / kind: one for kind, one in left_out.items()},
-    }.items():
+    for folder, of_folder in [(draft, network), *((out / "left-out" / kind, one) for kind, one in left_out.items())]:
         tensors = replace(parts, network=of_folder).tensors()
         save_adapter(folder, tensors, AdapterConfig(config.name, FORM, described), "")
     figures = {**fitted, **{f"reading order: {name}": value for name, value in order_found.items()}}
@@ -121,13 +118,9 @@ def train_value(config: ValueTraining) -> AdapterReport:
     return ship(config, load_adapter(draft), card, figures, work)
 
 
-def _fitted(config: ValueTraining, training: Training) -> tuple[dict[str, Ensemble], Ensemble]:
+def _fitted(config: ValueTraining, training: Training, work: str) -> tuple[dict[str, Ensemble], Ensemble]:
     """Return a network for each kind that has not learned from it, and the whole ensemble."""
     tables = [table for _, table in training]
-    names = ("data", "sources", "units", "max_size", "fit", "seed")
-    described = {name: value for name, value in asdict(config).items() if name in names}
-    features = [SINGLES, PAIRS, FLAGS, UNIT_SINGLES, UNIT_PAIRS]
-    work = fingerprint([described, resolve_device("embedder").precision, features])
     kinds = list(dict.fromkeys(table.example.kind for table in tables))
     if len(kinds) == 1:
         raise DataError(f"all {len(tables)} questions to learn from are alike, {kinds[0]!r}; give more questions")
@@ -137,10 +130,9 @@ def _fitted(config: ValueTraining, training: Training) -> tuple[dict[str, Ensemb
     counts[np.arange(len(tables)), fold] = 0
     seeds = [*[config.seed] * len(kinds), *(config.seed + number for number in range(config.fit.members))]
     device = resolve_device("reranker").device
-    module, batches = fit_networks(tables, counts, seeds, config, work, device)
-
-    networks = {kind: module.ensemble(slice(row, row + 1), batches.standard) for row, kind in enumerate(kinds)}
-    return networks, module.ensemble(slice(len(kinds), None), batches.standard)
+    module = fit_networks(tables, counts, seeds, config, work, device)
+    networks = {kind: module.ensemble(slice(row, row + 1)) for row, kind in enumerate(kinds)}
+    return networks, module.ensemble(slice(len(kinds), None))
 
 
 def _rarity(config: ValueTraining, encoder: TextEncoder) -> FloatArray:
@@ -157,35 +149,28 @@ def _rarity(config: ValueTraining, encoder: TextEncoder) -> FloatArray:
 def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: FloatArray) -> Training:
     learned: list[tuple[Pooled, Hypothesised]] = []
     several = len({source.kind for source in config.sources}) > 1
-    by_source = [
-        questions_by_unit(Corpus(open_folder(source, config.data), encoder), source, config.units)
-        for source in config.sources
-    ]
+    by_source = [questions_by_unit(source, config.data, encoder, config.units) for source in config.sources]
     for unit in config.units:
         for source, by_unit in zip(config.sources, by_source, strict=True):
             read = PassageReader(encoder)
             with progress(f"describe {source.data} by {unit}", quiet=config.quiet) as report:
                 for number, pooled in enumerate(by_unit[unit], start=1):
                     question = read_question(encoder, pooled.question, rarity)
+                    passages, sources = read.with_sources(pooled.chunks)
                     example = ValueExample(
                         f"{pooled.id} {len(pooled.chunks)}",
                         source.kind if several else f"part {_part(pooled.id, config)}",
-                        _signals(read, question, pooled.chunks),
+                        signals(question, passages, places(question, pooled.chunks, passages, sources)),
                         pooled.golds,
                         pooled.ordered if source.data in config.order_sources and pooled.gold else (),
                         source.weight,
                     )
-                    if (table := hypothesise(example, config.max_size, config.fit)) is not None:
+                    if (table := hypothesise(example, config.max_size)) is not None:
                         learned.append((pooled, table))
                     report(number, len(by_unit[unit]))
     if not any(table.num_true for _, table in learned):
         raise DataError(f"no question of the sources has evidence of at most {config.max_size} passages")
     return learned
-
-
-def _signals(read: PassageReader, question: QuestionFeatures, chunks: Sequence[Chunk]) -> Signals:
-    passages, sources = read.with_sources(chunks)
-    return signals(question, passages, places(question, chunks, passages, sources))
 
 
 def _part(name: str, config: ValueTraining) -> int:
@@ -206,57 +191,49 @@ def _calibrated(
 ) -> tuple[EvidenceParts, dict[str, float]]:
     """Fit temperature, slope and offset on questions, each with a network that has not learned from it."""
     drawn = np.sort(np.random.default_rng(config.seed).permutation(len(questions))[:MOST_CALIBRATED]).tolist()
-    cases = [
-        (pooled, table, weigh(table.example.signals, config.max_size, network))
-        for pooled, table, network in (questions[row] for row in drawn)
-    ]
-    true_rows = [_rows(weighed, pooled.golds) for pooled, _, weighed in cases]
+    cases = []
+    for pooled, table, network in (questions[row] for row in drawn):
+        weighed = weigh(table.example.signals, config.max_size, network)
+        true = set(pooled.golds or [()])  # the empty hypothesis, if the evidence is not there
+        rows = [row for row, chosen in enumerate(weighed.sets) if chosen in true]
+        cases.append((pooled, table.example, weighed, rows))
     losses = [
-        float(
-            np.mean([_loss(weighed, rows, temperature) for (*_, weighed), rows in zip(cases, true_rows, strict=True)])
-        )
+        float(np.mean([_loss(weighed, rows, temperature) for *_, weighed, rows in cases]))
         for temperature in TEMPERATURES.tolist()
     ]
     temperature = float(TEMPERATURES[int(np.argmin(losses))])
     # With slope 1 and offset 0 the logit of a value is the utility itself.
     plain = replace(parts.weights, temperature=temperature, slope=1.0, offset=0.0)
     utilities: list[FloatArray] = []
-    judged: list[FloatArray] = []
-    true = [int(weighed.logits.argmax()) in rows for (*_, weighed), rows in zip(cases, true_rows, strict=True)]
-    for row, (pooled, table, weighed) in enumerate(cases):
+    complete: list[FloatArray] = []
+    kinds: list[str] = []
+    for row, (pooled, example, weighed, _) in enumerate(cases):
         n = len(pooled.chunks)
-        tokens = table.example.signals.singles[:, SINGLES.index("length")] * 128
+        tokens = example.signals.singles[:, SINGLES.index("length")] * 128
         scorer = EvidenceScorer(weighed, tokens, np.zeros((n, n)), plain, np.zeros(n, dtype=bool))
-        orders, complete = _met(scorer, pooled, config.seed + row)
+        orders, holds_all = _met(scorer, pooled, config.seed + row)
         values = scorer(orders)
         utilities.append(np.log(values) - np.log1p(-values))
-        judged.append(complete)
-    x, right = np.concatenate(utilities), np.concatenate(judged)
+        complete.append(holds_all)
+        kinds += [example.kind] * len(orders)
+    x, right, kind_of = np.concatenate(utilities), np.concatenate(complete), np.array(kinds)
     slope, offset = fit_sigmoid(x, right)
     weights = replace(plain, slope=round(slope, 4), offset=round(offset, 4), temperature=round(temperature, 4))
-    by_kind: dict[str, list[tuple[FloatArray, FloatArray]]] = {}
-    for (_, table, _), *of_question in zip(cases, utilities, judged, strict=True):
-        by_kind.setdefault(table.example.kind, []).append((of_question[0], of_question[1]))
-    errors = {}
-    for kind, of_kind in by_kind.items():
-        utility_of, complete = (np.concatenate(column) for column in zip(*of_kind, strict=True))
-        error = calibration_error(1 / (1 + np.exp(-(slope * utility_of + offset))), complete)
-        errors[f"calibration error, {kind}"] = round(error, 4)
+    confidence = 1 / (1 + np.exp(-(slope * x + offset)))
+    errors = {
+        f"calibration error, {kind}": round(calibration_error(confidence[kind_of == kind], right[kind_of == kind]), 4)
+        for kind in dict.fromkeys(kinds)
+    }
+    found = [int(weighed.logits.argmax()) in rows for *_, weighed, rows in cases]
     return replace(parts, weights=weights), {
         **errors,
         "loss of the true hypothesis": round(min(losses), 4),
-        "most probable hypothesis is true": round(float(np.mean(true)), 4),
-        "calibration error": round(calibration_error(1 / (1 + np.exp(-(slope * x + offset))), right), 4),
+        "most probable hypothesis is true": round(float(np.mean(found)), 4),
+        "calibration error": round(calibration_error(confidence, right), 4),
         "temperature": weights.temperature,
         "slope": weights.slope,
         "offset": weights.offset,
     }
-
-
-def _rows(weighed: Hypotheses, golds: tuple[tuple[int, ...], ...]) -> list[int]:
-    """Return the hypotheses that may be true; the empty one, the first, if the evidence is not there."""
-    true = set(golds or [()])
-    return [row for row, chosen in enumerate(weighed.sets) if chosen in true]
 
 
 def _loss(weighed: Hypotheses, rows: Sequence[int], temperature: float) -> float:

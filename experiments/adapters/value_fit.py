@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import ceil, comb
 from typing import Any
@@ -19,7 +19,6 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from corag.models.engine import Float32
@@ -27,12 +26,14 @@ from corag.rerankers.evidence.hypotheses import Sets, features, late_interaction
 from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
 from corag.types import FloatArray
-from experiments.adapters.calibration import fit_line
 from experiments.adapters.config import FitSettings, ValueTraining
-from experiments.adapters.training import Epoch, fit
+from experiments.adapters.training import Epoch, fit, fit_line
 
 LISTED = 100_000
 """Sets of one size beyond this number are drawn without listing them."""
+MAX_DRAWN, MAX_ROWS = 400, 500
+"""Maximum number of sets of each size that are drawn for a question, and of sets of a question in one batch."""
+LEARNING_RATE, WEIGHT_DECAY = 5e-3, 1e-2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Hypothesised:
     corrections: Float32  # [N]
 
 
-def hypothesise(example: ValueExample, max_size: int, settings: FitSettings) -> Hypothesised | None:
+def hypothesise(example: ValueExample, max_size: int, max_drawn: int = MAX_DRAWN) -> Hypothesised | None:
     """Return the hypotheses of an example, or None if its evidence is larger than any hypothesis."""
     golds = [gold for gold in example.golds if len(gold) <= max_size]
     if example.golds and not golds:
@@ -80,7 +81,7 @@ def hypothesise(example: ValueExample, max_size: int, settings: FitSettings) -> 
         of_size = [gold for gold in golds if len(gold) == size]
         if of_size:
             true.append(features(example.signals, np.array(of_size, dtype=np.intp)))
-        sets, total = _other_sets(num_candidates, size, set(of_size), settings.max_drawn, rng)
+        sets, total = _other_sets(num_candidates, size, set(of_size), max_drawn, rng)
         if total:
             others.append(features(example.signals, sets))
             corrections.append(np.full(len(sets), np.log(total / len(sets))))
@@ -104,111 +105,92 @@ def _other_sets(
     return (sets[rng.choice(total, most, replace=False)] if total > most and size > 1 else sets), total
 
 
-def standards(tables: Sequence[Hypothesised]) -> tuple[FloatArray, FloatArray]:
-    """Return mean and scale of the features, `[F]` each."""
-    rows = np.concatenate([table.features[::5] for table in tables]).astype(np.float64)
-    return rows.mean(axis=0), rows.std(axis=0) + 1e-3
-
-
-class ValueBatches(pl.LightningDataModule):  # type: ignore[misc]
+class ValueBatches:
     """The batches of each epoch, a dictionary of tensors each.
 
     Args:
         tables: The questions.
         counts: 1 if a network learns from a question, else 0, `[questions, M]`.
-        settings: Of the fit.
+        batch_size: Questions in a batch.
         seed: Seed of orders and draws.
-
-    Attributes:
-        standard: Mean and scale of the features, `[F]` each.
     """
 
-    def __init__(self, tables: Sequence[Hypothesised], counts: FloatArray, settings: FitSettings, seed: int) -> None:
-        super().__init__()
-        self._tables, self._settings, self._seed = tables, settings, seed
-        self._weights = counts * np.array([[table.example.weight] for table in tables])
-        self.standard = standards(tables)
-        self.num_batches = ceil(len(tables) / settings.batch_size)
-
-    def train_dataloader(self) -> Epoch:
-        """Return this epoch's batches; Lightning asks again at every epoch."""
-        return Epoch(self.num_batches, partial(self.epoch, self.trainer.current_epoch))
+    def __init__(self, tables: Sequence[Hypothesised], counts: FloatArray, batch_size: int, seed: int) -> None:
+        self.tables, self.seed = tables, seed
+        self.weights = counts * np.array([[table.example.weight] for table in tables])
+        rows = np.concatenate([table.features[::5] for table in tables]).astype(np.float64)
+        self.mean, self.scale = rows.mean(axis=0), rows.std(axis=0) + 1e-3
+        self.number = ceil(len(tables) / batch_size)
 
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
         """Yield the batches of an epoch."""
-        mean, scale = self.standard
-        rng = np.random.default_rng((self._seed, number))
-        for rows in np.array_split(rng.permutation(len(self._tables)), self.num_batches):
-            tables = [self._tables[row] for row in rows.tolist()]
-            drawn = [_draw(table, self._settings.max_rows, rng) for table in tables]
-            x = np.clip((np.concatenate([part for part, _ in drawn]) - mean) / scale, -CLIP, CLIP)
+        rng = np.random.default_rng((self.seed, number))
+        for rows in np.array_split(rng.permutation(len(self.tables)), self.number):
+            tables = [self.tables[row] for row in rows.tolist()]
+            drawn = [_draw(table, rng) for table in tables]
+            x = np.clip((np.concatenate([part for part, _ in drawn]) - self.mean) / self.scale, -CLIP, CLIP)
             yield {
                 "features": torch.from_numpy(x.astype(np.float32)),
                 "corrections": torch.from_numpy(np.concatenate([part for _, part in drawn])),
                 "sizes": torch.tensor([len(part) for part, _ in drawn]),
                 "num_true": torch.tensor([table.num_true for table in tables]),
-                "weights": torch.from_numpy(self._weights[rows].astype(np.float32)),
+                "weights": torch.from_numpy(self.weights[rows].astype(np.float32)),
             }
 
 
-def _draw(table: Hypothesised, most: int, rng: np.random.Generator) -> tuple[Float32, Float32]:
-    """Return at most so many hypotheses, those that may be true among them, with their corrections."""
+def _draw(table: Hypothesised, rng: np.random.Generator) -> tuple[Float32, Float32]:
+    """Return at most `MAX_ROWS` hypotheses, those that may be true among them, with their corrections."""
     kept = table.num_true
-    others = len(table.features) - kept
-    if len(table.features) <= most:
+    others, wanted = len(table.features) - kept, MAX_ROWS - kept
+    if others <= wanted:
         return table.features, table.corrections
-    rows = np.concatenate([np.arange(kept), kept + rng.choice(others, most - kept, replace=False)])
+    rows = np.concatenate([np.arange(kept), kept + rng.choice(others, wanted, replace=False)])
     corrections = table.corrections[rows].copy()
-    corrections[kept:] += np.float32(np.log(others / (most - kept)))
+    corrections[kept:] += np.float32(np.log(others / wanted))
     return table.features[rows], corrections
 
 
 class ValueModule(pl.LightningModule):  # type: ignore[misc]
-    """Several networks trained side by side: a linear part over some features, and hidden units, on top of a floor.
+    """Several networks trained side by side: a linear part and hidden units on top of a floor; or the floor itself.
+
+    The floor has no hidden units and is linear in what late interaction says.
 
     They share batches and nothing else: each has its own initial weights and dropout. A network with a floor starts as
     it and learns what it leaves.
 
     Args:
-        num_features: F.
+        batches: Of the training.
         seeds: Seed of each network's initial weights, `M`.
         settings: Of the fit.
-        num_batches: Of an epoch.
-        seed: Seed of the dropout.
-        floor: Networks without hidden units that are added as they are, `M`.
-        columns: Features of the linear part, `[F]`; all by default.
+        floor: The floor of each, `M`; None to train it.
     """
 
     def __init__(
-        self,
-        num_features: int,
-        seeds: Sequence[int],
-        settings: FitSettings,
-        num_batches: int,
-        seed: int = 0,
-        floor: ValueModule | None = None,
-        columns: NDArray[np.bool_] | None = None,
+        self, batches: ValueBatches, seeds: Sequence[int], settings: FitSettings, floor: ValueModule | None = None
     ) -> None:
         super().__init__()
-        self._settings, self._steps, self._seed = settings, settings.epochs * num_batches, seed
-        shape, bound = (settings.hidden, num_features), num_features**-0.5
+        self.batches, self.epochs = batches, settings.floor_epochs if floor is None else settings.epochs
+        networks, num_features, num_hidden = len(seeds), len(batches.mean), settings.hidden if floor is not None else 0
+        bound = num_features**-0.5
         drawn = []
         for number in seeds:
             generator = torch.Generator().manual_seed(number)
-            hidden = torch.empty(shape).uniform_(-bound, bound, generator=generator)
-            drawn.append((hidden, torch.empty(settings.hidden).uniform_(-bound, bound, generator=generator)))
-        networks = len(seeds)
+            shapes = ((num_hidden, num_features), (num_hidden,))
+            drawn.append([torch.empty(shape).uniform_(-bound, bound, generator=generator) for shape in shapes])
         self.linear = nn.Parameter(torch.zeros(networks, num_features))
         self.bias = nn.Parameter(torch.zeros(networks))
         # As in `nn.Linear`, which warns of layers without units.
         self.hidden = nn.Parameter(torch.stack([weights for weights, _ in drawn]))
         self.hidden_bias = nn.Parameter(torch.stack([bias for _, bias in drawn]))
-        self.output = nn.Parameter(torch.zeros(networks, settings.hidden))
+        self.output = nn.Parameter(torch.zeros(networks, num_hidden))
         self.dropout = nn.Dropout(settings.dropout)
-        mask = np.ones(num_features, dtype=bool) if columns is None else columns
-        self.register_buffer("mask", torch.from_numpy(mask).float())
-        nothing = torch.zeros(networks, num_features + 1)
-        self.register_buffer("floor", nothing if floor is None else floor.line.detach())
+        mask = torch.from_numpy(late_interaction()).float() if floor is None else torch.ones(num_features)
+        self.register_buffer("mask", mask)
+        self.register_buffer("floor", torch.zeros(networks, num_features + 1) if floor is None else floor.line.detach())
+
+    def train_dataloader(self) -> Epoch:
+        """Return this epoch's batches; Lightning asks again at every epoch."""
+        return Epoch(self.batches.number, partial(self.batches.epoch, self.trainer.current_epoch))
 
     @property
     def line(self) -> torch.Tensor:
@@ -237,7 +219,7 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Let dropout depend on the step alone, so that a resumed training ends with the same bits."""
-        torch.manual_seed(self._seed * 1_000_003 + self.global_step)
+        torch.manual_seed(self.batches.seed * 1_000_003 + self.global_step)
 
     def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
         """Return the sum of the losses: the networks share no weight, so each has the gradient of its own."""
@@ -247,16 +229,17 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
 
     def configure_optimizers(self) -> Any:
         """Return AdamW with a one-cycle schedule."""
-        rate = self._settings.learning_rate
-        optimizer = torch.optim.AdamW(self.parameters(), lr=rate, weight_decay=self._settings.weight_decay)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=self._steps)
+        optimizer = torch.optim.AdamW(self.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+        steps = self.epochs * self.batches.number
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def ensemble(self, networks: slice, standard: tuple[FloatArray, FloatArray]) -> Ensemble:
+    def ensemble(self, networks: slice) -> Ensemble:
         """Return some of the networks as the library evaluates them."""
         line = self.floor + self.line
         parts = (line[:, :-1], line[:, -1], self.hidden, self.hidden_bias, self.output)
-        return Ensemble(*standard, *(part[networks].detach().cpu().double().numpy() for part in parts))
+        arrays = (part[networks].detach().cpu().double().numpy() for part in parts)
+        return Ensemble(self.batches.mean, self.batches.scale, *arrays)
 
 
 def fit_networks(
@@ -266,10 +249,8 @@ def fit_networks(
     config: ValueTraining,
     work: str,
     device: str,
-) -> tuple[ValueModule, ValueBatches]:
-    """Fit networks side by side, or go on where an earlier call for the same work stopped; see `training.fit`.
-
-    First a floor, linear in what late interaction says, then what it leaves.
+) -> ValueModule:
+    """Fit networks side by side, first their floors; an interrupted fit resumes, see `training.fit`.
 
     Args:
         tables: The questions.
@@ -279,15 +260,13 @@ def fit_networks(
         work: Hash of everything that the networks depend on.
         device: Where they are fitted.
     """
-    batches = ValueBatches(tables, counts, config.fit, config.seed)
-    num_features = len(batches.standard[0])
-    linear = replace(config.fit, hidden=0, epochs=config.fit.floor_epochs)
-    floor = ValueModule(num_features, seeds, linear, batches.num_batches, config.seed, columns=late_interaction())
+    batches = ValueBatches(tables, counts, config.fit.batch_size, config.seed)
+    floor = ValueModule(batches, seeds, config.fit)
     # One thread: the bits then do not depend on the number of cores.
-    fit(floor, batches, config, f"{work}-floor", epochs=linear.epochs, device=device, threads=1)
-    module = ValueModule(num_features, seeds, config.fit, batches.num_batches, config.seed, floor)
-    fit(module, batches, config, work, epochs=config.fit.epochs, device=device, threads=1)
-    return module, batches
+    fit(floor, config, f"{work}-floor", epochs=floor.epochs, device=device, threads=1)
+    module = ValueModule(batches, seeds, config.fit, floor)
+    fit(module, config, work, epochs=module.epochs, device=device, threads=1)
+    return module
 
 
 def fit_order(examples: Sequence[ValueExample]) -> FloatArray:

@@ -14,12 +14,12 @@ from experiments.adapters.pools import Pooled
 
 def pooled_of(golds, ordered=()):
     chunks = tuple(Chunk(f"c{number}", f"text {number}") for number in range(6))
-    return Pooled("q", "Who?", chunks, golds[0] if golds else (), (0.0,) * 6, ordered, golds)
+    return Pooled("q", "Who?", chunks, (0.0,) * 6, ordered, golds)
 
 
 def drawn(pooled, seed=0):
     tokens = lambda texts: [np.array([int(text.split()[-1]) if text != "Who?" else 99]) for text in texts]  # noqa: E731
-    return cross.Combiner(tokens)(pooled, np.random.default_rng(seed))
+    return cross.draw(pooled, tokens, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -83,5 +83,5 @@ def test_a_training_gives_an_adapter_and_is_not_done_twice(data, tmp_path, monke
         "Who made Film 1?", ["Film 1 was made by Bob Fox.", "It rained."]
     )
     assert values[0] > values[1]
-    monkeypatch.setattr(cross, "CombinationBatches", None)  # whoever starts again fails
+    monkeypatch.setattr(cross, "CrossModule", None)  # whoever starts again fails
     assert cross.train_cross(config) == report

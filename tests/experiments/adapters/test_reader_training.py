@@ -13,12 +13,12 @@ from corag.models.trained import load_adapter, merge
 from corag.readers import minilm_reader
 from corag.readers.span_network import SpanNetwork
 from corag.text.data import DataFolder
-from experiments.adapters import reader_fit
-from experiments.adapters.calibration import calibration_error, fit_sigmoid
+from experiments.adapters import reader as training
 from experiments.adapters.config import ReaderSource, ReaderTraining, RowSettings
-from experiments.adapters.reader import gold_cases, train_reader
-from experiments.adapters.reader_fit import ReaderModule, build, export, learning_rate, loss_of
+from experiments.adapters.encoder import build, export, learning_rate
+from experiments.adapters.reader import KIND_WEIGHT, ReaderModule, gold_cases, loss_of, train_reader
 from experiments.adapters.reader_rows import collate, examples, rows
+from experiments.adapters.training import calibration_error, fit_sigmoid
 from experiments.data.splits import held_out
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,6 @@ def small_training(data, out, **changes):
         "learning_rate": 1e-2,
         "warmup_steps": 2,
         "decay": 0.0,
-        "average": 0.5,
         "step_tokens": 192,
         "precision": "fp32",
         "validate_every": 2,
@@ -61,7 +60,7 @@ INPUTS = {name: torch.tensor([[101, 2040, 102, 3000, 4000, 102]]) for name in ("
 
 @pytest.fixture(autouse=True)
 def small_encoder(monkeypatch):
-    monkeypatch.setattr(reader_fit, "load_bert", small_bert)
+    monkeypatch.setattr(training, "load_bert", small_bert)
     monkeypatch.setattr("corag.models.trained.load_bert", small_bert)
 
 
@@ -112,11 +111,11 @@ def test_loss_is_the_cross_entropy_of_the_right_spans(made):
         for column, right in ((0, batch["starts"][row]), (1, batch["ends"][row])):
             chances = np.exp(logits[row, allowed, column].numpy())
             expected -= np.log(chances[right[allowed].numpy()].sum() / chances.sum()) / 2 / 4
-    losses = loss_of(logits, batch, kind_weight=0.5)
+    losses = loss_of(logits, batch)
     assert float(losses["span"]) == pytest.approx(expected)
     kinds = torch.log_softmax(logits[:, 0, 2:], 1)[range(4), batch["kinds"].tolist()]
     assert float(losses["kind"]) == pytest.approx(-float(kinds.mean()))
-    assert float(losses["loss"]) == pytest.approx(float(losses["span"] + 0.5 * losses["kind"]))
+    assert float(losses["loss"]) == pytest.approx(float(losses["span"] + KIND_WEIGHT * losses["kind"]))
 
 
 def test_the_learning_rate_rises_stays_and_falls(small_data):
@@ -167,7 +166,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been(small_data, tmp_path, 
 
 
 def test_a_finished_training_is_not_done_again(small_data, tmp_path, trained, monkeypatch):
-    monkeypatch.setattr(reader_fit, "load_bert", None)
+    monkeypatch.setattr(training, "load_bert", None)
     assert train_reader(small_training(small_data, tmp_path / "run")) == trained
 
 

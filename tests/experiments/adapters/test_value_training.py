@@ -183,7 +183,7 @@ def learnable(number, num_candidates=5):
 
 
 def fitted(tables, out, settings, seeds=(1,), counts=None):
-    """The module and its batches after a fit."""
+    """The module after a fit."""
     config = ValueTraining(
         name="toy", out=str(out), sources=(EvidenceSource("none"),), fit=settings, logger="none", quiet=True
     )
@@ -201,20 +201,20 @@ def right(ensemble, numbers):
 
 def test_networks_learn_which_set_is_the_evidence_each_from_its_own_questions(tmp_path):
     settings = FitSettings(hidden=8, epochs=12, batch_size=8, dropout=0.0)
-    tables = [hypothesise(learnable(number), 3, settings) for number in range(60)]
+    tables = [hypothesise(learnable(number), 3) for number in range(60)]
     counts = np.ones((60, 2))
     counts[:, 1] = 0
     counts[0, 1] = 1  # the second network has one question
-    module, batches = fitted(tables, tmp_path, settings, (1, 1), counts)
-    whole, poor = (module.ensemble(slice(number, number + 1), batches.standard) for number in (0, 1))
+    module = fitted(tables, tmp_path, settings, (1, 1), counts)
+    whole, poor = (module.ensemble(slice(number, number + 1)) for number in (0, 1))
     assert right(whole, range(60, 80)) >= 17 > right(poor, range(60, 80))
 
 
 def test_the_floor_looks_at_late_interaction_alone_and_the_network_learns_what_it_leaves(tmp_path):
     settings = FitSettings(hidden=8, floor_epochs=40, epochs=4, batch_size=8, dropout=0.0)
-    tables = [hypothesise(learnable(number), 3, settings) for number in range(60)]
-    module, batches = fitted(tables, tmp_path, settings)
-    whole = module.ensemble(slice(0, 1), batches.standard)
+    tables = [hypothesise(learnable(number), 3) for number in range(60)]
+    module = fitted(tables, tmp_path, settings)
+    whole = module.ensemble(slice(0, 1))
     floor = module.floor[:, :-1].numpy()
     late = late_interaction()
     assert not floor[:, ~late].any() and floor[:, late].any()
@@ -224,18 +224,18 @@ def test_the_floor_looks_at_late_interaction_alone_and_the_network_learns_what_i
 
 def test_networks_side_by_side_are_those_that_are_fitted_alone(tmp_path):
     settings = replace(SMALL, dropout=0.0)
-    tables = [hypothesise(learnable(number), 2, settings) for number in range(8)]
-    both, _ = fitted(tables, tmp_path / "both", settings, (3, 4))
+    tables = [hypothesise(learnable(number), 2) for number in range(8)]
+    both = fitted(tables, tmp_path / "both", settings, (3, 4))
     for number, seed in enumerate((3, 4)):
-        alone, _ = fitted(tables, tmp_path / str(seed), settings, (seed,))
+        alone = fitted(tables, tmp_path / str(seed), settings, (seed,))
         np.testing.assert_allclose(alone.hidden[0].detach(), both.hidden[number].detach(), atol=1e-5)
         np.testing.assert_allclose(alone.linear[0].detach(), both.linear[number].detach(), atol=1e-5)
 
 
 def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
-    tables = [hypothesise(replace(learnable(number), weight=number + 1.0), 2, SMALL) for number in range(3)]
-    batches = ValueBatches(tables, np.ones((3, 1)), SMALL, seed=0)
-    module = ValueModule(len(batches.standard[0]), (0,), SMALL, 1).eval()
+    tables = [hypothesise(replace(learnable(number), weight=number + 1.0), 2) for number in range(3)]
+    batches = ValueBatches(tables, np.ones((3, 1)), 4, seed=0)
+    module = ValueModule(batches, (0,), SMALL).eval()
     module.linear.data.normal_(generator=torch.Generator().manual_seed(0))
     [batch] = batches.epoch(0)
     expected, first = [], 0
@@ -251,20 +251,19 @@ def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
 
 
 def test_a_table_stands_for_all_sets():
-    settings = replace(SMALL, max_drawn=5)
     example = learnable(1, num_candidates=7)
-    table = hypothesise(example, 4, settings)
+    table = hypothesise(example, 4, max_drawn=5)
     # The true pair first, then 7 single chunks, and 5 each of 20 other pairs, 35 sets of three and 35 of four.
     assert len(table.features) == 1 + 7 + 5 + 5 + 5
     assert np.exp(table.corrections).sum() == pytest.approx(7 + 21 + 35 + 35, rel=1e-5)
     assert table.corrections[0] == 0
     assert table.example is example
-    assert hypothesise(replace(example, golds=((0, 1, 2),)), 2, settings) is None
+    assert hypothesise(replace(example, golds=((0, 1, 2),)), 2) is None
 
 
 def test_a_table_begins_with_every_set_that_may_be_true():
     golds = ((3,), (0, 1), (1, 4), (0, 1, 2))
-    table = hypothesise(replace(learnable(1, num_candidates=6), golds=golds), 2, SMALL)
+    table = hypothesise(replace(learnable(1, num_candidates=6), golds=golds), 2)
     given = table.example.signals
     expected = [features(given, np.array([gold])) for gold in golds[:3]]  # the last one is larger than any hypothesis
     np.testing.assert_allclose(table.features[:3], np.concatenate(expected), rtol=1e-6)
