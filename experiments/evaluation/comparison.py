@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from corag.budget import Budget
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.memory import forget
@@ -21,22 +21,18 @@ from corag.models.cluster import CLUSTER, cluster_workers
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
-from corag.text.data import DataFolder, Query
-from corag.types import Candidate
+from corag.text.data import DataFolder
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.curves import (
     FEWEST_QUESTIONS,
     MOST_QUESTIONS,
-    CurveSelectors,
+    CurveMeasuring,
     points,
-    reads,
-    small_budgets,
 )
-from experiments.evaluation.curves import MEASURES as CURVE_MEASURES
 from experiments.evaluation.measure import Measuring, cold_and_warm
-from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words
+from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
 from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import (
     RETRIEVER,
@@ -44,7 +40,6 @@ from experiments.evaluation.rankings import (
     Rankings,
     mean_of,
     ranking_of,
-    retriever_figures,
     write_runs,
 )
 from experiments.evaluation.verify import with_claims
@@ -65,8 +60,8 @@ from experiments.run.track import UNMEASURED, log_run
 
 logger = logging.getLogger(__name__)
 
-MODELS, CURVES = "models", "curves"
-"""Key in the journal of the models that ran, and what the keys of the curves' questions begin with."""
+JOURNAL, MODELS, CURVES = "journal.jsonl", "models", "curves"
+"""Ending of the journal, its key of the models that ran, and what the keys of the curves' questions begin with."""
 OUTPUT_SETTINGS = ("out", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings that no row depends on, but for rounding."""
 COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
@@ -118,8 +113,15 @@ class SetRun:
     def __init__(self, name: str, config: EvaluateConfig, *, several: bool) -> None:
         self.name, self.config, self._several = name, config, several
         self.budgets = config.budgets or (config.budget,)
-        if config.out is not None and not several:
-            output_file(config.out, RESULT)
+        self._files: dict[int, Path] = {}
+        """Where results are written."""
+        self._journal_file: Path | None = None
+        if config.out is not None:
+            out = Path(config.out)
+            self._files = {budget: out / f"{name}-{budget}.json" if several else out for budget in self.budgets}
+            self._journal_file = out / f"{name}.{JOURNAL}" if several else out.with_suffix(f".{JOURNAL}")
+            if not several:
+                output_file(config.out, RESULT)
         self._folder = DataFolder.open(config.data)
         queries = questions_of(self._folder, config.split)
         if config.part == "held-out":
@@ -131,10 +133,12 @@ class SetRun:
         self._by_id = {query.id: query for query in self._queries}
         self._parts = Parts(config, self._queries)
         for budget in self.budgets:
-            self._budget(budget).check_room([query.question for query in self._queries])
+            self._parts.budget(budget).check_room([query.question for query in self._queries])
         self._measures = Measures(config.measures)
         self._methods = self._parts.methods(config.methods)
         self._points = points(max(self.budgets)) if config.curves else []
+        number = min(MOST_QUESTIONS, max(FEWEST_QUESTIONS, len(self._queries) // 3))
+        self._on_curves = drawn(self._queries, number if self._points else 0, config.seed)
         self._content = [
             content_hash(self._folder, self._folder.queries, config.index, config.run),
             checkpoint_hash(config.agent),
@@ -142,20 +146,6 @@ class SetRun:
             versions(),
             self._parts.prompt_text,
         ]
-
-    def _beside(self, suffix: str) -> Path | None:
-        """Return the path of a file beside the results; None where nothing is written."""
-        if self.config.out is None:
-            return None
-        out = Path(self.config.out)
-        return out / f"{self.name}.{suffix}" if self._several else out.with_suffix(f".{suffix}")
-
-    def _file(self, budget: int) -> Path | None:
-        """Return the path of a result; None where nothing is written."""
-        if self.config.out is None:
-            return None
-        out = Path(self.config.out)
-        return out / f"{self.name}-{budget}.json" if self._several else out
 
     @cached_property
     def _pool(self) -> Pool:
@@ -165,8 +155,9 @@ class SetRun:
             chunking=ChunkConfig(config.max_tokens), quiet=config.quiet,
         )  # fmt: skip
 
-    def _budget(self, tokens: int) -> Budget:
-        return Budget(tokens, self._parts.prompted, self.config.budget_for)
+    @cached_property
+    def _curves(self) -> CurveMeasuring:
+        return CurveMeasuring(self._parts, self._points, self.config.reranker, self._folder.documents)
 
     # --- Results ---
 
@@ -184,7 +175,7 @@ class SetRun:
         # A row depends on its question alone: with another limit or sample the same journal goes on.
         alike: dict[str, Any] = {"limit": None, "sample": None, "seed": 0, "measures": "", "curves": False}
         unlimited = settings_of(replace(self.config, **alike, latency_questions=0))
-        with Journal(self._beside("journal.jsonl"), fingerprint([unlimited, *self._content])) as journal:
+        with Journal(self._journal_file, fingerprint([unlimited, *self._content])) as journal:
             self._measure_quality(journal, embedded())
             results = [self._result(journal, budget, self._times(journal, budget)) for budget in self.budgets]
             if not self._several:
@@ -193,9 +184,8 @@ class SetRun:
 
     def _finished(self) -> list[Path]:
         """Return the files of the results of this very work; none unless all are on disk."""
-        files = [file for budget in self.budgets if (file := self._file(budget)) is not None]
-        pairs = zip(files, self.budgets, strict=False)
-        return files if all(finished_record(file, self._work(budget)) is not None for file, budget in pairs) else []
+        found = [finished_record(file, self._work(budget)) for budget, file in self._files.items()]
+        return [] if None in found else list(self._files.values())
 
     def _work(self, budget: int) -> str:
         return fingerprint([settings_of(self.config), budget, *self._content])
@@ -243,49 +233,21 @@ class SetRun:
         with recording() as models:
             questions = [(query, self._pool.candidates(query)) for query in (self._by_id[name] for name in ids)]
             if label == CURVES:
-                return self._curve_rows(questions), models()
-            measuring = Measuring(
-                self._methods.selectors, self._budget(int(label)), self._parts, documents=self._folder.documents
-            )
+                return [self._curves.rows(*question) for question in questions], models()
+            budget, documents = self._parts.budget(int(label)), self._folder.documents
+            measuring = Measuring(self._methods.selectors, budget, self._parts, documents=documents)
             return measuring.rows(questions), models()
 
-    @cached_property
-    def _on_curves(self) -> list[Query]:
-        """Questions that the curves are made of."""
-        number = min(MOST_QUESTIONS, max(FEWEST_QUESTIONS, len(self._queries) // 3))
-        return drawn(self._queries, number if self._points else 0, self.config.seed)
-
-    @cached_property
-    def _curve_selectors(self) -> CurveSelectors:
-        return CurveSelectors(self._parts, self.config.reranker)
-
-    def _curve_rows(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[dict[str, dict[str, Any]]]:
-        """Return for each question the row of each point, by its label."""
-        found: list[dict[str, dict[str, Any]]] = []
-        for query, candidates in questions:
-            rows: dict[str, dict[str, Any]] = {}
-            largest = self._budget(max(self.budgets))
-            for tokens, selectors in self._curve_selectors.by_budget(self._points, query, candidates, largest).items():
-                measuring = Measuring(
-                    selectors, self._budget(tokens), self._parts, reads=reads(self._parts),
-                    documents=self._folder.documents, measures=CURVE_MEASURES,
-                )  # fmt: skip
-                with small_budgets():
-                    rows |= measuring.rows([(query, candidates)])[0]
-            found.append(rows)
-        return found
-
     def _times(self, journal: Journal, budget: int) -> Mapping[str, Mapping[str, Row]]:
-        """Return the milliseconds of selections by question and method.
+        """Return the milliseconds of selections by question and method; a method that fails has none.
 
-        Methods that share nothing are timed in turn on each question, once all else is measured. A method that fails
-        on a question has no time there.
+        Methods that share nothing are timed in turn on each question, once all else is measured.
         """
+        if self.config.latency_questions == 0:
+            return {}
         # Spread out: questions side by side may share a document.
         number = min(len(self._queries), self.config.latency_questions or len(self._queries))
         timed = [self._queries[int(row)] for row in np.linspace(0, len(self._queries) - 1, number)]
-        if self.config.latency_questions == 0:
-            return {}
         if (key := f"{budget} times {fingerprint([query.id for query in timed])}") not in journal.units:
             selectors = self._parts.methods(self.config.methods, shared=False).selectors
             times: dict[str, dict[str, Row]] = {}
@@ -293,7 +255,7 @@ class SetRun:
                 # The first selection of each method loads its models, and does not count.
                 for done, query in enumerate([timed[0], *timed]):
                     rows = {
-                        name: cold_and_warm(selector, query, self._pool.candidates(query), self._budget(budget))
+                        name: cold_and_warm(selector, query, self._pool.candidates(query), self._parts.budget(budget))
                         for name, selector in selectors.items()
                     }
                     times[query.id] = {name: row for name, row in rows.items() if row is not None}
@@ -322,7 +284,7 @@ class SetRun:
         means = self._measure_rankings(rows, budget)
         unknown = dict.fromkeys((*(OF_ANSWERS if self._parts.reader is None else ()), *(() if times else OF_TIME)))
         config, estimated = self.config, any(row.get("estimated") for of_method in rows.values() for row in of_method)
-        exact = self._budget(budget).counts_exactly(self._parts.tokens) and not estimated
+        exact = self._parts.budget(budget).counts_exactly(self._parts.tokens) and not estimated
         record = {
             "data": config.data,
             "split": config.split,
@@ -351,17 +313,15 @@ class SetRun:
             "work": self._work(budget),
         }
         result = Result(record, rows, curves)
-        if (file := self._file(budget)) is not None:
-            result.write(file)
+        if self._files:
+            result.write(self._files[budget])
         return result
 
     def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:
         """Return the means of the measures by method, and the retriever's; rows get theirs, and runs are written."""
+        offered = {query.id: [one.chunk for one in self._pool.candidates(query)] for query in self._queries}
         rankings: dict[str, Rankings] = {
-            RETRIEVER: {
-                query.id: ranking_of([one.chunk for one in self._pool.candidates(query)], query.gold)
-                for query in self._queries
-            }
+            RETRIEVER: {query.id: ranking_of(offered[query.id], query.gold) for query in self._queries}
         }
         # A question on which a method failed is not in that method's ranking.
         for name, of_method in rows.items():
@@ -370,10 +330,12 @@ class SetRun:
         values = {name: self._measures.by_query(ranking, judgements) for name, ranking in rankings.items()}
         for name, of_method in rows.items():
             rows[name] = [{**row, **values[name].get(row["query"], {})} for row in of_method]
-        if (file := self._file(budget)) is not None:
-            write_runs(file.with_suffix(".runs"), rankings, judgements)
+        if self._files:
+            write_runs(self._files[budget].with_suffix(".runs"), rankings, judgements)
         means = {name: mean_of(list(found.values()), self._measures.names) for name, found in values.items()}
-        means[RETRIEVER] |= retriever_figures(self._queries, self._pool.by_query)
+        found = [evidence_figures(offered[query.id], query.gold) for query in self._queries if query.gold]
+        means[RETRIEVER] |= mean_of(found, ("evidence_recall", "full_evidence"))
+        means[RETRIEVER]["candidates"] = fmean(map(len, offered.values()))
         return means
 
     @property

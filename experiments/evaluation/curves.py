@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from corag.budget import Budget
 from corag.naming import Spelling, parse
 from corag.registry import SELECTORS
 from corag.selectors.corag.agents import NO_AGENT
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.text.data import Query
+from corag.text.documents import Document
 from corag.types import Candidate, PromptedReader, Selector
-from experiments.evaluation.measure import FAILURES
+from experiments.evaluation.measure import FAILURES, Measuring, Rows
 from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.parts import Parts
 from experiments.report.results import CHALLENGER, DEFAULT, CurvePoint
@@ -46,36 +46,45 @@ def points(budget: int) -> list[CurvePoint]:
     ]
 
 
-class CurveSelectors:
-    """The selectors of points, which share problems and rerankers, so that only their searches differ.
+class CurveMeasuring:
+    """Measures points, whose selectors share problems and rerankers, so that only their searches differ.
 
     Lambda replaces that of the configuration that the agent names for a question, as in `corag(cost_weight=...)`.
 
     Args:
         parts: What selectors are made of.
+        points: Of all curves.
         reranker: Of all points; None for the agent's choice, and for the default of the simple methods.
+        documents: The corpus.
     """
 
-    def __init__(self, parts: Parts, reranker: Spelling | None) -> None:
-        self._parts, self._reranker = parts, reranker
+    def __init__(
+        self, parts: Parts, points: Sequence[CurvePoint], reranker: Spelling | None, documents: Mapping[str, Document]
+    ) -> None:
+        self._parts, self._points, self._reranker, self._documents = parts, points, reranker, documents
         self._built: dict[str, Selector] = {}
         self._problems: dict[Any, SelectionProblem] = {}
         self._corag: Any = parts.methods("corag").selectors["corag"]
 
-    def by_budget(
-        self, points: Sequence[CurvePoint], query: Query, candidates: Sequence[Candidate], largest: Budget
-    ) -> dict[int, dict[str, Selector]]:
-        """Return the selector of each point for a question, by budget and label; those of the last question end."""
+    def rows(self, query: Query, candidates: Sequence[Candidate]) -> Rows:
+        """Return the row of each point, by its label, on a question."""
         self._problems.clear()
+        budgets = {one.budget: self._parts.budget(one.budget) for one in self._points}
         try:
-            prediction = self._corag.predict(query.question, candidates, largest.for_context(query.question))
+            largest = budgets[max(budgets)].for_context(query.question)
+            prediction = self._corag.predict(query.question, candidates, largest)
         except FAILURES:
             prediction = None  # each point then fails by itself, which its row says
         named = None if prediction is None else str(prediction)
-        selectors: dict[int, dict[str, Selector]] = {}
-        for one in points:
-            selectors.setdefault(one.budget, {})[one.label] = self._selector(one, named)
-        return selectors
+        # A language model's time, and price, is for the table alone.
+        reads = self._parts.reader is not None and not isinstance(self._parts.prompted, PromptedReader)
+        rows: Rows = {}
+        for tokens, budget in budgets.items():
+            selectors = {one.label: self._selector(one, named) for one in self._points if one.budget == tokens}
+            measuring = Measuring(selectors, budget, self._parts, reads, documents=self._documents, measures=MEASURES)
+            with _small_budgets():
+                rows |= measuring.rows([(query, candidates)])[0]
+        return rows
 
     def _selector(self, point: CurvePoint, named: str | None) -> Selector:
         written = parse(point.method)
@@ -90,13 +99,8 @@ class CurveSelectors:
         return with_shared_problem(self._built[spelled], spelled, self._problems)
 
 
-def reads(parts: Parts) -> bool:
-    """Whether contexts of curves are read: a language model's time, and price, is for the table alone."""
-    return parts.reader is not None and not isinstance(parts.prompted, PromptedReader)
-
-
 @contextmanager
-def small_budgets() -> Iterator[None]:
+def _small_budgets() -> Iterator[None]:
     """Silence the warning that few candidates fit: on a curve that is on purpose."""
     logger = logging.getLogger("corag.optional")
     before = logger.level

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import corag
 from corag.errors import InputError
@@ -23,6 +23,7 @@ from corag.naming import Spelling
 from corag.readers.chat import ChatReader
 from corag.text.chunking import sentence_spans
 from corag.text.documents import SEPARATOR
+from experiments.data.config import comma_separated
 
 GRADE, ALL = "grade", "all"
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
@@ -31,14 +32,7 @@ _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """What is judged: an answer to a question, read from a context.
-
-    Attributes:
-        question: The question.
-        references: Right answers; may be empty.
-        context: What the reader got.
-        answer: The answer; empty if it found none.
-    """
+    """An answer to a question, read from a context; `references` are right answers."""
 
     question: str
     references: tuple[str, ...]
@@ -56,16 +50,8 @@ class JudgedAnswer:
         spans = ((part, start, end) for part in self.texts for start, end in sentence_spans(part))
         return [text for part, start, end in spans if (text := part[start:end].strip())]
 
-    def field(self, name: str) -> str:
-        """Return an attribute as a prompt shows it: texts and sentences numbered, references a line each."""
-        value = getattr(self, name)
-        if name in ("texts", "sentences"):
-            return "\n".join(f"[{number}] {' '.join(text.split())}" for number, text in enumerate(value, start=1))
-        return "\n".join(value) if name == "references" else str(value)
 
-
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """One figure that a judge is asked for.
 
     Attributes:
@@ -88,7 +74,8 @@ class Judgement:
             return None
         if self.zero and not getattr(answer, self.zero):
             return 0.0
-        fields = {name: answer.field(name) for name in ("question", *self.fields)}
+        fields = {name: _shown(getattr(answer, name), numbered=name != "references") for name in self.fields}
+        fields["question"] = answer.question
         name = self.key.replace("_", "-")
         return prompt(name, "experiments/prompts", needs=sorted(fields)).messages(**fields)
 
@@ -96,6 +83,14 @@ class Judgement:
         """Return the value in a reply: one JSON object, whatever is around it."""
         content = json_object(reply)
         return None if content is None else self.parse(content, answer)
+
+
+def _shown(value: str | Sequence[str], *, numbered: bool) -> str:
+    if isinstance(value, str):
+        return value
+    if not numbered:
+        return "\n".join(value)
+    return "\n".join(f"[{number}] {' '.join(text.split())}" for number, text in enumerate(value, start=1))
 
 
 def json_object(reply: str) -> dict[str, Any] | None:
@@ -109,23 +104,22 @@ def json_object(reply: str) -> dict[str, Any] | None:
 
 
 def _grade(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
-    grade = content.get("grade")
-    is_number = isinstance(grade, int | float) and not isinstance(grade, bool)
-    return float(grade) if is_number and 0 <= grade <= 1 else None  # type: ignore[arg-type, operator]
+    grade: Any = content.get("grade")
+    return float(grade) if type(grade) in (int, float) and 0 <= grade <= 1 else None
 
 
 def _mention(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
     return {"correct": 1.0, "partial": 0.5, "none": 0.0}.get(str(content.get("mention")))
 
 
-def _share_of_items(content: Mapping[str, Any], _: JudgedAnswer, *, items: str, flag: str) -> float | None:
+def _share_of_items(items: str, flag: str, content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
     """Return the share of the listed items whose flag is true."""
     listed = content.get(items)
     flags = [one.get(flag) if isinstance(one, dict) else None for one in listed] if isinstance(listed, list) else []
     return sum(map(bool, flags)) / len(flags) if flags and all(isinstance(one, bool) for one in flags) else None
 
 
-def _share_of_numbers(content: Mapping[str, Any], answer: JudgedAnswer, *, field: str, of: str) -> float | None:
+def _share_of_numbers(field: str, of: str, content: Mapping[str, Any], answer: JudgedAnswer) -> float | None:
     """Return the share of the numbered texts or sentences that are listed."""
     listed, total = content.get(field), len(getattr(answer, of))
     if not isinstance(listed, list) or not all(type(one) is int and 1 <= one <= total for one in listed):
@@ -133,20 +127,23 @@ def _share_of_numbers(content: Mapping[str, Any], answer: JudgedAnswer, *, field
     return len(set(listed)) / total
 
 
-_RELEVANT_STATEMENTS = partial(_share_of_items, items="statements", flag="relevant")
-_SUPPORTED_CLAIMS = partial(_share_of_items, items="claims", flag="supported")
-_RELEVANT_SENTENCES = partial(_share_of_numbers, field="relevant", of="sentences")
-_CONTRADICTED_TEXTS = partial(_share_of_numbers, field="contradicted", of="texts")
-JUDGEMENTS = {
-    GRADE: Judgement("judge", ("answer", "references"), _grade, needs=("references",)),
-    "mention": Judgement("mention", ("answer", "references"), _mention, needs=("references",)),
-    "answer_relevancy": Judgement("answer_relevancy", ("answer",), _RELEVANT_STATEMENTS, zero="answer"),
-    "contextual_relevancy": Judgement("contextual_relevancy", ("sentences",), _RELEVANT_SENTENCES, zero="sentences"),
-    "faithfulness": Judgement(
-        "faithfulness", ("context", "answer"), _SUPPORTED_CLAIMS, needs=("answer",), zero="texts"
+_LIST = [
+    Judgement("judge", ("answer", "references"), _grade, needs=("references",)),
+    Judgement("mention", ("answer", "references"), _mention, needs=("references",)),
+    Judgement("answer_relevancy", ("answer",), partial(_share_of_items, "statements", "relevant"), zero="answer"),
+    Judgement(
+        "contextual_relevancy", ("sentences",), partial(_share_of_numbers, "relevant", "sentences"), zero="sentences"
     ),
-    "hallucination": Judgement("hallucination", ("texts", "answer"), _CONTRADICTED_TEXTS, needs=("answer", "texts")),
-}
+    Judgement(
+        "faithfulness", ("context", "answer"), partial(_share_of_items, "claims", "supported"),
+        needs=("answer",), zero="texts",
+    ),
+    Judgement(
+        "hallucination", ("texts", "answer"), partial(_share_of_numbers, "contradicted", "texts"),
+        needs=("answer", "texts"),
+    ),
+]  # fmt: skip
+JUDGEMENTS = {GRADE if one.key == "judge" else one.key: one for one in _LIST}
 """What a judge can be asked, by name. With A the statements of the answer and C the sentences of the context:
 
 - `grade`: how much of the reference answers is right; none without references.
@@ -161,21 +158,14 @@ JUDGEMENTS = {
 
 def judgements(text: str) -> tuple[str, ...]:
     """Return names of `JUDGEMENTS`, separated by commas, or `all`; `InputError` for others."""
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if names == (ALL,):
-        return tuple(JUDGEMENTS)
+    names = tuple(dict.fromkeys(comma_separated(text))) if text != ALL else tuple(JUDGEMENTS)
     if not names or not set(names) <= set(JUDGEMENTS):
         raise InputError(f"judge_figures is {text!r}; name some of {', '.join(JUDGEMENTS)}, or {ALL}")
     return names
 
 
 class Judge:
-    """Judges with a model, greedy by default for repeatable values.
-
-    Args:
-        chat: The model.
-        names: Names of `JUDGEMENTS`.
-    """
+    """Judges with a model, greedy by default for repeatable values; names are those of `JUDGEMENTS`."""
 
     def __init__(self, chat: Chat, names: Sequence[str] = (GRADE,)) -> None:
         self._chat = chat
@@ -184,33 +174,28 @@ class Judge:
     def rows(self, answers: Sequence[JudgedAnswer]) -> list[dict[str, Any]]:
         """Return what rows have of each answer; equal requests are made once.
 
-        `judged` has all names; `judge_unusable` counts replies without a value, and `judge_error` quotes the first.
-
-        Raises:
-            ChatError: The server keeps failing.
+        `judged` has all names; `judge_unusable` counts replies without a value, and `judge_error` quotes the first. A
+        server that keeps failing is a `ChatError`.
         """
         asked = [[one.request(answer) for one in self._asked] for answer in answers]
         requests = {json.dumps(one): one for of_answer in asked for one in of_answer if isinstance(one, list)}
         with ThreadPoolExecutor(self._chat.max_concurrent) as pool:
             replies = dict(zip(requests, pool.map(self._reply, requests.values()), strict=True))
-        return [self._row(answer, of_answer, replies) for answer, of_answer in zip(answers, asked, strict=True)]
-
-    def _row(
-        self, answer: JudgedAnswer, asked: Sequence[Messages | float | None], replies: Mapping[str, str]
-    ) -> dict[str, Any]:
-        row: dict[str, Any] = {"judged": [one.key for one in self._asked]}
-        unusable: list[str] = []
-        for one, value in zip(self._asked, asked, strict=True):
-            if value is None:
-                continue
-            row["judge_unusable"] = 0
-            if isinstance(value, list):
-                reply = replies[json.dumps(value)]
-                value = one.read(reply, answer)
-                unusable += [f"the reply has no usable {one.key}: {reply[:200]!r}"] if value is None else []
-            if value is not None:
-                row[one.key] = value
-        return row | ({"judge_unusable": len(unusable), "judge_error": unusable[0]} if unusable else {})
+        rows: list[dict[str, Any]] = []
+        for answer, of_answer in zip(answers, asked, strict=True):
+            rows.append({"judged": [one.key for one in self._asked]})
+            for one, value in zip(self._asked, of_answer, strict=True):
+                if value is None:
+                    continue
+                rows[-1].setdefault("judge_unusable", 0)
+                reply = replies[json.dumps(value)] if isinstance(value, list) else ""
+                figure = one.read(reply, answer) if isinstance(value, list) else value
+                if figure is None:
+                    rows[-1]["judge_unusable"] += 1
+                    rows[-1].setdefault("judge_error", f"the reply has no usable {one.key}: {reply[:200]!r}")
+                else:
+                    rows[-1][one.key] = figure
+        return rows
 
     def _reply(self, messages: Messages) -> str:
         try:
@@ -222,10 +207,10 @@ class Judge:
 
 
 def chat_of(role: str, name: Spelling) -> Chat:
-    """Return the language model of a reader by name, such as `ollama(model=...)` or `openai(model=...)`.
+    """Return the language model of a reader by name; `role` names the setting in errors.
 
     Raises:
-        InputError: There is no such reader, or it asks no language model; `role` names the setting.
+        InputError: There is no such reader, or it asks no language model.
         ChatError: Its server, or the model, is missing.
     """
     reader = corag.reader(name)

@@ -41,14 +41,12 @@ def exact_match(answer: str, references: Sequence[str]) -> float:
 
 def f1(answer: str, references: Sequence[str]) -> float:
     """Return the best harmonic mean of word precision and recall over the references, in [0, 1]."""
-    return max((_f1(normalize_answer(answer).split(), normalize_answer(r).split()) for r in references), default=0.0)
-
-
-def _f1(answer: Sequence[str], reference: Sequence[str]) -> float:
-    if not answer or not reference:
-        return float(answer == reference)
-    shared = (Counter(answer) & Counter(reference)).total()
-    return 2 * shared / (len(answer) + len(reference))
+    words, scores = Counter(normalize_answer(answer).split()), [0.0]
+    for reference in references:
+        others = Counter(normalize_answer(reference).split())
+        # Two texts without words are equal.
+        scores.append(2 * (words & others).total() / (words + others).total() if words or others else 1.0)
+    return max(scores)
 
 
 def rouge(answer: str, references: Sequence[str]) -> dict[str, float]:
@@ -78,14 +76,14 @@ def answer_figures(answer: str, references: Sequence[str]) -> dict[str, float]:
     return {**rouge(answer, references), "f1": f1(answer, references), "em": exact_match(answer, references)}
 
 
-def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, float] | None:
-    """Return recall, precision and completeness of the evidence in a selection; None for a question without gold.
+def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, float]:
+    """Return recall, precision and completeness of the evidence in a selection; empty for a question without gold.
 
     Recall: share of gold entries that a chosen chunk is evidence for. Precision: share of chosen chunks that are
     evidence for some gold entry, 0 for an empty selection. `full_evidence`: 1 when recall is 1.
     """
     if not gold:
-        return None
+        return {}
     found = sum(any(is_evidence(chunk, entry) for chunk in chunks) for entry in gold)
     useful = sum(any(is_evidence(chunk, entry) for entry in gold) for chunk in chunks)
     return {

@@ -47,14 +47,11 @@ class Support:
         answers = tuple(findable(query.answers)) if query.extra.get("answerable", True) else ()
         gold = [documents[name] for entry in query.gold if (name := passage_of(entry, documents)) is not None]
         literal = not gold or any(contains_answer(with_title(one.title, one.text), answers) for one in gold)
-        return cls(supporting_spans(query, documents), answers if literal else (), _gold_ranges(query, documents))
-
-
-def _gold_ranges(query: Query, documents: Mapping[str, Document]) -> tuple[Range, ...]:
-    chunks = [passage_at(entry, documents) for entry in query.gold]
-    if None in chunks or all(entry in documents for entry in query.gold):
-        return ()
-    return tuple(found for chunk in chunks if chunk is not None for found in ranges_of(chunk) or ())
+        chunks = [passage_at(entry, documents) for entry in query.gold]
+        ranges: list[Range] = []
+        if None not in chunks and not all(entry in documents for entry in query.gold):
+            ranges = [found for chunk in chunks if chunk is not None for found in ranges_of(chunk) or ()]
+        return cls(supporting_spans(query, documents), answers if literal else (), tuple(ranges))
 
 
 def contains_answer(text: str, answers: Sequence[str]) -> bool:
@@ -65,13 +62,9 @@ def contains_answer(text: str, answers: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one method chose for one question, and what was read from it.
-
-    Properties that a question does not have are None or empty.
+    """What one method chose for one question, and what was read from it; what a question does not have is None.
 
     Attributes:
-        query: The question.
-        selection: What was chosen.
         ranking: Chunks of the candidates, best first.
         budget: What the prompt may cost.
         tokens: Counts them.
@@ -119,43 +112,31 @@ class Outcome:
 
     @cached_property
     def evidence(self) -> Mapping[str, float]:
-        """Recall, precision and completeness of the evidence in the text, by passages and by characters."""
-        return {**(evidence_figures(self.shown_chunks, self.query.gold) or {}), **self._characters}
+        """Figures of the evidence in the text by name: by passages, supporting sentences and characters.
 
-    @property
-    def _characters(self) -> Mapping[str, float]:
+        Those that the question does not have are missing. Context recall is of all chunks, summarised ones included.
+        """
+        figures = evidence_figures(self.shown_chunks, self.query.gold)
+        if figures:
+            figures["context_recall"] = evidence_figures(self.selection.chunks, self.query.gold)["evidence_recall"]
+        if (recall := support_recall(self.support.spans, self.shown_chunks)) is not None:
+            figures |= {"sentence_recall": recall, "full_sentences": float(recall == 1)}
         shown = [ranges_of(chunk) for chunk in self.selection.chunks]
-        if not self.support.ranges or not self.is_whole or None in shown:
-            return {}
-        return character_figures([one for ranges in shown for one in ranges or ()], self.support.ranges)
-
-    @property
-    def context_recall(self) -> float | None:
-        """Evidence recall of all chunks that were chosen, summarised ones included."""
-        return (evidence_figures(self.selection.chunks, self.query.gold) or {}).get("evidence_recall")
+        if self.support.ranges and self.is_whole and None not in shown:
+            figures |= character_figures([one for ranges in shown for one in ranges or ()], self.support.ranges)
+        return figures
 
     @cached_property
-    def sentence_recall(self) -> float | None:
-        """Share of the marked supporting sentences in the text."""
-        return support_recall(self.support.spans, self.shown_chunks)
-
-    @property
-    def answer_in_context(self) -> float | None:
-        """Whether the text holds a reference answer word for word."""
-        return float(contains_answer(self.selection.text, self.support.answers)) if self.support.answers else None
-
-    @property
-    def answer_recall(self) -> float | None:
-        """Share of the words of a reference answer that the text has: what a long answer could be written from."""
-        return answer_recall(self.selection.text, self.query.answers) if self.query.answers else None
-
-    @cached_property
-    def answer_scores(self) -> Mapping[str, float]:
-        """ROUGE, F1, exact and substring match of the answer."""
-        if self.answer is None or not self.query.answers:
-            return {}
-        answers = self.query.answers
-        return {**answer_figures(self.answer, answers), "sub_em": substring_match(self.answer, answers)}
+    def answers(self) -> Mapping[str, float]:
+        """Figures of the answer by name, and of what the text holds of the reference answers."""
+        references, figures = self.query.answers, {}
+        if self.answer is not None and references:
+            figures = {**answer_figures(self.answer, references), "sub_em": substring_match(self.answer, references)}
+        if self.support.answers:
+            figures["answer_in_context"] = float(contains_answer(self.selection.text, self.support.answers))
+        if references:
+            figures["answer_recall"] = answer_recall(self.selection.text, references)
+        return figures
 
     @property
     def true_k(self) -> int | None:

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from typing import Any
 
 import corag
-from corag.budget import reader_and_tokens, tokens_setting
+from corag.budget import Budget, reader_and_tokens, tokens_setting
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import resolve_device
@@ -28,11 +28,7 @@ from experiments.evaluation.verify import ChatVerifier, WordVerifier, verifier_o
 
 
 class Parts:
-    """The parts that a config names.
-
-    Args:
-        config: Settings of one set of questions.
-        queries: The questions.
+    """The parts that the config of a set of questions names.
 
     Attributes:
         tokens: Counts tokens.
@@ -63,6 +59,10 @@ class Parts:
         else:
             self.unread = f"no question of {config.data}, {config.split}, has reference answers, so nothing is read"
 
+    def budget(self, tokens: int) -> Budget:
+        """Return a budget for prompts, or for contexts alone, as the config says."""
+        return Budget(tokens, self.prompted, self._config.budget_for)
+
     @cached_property
     def judge(self) -> Judge | None:
         """The judge; `InputError` if it asks no language model, `ChatError` if its server or model is missing."""
@@ -89,7 +89,6 @@ class Parts:
         given = self._config.embedder
         if "encoder" in EMBEDDERS.settings(given):
             return CachedEmbedder(EMBEDDERS.offer(given, {"encoder": self.encoder}))
-        # On a CPU one text at a time: a resumed run ends with the same bits.
         return CachedEmbedder(given, batch=1 if resolve_device("embedder").kind == "cpu" else None)
 
     def methods(self, methods: Spellings, *, shared: bool = True) -> Methods:

@@ -14,11 +14,10 @@ from typing import Any
 
 from corag.errors import InputError
 from corag.optional import require
-from corag.text.data import Grades, Query, is_evidence
+from corag.text.data import Grades, is_evidence
 from corag.text.trec import qrels_lines, run_lines
-from corag.types import Candidate, Chunk
+from corag.types import Chunk
 from experiments.data.config import comma_separated
-from experiments.evaluation.metrics import evidence_figures
 from experiments.run.journal import write_atomically
 
 RETRIEVER = "retriever"
@@ -37,22 +36,10 @@ def ranking_of(chunks: Sequence[Chunk], gold: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def retriever_figures(queries: Sequence[Query], pools: Mapping[str, Sequence[Candidate]]) -> dict[str, float | None]:
-    """Return how much of the evidence is among the candidates, and their mean number."""
-    chunks = [[candidate.chunk for candidate in pools[query.id]] for query in queries]
-    figures = [evidence_figures(one, query.gold) for one, query in zip(chunks, queries, strict=True)]
-    means = mean_of([one for one in figures if one is not None], ("evidence_recall", "full_evidence"))
-    return {**means, "candidates": fmean(map(len, chunks))}
-
-
 class Measures:
     """Measures of rankings by ir-measures (MacAvaney et al., 2022), which computes them as trec_eval does.
 
-    Args:
-        text: Their names, separated by commas: `nDCG@10,RR@10,R@20`, or empty for none.
-
-    Raises:
-        InputError: A name is unknown, or the measure needs a package that is not installed.
+    `text` has their names, separated by commas; one that cannot be computed here is an `InputError`.
     """
 
     def __init__(self, text: str) -> None:

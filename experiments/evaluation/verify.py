@@ -31,13 +31,9 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What is to be decided.
+    """A statement, or a question with two answers, of which option 0 or 1 is `right`.
 
-    Attributes:
-        question: The question, or the statement.
-        options: The two answers to choose from; of a statement, `true` and `false`.
-        right: Which option is right, 0 or 1.
-        source: The text that a statement stands in, or the prompt that led to it; may be empty.
+    `source` is the text that a statement stands in, or the prompt that led to it; may be empty.
     """
 
     question: str
@@ -68,12 +64,12 @@ def claim_of(query: Query) -> Claim | None:
 
 
 def with_claims(queries: Iterable[Query], name: str) -> list[Query]:
-    """Return the questions that have something to verify; `DataError` without any, with `name` for the source."""
+    """Return the questions that have something to verify; without any, a `DataError` that names the source."""
     found = [query for query in queries if claim_of(query) is not None]
     if not found:
         raise DataError(
-            f"{name} has nothing to verify: expected questions with a hallucinated_answer beside answers, or with "
-            "true or false as their answer; use halueval, felm or wikibio, or leave out --task verify"
+            f"{name} has nothing to verify: no question has a hallucinated_answer, or true or false as its answer; use "
+            "halueval, felm or wikibio, or leave out --task verify"
         )
     return found
 
@@ -92,11 +88,9 @@ def verdict_figures(claim: Claim, choice: int | None) -> dict[str, object]:
 
 
 class ChatVerifier:
-    """Asks language models, and returns the most frequent verdict; it has a prompt as a reader has one, for budgets.
+    """Asks language models, and returns the most frequent verdict, ties to the first.
 
-    Args:
-        chats: Models that vote on each claim; ties go to the verdict that was given first.
-        claims: All that it will be asked for: the prompts of one question are as long as the longest.
+    It has a prompt as a reader has one, for budgets: that of the longest of a question's `claims`.
     """
 
     def __init__(self, chats: Sequence[Chat], claims: Iterable[Claim]) -> None:
@@ -156,8 +150,7 @@ def majority(choices: Iterable[int | None]) -> int | None:
 class WordVerifier:
     """Decides by the words that a context holds: a stand-in where there is no language model.
 
-    The support of a text is the share of its words, stop words left out, that the context holds. Of two answers the
-    one with more support is chosen, of equal ones the first; a statement is true from `THRESHOLD` on.
+    Of two answers the one with more support is chosen, ties to the first; a statement is true from `THRESHOLD` on.
     """
 
     def verify(self, claims: Sequence[Claim], contexts: Sequence[str]) -> list[int | None]:
@@ -173,7 +166,7 @@ def _choice_by_words(claim: Claim, context: str) -> int:
 
 
 def support(text: str, context: str) -> float:
-    """Return the share of a text's words that the context holds, in [0, 1]; 0 for a text without any."""
+    """Return the share of a text's words, stop words left out, that the context holds, in [0, 1]; 0 without any."""
     words = {word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS}
     return len(words.intersection(_WORD.findall(context.lower()))) / len(words) if words else 0.0
 

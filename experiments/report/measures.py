@@ -109,35 +109,32 @@ def _balanced(means: FloatArray) -> FloatArray:
     return scores
 
 
-def _score(name: str, title: str, *, brief: bool = True) -> Measure:
-    return Measure(name, title, of=lambda one: one.answer_scores.get(name), brief=brief)
+def _answer(name: str, title: str, **settings: Any) -> Measure:
+    return Measure(name, title, of=lambda one: one.answers.get(name), **settings)
 
 
-def _evidence(name: str, title: str, *, partial: bool = False) -> Measure:
-    return Measure(name, title, of=lambda one: one.evidence.get(name), partial=partial)
+def _evidence(name: str, title: str, **settings: Any) -> Measure:
+    return Measure(name, title, of=lambda one: one.evidence.get(name), **settings)
 
 
 _LIST = [
-    _score("rouge1", "ROUGE-1", brief=False),
-    _score("rouge2", "ROUGE-2", brief=False),
-    _score("rougeL", "ROUGE-L"),
-    _score("f1", "F1"),
-    _score("em", "exact match"),
-    _score("sub_em", "substring match"),
+    _answer("rouge1", "ROUGE-1", brief=False),
+    _answer("rouge2", "ROUGE-2", brief=False),
+    _answer("rougeL", "ROUGE-L"),
+    _answer("f1", "F1"),
+    _answer("em", "exact match"),
+    _answer("sub_em", "substring match"),
     _evidence("evidence_recall", "evidence recall"),
     _evidence("evidence_precision", "evidence precision"),
     _evidence("full_evidence", "full evidence"),
-    Measure("context_recall", "context recall", of=lambda one: one.context_recall, brief=False),
-    Measure("sentence_recall", "sentence recall", of=lambda one: one.sentence_recall, partial=True),
-    Measure(
-        "full_sentences", "full sentences", partial=True,
-        of=lambda one: None if one.sentence_recall is None else float(one.sentence_recall == 1),
-    ),
+    _evidence("context_recall", "context recall", brief=False),
+    _evidence("sentence_recall", "sentence recall", partial=True),
+    _evidence("full_sentences", "full sentences", partial=True),
     _evidence("character_recall", "character recall", partial=True),
     _evidence("character_precision", "character precision", partial=True),
     _evidence("character_iou", "character IoU", partial=True),
-    Measure("answer_in_context", "answer in context", of=lambda one: one.answer_in_context, partial=True),
-    Measure("answer_recall", "answer recall", of=lambda one: one.answer_recall, partial=True, brief=False),
+    _answer("answer_in_context", "answer in context", partial=True),
+    _answer("answer_recall", "answer recall", partial=True, brief=False),
     Measure("cost_tokens", "tokens", -1, ".1f", of=lambda one: one.cost),
     Measure("chunks", "chunks", 0, ".2f", of=lambda one: len(one.selection)),
     Measure("value", "value", 0, of=lambda one: one.selection.value, brief=False),
