@@ -73,6 +73,9 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
         iterations: Numbers of iterations of the tree search, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
+        shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work. Each keeps a journal
+            beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
+            journals into one folder and run the command without `shard`.
     """
 
     out: str
@@ -83,14 +86,24 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
     iterations: str = "40"
     explorations: str = "0.001"
     cost_weights: str = "0,0.05,0.1,0.2,0.4,0.8"
+    shard: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.data and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
         self.check_engine()
+        _ = self.number_of_shard
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")
+
+    @property
+    def number_of_shard(self) -> tuple[int, int]:
+        """The shard that is asked for, from 1, and how many there are; by default the only one."""
+        number, _, count = (self.shard or "1/1").partition("/")
+        if not number.isdecimal() or not count.isdecimal() or not 1 <= int(number) <= int(count):
+            raise InputError(f"shard is {self.shard!r}; write i/n with i from 1 to n, such as 1/2")
+        return int(number), int(count)
 
     def configuration_list(self) -> list[str]:
         """Return the spellings of what is measured, each once."""

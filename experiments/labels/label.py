@@ -1,15 +1,16 @@
 """`corag label`: how well each configuration serves each question, by the measures of `corag evaluate`.
 
-Questions are the units of work: a journal keeps finished ones, and Ray workers share them.
+Questions are the units of work: a journal keeps finished ones, shards and Ray workers share them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import cache, partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,12 @@ from experiments.evaluation.parts import Parts
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import Source, read_sources
 from experiments.labels.table import FIGURES, read_metadata, write_labels
-from experiments.run.journal import TABLE, Journal, fingerprint, output_file, versions
+from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_units, versions
 from experiments.run.track import UNMEASURED, log_run
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
+NOT_WORK = ("out", "shard", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings on which no label depends, but for rounding."""
 LOCAL_BATCH, RAY_BATCH = 64, 8
 """Questions whose candidates are embedded at a time; questions given to a worker at a time."""
@@ -56,7 +57,10 @@ Unit = dict[str, Any]
 
 @in_runtime
 def label(config: LabelConfig) -> Path:
-    """Write the label table that a config describes; return its path. A table of other settings is a `DataError`."""
+    """Write the label table that a config describes; return its path. A table of other settings is a `DataError`.
+
+    With a shard, only its journal until all shards are done.
+    """
     out, sources = output_file(config.out, TABLE), read_sources(config)
     for source in sources:
         source.check_pool()
@@ -73,12 +77,15 @@ def label(config: LabelConfig) -> Path:
             )
         logger.info("%s is complete already", out)
         return out
-    with Journal(out.with_suffix(".journal.jsonl"), work) as journal:
-        _label_missing(config, sources, worker, journal)
+    own = out.with_suffix(f".{config.shard.replace('/', '-of-')}{'.' * bool(config.shard)}journal.jsonl")
+    beside = _units_beside(out, own, work)
+    with Journal(own, work) as journal:
+        _label_missing(config, sources, worker, journal, beside.keys())
+        done = {**_units_beside(out, own, work), **journal.units}
+        if any(source.key(query) not in done for source in sources for query in source.queries):
+            return out
         units = [
-            (source, row, journal.units[source.key(query)])
-            for source in sources
-            for row, query in enumerate(source.queries)
+            (source, row, done[source.key(query)]) for source in sources for row, query in enumerate(source.queries)
         ]
         metadata = {
             "work": work,
@@ -93,7 +100,8 @@ def label(config: LabelConfig) -> Path:
         means = table.group_by("configuration", use_threads=False).aggregate([(name, "mean") for name in MEASURED])
         figures = {row["configuration"]: {name: row[f"{name}_mean"] for name in MEASURED} for row in means.to_pylist()}
         log_run("label", config, out, out.stem, settings, figures)
-        journal.remove()
+        for path in _journals(out):
+            path.unlink(missing_ok=True)
     return out
 
 
@@ -208,15 +216,38 @@ class Worker:
         }
 
 
-def _label_missing(config: LabelConfig, sources: Sequence[Source], worker: Worker, journal: Journal) -> None:
+def _journals(out: Path) -> list[Path]:
+    """Return the journals of a table that exist: that of a whole run, and those of shards."""
+    stem = escape(out.stem)
+    return [path for name in ("", "[0-9]*-of-[0-9]*.") for path in out.parent.glob(f"{stem}.{name}journal.jsonl")]
+
+
+def _units_beside(out: Path, own: Path, work: str) -> dict[str, Any]:
+    """Return the units in the journals of other processes; those of other work are refused."""
+    units: dict[str, Any] = {}
+    for path in _journals(out):
+        if path != own:
+            with suppress(FileNotFoundError):  # whoever ended first wrote the table
+                units |= read_units(path, work)
+    return units
+
+
+def _label_missing(
+    config: LabelConfig, sources: Sequence[Source], worker: Worker, journal: Journal, beside: Collection[str]
+) -> None:
+    """Label the questions of the shard that neither this journal nor those beside it have."""
+    shard, count = config.number_of_shard
     size = LOCAL_BATCH if config.engine == "local" else RAY_BATCH
     jobs: list[Job] = []
     for number, source in enumerate(sources):
-        missing = [query for query in source.queries if source.key(query) not in journal.units]
+        # Of each source a run of neighbours, which often share passages.
+        start, end = (-(-len(source.queries) * part // count) for part in (shard - 1, shard))
+        mine = source.queries[start:end]
+        missing = [query for query in mine if source.key(query) not in {*journal.units, *beside}]
         jobs += [(number, missing[start : start + size]) for start in range(0, len(missing), size)]
         if missing and config.engine == "local":
             worker.prepare(number, quiet=config.quiet)
-    total = sum(len(source.queries) for source in sources)
+    total = len(journal.units) + sum(len(queries) for _, queries in jobs)
     with progress("label", quiet=config.quiet) as report, closing(_units(config, worker, jobs)) as units:
         report(len(journal.units), total)
         for key, unit in units:

@@ -124,6 +124,15 @@ def test_a_complete_table_is_neither_made_again_nor_overwritten(tmp_path, small_
         label(replace(config, budget=50))
 
 
+def test_shards_together_equal_one_run(tmp_path, small_data, reader):
+    whole = label(config_of(small_data, tmp_path / "whole.parquet"))
+    for number in (2, 1, 3):
+        out = label(config_of(small_data, tmp_path / "labels.parquet", shard=f"{number}/3"))
+        assert out.exists() == (number == 3)
+    assert_same(out, whole)
+    assert {path.name for path in tmp_path.iterdir()} == {"whole.parquet", "labels.parquet"}
+
+
 def test_several_folders_in_one_table(tmp_path, reader):
     write_folder(tmp_path / "a"), write_folder(tmp_path / "b", DOCUMENTS, QUERIES[:4])
     sources = (LabelSource("a", "dev", limit=2), LabelSource("b", pool="corpus", num_candidates=5))
