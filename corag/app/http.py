@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from hmac import compare_digest
 from ipaddress import ip_address
-from types import UnionType
-from typing import Any, get_args
+from typing import Any
 
 import anyio
 import anyio.from_thread
@@ -29,10 +28,9 @@ logger = logging.getLogger(__name__)
 
 MAX_DRAINED = 16 * 2**20
 """Bytes of a request over its limit that are read, so that its sender gets the reason for the refusal."""
-JSON_TYPES = {
-    str: "string", int: "integer", bool: "boolean", list: "array", dict: "object", type(None): "null",
+PYTHON_TYPES = {
+    "string": str, "integer": int, "boolean": bool, "array": list, "object": dict, "null": type(None),
 }  # fmt: skip
-"""What JSON calls a type."""
 MAX_BODY_S = 60
 """Seconds in which a request must arrive."""
 
@@ -93,46 +91,31 @@ async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> N
     scope.cancel()
 
 
-async def fields_of(
-    request: Request,
-    needed: Mapping[str, type | UnionType],
-    optional: Mapping[str, type | UnionType],
-    max_bytes: int,
-    *,
-    ignores_others: bool = False,
-) -> dict[str, Any]:
-    """Return the fields of the JSON object that a request sends.
+async def fields_of(request: Request, schema: Mapping[str, Any], max_bytes: int) -> dict[str, Any]:
+    """Return the fields of the JSON object that a request sends, as far as an object schema of one level names them.
 
-    Args:
-        request: The request.
-        needed: Type of each field that must be there.
-        optional: Type of each field that may be there.
-        max_bytes: The most bytes of the body.
-        ignores_others: Whether other fields are left out; else they are refused.
-
-    Raises:
-        InputError: The body is too long or no JSON object, or a field is missing, unknown or of another type.
+    An `InputError` says that the body is too long or no JSON object, or that a field is missing, of another type or,
+    unless `additionalProperties` are allowed, unknown.
     """
+    body = await _body(request, max_bytes)
     try:
-        given = json.loads(await _body(request, max_bytes))
+        given = json.loads(body)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"the body is not valid JSON ({error})") from error
+    properties, required = schema["properties"], schema["required"]
     if not isinstance(given, dict):
-        raise InputError(f"the body is not a JSON object; send one with the fields {', '.join(needed)}")
-    known = {**needed, **optional}
-    if missing := [name for name in needed if name not in given]:
-        raise InputError(f"the field {missing[0]!r} is missing; send {', '.join(needed)}")
-    others = [name for name in given if name not in known]
-    if others and not ignores_others:
-        raise InputError(f"the field {others[0]!r:.80} is unknown; the fields are {', '.join(known)}")
-    fields = {name: value for name, value in given.items() if name in known}
+        raise InputError(f"the body is not a JSON object; send one with the fields {', '.join(required)}")
+    if missing := [name for name in required if name not in given]:
+        raise InputError(f"the field {missing[0]!r} is missing; send {', '.join(required)}")
+    others = [name for name in given if name not in properties]
+    if others and not schema.get("additionalProperties"):
+        raise InputError(f"the field {others[0]!r:.80} is unknown; the fields are {', '.join(properties)}")
+    fields = {name: value for name, value in given.items() if name in properties}
     for name, value in fields.items():
-        kinds = get_args(known[name]) or (known[name],)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            expected = " or ".join(JSON_TYPES[kind] for kind in kinds)
-            raise InputError(f"{name} must be of type {expected}, got {JSON_TYPES.get(type(value), 'number')}")
+        kinds = properties[name]["type"]
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        if type(value) not in [PYTHON_TYPES[kind] for kind in kinds]:
+            raise InputError(f"{name} must be of type {' or '.join(kinds)}, got {type(value).__name__}")
     return fields
 
 
@@ -177,27 +160,25 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        async def sending(message: Message) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *self._headers]
             await send(message)
 
         request = Request(scope)
+        app = self._app
         if not self._has_key(request):
             reason = "the key is missing or wrong; send the header Authorization: Bearer KEY"
-            await Json({"error": reason}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, sending)
+            app = Json({"error": reason}, 401, {"WWW-Authenticate": "Bearer"})
         elif (refusal := self._refusal(request)) is not None:
-            await Json({"error": refusal}, 403)(scope, receive, sending)
-        else:
-            await self._app(scope, receive, sending)
+            app = Json({"error": refusal}, 403)
+        await app(scope, receive, with_headers)
 
     def _has_key(self, request: Request) -> bool:
+        if self._key is None or request.url.path == "/health":
+            return True
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        return (
-            self._key is None
-            or request.url.path == "/health"
-            or (scheme.lower() == "bearer" and compare_digest(given.strip().encode("latin-1"), self._key.encode()))
-        )
+        return scheme.lower() == "bearer" and compare_digest(given.strip().encode("latin-1"), self._key.encode())
 
     def _refusal(self, request: Request) -> str | None:
         host = request.headers.get("host", "")

@@ -62,17 +62,19 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
     # A reader may be silent for minutes, which delays no other call.
     workers, readers = Workers(AT_ONCE, VisibleJson, abandon=True), Workers(AT_ONCE, VisibleJson, abandon=True)
 
-    async def given(request: Request, **wanted: type) -> dict[str, Any]:
-        return await fields_of(request, {"question": str, "number": int | None, **wanted}, {}, MAX_BODY)
+    async def given(request: Request, **types: str) -> dict[str, Any]:
+        fields = {"question": {"type": "string"}, "number": {"type": ["integer", "null"]}}
+        fields |= {name: {"type": kind} for name, kind in types.items()}
+        return await fields_of(request, {"properties": fields, "required": list(fields)}, MAX_BODY)
 
-    def posted(call: Callable[..., Any], by: Workers, **wanted: type) -> Callable[[Request], Any]:
+    def posted(call: Callable[..., Any], by: Workers, **types: str) -> Callable[[Request], Any]:
         async def answered(request: Request) -> Response:
-            return await by.run(request, partial(call, **await given(request, **wanted)))
+            return await by.run(request, partial(call, **await given(request, **types)))
 
         return answered
 
     async def answer(request: Request) -> Response:
-        call = partial(workbench.answer, **await given(request, given=dict))
+        call = partial(workbench.answer, **await given(request, given="object"))
         return StreamedAnswer(lambda on_token: readers.run(request, partial(call, on_token=on_token)))
 
     async def questions(request: Request) -> Response:
@@ -94,10 +96,10 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
         Route("/", page),
         Route("/api/about", about),
         Route("/api/questions", questions),
-        Route("/api/search", posted(workbench.search, workers, given=dict), methods=["POST"]),
+        Route("/api/search", posted(workbench.search, workers, given="object"), methods=["POST"]),
         Route("/api/answer", answer, methods=["POST"]),
-        Route("/api/agent", posted(workbench.agent, workers, budget=int), methods=["POST"]),
-        Route("/api/method", posted(workbench.method, readers, budget=int, name=str), methods=["POST"]),
+        Route("/api/agent", posted(workbench.agent, workers, budget="integer"), methods=["POST"]),
+        Route("/api/method", posted(workbench.method, readers, budget="integer", name="string"), methods=["POST"]),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     guard = Middleware(Guard, host=host, headers=HEADERS)

@@ -103,7 +103,8 @@ def test_without_texts_the_index_is_searched(tmp_path):
 def test_the_description_names_what_is_accepted(api):
     described = api.get("/openapi.json").json()
     for path, fields in (("/v1/rerank", {"documents", "top_n", "budget_tokens"}), ("/v1/select", {"texts", "unit"})):
-        schema = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        reference = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        schema = described["components"]["schemas"][reference.rpartition("/")[2]]
         assert fields <= set(schema["properties"]) and "query" in schema["required"]
         assert all(field["description"] for field in schema["properties"].values())
     assert api.get("/health").json()["status"] == "ok"
