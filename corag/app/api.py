@@ -35,13 +35,7 @@ HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
 def make_api(service: Service, *, host: str = "127.0.0.1", key: str | None = None) -> Starlette:
-    """Return the application.
-
-    Args:
-        service: Answers.
-        host: Name or address that it is served at.
-        key: What clients must send as `Authorization: Bearer KEY`; None for no key.
-    """
+    """Return the application, which is served at a name or an address, `host`; see `Guard` for the `key`."""
     workers, pending = Workers(AT_ONCE), set[Request]()
     description = json.loads(Path(__file__).with_name("openapi.json").read_text(encoding="utf-8"))
     description["info"]["version"] = corag.__version__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,11 @@ DECIMALS = 6
 
 
 def grown(problem: SelectionProblem, result: SearchResult, config: SearchConfig, scorer: CachedScorer) -> Any:
-    """Return the nodes of a tree and the steps in which it grew; None if the policy keeps no tree.
+    """Return the nodes of a tree, as columns, and the steps in which it grew; None if the policy keeps no tree.
 
-    Nodes are columns: `parent`, `chunk`, `tokens` of the order by itself, `share` of the budget that eq. 5 charges,
-    `value` as the reranker gives it, and `scaled`, the value that the search saw. A step expands `node` into `count`
-    children from `first` on, which get one visit each, and then adds `reward` and `visits` to `node` and all nodes
-    above it. `best` is the best order after the step.
+    `tokens` are those of the order by itself, `share` is the share of the budget that eq. 5 charges, `scaled` the value
+    that the search saw. A step expands `node` into `count` children from `first` on, which get one visit each, and then
+    adds `reward` and `visits` to `node` and all nodes above it. `best` is the best order after the step.
     """
     tree = result.tree
     if tree is None:
@@ -50,10 +50,8 @@ def steps(tree: SearchTree, config: SearchConfig) -> list[dict[str, Any]]:
     A tree keeps only sums. Its history follows from the order of its nodes: all children of an expansion are added at
     once, after all earlier ones.
     """
-    replayed = SearchTree(np.zeros(0, dtype=np.int64), tree.budget)
-    for name in ("parent", "chunk", "depth", "cost", "value", "first_child", "num_children", "closed"):
-        setattr(replayed, name, getattr(tree, name))
-    replayed.total, replayed.visits = np.zeros(len(tree)), np.zeros(len(tree), dtype=np.int64)
+    replayed = copy(tree)
+    replayed.total, replayed.visits, replayed.num_visits = np.zeros_like(tree.total), np.zeros_like(tree.visits), 0
     expanded = np.flatnonzero(tree.num_children)
     expansions = []
     for node in expanded[np.argsort(tree.first_child[expanded])].tolist():

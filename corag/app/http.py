@@ -44,16 +44,11 @@ class Json(JSONResponse):
 
 
 class Workers:
-    """Runs calls in threads, a few at once, and answers with their results as JSON.
+    """Runs calls in threads, at most `at_once`, and answers with their results as JSON.
 
     If a client disconnects while its call waits, the call never starts; one that runs stops at its next
-    `corag.progress.checkpoint`.
-
-    Args:
-        at_once: Calls that run at once; others wait.
-        response: Makes the JSON.
-        abandon: Whether a call that runs for a client that disconnected leaves its place to the next call at once, and
-            not when it has stopped. Right for calls that wait for others and hardly compute.
+    `corag.progress.checkpoint`. With `abandon` it leaves its place to the next call before it has stopped, which is
+    right for calls that wait for others and hardly compute.
     """
 
     def __init__(self, at_once: int, response: type[JSONResponse] = Json, *, abandon: bool = False) -> None:
@@ -64,7 +59,7 @@ class Workers:
         return anyio.CapacityLimiter(self._at_once)  # belongs to an event loop
 
     async def run(self, request: Request, call: Callable[[], Any]) -> Response:
-        """Return the response to a request: what `call` returns, or its error, which is 400 for a `CoragError`."""
+        """Return the response to a request: what `call` returns, or its error."""
         response: Response = self._response({"error": "client disconnected"}, 400)
 
         def checked() -> Any:
@@ -139,13 +134,8 @@ class Guard:
     """Refuses requests without the key, by a foreign name (DNS rebinding) or from another origin, and sets headers.
 
     Without a key, a server on a loopback address answers only to the names of that; any other to addresses and its own
-    name. With a key, any name will do: a page that is pointed at the server does not know the key.
-
-    Args:
-        app: Answers the other requests.
-        host: Name or address that it is served at.
-        headers: Headers of every response.
-        key: What clients send as `Authorization: Bearer KEY`, except to `/health`; None for no key.
+    name. With a key, which clients send as `Authorization: Bearer KEY` except to `/health`, any name will do: a page
+    that is pointed at the server does not know the key.
     """
 
     def __init__(self, app: ASGIApp, host: str, headers: Mapping[str, str], key: str | None = None) -> None:
@@ -211,11 +201,7 @@ def is_loopback(name: str) -> bool:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 is any free port.
-
-    Raises:
-        InputError: The address cannot be used.
-    """
+    """Return a socket that listens; an `InputError` says that the address cannot be used."""
     check_count("port", port, "0 is any free port", least=0, most=65535)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -53,12 +53,7 @@ class VisibleJson(Json):
 
 
 def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
-    """Return the application.
-
-    Args:
-        workbench: Computes what is shown.
-        host: Name or address that it is served at.
-    """
+    """Return the application, which is served at a name or an address, `host`."""
     # A reader may be silent for minutes, which delays no other call.
     workers, readers = Workers(AT_ONCE, VisibleJson, abandon=True), Workers(AT_ONCE, VisibleJson, abandon=True)
 
@@ -92,6 +87,7 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
     async def refused(request: Request, error: Exception) -> Response:
         return VisibleJson({"error": str(error) or "client disconnected"}, 400)
 
+    handlers: dict[Any, Any] = dict.fromkeys((InputError, ClientDisconnect), refused)
     routes = [
         Route("/", page),
         Route("/api/about", about),
@@ -103,17 +99,14 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     guard = Middleware(Guard, host=host, headers=HEADERS)
-    return Starlette(
-        routes=routes, middleware=[guard], exception_handlers={InputError: refused, ClientDisconnect: refused}
-    )
+    return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
 
 
 class StreamedAnswer(Response):
     """Lines of JSON: the pieces of an answer as they are written, then what `Workbench.answer` returns, or an error.
 
-    Args:
-        answer: Answers, given a function that is called with each piece, from another thread. If the client
-            disconnects, the reader stops at its next piece.
+    `answer` gets a function to call with each piece, from another thread. If the client disconnects, the reader stops
+    at its next piece.
     """
 
     media_type = "application/x-ndjson"

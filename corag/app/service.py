@@ -41,9 +41,6 @@ class Service:
         index: Searched if a request has no texts.
         num_candidates: Chunks of the index to choose from.
         retrieval: How the index finds them.
-
-    Raises:
-        InputError: A part is unknown, or a number out of range.
     """
 
     def __init__(
@@ -67,22 +64,8 @@ class Service:
         self._selector(None, None, None)  # refuses a wrong method, and loads its models
         self._embedder = None if index is None else embedder_of(index)
 
-    def select(
-        self,
-        query: str,
-        texts: Sequence[Text] | None = None,
-        budget_tokens: int | None = None,
-        method: str | None = None,
-        unit: str | None = None,
-    ) -> dict[str, Any]:
-        """Select texts for a prompt.
-
-        Args:
-            query: The question.
-            texts: Strings, or mappings as for `corag.select`; None for chunks of the index.
-            budget_tokens: The most tokens of the selected text.
-            method: Selector, with settings if needed.
-            unit: What is chosen: `passage`, `sentence` or `window(n)`; by default what the method decides.
+    def select(self, query: str, texts: Sequence[Text] | None = None, **choice: Any) -> dict[str, Any]:
+        """Select texts for a prompt; the arguments are the fields of `/v1/select` in `openapi.json`.
 
         Returns:
             `text`, `cost_tokens`, `budget_tokens`, `value`, `method`, `trace`, and `chunks` in the order of the text:
@@ -93,11 +76,12 @@ class Service:
             InputError: A value breaks a rule; nothing is selected.
             ModelError: The method names something that a request may not choose.
         """
-        candidates = self._retrieved(query) if texts is None else as_candidates(_bounded(query, texts))
+        _check_size(query, texts or ())
+        candidates = self._retrieved(query, self._num_candidates) if texts is None else as_candidates(texts)
         positions: dict[str, int] = {}
         for position, candidate in enumerate([] if texts is None else candidates):
             positions.setdefault(candidate.chunk.id, position)
-        selection = self._selected(query, candidates, budget_tokens, method, unit)
+        selection = self._selected(query, candidates, **choice)
         trace = selection.trace
         values: Sequence[float | None] = trace.chunk_values or (None,) * len(selection)
         return {
@@ -123,37 +107,24 @@ class Service:
         query: str,
         documents: Sequence[str | Mapping[str, Any]],
         top_n: int | None = None,
-        budget_tokens: int | None = None,
-        method: str | None = None,
-        unit: str | None = None,
         return_documents: bool = False,
+        **choice: Any,
     ) -> dict[str, Any]:
-        """Select documents and rank them, in the form that reranking services share.
+        """Select documents and rank them, in the form of reranking services; see `/v1/rerank` in `openapi.json`.
 
-        Args:
-            query: The question.
-            documents: Strings, or mappings with `text`. Empty ones are never chosen.
-            top_n: The most results.
-            budget_tokens: The most tokens of the chosen documents together.
-            method: Selector, with settings if needed.
-            unit: By default whole documents (`passage`), because the reply names documents by their index. With
-                sentences, `return_documents` returns the chosen ones.
-            return_documents: Whether results have the chosen text.
+        By default whole documents are chosen, because the reply names documents by their index. Empty ones never are.
 
         Returns:
             `results`, best first: `index` in `documents`, `relevance_score`, and `document` with `text` if asked for;
             and `selection`, how they were chosen. A score is what the method's reranker gives the document (of chosen
             sentences, the best) alone; without a reranker its similarity, and without that 1 / rank.
-
-        Raises:
-            InputError: A value breaks a rule; nothing is selected.
-            ModelError: The method names something that a request may not choose.
         """
         if top_n is not None:
             check_count("top_n", top_n, "leave it out for all that are chosen")
-        texts = [_text_of(document, position) for position, document in enumerate(_bounded(query, documents))]
+        _check_size(query, documents)
+        texts = [_text_of(document, position) for position, document in enumerate(documents)]
         candidates = [Candidate(Chunk(str(index), text)) for index, text in enumerate(texts) if text.strip()]
-        selection = self._selected(query, candidates, budget_tokens, method, unit, "passage")
+        selection = self._selected(query, candidates, default_unit="passage", **choice)
         trace = selection.trace
         known = trace.chunk_values or trace.chunk_similarities
         scores: dict[int, float] = {}
@@ -171,18 +142,8 @@ class Service:
         return {"results": results, "selection": _summary(selection)}
 
     def search(self, query: str, num_results: int = 10) -> list[dict[str, Any]]:
-        """Return the chunks of the index that are most similar to a question, best first.
-
-        Args:
-            query: The question.
-            num_results: How many.
-
-        Returns:
-            For each `id`, `text`, `citation`, `similarity` (the cosine) and `metadata`.
-
-        Raises:
-            InputError: There is no index, or a value breaks a rule.
-        """
+        """Return the chunks of the index that are most similar to a question, best first."""
+        _check_size(query, ())
         check_count("num_results", num_results, "10 is usual", most=MAX_RESULTS)
         return [
             {
@@ -195,20 +156,19 @@ class Service:
             for candidate in self._retrieved(query, num_results)
         ]
 
-    def _retrieved(self, query: str, num_results: int | None = None) -> list[Candidate]:
-        _bounded(query, [])
+    def _retrieved(self, query: str, num_results: int) -> list[Candidate]:
         if self.index is None or self._embedder is None:
             raise InputError("there are no texts, and the server has no index; send texts, or start it with --index")
         vector = vectors_by(self._embedder, [query])[0]
-        return self.index.retrieve(query, vector, num_results or self._num_candidates, self._retrieval)
+        return self.index.retrieve(query, vector, num_results, self._retrieval)
 
     def _selected(
         self,
         query: str,
         candidates: Sequence[Candidate],
-        budget_tokens: int | None,
-        method: str | None,
-        unit: str | None,
+        budget_tokens: int | None = None,
+        method: str | None = None,
+        unit: str | None = None,
         default_unit: str | None = None,
     ) -> Selection:
         budget = self.budget if budget_tokens is None else budget_tokens
@@ -235,13 +195,11 @@ def _summary(selection: Selection) -> dict[str, Any]:
     }
 
 
-def _bounded(query: str, texts: Sequence[Any]) -> Sequence[Any]:
-    """Return the texts of a request, if they are not too many and the question not too long."""
+def _check_size(query: str, texts: Sequence[Any]) -> None:
     check_query(query)
     if len(query) > MAX_QUESTION:
         raise InputError(f"the question has {len(query):,} characters; ask with at most {MAX_QUESTION:,}")
     check_count("the number of texts", len(texts), "send the best of them", least=0, most=MAX_TEXTS)
-    return texts
 
 
 def _text_of(document: object, position: int) -> str:

@@ -52,11 +52,7 @@ ALL_METHODS = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a question is searched: budget of the context, unit, reranker, and settings of `search.SearchConfig`.
-
-    Raises:
-        InputError: A setting is out of its bounds.
-    """
+    """How a question is searched: budget of the context, unit, reranker, and settings of `search.SearchConfig`."""
 
     budget: int = 256
     unit: str = "passage"
@@ -90,19 +86,16 @@ class Inquiry:
     problems: dict[str, SelectionProblem] = field(default_factory=dict)
     answers: dict[str, tuple[Answer, tuple[Reading, ...]]] = field(default_factory=dict)
 
-    def problem(self, unit: str, tokens: TokenCounter, budget: int) -> SelectionProblem:
-        """Return the problem of choosing passages or sentences under a budget."""
-        if unit not in self.problems:
-            self.problems[unit] = selection_problem(self.question, self.candidates, tokens, budget, Unit.parse(unit))
-        return replace(self.problems[unit], budget_tokens=budget)
+    @property
+    def positions(self) -> dict[str, int]:
+        """Position of each candidate by its id."""
+        return {candidate.chunk.id: index for index, candidate in enumerate(self.candidates)}
 
     def evidence_counts(self, selection: Selection) -> dict[str, Any]:
         """Return how many gold passages a selection holds, and how many there are; None if that is not known."""
-        evidence = self.evidence
-        return {
-            "found": None if evidence is None else evidence.found(selection.chunks),
-            "gold": None if evidence is None else len(evidence.gold),
-        }
+        if self.evidence is None:
+            return {"found": None, "gold": None}
+        return {"found": self.evidence.found(selection.chunks), "gold": len(self.evidence.gold)}
 
 
 class Workbench:
@@ -115,10 +108,7 @@ class Workbench:
         agent: Agent of method `corag`, as for `corag ask`.
         reranker: Initial reranker; by default the agent's, else the one that ships.
         budget: Initial budget.
-        methods: Methods that are compared.
-
-    Raises:
-        InputError: A name is unknown.
+        methods: Methods that are compared; an `InputError` says that one is unknown.
     """
 
     def __init__(
@@ -151,23 +141,19 @@ class Workbench:
         return {
             **self.source.about(),
             "reader": self.reader.name,
-            "tokenizer": self.tokens.name,
             "rerankers": self.rerankers,
             "methods": self.methods,
             "policies": POLICIES,
             "units": UNITS,
             "max_question": MAX_QUESTION,
             "max_iterations": MAX_ITERATIONS,
-            "max_budget": MAX_BUDGET,
         }
 
     def search(self, question: str, number: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
         """Search a question, and return candidates with verdicts, tree, selection and context.
 
-        Args:
-            question: The question.
-            number: Its number in the data folder, or None.
-            given: Settings by name; by default what the agent predicts, else the defaults.
+        `number` is that of the question in the data folder, or None. `given` are settings by name; by default what the
+        agent predicts, else the defaults.
         """
         inquiry = self._asked(question, number)
         with inquiry.lock:
@@ -180,16 +166,11 @@ class Workbench:
             position = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
             order = tuple(position[name] for name in selection.ids)
             result = selection.trace.result
-            judged = verdicts(
-                problem,
-                scorer,
-                self.tokens,
-                order,
-                token_price=float(selection.trace.details.get("token_price", 0.0)),
-                num_scored=0 if result is None else result.num_scored,
-            )
+            price = float(selection.trace.details.get("token_price", 0.0))
+            num_scored = 0 if result is None else result.num_scored
+            judged = verdicts(problem, scorer, self.tokens, order, token_price=price, num_scored=num_scored)
             singles = scorer([(index,) for index in range(len(problem.chunks))]).tolist() if problem.chunks else []
-            passages = {candidate.chunk.id: index for index, candidate in enumerate(inquiry.candidates)}
+            passages = inquiry.positions
             evidence = inquiry.evidence
             return {
                 "question": inquiry.question,
@@ -263,8 +244,7 @@ class Workbench:
             read = self._read(inquiry, selection)
         except CoragError as error:
             return {"method": name, "error": str(error)}
-        positions = {candidate.chunk.id: index for index, candidate in enumerate(inquiry.candidates)}
-        sources = dict.fromkeys(positions.get(source_of(chunk).id) for chunk in selection.chunks)
+        sources = dict.fromkeys(inquiry.positions.get(source_of(chunk).id) for chunk in selection.chunks)
         return {
             "method": name,
             "tokens": selection.cost_tokens,
@@ -311,23 +291,29 @@ class Workbench:
             search={name: getattr(settings, name) for name in ("policy", "iterations", "exploration")},
             cost_weight=settings.cost_weight,
         )
-        return inquiry.problem(settings.unit, self.tokens, settings.budget), selector
+        unit, problems = settings.unit, inquiry.problems
+        if unit not in problems:
+            given = (inquiry.question, inquiry.candidates, self.tokens, settings.budget)
+            problems[unit] = selection_problem(*given, Unit.parse(unit))
+        return replace(problems[unit], budget_tokens=settings.budget), selector
 
     def _predicted(self, inquiry: Inquiry, budget: int, unit: str | None) -> dict[str, Any]:
         """Return the settings that the agent names for a question; none without an agent, or if none has the unit."""
         try:
             named = self._corag(unit).predict(inquiry.question, inquiry.candidates, budget)
         except InputError:
-            return {}
-        if named is None:
-            return {}
-        settings = {
-            "unit": named.unit if named.unit in UNITS else None,
-            "reranker": named.reranker if named.reranker in self.rerankers else None,
-            "iterations": named.iterations and min(named.iterations, MAX_ITERATIONS),
-            "exploration": named.exploration and round(named.exploration, 3),
-            "cost_weight": named.cost_weight and round(named.cost_weight, 3),
-        }
+            named = None
+        settings = (
+            {}
+            if named is None
+            else {
+                "unit": named.unit if named.unit in UNITS else None,
+                "reranker": named.reranker if named.reranker in self.rerankers else None,
+                "iterations": named.iterations and min(named.iterations, MAX_ITERATIONS),
+                "exploration": named.exploration and round(named.exploration, 3),
+                "cost_weight": named.cost_weight and round(named.cost_weight, 3),
+            }
+        )
         return {name: value for name, value in settings.items() if value is not None}
 
     def _new_corag(self, unit: str | None) -> Corag:
@@ -346,8 +332,7 @@ class Workbench:
         shown = Reply(inquiry.question, answer, selection, {}, counts, read=read).shown
         fields = shown.to_dict()
         return {
-            # `found` is the number of gold passages.
-            "answered": fields.pop("found"),
+            "answered": fields.pop("found"),  # `found` is the number of gold passages
             **fields,
             "text": shown.text,
             "quotes": [passage.pieces for passage in shown.passages],
@@ -356,7 +341,8 @@ class Workbench:
 
     def _new_selector(self, name: str) -> Selector:
         offered: dict[str, Any] = {**tokens_setting(self.tokens), "reader": self.reader, "agent": self._agent}
-        offered |= {} if self._reranker is None else {"reranker": self._reranker}
-        # An agent names the embedder that it was trained with.
-        offered |= {} if "agent" in SELECTORS.settings(name) else {"embedder": self.source.cached_embedder}
+        if self._reranker is not None:
+            offered["reranker"] = self._reranker
+        if "agent" not in SELECTORS.settings(name):  # an agent names the embedder that it was trained with
+            offered["embedder"] = self.source.cached_embedder
         return SELECTORS.offer(name, offered)

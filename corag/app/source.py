@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,17 +32,8 @@ def embedder_of(index: ChunkIndex) -> CachedEmbedder:
 class Source:
     """An index, a data folder, or both; the index then serves questions without candidates of their own.
 
-    Attributes:
-        index: The index, or None.
-        data: The data folder, or None.
-        embedder: Embeds questions, and the candidates of a data folder; by default the index's own.
-        split: Split of the data folder whose questions are offered; None for all.
-        num_candidates: Chunks that the index offers for a question.
-        retrieval: How it finds them.
-
-    Raises:
-        InputError: There is neither, or questions of the data folder have no candidates and there is no index.
-        DataError: The data folder has no question of the split.
+    `embedder` embeds questions, and the candidates of a data folder; by default it is the index's own. Questions of the
+    data folder are those of `split`, None for all.
     """
 
     index: ChunkIndex | None
@@ -83,7 +73,6 @@ class Source:
             "index": None if self.index is None else {"name": self.index.uri, "chunks": len(self.index)},
             "data": None if self.data is None else {"name": self.data.path.name, "passages": len(self.data.documents)},
             "questions": len(self.queries),
-            "splits": dict(Counter(query.split for query in self.queries)),
         }
 
     def listed(self, text: str, start: int) -> dict[str, Any]:
@@ -95,11 +84,7 @@ class Source:
         return {"total": len(found), "start": start, "questions": shown}
 
     def query(self, number: int | None, question: str) -> Query | None:
-        """Return the question of that number; None where there is none or the text was changed.
-
-        Raises:
-            InputError: There is no such number, or no candidates for a question of one's own.
-        """
+        """Return the question of that number; None if there is none or the text was changed, which needs an index."""
         if number is not None:
             if not 0 <= number < len(self.queries):
                 raise InputError(f"number is {number}; it must be from 0 to {len(self.queries) - 1}")

@@ -35,7 +35,7 @@ def make_tools(service: Service) -> MCPServer[Any]:
         Returns:
             `text` for the prompt, and its `chunks` with `id`, `citation` and `span`.
         """
-        return await _called(partial(service.select, question, texts, budget_tokens))
+        return await _called(partial(service.select, question, texts, budget_tokens=budget_tokens))
 
     @server.tool()
     async def search_index(question: str, num_results: int = 10) -> list[dict[str, Any]]:

@@ -52,16 +52,10 @@ def _text(value: Any) -> str:
 
 
 def blocks(selection: Selection, evidence: Evidence | None, marks: Sequence[Span] = ()) -> list[dict[str, Any]]:
-    """Return the text of a selection, cut where its chunks begin and end.
+    """Return blocks that join to the text of a selection: its chunks, and the text between them.
 
-    Args:
-        selection: The selection.
-        evidence: The known evidence, or None.
-        marks: Character spans of the text to mark.
-
-    Returns:
-        Blocks that join to the text: `place`, the position of the chunk, from 0, or None for text between chunks;
-        whether it is `evidence`; and `parts`, pairs of a text and whether it is marked.
+    A block has `place`, the position of its chunk, from 0, or None; whether it is `evidence`; and `parts`, pairs of a
+    text and whether it is in `marks`, which are character spans.
     """
     text, end_of_last = selection.text, 0
     pieces: list[tuple[int | None, int, int]] = []

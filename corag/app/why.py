@@ -23,29 +23,22 @@ def verdicts(
     token_price: float = 0.0,
     num_scored: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return a verdict on each candidate, given the chosen order.
+    """Return a verdict on each candidate, given the chosen order, which may be empty.
 
-    Args:
-        problem: Question, candidates and budget.
-        scorer: Values orders of them.
-        tokens: Counts as the answering model does.
-        order: The chosen order; empty for none.
-        token_price: Price of a token, in units of the reranker's values; 0 if cost does not decide.
-        num_scored: Orders that the search scored.
-
-    Returns:
-        `chosen` is the candidate's position in the order, from 0, or None; `with` and `without` are value and tokens of
-        the order with it appended or without it; `reasons` are pairs of a kind and a sentence, the weightiest first.
+    `token_price` is in units of the reranker's values, 0 if cost does not decide; the search scored `num_scored` orders.
+    In a verdict, `chosen` is the candidate's position in the order, from 0, or None; `with` and `without` are value and
+    tokens of the order with it appended or without it; `reasons` are pairs of a kind and a sentence, weightiest first.
     """
     indices = range(len(problem.chunks))
     changed: dict[int, Order] = {
         index: tuple(other for other in order if other != index) if index in order else (*order, index)
         for index in indices
     }
-    scored = {index: changed_order for index, changed_order in changed.items() if changed_order}
-    values = dict(zip(scored, scorer(list(scored.values())).tolist(), strict=True)) if scored else {}
-    texts = [problem.text(changed_order) for changed_order in scored.values()]
-    costs = dict(zip(scored, tokens.count(texts).tolist(), strict=True)) if scored else {}
+    values, costs = dict[int, float](), dict[int, int]()
+    if scored := {index: changed_order for index, changed_order in changed.items() if changed_order}:
+        values = dict(zip(scored, scorer(list(scored.values())).tolist(), strict=True))
+        texts = [problem.text(changed_order) for changed_order in scored.values()]
+        costs = dict(zip(scored, tokens.count(texts).tolist(), strict=True))
     chosen_value = float(scorer([order])[0]) if order else None
     words = [set(_WORD.findall(chunk.text.lower())) for chunk in problem.chunks]
     found: list[dict[str, Any]] = []
@@ -56,7 +49,14 @@ def verdicts(
             continue
         budget, cost = problem.budget_tokens, costs[index]
         alone = int(problem.costs[index]) - problem.separator_tokens
-        reasons = _cost_reasons(alone, cost, budget, _repetition(words, index, order))
+        reasons = []
+        if alone > budget:
+            reasons.append(("too large", f"It costs {alone:,} tokens by itself; the budget is {budget:,}."))
+        share, position = _repetition(words, index, order)
+        if share >= REPEATS:
+            reasons.append(("repeats", f"{share:.0%} of its words are in the chosen chunk at position {position + 1}."))
+        if alone <= budget < cost:
+            reasons.append(("no room", f"With it the text would cost {cost:,} tokens; the budget is {budget:,}."))
         if chosen_value is None:
             reasons = reasons or [("not chosen", "The search chose nothing.")]
         else:
@@ -64,18 +64,6 @@ def verdicts(
             reasons += _value_reasons(values[index], chosen_value, price, num_scored)
         found.append({"chosen": None, "with": figures, "reasons": reasons})
     return found
-
-
-def _cost_reasons(alone: int, with_it: int, budget: int, repetition: tuple[float, int] | None) -> list[tuple[str, str]]:
-    reasons = []
-    if alone > budget:
-        reasons.append(("too large", f"It costs {alone:,} tokens by itself; the budget is {budget:,}."))
-    if repetition is not None:
-        share, position = repetition
-        reasons.append(("repeats", f"{share:.0%} of its words are in the chosen chunk at position {position + 1}."))
-    if alone <= budget < with_it:
-        reasons.append(("no room", f"With it the text would cost {with_it:,} tokens; the budget is {budget:,}."))
-    return reasons
 
 
 def _value_reasons(value: float, chosen_value: float, price: float | None, num_scored: int) -> list[tuple[str, str]]:
@@ -93,9 +81,9 @@ def _value_reasons(value: float, chosen_value: float, price: float | None, num_s
     return [("not reached", f"It would add {gain:.3f} and fits: {missed}")]
 
 
-def _repetition(words: list[set[str]], index: int, order: Order) -> tuple[float, int] | None:
+def _repetition(words: list[set[str]], index: int, order: Order) -> tuple[float, int]:
     """Return the largest share of a candidate's words that one chosen chunk contains, and its position."""
     own = words[index]
     shares = [(len(own & words[chosen]) / len(own), -position) for position, chosen in enumerate(order) if own]
     share, position = max(shares, default=(0.0, 0))
-    return (share, -position) if share >= REPEATS else None
+    return share, -position
