@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import os
 import platform
 import re
 import sys
@@ -43,13 +42,13 @@ def check_device(device: str) -> None:
     if device == "cpu":
         return
     torch = require("torch", "models")
-    names = {f"cuda:{number}": torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
-    names |= {"mps": "Apple"} if torch.backends.mps.is_available() else {}
-    if device not in names:
-        seen = ", ".join(["cpu", *(f"{name} ({full})" for name, full in names.items())])
+    seen = {f"cuda:{number}": torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
+    seen |= {"mps": "Apple"} if torch.backends.mps.is_available() else {}
+    if device not in seen:
+        listed = ", ".join(["cpu", *(f"{name} ({full})" for name, full in seen.items())])
         raise InputError(
-            f"device {device!r} is not there: PyTorch {torch.__version__} sees {seen}; use one of these, or auto"
-            + ("" if torch.cuda.is_available() else ", or install a PyTorch built for your GPU and its driver")
+            f"device {device!r} is not there: PyTorch {torch.__version__} sees {listed}; use one of these, or auto, or "
+            "install a PyTorch built for your GPU and its driver"
         )
 
 
@@ -69,10 +68,6 @@ def _may_have_gpu() -> bool:
         if importlib.metadata.version("torch").endswith("+cpu"):
             return False
     except importlib.metadata.PackageNotFoundError:
-        return False
-    if sys.platform == "darwin":
-        return platform.machine() == "arm64"
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
         return False
     # NVIDIA's drivers, those of its boards, of AMD, and of Windows for Linux programs.
     drivers = ("nvidia", "nvhost", "kfd", "dxg")
@@ -94,10 +89,6 @@ def hardware_of(device: str) -> str:
     """Return the maker's name of a device, or of the processor."""
     if device.startswith("cuda"):
         return str(require("torch", "models").cuda.get_device_name(device))
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    cpu = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.+)$", cpu.read_text(encoding="utf-8") if cpu.exists() else "", re.MULTILINE)
+    return named[1] if named else platform.processor() or platform.machine()

@@ -46,20 +46,12 @@ MAX_PADDING = 0.05
 """The largest share of a batch's tokens that may be padding."""
 
 _FULL = re.compile(r"out of memory|can't allocate memory|bad_alloc", re.IGNORECASE)
-_HINTS = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}
 _SHAPES = 256
 """Shapes of batches that OpenVINO remembers: by default 0.16 MB of each, and texts have thousands of shapes."""
 
 
 class EncoderSource(NamedTuple):
-    """A transformers model of our own.
-
-    Attributes:
-        name: What its files in the cache folder begin with.
-        sha256: Of everything that its values depend on; tells its cached files from another's.
-        inputs: Names of its inputs.
-        load: Returns the PyTorch module in fp32, in evaluation mode.
-    """
+    """A transformers model of our own: name and hash tell its cached files; `load` returns the module in fp32."""
 
     name: str
     sha256: str
@@ -86,13 +78,8 @@ class Engine:
     ) -> Iterator[tuple[Rows, Float32]]:
         """Run all rows, longest first, and yield the indices of each batch, `[B]`, with the model's output, `[B, ...]`.
 
-        Args:
-            ids: Token ids of each row, special tokens included.
-            token_types: The segment of each token, for models that take it.
-            mean: Whether to return the mean of the states of each row.
-
-        Raises:
-            ModelError: A single row does not fit the memory of its device.
+        Rows are token ids, special tokens included, and for models that take them segments; with `mean`, the output is
+        the mean of the states of each row. Raises as `run_packed`.
         """
         if self.used is not None:
             record_use(*self.used)
@@ -120,7 +107,7 @@ def load_engine(source: EncoderSource, placement: Placement) -> Engine:
     else:
         module = on_device(source.load(), placement.device, source.name)
         if placement.precision != "fp32":
-            lower_precision(module, getattr(require("torch", "models"), DTYPES[placement.precision]), placement.kind)
+            lower_precision(module, placement)
         forward = torch_forward(module, placement.device)
     return Engine(forward, placement.batch_tokens, (source.name, placement))
 
@@ -163,15 +150,11 @@ def run_packed(
 
 
 def pack(lengths: Sequence[int] | Int64, max_batch_tokens: int) -> list[Rows]:
-    """Return the rows of each batch, longest first; every row is in exactly one batch.
+    """Return the rows of each batch, longest first, given the tokens of each row, `[n]`.
 
     A batch is closed when another row would bring it, padding included, above `max_batch_tokens`, or its padding
     above `MAX_PADDING` of its tokens. A row longer than `max_batch_tokens` is a batch by itself. Lengths are not
     rounded to get fewer shapes: what OpenVINO prepares for a new shape costs it less than the padding would.
-
-    Args:
-        lengths: Tokens of each row, `[n]`.
-        max_batch_tokens: Maximum tokens of a batch: rows times the longest of them.
     """
     tokens = np.asarray(lengths, dtype=np.int64)
     by_length = np.argsort(-tokens, kind="stable")
@@ -216,24 +199,21 @@ def torch_forward(model: Any, device: str = "cpu") -> Forward:
     return forward
 
 
-def lower_precision(model: Any, dtype: Any, kind: str) -> None:
+def lower_precision(model: Any, placement: Placement) -> None:
     """Let the layers compute in bf16 or fp16, in place; all else stays in fp32.
 
-    The linear maps of the layers are nearly all of the work. The residual stream, normalisation and the head, where
-    rounding hides small differences between orders, cost little. On a GPU attention is lowered, too: its fast kernels
-    are for these precisions alone.
+    The linear maps and the attention of the layers are nearly all of the work. The residual stream, normalisation and
+    the head, where rounding hides small differences between orders, cost little.
     """
     torch = require("torch", "models")
-    layers = [part for part in model.modules() if isinstance(part, torch.nn.ModuleList)]
-    for linear in {part for layer in layers for part in layer.modules() if isinstance(part, torch.nn.Linear)}:
-        linear.to(dtype)
-        if kind == "cpu":
-            linear.register_forward_pre_hook(lambda _, inputs: (inputs[0].to(dtype),))
-            linear.register_forward_hook(lambda _, inputs, output: output.float())
-    if kind != "cpu":
-        lower = torch.autocast(kind, dtype=dtype)
-        for layer in {layer for among in layers for layer in among}:
-            layer.forward = lower(layer.forward)
+    dtype = getattr(torch, DTYPES[placement.precision])
+    lower = torch.autocast(placement.kind, dtype=dtype)
+    layers = {layer for part in model.modules() if isinstance(part, torch.nn.ModuleList) for layer in part}
+    for layer in layers:
+        for linear in layer.modules():
+            if isinstance(linear, torch.nn.Linear):
+                linear.to(dtype)
+        layer.forward = lower(layer.forward)
 
 
 def on_device(module: Any, device: str, name: str) -> Any:
@@ -252,10 +232,7 @@ def on_device(module: Any, device: str, name: str) -> Any:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that a device has too little memory."""
-    torch = sys.modules.get("torch")
-    if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and _FULL.search(str(error)) is not None
+    return isinstance(error, MemoryError) or _FULL.search(str(error)) is not None
 
 
 def free_memory() -> None:
@@ -299,19 +276,18 @@ def openvino_forward(source: EncoderSource, precision: str) -> Forward:
             "precision='fp32', or backend='torch', which is slower"
         )
     # Without the hint OpenVINO would choose by the CPU: values must not depend on the machine.
-    settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": _HINTS[precision], "PERFORMANCE_HINT": "LATENCY"}
+    settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision.replace("fp", "f"), "PERFORMANCE_HINT": "LATENCY"}
     settings["CPU_RUNTIME_CACHE_CAPACITY"] = _SHAPES
     if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(threads):
         settings["INFERENCE_NUM_THREADS"] = int(threads)
-    core, model = openvino.Core(), _converted(source, openvino)
-    if isinstance(model, Path):
-        # The graph alone; reading it takes half as long as compiling.
-        settings |= {"CACHE_DIR": str(model.parent / "compiled"), "CACHE_MODE": "OPTIMIZE_SIZE"}
+    core = openvino.Core()
+    file = cache_folder() / f"{source.name}-{source.sha256[:12]}-openvino-{openvino.__version__.split('-')[0]}.xml"
+    # The graph alone; reading it takes half as long as compiling.
+    cached = {"CACHE_DIR": str(file.parent / "compiled"), "CACHE_MODE": "OPTIMIZE_SIZE"}
     try:
-        compiled = core.compile_model(model, "CPU", settings)
-    except RuntimeError as error:
-        logger.warning("the converted model cannot be read (%s); converting it again", error)
-        compiled = core.compile_model(_converted(source, openvino, anew=True), "CPU", settings)
+        compiled = core.compile_model(file, "CPU", settings | cached)
+    except RuntimeError:  # it is not there, or damaged
+        compiled = core.compile_model(_converted(source, openvino, file), "CPU", settings)
     # The compiled model holds one request and refuses a second one while it runs.
     one_at_a_time = threading.Lock()
 
@@ -326,13 +302,17 @@ def openvino_forward(source: EncoderSource, precision: str) -> Forward:
     return forward
 
 
-def _converted(source: EncoderSource, openvino: Any, *, anew: bool = False) -> Any:
-    """Return the file of the converted model in the cache folder, or where that cannot be written the model."""
-    release = openvino.__version__.split("-")[0]
-    file = cache_folder() / f"{source.name}-{source.sha256[:12]}-openvino-{release}.xml"
-    if file.is_file() and not anew:
-        return file
-    model = _convert(source, openvino)
+def _converted(source: EncoderSource, openvino: Any, file: Path) -> Any:
+    """Return a model as OpenVINO runs it, and write it to a file, if that can be written."""
+    torch = require("torch", "models")
+    module = source.load()
+    with quiet(), warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")  # tracing warns about branches that are constant for these models
+        model = openvino.convert_model(
+            module,
+            example_input=dict.fromkeys(source.inputs, torch.ones((2, 8), dtype=torch.int64)),
+            input=[(name, [-1, -1], openvino.Type.i64) for name in source.inputs],
+        )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         # Weights first, description last: a file whose name says it is there is whole.
@@ -342,17 +322,4 @@ def _converted(source: EncoderSource, openvino: Any, *, anew: bool = False) -> A
         draft.replace(file)
     except (OSError, RuntimeError) as error:
         logger.warning("the converted model was not cached in %s: %s", file.parent, error)
-        return model
-    return file
-
-
-def _convert(source: EncoderSource, openvino: Any) -> Any:
-    torch = require("torch", "models")
-    module = source.load()
-    with quiet(), warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")  # tracing warns about branches that are constant for these models
-        return openvino.convert_model(
-            module,
-            example_input=dict.fromkeys(source.inputs, torch.ones((2, 8), dtype=torch.int64)),
-            input=[(name, [-1, -1], openvino.Type.i64) for name in source.inputs],
-        )
+    return model

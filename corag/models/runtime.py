@@ -3,10 +3,8 @@
     with corag.runtime(device="cuda:1", precision="bf16"):
         reranker = corag.reranker("cross-encoder(model=BAAI/bge-reranker-v2-m3)")
 
-A part that loads a model takes `device`, `precision` and the like as settings. Those that it is not given are those of
-the `with` block in which it is built, of the innermost one first. Threads that a block starts see it as well.
-
-Loads neither torch nor a model until a device is asked for that only torch knows.
+A part that loads a model takes `device`, `precision` and the like as settings; those that it is not given are those of
+the innermost `with` block in which it is built. Torch is imported only for a device that only torch knows.
 """
 
 from __future__ import annotations
@@ -19,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
 from types import ModuleType
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast
 
 from corag.ambient import Ambient
-from corag.checks import check_count
+from corag.checks import check_choice, check_count
 from corag.errors import InputError
 from corag.memory import megabytes
 from corag.models.devices import Role, auto_device, auto_precision, check_device, hardware_of, kind_of, parse_device
@@ -67,8 +65,7 @@ class Runtime:
 
     def __post_init__(self) -> None:
         parse_device(self.device)
-        if self.precision not in get_args(Precision):
-            raise InputError(f"precision {self.precision!r} is unknown; use auto, fp32, bf16 or fp16")
+        check_choice("precision", self.precision, Precision)
         if self.batch_tokens is not None:
             check_count("batch_tokens", self.batch_tokens, "leave it out for what suits the device")
         megabytes(self.cache_mb)
@@ -177,13 +174,13 @@ def resolve_device(role: Role, *, backend: Backend = "auto", **settings: Any) ->
     check_device(device)
     kind = kind_of(device)
     precision = wanted.precision if wanted.precision != "auto" else auto_precision(role, device)
-    return Placement(
-        device=device,
-        precision=precision,
-        backend=resolve_backend(backend, kind, precision),
-        batch_tokens=wanted.batch_tokens or BATCH_TOKENS[kind],
-        trust_remote_code=wanted.trust_remote_code,
-    )
+    check_choice("backend", backend, Backend)
+    if backend == "openvino" and kind != "cpu":
+        raise InputError(f"backend 'openvino' runs on the CPU, not on {kind!r}; use backend='torch'")
+    if backend == "auto":
+        backend = "openvino" if kind == "cpu" and has_precision(precision) else "torch"
+    batch_tokens = wanted.batch_tokens or BATCH_TOKENS[kind]
+    return Placement(device, precision, backend, batch_tokens, wanted.trust_remote_code)
 
 
 def import_openvino() -> Any:
@@ -201,31 +198,15 @@ def has_precision(precision: str) -> bool:
     if importlib.util.find_spec("openvino") is None:
         return False
     # Every CPU has fp32, so nothing is imported to ask.
-    return precision == "fp32" or {"bf16": "BF16", "fp16": "FP16"}[precision] in import_openvino().Core().get_property(
+    return precision == "fp32" or precision.upper() in import_openvino().Core().get_property(
         "CPU", "OPTIMIZATION_CAPABILITIES"
     )
 
 
-def resolve_backend(backend: Backend, kind: str, precision: str = "fp32") -> Literal["openvino", "torch"]:
-    """Return what `auto` stands for: OpenVINO on a CPU, where it is installed and has the precision, else PyTorch.
-
-    Raises:
-        InputError: No such backend, or one that does not run on this kind of device.
-    """
-    if backend not in get_args(Backend):
-        raise InputError(f"backend {backend!r} is unknown; use 'auto', 'openvino' or 'torch'")
-    if backend == "openvino" and kind != "cpu":
-        raise InputError(f"backend 'openvino' runs on the CPU, not on {kind!r}; use backend='torch'")
-    if backend != "auto":
-        return backend
-    if kind != "cpu":
-        return "torch"
-    return "openvino" if has_precision(precision) else "torch"
-
-
 # --- Which models ran, where and how: one record for every result ---
 
-_RECORDS: Ambient[tuple[dict[tuple[str, str, str, str], None], ...]] = Ambient(())
+_version = functools.cache(importlib.metadata.version)
+_RECORDS: Ambient[tuple[dict[tuple[str, ...], None], ...]] = Ambient(())
 
 
 @contextmanager
@@ -237,28 +218,19 @@ def recording() -> Iterator[Callable[[], list[dict[str, str]]]]:
         folder, its device, the name of that hardware, the precision of large matrix products, and the backend with its
         version.
     """
-    seen: dict[tuple[str, str, str, str], None] = {}
-
-    def rows() -> list[dict[str, str]]:
-        return [
-            {
-                "model": model,
-                "device": device,
-                "hardware": hardware_of(device),
-                "precision": precision,
-                "backend": f"{backend} {importlib.metadata.version(backend)}",
-            }
-            for model, device, precision, backend in seen
-        ]
-
+    columns = ("model", "device", "hardware", "precision", "backend")
+    seen: dict[tuple[str, ...], None] = {}
     with _RECORDS.set((*_RECORDS.get(), seen)):
-        yield rows
+        yield lambda: [dict(zip(columns, row, strict=True)) for row in seen]
 
 
 def record_use(model: str, placement: Placement) -> None:
     """Note that a model ran, in every record that is open."""
-    for seen in _RECORDS.get():
-        seen.setdefault((model, placement.device, placement.precision, placement.backend))
+    if records := _RECORDS.get():
+        device, backend = placement.device, placement.backend
+        version = f"{backend} {_version(backend)}"
+        for seen in records:
+            seen[model, device, hardware_of(device), placement.precision, version] = None
 
 
 def merge_records(records: Iterable[Iterable[Mapping[str, str]]]) -> list[dict[str, str]]:

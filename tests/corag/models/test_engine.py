@@ -136,7 +136,7 @@ INPUTS = dict.fromkeys(("input_ids", "attention_mask"), np.ones((2, 3), dtype=np
 
 
 @pytest.mark.slow
-def test_a_damaged_cache_is_mended(tiny, tmp_path, monkeypatch, caplog):
+def test_a_damaged_cache_is_mended(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path))
     expected = openvino_forward(tiny, "fp32")(INPUTS)
     np.testing.assert_allclose(expected, torch_forward(tiny.load())(INPUTS), atol=1e-5)
@@ -144,10 +144,8 @@ def test_a_damaged_cache_is_mended(tiny, tmp_path, monkeypatch, caplog):
     (description,) = tmp_path.glob("*.xml")
     whole = description.read_bytes()
     description.write_bytes(whole[: len(whole) // 2])
-    for warnings in (1, 0):
-        caplog.clear()
-        np.testing.assert_allclose(openvino_forward(tiny, "fp32")(INPUTS), expected, atol=1e-6)
-        assert len(caplog.records) == warnings
+    np.testing.assert_allclose(openvino_forward(tiny, "fp32")(INPUTS), expected, atol=1e-6)
+    assert len(description.read_bytes()) > len(whole) / 2
     assert sorted(file.suffix for file in tmp_path.iterdir() if file.is_file()) == [".bin", ".xml"]
 
 
