@@ -48,7 +48,7 @@ class Bm25(Part):
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`, every term of the question weighing the same."""
         counts, lengths = _count_terms(query, texts)
-        scorer = Bm25Scorer(counts, lengths, np.ones(counts.shape[1]), self._reference_length, k1=self._k1, b=self._b)
+        scorer = Bm25Scorer(counts, lengths, np.ones(counts.shape[1]), self._reference_length, self._k1, self._b)
         return scorer([(row,) for row in range(len(texts))])
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> Bm25Scorer:
@@ -59,33 +59,17 @@ class Bm25(Part):
         idf = np.where(frequency > 0, np.log1p((len(chunks) - frequency + 0.5) / (frequency + 0.5)), 0.0)
         # Chunks without words would make the average 0, or undefined.
         average = max(1.0, lengths.sum() / max(1, len(chunks)))
-        return Bm25Scorer(counts, lengths, idf, average, k1=self._k1, b=self._b)
+        return Bm25Scorer(counts, lengths, idf, average, self._k1, self._b)
 
 
 class Bm25Scorer:
-    """BM25 over summed term counts; the order of chunks does not matter to it.
-
-    Args:
-        counts: Occurrences of each distinct term of the question in each chunk, `[chunks, terms]`.
-        lengths: Words of each chunk, `[chunks]`.
-        weights: Weight of each term, `[terms]`.
-        average_length: Words of an average chunk.
-        k1: See `Bm25`.
-        b: Likewise.
-    """
+    """BM25 over summed term counts, `[chunks, terms]`, of chunks of some `lengths`, `[chunks]`, in words."""
 
     order_matters = False
     num_truncated = 0
 
     def __init__(
-        self,
-        counts: FloatArray,
-        lengths: FloatArray,
-        weights: FloatArray,
-        average_length: float,
-        *,
-        k1: float,
-        b: float,
+        self, counts: FloatArray, lengths: FloatArray, weights: FloatArray, average_length: float, k1: float, b: float
     ) -> None:
         self._counts, self._lengths = counts, lengths
         self._weights = weights / weights.sum() if weights.sum() > 0 else weights

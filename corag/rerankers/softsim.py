@@ -4,9 +4,8 @@ For every token of the question, the best cosine among the tokens of the chosen 
 question (Khattab and Zaharia, "ColBERT", 2020, eq. 3, with a mean in place of the sum so that values of one chunk are
 in [0, 1]). Token embeddings are computed once per chunk; an order then costs a few operations on a few rows.
 
-ColBERT takes the maximum over all tokens. Over the chunks of a combination it saturates: chunks beyond the first few
-add almost nothing, and at larger budgets a search for the best value leaves out evidence. So the chunks' cosines with a
-question token are pooled by a norm, a soft maximum.
+A maximum over all chunks saturates: those beyond the first few add almost nothing, and at larger budgets a search for
+the best value leaves out evidence. So the chunks' cosines with a question token are pooled by a norm, a soft maximum.
 """
 
 from __future__ import annotations

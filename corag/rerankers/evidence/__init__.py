@@ -1,10 +1,7 @@
 """Values of ordered combinations from a distribution over which chunks are the evidence of a question.
 
-Every small set of candidates is a hypothesis: "these chunks, and no others, are the evidence". A small network gives
-each hypothesis a probability, from features of its chunks, of their pairs, and of what they cover together. What a
-combination is worth follows from the hypotheses: how likely it holds all of the evidence, how much of it, and in which
-order. All that is learnt and all that is slow is done once per question; an order costs
-microseconds.
+Every small set of candidates is a hypothesis: "these chunks, and no others, are the evidence". All that is learnt and
+all that is slow is done once per question; an order costs microseconds.
 
 `passages` reads a chunk, `signals` compares chunks with the question and with each other, `hypotheses` lists the sets
 and describes them, `network` gives them probabilities, `values` values orders, `reranker` puts them together.

@@ -93,13 +93,8 @@ def weigh(signals: Signals, max_size: int, logits: Callable[[Float32], FloatArra
 def promising(size: int, strength: FloatArray, smaller: Sets, logits: FloatArray) -> Sets:
     """Return the sets of a size that are hypotheses, each once, in lexical order, `[sets, size]`.
 
-    All sets over the few strongest chunks, and the best sets that are smaller by one chunk, extended by more.
-
-    Args:
-        size: From 1.
-        strength: How promising each chunk is, `[n]`: by itself for pairs, by itself and in pairs for larger sets.
-        smaller: The hypotheses of one chunk less, `[M, size - 1]`.
-        logits: How plausible these are, `[M]`.
+    All sets over the few strongest chunks, by `strength`, `[n]`: by itself for pairs, by itself and in pairs for larger
+    sets; and the best `smaller` sets, `[M, size - 1]`, by their `logits`, `[M]`, extended by a chunk.
     """
     num_candidates = len(strength)
     if size == 1 or (num_candidates <= MAX_LISTED and size <= 4):
@@ -140,12 +135,7 @@ def _places(size: int, count: int) -> Sets:
 
 
 def features(signals: Signals, sets: Sets) -> Float32:
-    """Describe sets of one size, `[N, NUM_FEATURES]`.
-
-    Of every figure of a chunk the mean, least and largest over the set; of every figure of a pair, in the direction in
-    which it is larger, the mean, the largest, and the least that any chunk has with its best partner; what the set
-    covers of the question; its size; flags of the question, crossed with the size and with some of the others.
-    """
+    """Describe sets of one size, `[N, NUM_FEATURES]`; see `describer`."""
     return describer(signals)(sets)
 
 
@@ -163,7 +153,12 @@ def late_interaction() -> NDArray[np.bool_]:
 
 
 def describer(signals: Signals) -> Callable[[Sets], Float32]:
-    """Return what describes sets of one size as `features` does, with what all sizes need worked out once."""
+    """Return what describes sets of one size, `[N, NUM_FEATURES]`, with what all sizes need worked out once.
+
+    Of every figure of a chunk the mean, least and largest over the set; of every figure of a pair, in the direction in
+    which it is larger, the mean, the largest, and the least that any chunk has with its best partner; what the set
+    covers of the question; its size; flags of the question, crossed with the size and with some of the others.
+    """
     singles = np.concatenate([signals.singles, signals.places.singles], axis=1)
     pairs = np.concatenate([signals.pairs, signals.places.pairs], axis=2)
     # In single precision, as the network computes: thousands of sets take as long as their bytes.

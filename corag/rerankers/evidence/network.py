@@ -56,56 +56,51 @@ class Ensemble:
 
     def on(self, device: str) -> Callable[[Float32], FloatArray]:
         """Return the network as it runs on a device, in fp32: on the CPU through NumPy, else through PyTorch."""
-        return self._through_numpy() if device == "cpu" else self._through_torch(device)
-
-    def _through_numpy(self) -> Callable[[Float32], FloatArray]:
         # The members side by side: one product instead of one for each.
-        hidden = np.ascontiguousarray(self.hidden.reshape(-1, len(self.mean)).T, dtype=np.float32)
-        hidden_bias = self.hidden_bias.ravel().astype(np.float32)
-        linear, bias = self.linear.mean(axis=0).astype(np.float32), self.bias.mean()
-        output = (self.output.ravel() / len(self.hidden)).astype(np.float32)
-        mean, scale = self.mean.astype(np.float32), self.scale.astype(np.float32)
+        hidden, output = self.hidden.reshape(-1, len(self.mean)).T, self.output.ravel() / len(self.hidden)
+        parts = (self.mean, self.scale, self.linear.mean(axis=0), hidden, self.hidden_bias.ravel(), output)
+        arrays = [np.ascontiguousarray(part, dtype=np.float32) for part in parts]
+        bias = float(self.bias.mean())
+        return _through_numpy(bias, *arrays) if device == "cpu" else _through_torch(bias, device, *arrays)
 
-        def standard(features: Float32, columns: NDArray[np.bool_]) -> Float32:
-            x: Float32 = features[:, columns] - mean[columns]
-            x /= scale[columns]
-            return np.minimum(np.maximum(x, -CLIP, out=x), CLIP, out=x)
 
-        def run(features: Float32) -> FloatArray:
-            logits = np.empty(len(features))
-            # Many features are the same for all sets of one size: what they add is worked out once.
-            varies = (features != features[:1]).any(axis=0)
-            same = standard(features[:1], ~varies)
-            hidden_of_same, logit_of_same = same @ hidden[~varies] + hidden_bias, same @ linear[~varies] + bias
-            into_hidden, into_logit = hidden[varies], linear[varies]
-            for start in range(0, len(features), _ROWS):
-                rows = slice(start, start + _ROWS)
-                x = standard(features[rows], varies)
-                units: Float32 = x @ into_hidden
-                units += hidden_of_same
-                logits[rows] = x @ into_logit + gelu(units) @ output + logit_of_same
-            return logits
+def _through_numpy(bias: float, *arrays: Float32) -> Callable[[Float32], FloatArray]:
+    mean, scale, linear, hidden, hidden_bias, output = arrays
 
-        return run
+    def standard(features: Float32, columns: NDArray[np.bool_]) -> Float32:
+        x: Float32 = features[:, columns] - mean[columns]
+        x /= scale[columns]
+        return np.minimum(np.maximum(x, -CLIP, out=x), CLIP, out=x)
 
-    def _through_torch(self, device: str) -> Callable[[Float32], FloatArray]:
-        torch = require("torch", "models")
+    def run(features: Float32) -> FloatArray:
+        logits = np.empty(len(features))
+        # Many features are the same for all sets of one size: what they add is worked out once.
+        varies = (features != features[:1]).any(axis=0)
+        same = standard(features[:1], ~varies)
+        hidden_of_same, logit_of_same = same @ hidden[~varies] + hidden_bias, same @ linear[~varies] + bias
+        into_hidden, into_logit = hidden[varies], linear[varies]
+        for start in range(0, len(features), _ROWS):
+            rows = slice(start, start + _ROWS)
+            x = standard(features[rows], varies)
+            units: Float32 = x @ into_hidden
+            units += hidden_of_same
+            logits[rows] = x @ into_logit + gelu(units) @ output + logit_of_same
+        return logits
 
-        def there(values: NDArray[np.floating]) -> Any:
-            return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)).to(device)
+    return run
 
-        mean, scale = there(self.mean), there(self.scale)
-        linear, bias = there(self.linear.mean(axis=0)), float(self.bias.mean())
-        hidden, hidden_bias = there(self.hidden.reshape(-1, len(self.mean)).T), there(self.hidden_bias.ravel())
-        output = there(self.output.ravel() / len(self.hidden))
 
-        def run(features: Float32) -> FloatArray:
-            with torch.inference_mode():
-                x = torch.clamp((there(features) - mean) / scale, -CLIP, CLIP)
-                units = torch.nn.functional.gelu(x @ hidden + hidden_bias, approximate="tanh")
-                return np.asarray((x @ linear + bias + units @ output).cpu().numpy(), dtype=np.float64)
+def _through_torch(bias: float, device: str, *arrays: Float32) -> Callable[[Float32], FloatArray]:
+    torch = require("torch", "models")
+    mean, scale, linear, hidden, hidden_bias, output = (torch.from_numpy(part).to(device) for part in arrays)
 
-        return run
+    def run(features: Float32) -> FloatArray:
+        with torch.inference_mode():
+            x = torch.clamp((torch.from_numpy(features).to(device) - mean) / scale, -CLIP, CLIP)
+            units = torch.nn.functional.gelu(x @ hidden + hidden_bias, approximate="tanh")
+            return np.asarray((x @ linear + bias + units @ output).cpu().numpy(), dtype=np.float64)
+
+    return run
 
 
 def gelu(x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -71,11 +71,7 @@ class Passage:
 
 
 class PassageReader:
-    """Describes texts, each in one pass of the encoder; what does not fit the window is not seen.
-
-    Args:
-        encoder: The encoder; it encodes all new texts together.
-    """
+    """Describes texts, each in one pass of the encoder; what does not fit the window is not seen."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         self._encoder = encoder
@@ -93,49 +89,35 @@ class PassageReader:
         """
         wholes: list[Key] = [(source_of(chunk).text, ()) for chunk in chunks]
         found = self._cache.get_many([*map(_key, chunks), *wholes], self._read)
-        return self._seen(chunks, found[: len(chunks)]), found[len(chunks) :]
-
-    def _seen(self, chunks: Sequence[Chunk], found: list[Passage]) -> list[Passage]:
-        """Return what was found; units behind the encoder's window, which have no states, are encoded by themselves."""
+        # Units behind the encoder's window have no states, and are encoded by themselves.
         unseen = [row for row, chunk in enumerate(chunks) if isinstance(chunk, UnitChunk) and not found[row].words]
         for row, passage in zip(unseen, self([chunks[row].text for row in unseen]), strict=True):
             found[row] = passage
-        return found
+        return found[: len(chunks)], found[len(chunks) :]
 
     def _read(self, keys: list[Key]) -> list[Passage]:
         texts = list(dict.fromkeys(text for text, _ in keys))
         tokens = self._encoder.tokenize(texts, offsets=True)
         given = zip(texts, tokens.ids, tokens.starts, self._encoder.states(tokens.ids), tokens.truncated, strict=True)
         encoded = {text: _Encoded.of(text, *of_text) for text, *of_text in given}
-        return [_passage(encoded[text], spans) for text, spans in keys]
+        return [encoded[text].passage(spans) for text, spans in keys]
 
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """A text with the states of its T tokens, which all of its units share.
+    """A text with the states of its T tokens, `[T + 2, 384]`, which all of its units share; see `Passage`.
 
-    Attributes:
-        text: The text.
-        body: Where its body begins, behind the title.
-        name: The title's words in lower case without a qualifier in brackets.
-        ids: Token ids, `[T]`.
-        starts: The characters at which the tokens begin, ascending, `[T]`.
-        states: The last layer, special tokens included, `[T + 2, 384]`.
-        lengths: Lengths of the states of tokens, `[T, 1]`.
-        num_title: How many of the tokens are those of the title.
-        title_vector: Mean of their states, a unit vector, `[384]`; None without a title.
-        truncated: Whether the text did not fit the encoder's window.
+    `body` is where its body begins, `starts` the characters at which the tokens begin, `lengths` those of their states.
     """
 
     text: str
     body: int
-    name: str
+    title: str
     ids: NDArray[np.int64]
     starts: NDArray[np.int64]
     states: Float32
     lengths: Float32
     num_title: int
-    title_vector: Float32 | None
     truncated: bool
 
     @classmethod
@@ -143,55 +125,53 @@ class _Encoded:
         cls, text: str, ids: NDArray[np.int64], starts: NDArray[np.int64], states: Float32, truncated: bool
     ) -> _Encoded:
         title, body = split_title(text)
-        inner = states[1:-1]
-        num_title = int((starts < body).sum())
-        title_vector = unit(inner[:num_title].mean(axis=0)) if num_title else None
-        name = plain(_QUALIFIER.sub("", title))
-        return cls(text, body, name, ids, starts, states, lengths(inner), num_title, title_vector, bool(truncated))
+        name, num_title = plain(_QUALIFIER.sub("", title)), int((starts < body).sum())
+        return cls(text, body, name, ids, starts, states, lengths(states[1:-1]), num_title, bool(truncated))
 
     def rows(self, spans: Sequence[Span]) -> list[Span]:
         """Return the tokens of each span, those that begin in it, as first and last + 1."""
         ends = np.searchsorted(self.starts, np.array(spans, dtype=np.int64).reshape(-1, 2)).tolist()
         return [(first, last) for first, last in ends]
 
+    def passage(self, chosen: tuple[Span, ...]) -> Passage:
+        """Return what the features know of it; with `chosen`, only of these spans, in order behind the title."""
+        text, num_title = self.text, self.num_title
+        ids, states, sizes = self.ids, self.states, self.lengths
+        parts = chosen or ((self.body, len(text)),)
+        if chosen:
+            kept = np.zeros(len(ids), dtype=bool)
+            for first, last in [(0, num_title), *self.rows(parts)]:
+                kept[first:last] = True
+            ids, sizes = ids[kept], sizes[kept]
+            states = states[np.concatenate([[True], kept, [True]])]
+        vector = unit(states.mean(axis=0))
+        spans = [
+            (start + first, start + last) for start, end in parts for first, last in sentence_spans(text[start:end])
+        ]
+        inner = self.states[1:-1]
+        sentences = [inner[first:last].mean(axis=0) for first, last in self.rows(spans) if first < last]
+        words = plain(" ".join(text[start:end] for start, end in parts)) if len(ids) > num_title or not chosen else ""
+        # Sentence by sentence, so that a name ends where its sentence does.
+        found = {name for start, end in spans for name in _NAME.findall(text[start:end])}
+        names = {plain(name) for name in found} | {self.title}
+        return Passage(
+            ids=ids,
+            vector=vector,
+            tokens=states[1:-1] / sizes,
+            num_title=num_title,
+            title_vector=unit(inner[:num_title].mean(axis=0)) if num_title else vector,
+            sentences=unit(np.array(sentences)) if sentences else vector[None],
+            title=self.title,
+            title_words=tuple(word for word in self.title.split() if word not in STOP_WORDS),
+            body=f" {words} ",
+            words=frozenset(words.split()),
+            names=frozenset(name for name in names if len(name) > 2 and name not in STOP_WORDS),
+            truncated=self.truncated and not chosen,
+        )
+
 
 def _key(chunk: Chunk) -> Key:
     return (chunk.source.text, (*chunk.leads, chunk.span)) if isinstance(chunk, UnitChunk) else (chunk.text, ())
-
-
-def _passage(encoded: _Encoded, chosen: tuple[Span, ...]) -> Passage:
-    """Return what the features know of a text; with `chosen`, only of these spans, in order behind the title."""
-    text, num_title = encoded.text, encoded.num_title
-    ids, states, sizes = encoded.ids, encoded.states, encoded.lengths
-    parts = chosen or ((encoded.body, len(text)),)
-    if chosen:
-        kept = np.zeros(len(ids), dtype=bool)
-        for first, last in [(0, num_title), *encoded.rows(parts)]:
-            kept[first:last] = True
-        ids, sizes = ids[kept], sizes[kept]
-        states = states[np.concatenate([[True], kept, [True]])]
-    vector = unit(states.mean(axis=0))
-    spans = [(start + first, start + last) for start, end in parts for first, last in sentence_spans(text[start:end])]
-    inner = encoded.states[1:-1]
-    sentences = [inner[first:last].mean(axis=0) for first, last in encoded.rows(spans) if first < last]
-    words = plain(" ".join(text[start:end] for start, end in parts)) if len(ids) > num_title or not chosen else ""
-    # Sentence by sentence, so that a name ends where its sentence does.
-    found = {name for start, end in spans for name in _NAME.findall(text[start:end])}
-    names = {plain(name) for name in found} | {encoded.name}
-    return Passage(
-        ids=ids,
-        vector=vector,
-        tokens=states[1:-1] / sizes,
-        num_title=num_title,
-        title_vector=vector if encoded.title_vector is None else encoded.title_vector,
-        sentences=unit(np.array(sentences)) if sentences else vector[None],
-        title=encoded.name,
-        title_words=tuple(word for word in encoded.name.split() if word not in STOP_WORDS),
-        body=f" {words} ",
-        words=frozenset(words.split()),
-        names=frozenset(name for name in names if len(name) > 2 and name not in STOP_WORDS),
-        truncated=encoded.truncated and not chosen,
-    )
 
 
 def split_title(text: str) -> tuple[str, int]:

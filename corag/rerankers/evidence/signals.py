@@ -168,49 +168,22 @@ def signals(question: QuestionFeatures, passages: Sequence[Passage], places: Pla
         if len(passage.ids) and len(question.ids):
             nearest[row] = np.clip((passage.tokens @ question.tokens.T).max(axis=0), 0.0, 1.0)
             held[row] = (question.ids[:, None] == passage.ids).any(axis=1)
-    sentences = _Sentences.of(question, passages)
-    singles = _singles(question, passages, nearest, held, sentences)
+    # All sentences together, since products of one by one cost many times as much.
+    none = np.zeros((0, len(question.vector)), dtype=np.float32)
+    sentences = np.concatenate([none, *(passage.sentences for passage in passages)])
+    starts = np.cumsum([0, *(len(passage.sentences) for passage in passages)])[:-1]
+    near = sentences @ question.vector
+    singles = _singles(question, passages, nearest, held, np.split(near, starts)[1:])
     named = singles[:, SINGLES.index("named")]
     flags = [question.compares, named.sum() >= 2, len(question.ids) / 20, named.sum() == 1]
     flags.append(" both " in question.text or " same " in question.text)
     pairs = np.zeros((len(passages), len(passages), len(PAIRS)))
     if len(passages) > 1:
-        pairs = _pairs(question, passages, nearest, held, named, sentences)
+        titles = np.array([passage.title_vector for passage in passages])
+        bridges = _bridges(sentences, starts, near, titles), _bridges(sentences, starts, near, sentences[starts])
+        pairs = _pairs(question, passages, nearest, held, named, bridges)
     places = Places.unknown(len(passages)) if places is None else places
     return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64), places)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sentences:
-    """The S sentences of all passages together, since products of one by one cost many times as much.
-
-    Attributes:
-        vectors: Of each sentence, passage by passage, `[S, 384]`.
-        starts: The first sentence of each passage, which has one at least, `[n]`.
-        near: Cosine of each sentence to the question, `[S]`.
-    """
-
-    vectors: Float32
-    starts: NDArray[np.intp]
-    near: Float32
-
-    @classmethod
-    def of(cls, question: QuestionFeatures, passages: Sequence[Passage]) -> _Sentences:
-        none = np.zeros((0, len(question.vector)), dtype=np.float32)
-        vectors = np.concatenate([none, *(passage.sentences for passage in passages)])
-        starts = np.cumsum([0, *(len(passage.sentences) for passage in passages)])[:-1]
-        return cls(vectors, starts, vectors @ question.vector)
-
-    def of_each(self) -> list[Float32]:
-        """Return the cosines of each passage's sentences to the question, ascending."""
-        return [np.sort(near) for near in np.split(self.near, self.starts)[1:]]
-
-    def bridges(self, others: Float32) -> Float32:
-        """Return the best weighted cosine of each passage's sentences to each of other vectors, `[n, n]`."""
-        counts = np.diff([*self.starts, len(self.near)])
-        nearest = np.repeat(np.maximum.reduceat(self.near, self.starts), counts)
-        weights = np.exp(SHARPNESS * (self.near - nearest))[:, None]
-        return np.asarray(np.maximum.reduceat((self.vectors @ others.T) * weights, self.starts, axis=0))
 
 
 def _singles(
@@ -218,10 +191,11 @@ def _singles(
     passages: Sequence[Passage],
     nearest: FloatArray,
     held: FloatArray,
-    of_sentences: _Sentences,
+    near: Sequence[Float32],
 ) -> FloatArray:
+    """Return what is known of each passage, `[n, len(SINGLES)]`, given the cosines of its sentences to the question."""
     table = np.zeros((len(passages), len(SINGLES)))
-    for row, (passage, sentences) in enumerate(zip(passages, of_sentences.of_each(), strict=True)):
+    for row, (passage, sentences) in enumerate(zip(passages, map(np.sort, near), strict=True)):
         if not len(passage.ids):
             continue  # the vector of a text without tokens is that of the special tokens alone, near many questions
         cosine = float(passage.vector @ question.vector)
@@ -253,7 +227,7 @@ def _pairs(
     nearest: FloatArray,
     held: FloatArray,
     named: FloatArray,
-    sentences: _Sentences,
+    bridges: tuple[FloatArray, FloatArray],
 ) -> FloatArray:
     vectors = np.array([passage.vector for passage in passages])
     titles = np.array([passage.title_vector for passage in passages])
@@ -266,8 +240,8 @@ def _pairs(
         "link_words": link_words,
         "titles": titles @ titles.T,
         "rest_vector": rest @ vectors.T,
-        "bridge_title": sentences.bridges(titles),
-        "bridge_start": sentences.bridges(sentences.vectors[sentences.starts]),
+        "bridge_title": bridges[0],
+        "bridge_start": bridges[1],
         "names": _shared_names(question, passages),
         "gain": _gain(nearest, question.weights),
         "lexical_gain": _gain(held, question.weights),
@@ -281,6 +255,13 @@ def _pairs(
     diagonal = np.arange(len(passages))
     table[diagonal, diagonal] = table[empty] = table[:, empty] = 0.0
     return table
+
+
+def _bridges(sentences: Float32, starts: NDArray[np.intp], near: Float32, others: Float32) -> FloatArray:
+    """Return the best weighted cosine of each passage's sentences to each of other vectors, `[n, n]`."""
+    nearest = np.repeat(np.maximum.reduceat(near, starts), np.diff([*starts, len(near)]))
+    weights = np.exp(SHARPNESS * (near - nearest))[:, None]
+    return np.asarray(np.maximum.reduceat((sentences @ others.T) * weights, starts, axis=0))
 
 
 def _links(passages: Sequence[Passage]) -> tuple[FloatArray, FloatArray, FloatArray]:
