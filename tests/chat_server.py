@@ -28,19 +28,13 @@ EMBEDDINGS = ("/api/embed", "/v1/embeddings")
 
 
 class Reply:
-    """What the server does with one chat request.
+    """What the server does with one chat request: sends pieces of a text, or an error for a `status` besides 200.
 
     Args:
-        pieces: Texts of the streamed parts.
-        status: HTTP status; anything but 200 sends `error` alone.
-        error: Text of the error, for a status or for the ending "error".
-        delay_s: Seconds before the first byte.
         ending: What follows the pieces: the last line ("done"), a clean end without it ("nothing"), a dropped
             connection ("drop"), half of a line ("half a line"), a line with an error ("error"), silence until the
             server stops ("hang"), or the pieces again and again ("endless").
-        done_reason: Stands in the last line.
         body: Sent as it is instead of all this.
-        headers: Sent besides the usual ones.
         log_probabilities: Of the pieces, each one token, sent where the request asks for them.
         usage: Tokens of prompt and reply, as the last line tells them.
     """
@@ -109,11 +103,9 @@ class ChatServer:
         replies: One for each request.
         models: Names that it knows.
         model_info: What `/api/show` says of them.
-        about: What `/v1/models` says of them; None means that it has no such address.
-        refuses: Fields of a request to `/v1/chat/completions` that are an error.
-        vague: Whether that error names the field.
-        tokenizes: What `/tokenize` returns for a request; None means that it has no such address.
-        port: Port to serve on.
+        about: What `/v1/models` says of them; None means that it has no such address, as for `tokenizes`.
+        refuses: Fields of a request to `/v1/chat/completions` that are an error, which is `vague` or names the field.
+        tokenizes: What `/tokenize` returns for a request.
     """
 
     def __init__(

@@ -29,9 +29,6 @@ def encoded(monkeypatch):
     return seen
 
 
-# --- The encoder ---
-
-
 def test_states_are_those_of_the_encoder_whatever_was_asked_before():
     encoder = minilm_encoder()
     ids = encoder.tokenize(TEXTS).ids
@@ -75,35 +72,17 @@ def test_rerankers_value_alike_with_a_shared_encoder_that_encodes_each_text_once
     assert encoded == []
 
 
-# --- The embedder ---
-
-
-class Counting:
-    def __init__(self):
-        self._embedder = corag.embedder()
-        self.name, self.dimension = self._embedder.name, self._embedder.dimension
-        self.asked = []
-
-    def embed(self, texts):
-        self.asked += texts
-        return self._embedder.embed(texts)
-
-
-def test_each_text_is_embedded_once():
-    counting = Counting()
-    cached = CachedEmbedder(counting)
+def test_each_text_is_embedded_once(encoded):
+    cached = CachedEmbedder("minilm")
     assert isinstance(cached, Embedder)
     assert (cached.name, cached.dimension) == ("minilm", 384)
     first = cached.embed(["one", "two", "one"])
     second = cached.embed(["two", "three"])
-    assert counting.asked == ["one", "two", "three"]
+    assert len(encoded) == 3
     assert first.dtype == np.float32 and first.shape == (3, 384)
     np.testing.assert_array_equal(first[[0, 1]], first[[2, 1]])
     np.testing.assert_array_equal(second[0], first[1])
     assert cached.embed([]).shape == (0, 384)
-
-
-# --- What parts keep together ---
 
 
 def test_parts_share_a_capacity():

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError, ModelError
-from corag.models import runtime
 from corag.models.engine import MAX_PADDING, EncoderSource, openvino_forward, pack, pad, run_packed, torch_forward
-from corag.models.runtime import resolve_device
 from corag.rerankers.cosine import MiniLMCosine
 
 lengths = st.lists(st.integers(1, 300) | st.sampled_from([100, 101, 102]), max_size=60)
@@ -33,7 +31,6 @@ def test_every_row_is_in_one_batch_that_is_not_too_large_and_wastes_little(lengt
         return (area > limit and len(inside) > 1) or area - sum(inside) > MAX_PADDING * area
 
     assert not any(map(wastes, batches))
-    # None was closed before its time.
     assert all(wastes([*batch, following[0]]) for batch, following in itertools.pairwise(batches))
 
 
@@ -62,8 +59,6 @@ def test_a_batch_that_does_not_fit_is_halved_and_a_single_row_is_an_error():
     with pytest.raises(RuntimeError, match="another"):
         list(run_packed(lambda rows: (_ for _ in ()).throw(RuntimeError("another")), [1], 10))
 
-
-# --- Backends ---
 
 QUESTION = "Which river flows through Berlin?"
 TEXTS = [
@@ -94,32 +89,10 @@ def test_backends_value_and_select_alike(backend, precision):
 
 
 @pytest.mark.slow
-def test_a_precision_that_the_cpu_lacks(monkeypatch):
-    library = pytest.importorskip("openvino")
-
-    class OlderCore(library.Core):
-        def get_property(self, device, name):
-            return ["FP32", "INT8"] if name == "OPTIMIZATION_CAPABILITIES" else super().get_property(device, name)
-
-    monkeypatch.setattr(library, "Core", OlderCore)
-    runtime.has_precision.cache_clear()
-    try:
-        with pytest.raises(InputError, match="bf16"):
-            openvino_forward(EncoderSource("none", "0" * 64, (), pytest.fail), "bf16")
-        assert resolve_device("reranker", device="cpu", precision="bf16").backend == "torch"
-        assert resolve_device("reranker", device="cpu").backend == "openvino"
-    finally:
-        runtime.has_precision.cache_clear()
-
-
-@pytest.mark.slow
 def test_shipped_rerankers_through_pytorch():
     usual, by_torch = corag.reranker("minilm-evidence"), corag.reranker("minilm-evidence", backend="torch")
     values, expected = (each.scorer(QUESTION, CHUNKS)(ORDERS) for each in (by_torch, usual))
     np.testing.assert_allclose(values, expected, atol=2e-4)
-
-
-# --- Converted models in the cache folder ---
 
 
 @pytest.fixture

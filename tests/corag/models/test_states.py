@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corag.models.engine import Engine
 from corag.models.minilm import DIMENSION, STATES, minilm_encoder, states_key
 
 pytestmark = pytest.mark.slow
@@ -22,20 +21,11 @@ class Known(dict):
         return {row: self[key] for row, key in enumerate(map(states_key, ids)) if key in self}
 
 
-@pytest.fixture(scope="module")
-def encoder():
-    return minilm_encoder()
-
-
-@pytest.fixture(scope="module")
-def ids(encoder):
-    return encoder.tokenize(TEXTS).ids
-
-
 @settings(max_examples=8)
 @given(st.sets(st.integers(0, len(TEXTS) - 1)))
-def test_known_states_are_used_and_the_rest_encoded(encoder, ids, rows):
-    rng = np.random.default_rng(1)
+def test_known_states_are_used_and_the_rest_encoded(rows):
+    encoder, rng = minilm_encoder(), np.random.default_rng(1)
+    ids = encoder.tokenize(TEXTS).ids
     known = Known({states_key(ids[row]): rng.normal(size=(len(ids[row]) + 2, DIMENSION)) for row in rows})
     fresh = encoder.states(ids)
     with STATES.set(known.get):
@@ -49,11 +39,3 @@ def test_known_states_are_used_and_the_rest_encoded(encoder, ids, rows):
         )
         mean = expected.mean(axis=0)
         np.testing.assert_allclose(vectors[row], mean / np.linalg.norm(mean), atol=1e-5)
-
-
-def test_nothing_runs_for_what_is_known(encoder, ids, monkeypatch):
-    known = Known(zip(map(states_key, ids), encoder.states(ids), strict=True))
-    monkeypatch.setattr(Engine, "run", lambda *_, **__: pytest.fail("ran") if len(_[1]) else iter(()))
-    with STATES.set(known.get):
-        encoder.states(ids)
-        encoder.sentence_embeddings(ids)

@@ -31,9 +31,6 @@ def by_cosine(table):
     return 5 * table[:, SINGLES.index("cosine")]
 
 
-# --- Which sets ---
-
-
 @pytest.mark.parametrize(
     ("num_candidates", "max_size", "expected"), [(0, 4, 1), (1, 4, 2), (3, 1, 4), (3, 4, 8), (5, 2, 16), (6, 4, 57)]
 )
@@ -84,9 +81,6 @@ def test_sets_are_extended_by_each_partner_that_they_lack(world):
     assert [tuple(row) for row in extended(rows, partners, num_candidates).tolist()] == expected
 
 
-# --- How they are described ---
-
-
 def test_a_set_is_described_by_its_chunks_pairs_and_cover():
     assert_allclose = partial(np.testing.assert_allclose, rtol=1e-6)  # they are in single precision
     given = signals_of(4)
@@ -117,26 +111,12 @@ def test_a_set_is_described_alike_whoever_stands_beside_it():
     np.testing.assert_array_equal(together[7], features(given, sets[7:8])[0])
 
 
-# --- The network ---
-
-
-def tensors(members=2, units=3, num_features=5, seed=0):
-    rng = np.random.default_rng(seed)
-    return {
-        "mean": rng.normal(size=num_features),
-        "scale": rng.random(num_features) + 0.5,
-        "linear": rng.normal(size=(members, num_features)),
-        "bias": rng.normal(size=members),
-        "hidden": rng.normal(size=(members, units, num_features)),
-        "hidden_bias": rng.normal(size=(members, units)),
-        "output": rng.normal(size=(members, units)),
-    }
-
-
 @pytest.mark.slow
 def test_the_network_is_what_torch_makes_of_the_same_weights():
     torch = pytest.importorskip("torch")
-    given = tensors()
+    rng = np.random.default_rng(0)
+    shapes = {"mean": 5, "linear": (2, 5), "bias": 2, "hidden": (2, 3, 5), "hidden_bias": (2, 3), "output": (2, 3)}
+    given = {name: rng.normal(size=shape) for name, shape in shapes.items()} | {"scale": rng.random(5) + 0.5}
     rows = np.random.default_rng(1).normal(size=(7, 5)) * 20
     x = np.clip((rows - given["mean"]) / given["scale"], -8, 8)
     expected = [

@@ -35,9 +35,6 @@ def adapter(tmp_path):
     return tmp_path / "toy"
 
 
-# --- Values ---
-
-
 def test_it_prefers_the_pair_that_answers_over_one_of_it_and_over_distractors():
     scorer = reranker_of().scorer(QUESTION, CHUNKS)
     values = dict(zip(orders := [(0, 2), (0,), (2,), (1, 3), (0, 1), (0, 2, 1)], scorer(orders), strict=True))
@@ -59,15 +56,6 @@ def test_empty_texts_and_no_candidates():
     assert np.isfinite(values).all()
     assert values[0] < values[1]
     assert reranker.scorer(QUESTION, [])([]).shape == (0,)
-
-
-def test_chunks_beyond_the_window_are_counted():
-    scorer = reranker_of().scorer("word", [Chunk("a", "word " * 600), CHUNKS[0]])
-    scorer([(0,), (1,), (1, 0)])
-    assert scorer.num_truncated == 2
-
-
-# --- Adapters ---
 
 
 def test_an_adapter_holds_what_was_saved(adapter):

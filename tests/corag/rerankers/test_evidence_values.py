@@ -13,7 +13,7 @@ from corag.rerankers.evidence.values import EvidenceScorer, Weights
 PLAIN = Weights(temperature=1.0, share=0.5, sequence=0.0, slope=2.0, offset=-1.0)
 
 
-def scorer_of(probabilities, num_candidates, weights=PLAIN, tokens=None, before=None, truncated=None):
+def scorer_of(probabilities, num_candidates, weights=PLAIN, tokens=None, before=None):
     """A scorer with these probabilities of sets, the empty set among them."""
     sets = tuple(probabilities)
     members = np.array([[index in chosen for index in range(num_candidates)] for chosen in sets])
@@ -23,7 +23,7 @@ def scorer_of(probabilities, num_candidates, weights=PLAIN, tokens=None, before=
         np.full(num_candidates, 256.0) if tokens is None else np.array(tokens, dtype=float),
         np.zeros((num_candidates, num_candidates)) if before is None else np.array(before, dtype=float),
         weights,
-        np.zeros(num_candidates, dtype=bool) if truncated is None else np.array(truncated),
+        np.zeros(num_candidates, dtype=bool),
     )
 
 
@@ -97,11 +97,3 @@ def test_values_lie_between_0_and_1_and_permutations_differ_by_the_sequence_alon
     assert 0 < value < 1
     pairs = length * (length - 1) / 2
     assert abs(utility(value, weights) - utility(of_sorted, weights)) <= 2 * 0.02 * pairs + 1e-9
-
-
-def test_orders_with_a_cut_chunk_are_counted_once():
-    scorer = scorer_of({(): 0.5, (0,): 0.5}, 3, truncated=[False, True, False])
-    scorer([(0,), (1,), (1, 0)])
-    scorer([(1,), (2,)])
-    assert scorer.num_truncated == 2
-    assert scorer.truncated_orders == {(1,), (1, 0)}

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from corag import Chunk
 from corag.errors import ScoringError
-from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
-from tests.corag.worlds import HashReranker
+from corag.rerankers.scorers import CachedScorer, score_together
 
 CHUNKS = [Chunk(name, name) for name in "abcd"]
 IDS = [chunk.id for chunk in CHUNKS]
@@ -79,15 +78,6 @@ def test_values_that_are_not_finite(value):
     assert cached.num_computed == 0
 
 
-@settings(deadline=None)
-@given(st.lists(orders, max_size=6))
-def test_joined_text_scorer_scores_joined_texts(batch):
-    reranker = HashReranker()
-    values = JoinedTextScorer(reranker, "who?", CHUNKS)(batch)
-    texts = ["\n\n".join("abcd"[index] for index in order) for order in batch]
-    assert values.tolist() == reranker.score("who?", texts).tolist()
-
-
 class Joint(Recorder):
     """A recorder whose orders can share batches; counts them in `batches`."""
 
@@ -101,26 +91,20 @@ class Joint(Recorder):
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(batches, st.booleans(), st.booleans()), max_size=4))
+@given(st.lists(st.tuples(st.lists(orders, max_size=6), st.booleans(), st.booleans()), max_size=4))
 def test_scoring_together_equals_scoring_alone_in_one_batch(worlds):
     Joint.batches.clear()
     recorders = [(Joint if joint else Recorder)(order_matters) for _, order_matters, joint in worlds]
     scorers = [CachedScorer(recorder, "recorder", IDS) for recorder in recorders]
-    for turn in range(max((len(world[0]) for world in worlds), default=0)):
-        asked = [world[0][turn] if turn < len(world[0]) else [] for world in worlds]
-        wanted = sum(
-            len(cached.unknown(cached.keys(o)))
-            for cached, o, (_, _, joint) in zip(scorers, asked, worlds, strict=True)
-            if joint
-        )
-        before = len(Joint.batches)
-        together = score_together(list(zip(scorers, asked, strict=True)))
-        assert Joint.batches[before:] == ([wanted] if wanted else [])
-        for found, recorder, of_one in zip(together, recorders, asked, strict=True):
-            keys = [order if recorder.order_matters else tuple(sorted(order)) for order in of_one]
-            assert found.tolist() == [recorder.value(key) for key in keys]
-    for recorder in recorders:
-        assert len(recorder.asked) == len(set(recorder.asked))
+    asked = [(scorer, of_one) for scorer, (of_one, *_) in zip(scorers, worlds, strict=True)]
+    for found, recorder, (of_one, *_) in zip(score_together(asked), recorders, worlds, strict=True):
+        keys = [order if recorder.order_matters else tuple(sorted(order)) for order in of_one]
+        assert found.tolist() == [recorder.value(key) for key in keys]
+        assert sorted(recorder.asked) == sorted(set(keys))
+    wanted = sum(len(recorder.asked) for recorder in recorders if isinstance(recorder, Joint))
+    assert Joint.batches == ([wanted] if wanted else [])
+    score_together(asked)
+    assert len(Joint.batches) == bool(wanted)
 
 
 @given(orders=st.lists(orders, max_size=9), known=st.lists(orders, max_size=4), matters=st.booleans())
