@@ -52,7 +52,7 @@ class Choice:
 
 
 class _Assembled(NamedTuple):
-    """A choice, its text, the spans of its chunks in that, and the tokens of the text."""
+    """A choice, its text, the span of each of its chunks in that, and the tokens of the text."""
 
     choice: Choice
     text: str
@@ -104,12 +104,7 @@ class BudgetedSelector(Part):
         return [self._choose(problem) for problem in problems]
 
     def select(
-        self,
-        query: str,
-        candidates: Iterable[Text],
-        budget_tokens: int,
-        *,
-        layout: Layout | None = None,
+        self, query: str, candidates: Iterable[Text], budget_tokens: int, *, layout: Layout | None = None
     ) -> Selection:
         """Choose chunks for one query.
 
@@ -141,10 +136,8 @@ class BudgetedSelector(Part):
         Raises:
             InputError: Not as many lists of candidates as queries; else see `select`.
         """
-        if isinstance(queries, str):
-            raise InputError(f"expected a list of queries, got the string {queries!r:.80}; use select for one query")
-        if len(queries) != len(candidates):
-            raise InputError(f"expected a list of candidates for each of {len(queries)} queries, got {len(candidates)}")
+        if isinstance(queries, str) or len(queries) != len(candidates):
+            raise InputError(f"expected a list of queries and as many lists of candidates, got {queries!r:.80}")
         return list(self.select_each(zip(queries, candidates, strict=True), budget_tokens))
 
     def select_each(self, pairs: Iterable[tuple[str, Iterable[Text]]], budget_tokens: int) -> Iterator[Selection]:
@@ -190,21 +183,7 @@ class BudgetedSelector(Part):
         """
         started = time.perf_counter()
         warn_if_few_fit(problem)
-        offered = problem
-        while True:
-            if choice is None:
-                choice = self._choose_many([offered])[0] if offered.chunks else Choice(())
-            chosen = self._assembled(offered, choice)
-            summed = offered.summed_tokens(choice.order)
-            too_much = summed + offered.separator_tokens > offered.capacity
-            if chosen.cost <= offered.budget_tokens or len(choice.order) < 2 or too_much or choice.text is not None:
-                break
-            # Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators:
-            # this combination no longer fits, what fits alone still does, so the loop ends; values are cached.
-            per_separator = -(-(chosen.cost - summed) // (len(choice.order) - 1))
-            extra = offered.extra_separator_tokens + per_separator
-            offered, choice = replace(offered, extra_separator_tokens=extra), None
-        chosen = self._respend_savings(problem, chosen)
+        chosen = self._respend_savings(problem, self._fit_to_budget(problem, choice))
         choice = chosen.choice
         order, trace = choice.order, dict(choice.trace)
         if chosen.spans:
@@ -213,13 +192,17 @@ class BudgetedSelector(Part):
             order = tuple(order[row] for row in rows)
             if "chunk_values" in trace:
                 trace["chunk_values"] = [trace["chunk_values"][row] for row in rows]
-        trace |= {
-            "chunk_tokens": [int(problem.costs[index]) - problem.separator_tokens for index in order],
-            "chunk_similarities": [problem.given_similarities[index] for index in order],
-        }
-        if not choice.order:
+        if chosen.cost > problem.budget_tokens or len(set(order)) != len(order):
+            raise BudgetError(
+                f"selector {self.name!r} chose {list(order)} at {chosen.cost} tokens for a budget of "
+                f"{problem.budget_tokens}; please report this"
+            )
+        chunks = [problem.chunks[index] for index in order]
+        trace["chunk_tokens"] = [int(problem.costs[index]) - problem.separator_tokens for index in order]
+        trace["chunk_similarities"] = [problem.given_similarities[index] for index in order]
+        if not order:
             trace.setdefault("reason", self._reason(problem))
-        if cut := sum(isinstance(chunk, UnitChunk) and chunk.cut for chunk in map(problem.chunks.__getitem__, order)):
+        if cut := sum(isinstance(chunk, UnitChunk) and chunk.cut for chunk in chunks):
             trace["sentences_cut"] = cut
         if problem.num_duplicates:
             trace["duplicates_dropped"] = problem.num_duplicates
@@ -228,13 +211,8 @@ class BudgetedSelector(Part):
         if self.order == "stable" and (before := PREVIOUS.get()) is not None:
             trace["prefix_kept"] = share_kept(before.text, chosen.text)
         trace["select_s"] = time.perf_counter() - started
-        if chosen.cost > problem.budget_tokens or len(set(order)) != len(order):
-            raise BudgetError(
-                f"selector {self.name!r} chose {list(order)} at {chosen.cost} tokens for a budget of "
-                f"{problem.budget_tokens}; please report this"
-            )
         return Selection(
-            chunks=tuple(problem.chunks[index] for index in order),
+            chunks=tuple(chunks),
             text=chosen.text,
             cost_tokens=chosen.cost,
             budget_tokens=problem.budget_tokens,
@@ -243,6 +221,23 @@ class BudgetedSelector(Part):
             trace=Trace.of(trace),
             spans=tuple(sorted(chosen.spans)),
         )
+
+    def _fit_to_budget(self, problem: SelectionProblem, choice: Choice | None) -> _Assembled:
+        """Return a choice whose text costs no more than the budget.
+
+        Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators: this
+        combination no longer fits, what fits alone still does, so the loop ends; values are cached.
+        """
+        while True:
+            if choice is None:
+                choice = self._choose_many([problem])[0] if problem.chunks else Choice(())
+            chosen = self._assembled(problem, choice)
+            joints, summed = len(choice.order) - 1, problem.summed_tokens(choice.order)
+            broken = summed + problem.separator_tokens > problem.capacity
+            if chosen.cost <= problem.budget_tokens or joints < 1 or broken or choice.text is not None:
+                return chosen
+            extra = problem.extra_separator_tokens - (summed - chosen.cost) // joints
+            problem, choice = replace(problem, extra_separator_tokens=extra), None
 
     def _respend_savings(self, problem: SelectionProblem, chosen: _Assembled) -> _Assembled:
         """Return a choice that also spends the tokens that chosen units save below one shared title."""
@@ -289,8 +284,8 @@ class BudgetedSelector(Part):
         cheapest = int(problem.costs.min()) - problem.separator_tokens
         if cheapest > problem.budget_tokens:
             return (
-                f"every one of the {len(problem.chunks)} candidates costs more than the budget of "
-                f"{problem.budget_tokens} tokens (the cheapest costs {cheapest}); raise it or cut smaller chunks"
+                f"all {len(problem.chunks)} candidates cost more than the budget of {problem.budget_tokens} tokens "
+                f"(the cheapest costs {cheapest}); raise it or cut smaller chunks"
             )
         return f"{self.name} took none of the {len(problem.chunks)} candidates"
 
@@ -345,12 +340,8 @@ def warn_if_few_fit(problem: SelectionProblem) -> None:
 def finite_numbers(name: str, values: ArrayLike) -> FloatArray:
     """Return a number for each document, `[N]`; `InputError` for another shape or a number that is not finite."""
     numbers = np.asarray(values, dtype=np.float64)
-    if numbers.ndim != 1:
-        raise InputError(f"{name}: expected a number for each document, got the shape {numbers.shape}")
-    if not np.isfinite(numbers).all():
-        raise InputError(
-            f"{name}: expected finite numbers, got {numbers[~np.isfinite(numbers)][0]}; check the embeddings"
-        )
+    if numbers.ndim != 1 or not np.isfinite(numbers).all():
+        raise InputError(f"{name}: expected a finite number for each document, got {numbers!r:.100}")
     return numbers
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any, cast
 
 import numpy as np
@@ -94,10 +95,7 @@ class SelectionProblem:
         """What all similarities are; `rank` if there are none."""
         kinds: set[SimilarityKind] = {"rank" if c.similarity is None else c.kind for c in self.candidates} or {"rank"}
         if len(kinds) > 1:
-            raise InputError(
-                f"the candidates' similarities are of the kinds {', '.join(sorted(kinds))}, which cannot be compared "
-                "(rank is one without a similarity); use one kind, or no similarities"
-            )
+            raise InputError(f"similarities of the kinds {', '.join(sorted(kinds))} cannot be compared; give one kind")
         return kinds.pop()
 
     @cached_property
@@ -115,7 +113,6 @@ class SelectionProblem:
     @cached_property
     def costs(self) -> Int64:
         """Tokens of each chunk by itself plus one separator, `[n]`."""
-        # Counted on demand: those of passages that are cut into sentences are not needed.
         return self._counts()[1:] + self.separator_tokens
 
     def _counts(self) -> Int64:
@@ -168,23 +165,16 @@ class SelectionProblem:
         return self.kind == "cosine" and bool((np.abs(self.relevance) <= 1 + COSINE_ROUNDING).all())
 
     def comparable(self, embed: Embed | None = None, *, only_cosines: bool = False) -> SelectionProblem:
-        """Return the problem with similarities that a selector can compare.
+        """Return the problem with similarities that can be compared; with `only_cosines` no other scale will do.
 
-        Args:
-            embed: Computes unit vectors, for cosines in place of similarities that cannot be compared.
-            only_cosines: Whether no other scale will do.
-
-        Raises:
-            InputError: The similarities given cannot be compared, and there is nothing to compute others with.
+        `embed` computes cosines in place of others; `InputError` if they are needed without it.
         """
         if self.has_cosines or (self.kind != "rank" and not only_cosines):
             return self
         if embed is None:
-            wanted = "cosines from -1 to 1" if only_cosines else "similarities"
-            beyond = " beyond that range" if self.kind == "cosine" else ""
             raise InputError(
-                f"the selector compares {wanted}, got candidates with kind {self.kind!r}{beyond}; use "
-                "Candidate(chunk, similarity=cosine), or embedder='minilm', which computes them"
+                f"the selector compares {'cosines from -1 to 1' if only_cosines else 'similarities'}, which candidates "
+                f"of kind {self.kind!r} lack; use Candidate(chunk, similarity=cosine), or embedder='minilm'"
             )
         vectors = embed([self.query, *(chunk.text for chunk in self.chunks)])
         cosines = np.asarray(vectors[1:] @ vectors[0], dtype=np.float64).tolist()
@@ -260,14 +250,8 @@ def unit_candidates(
     """Return the units of passages that are most promising, best first, with their scores.
 
     The score of a unit is the share of the question's words that it contains, by rarity among the units, plus the rank
-    of its passage, from 1 down to 0. The `max_units` of the highest scores stay, and their neighbours.
-
-    Args:
-        query: The question.
-        passages: The passages.
-        ranking: Their indices, best first.
-        unit: What they are cut into.
-        max_units: The most units to return.
+    of its passage in the `ranking` of indices, from 1 down to 0. The `max_units` of the highest scores stay, and their
+    neighbours.
     """
     cut = [units(passages[index], unit) for index in ranking]
     parts = [part for of_passage in cut for part in of_passage]
@@ -294,40 +278,18 @@ def shared_words(query: str, texts: Sequence[str]) -> FloatArray:
     return np.array([sum(weight for word, weight in weights.items() if word in of_text) / total for of_text in found])
 
 
-_EXPECTED = "Candidate(Chunk(id, text), similarity); corag.select takes strings, mappings and chunks"
-
-
-def _distinct(candidates: Any) -> list[Candidate]:
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates without repeated ids and texts, which add cost and nothing else; the best-ranked stay."""
-    if not isinstance(candidates, Sequence) or isinstance(candidates, str | bytes):
-        raise InputError(f"candidates: expected a list, got a {type(candidates).__name__}; use {_EXPECTED}")
     by_id: dict[str, str] = {}
     texts: set[str] = set()
     kept: list[Candidate] = []
-    for rank, candidate in enumerate(candidates):
-        if not isinstance(candidate, Candidate) or not isinstance(candidate.chunk, Chunk):
-            raise InputError(
-                f"candidate {candidate!r:.80} at rank {rank} is a {type(candidate).__name__}; use {_EXPECTED}"
-            )
+    for candidate in candidates:
         chunk, similarity = candidate.chunk, candidate.similarity
-        if similarity is not None and not _is_finite(similarity):
-            raise InputError(
-                f"candidate {chunk.id!r} at rank {rank} has similarity {similarity!r:.80}; expected a finite number: "
-                "check the retriever, or leave similarities out if only the order is known"
-            )
+        if similarity is not None and not (isinstance(similarity, Real) and math.isfinite(similarity)):
+            raise InputError(f"candidate {chunk.id!r} has similarity {similarity!r:.80}; give a finite number, or none")
         if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
-            raise InputError(
-                f"two candidates with different texts share the id {chunk.id!r}; use unique ids, such as "
-                "docid#start-end"
-            )
+            raise InputError(f"two candidates with different texts share the id {chunk.id!r}; use unique ids")
         if chunk.text not in texts:
             texts.add(chunk.text)
             kept.append(candidate)
     return kept
-
-
-def _is_finite(similarity: object) -> bool:
-    try:
-        return not isinstance(similarity, str | bytes) and math.isfinite(similarity)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return False
