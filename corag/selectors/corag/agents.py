@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -26,7 +27,7 @@ from corag.selectors.corag.features import FEATURES, agent_features
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import SHARED
 from corag.selectors.wrapping import built
-from corag.types import Candidate, Embedder, Reranker, Selection, TokenCounter
+from corag.types import Candidate, Embedder, Selection, TokenCounter
 
 if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
@@ -44,7 +45,6 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 """The name of a repository on the Hugging Face hub."""
 SELECTORS_KEPT = 64
 """Built selectors in memory: if an agent predicts search settings, nearly every question has its own."""
-
 TEXTS_AT_ONCE = 16
 """Texts that an agent's encoder reads in a batch, on a CPU a tenth faster than one by one."""
 
@@ -72,10 +72,7 @@ def checkpoint_folder(agent: str | Path) -> Path:
 
 
 def load_agent(agent: AgentSource) -> ConfigurationAgent:
-    """Return a loaded agent.
-
-    A folder is a checkpoint, or holds one as `checkpoint`, as `corag train` writes it. A text `owner/name` that is no
-    folder here is a repository on the Hugging Face hub.
+    """Return a loaded agent; see `AgentSource`.
 
     Raises:
         InputError: It is no agent, it wants features that are unknown here, or no such agent ships with this copy.
@@ -94,7 +91,6 @@ def load_agent(agent: AgentSource) -> ConfigurationAgent:
 
 
 def _read(agent: str | Path) -> ConfigurationAgent:
-    """Return the agent of a folder, or of a repository on the hub; see `load_agent`."""
     folder = checkpoint_folder(agent)
     if not folder.exists() and agent == DEFAULT_AGENT:
         raise InputError(f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}; install corag again, or give a folder")
@@ -137,7 +133,6 @@ class AgentSelectors:
         self.agent = load_agent(agent)
         self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
         self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), threading.RLock()
-        self.passed_over: dict[str, str] = {}
         self._shared: dict[str, Any] = dict(SHARED.get())
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
         fallback = self.agent.config.fallback.configuration
@@ -148,6 +143,7 @@ class AgentSelectors:
             raise InputError(
                 f"unit is {unit!r}, but {self._source} names only {', '.join(known)}; leave unit out, or set agent=none"
             )
+        self.passed_over: dict[str, str] = {}
         for name in self._configurations:
             try:
                 trusted(SELECTORS, name, self._source)
@@ -155,8 +151,9 @@ class AgentSelectors:
                 if name == fallback:
                     raise
                 self._pass_over(name, error)
-        self._rerankers: dict[str, Reranker] = {}
-        self._with_given = lru_cache(SELECTORS_KEPT)(self._lay_over)
+        # Each reranker is built once; configurations differ in what is laid around it.
+        self._reranker = lru_cache(None)(lambda name: RERANKERS.offer(name, self._shared))
+        self._spelled = lru_cache(SELECTORS_KEPT)(self._with_given)
         self._selector = lru_cache(SELECTORS_KEPT)(self._build)
 
     def predict(self, problems: Sequence[SelectionProblem]) -> list[AgentPrediction]:
@@ -165,12 +162,12 @@ class AgentSelectors:
         Raises:
             InputError: None of them can.
         """
-        config = self.agent.config
         if not problems:
             return []
         features: Any = np.zeros((len(problems), 0))
         if self._embedder is not None:
-            features = agent_features([problem.passages for problem in problems], self._embedder, config.features)
+            recipe = self.agent.config.features
+            features = agent_features([problem.passages for problem in problems], self._embedder, recipe)
         while True:
             available = [name for name in self._configurations if name not in self.passed_over]
             if not available:
@@ -178,26 +175,24 @@ class AgentSelectors:
                 raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
             predictions = self.agent.predict(features, available)
             assert isinstance(predictions, list)
-            broken = len(self.passed_over)
             for prediction in predictions:
                 try:
-                    self._selector(self._spelled(prediction))
+                    self._selector(self._spelled(str(prediction)))
                 except (InputError, MissingExtraError, ModelError) as error:
                     self._pass_over(prediction.configuration, error)
-            if len(self.passed_over) == broken:
+            if not self.passed_over.keys() & set(available):
                 return predictions
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what the selector for a question chooses from."""
-        asked = SelectionProblem(query, candidates, self._tokens, budget_tokens)
-        [prediction] = self.predict([asked])
-        problem = self._selector(self._spelled(prediction)).problem(query, candidates, budget_tokens)
+        [prediction] = self.predict([SelectionProblem(query, candidates, self._tokens, budget_tokens)])
+        problem = self._selector(self._spelled(str(prediction))).problem(query, candidates, budget_tokens)
         self._remember(problem, prediction)
         return problem
 
     def choices(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         """Return what the selector for each question chooses; those with one selector are chosen for together."""
-        names = [self._spelled(prediction) for prediction in self._predictions_for(problems)]
+        names = [self._spelled(str(prediction)) for prediction in self._predictions(problems)]
         choices: dict[int, Choice] = {}
         for name in dict.fromkeys(names):
             rows = [row for row, other in enumerate(names) if other == name]
@@ -207,12 +202,12 @@ class AgentSelectors:
 
     def selection(self, problem: SelectionProblem, choice: Choice | None) -> Selection:
         """Return the selection of the selector for a question; its trace says which that was, and why."""
-        [prediction] = self._predictions_for([problem])
-        configuration = self._spelled(prediction)
+        [prediction] = self._predictions([problem])
+        configuration = self._spelled(str(prediction))
         selection = self._selector(configuration).select_from(problem, choice)
         details = {
             "configuration": str(configuration),
-            "probabilities": self._odds(prediction, self.agent.config.configurations),
+            "probabilities": dict(self._odds(prediction, self.agent.config.configurations)),
             "unsure": prediction.unsure,
             "because": self._because(configuration, prediction, selection.trace.cost_weight),
             **({"passed_over": dict(self.passed_over)} if self.passed_over else {}),
@@ -232,21 +227,17 @@ class AgentSelectors:
         if prediction.unsure:
             return f"{said}: the default, as no other choice is clearly better"
         odds = self._odds(prediction, [name for name in self._configurations if name not in self.passed_over])
-        share = odds[_without_search(prediction.configuration)] / max(sum(odds.values()), 1e-300)
+        share = odds[_without_search(prediction.configuration)] / max(odds.total(), 1e-300)
         return f"{said}: the agent's choice ({share:.0%} sure)"
 
-    def _odds(self, prediction: AgentPrediction, configurations: Sequence[str]) -> dict[str, float]:
+    def _odds(self, prediction: AgentPrediction, configurations: Sequence[str]) -> Counter[str]:
         """Return the probability of each class: of configurations that differ in lambda and search alone, the sum."""
-        odds: dict[str, float] = {}
+        odds: Any = Counter()
         for name in configurations:
-            known = _without_search(name)
-            odds[known] = odds.get(known, 0.0) + prediction.probabilities[name]
-        return odds
+            odds[_without_search(name)] += prediction.probabilities[name]
+        return odds  # type: ignore[no-any-return]  # of floats
 
-    def _spelled(self, prediction: AgentPrediction) -> PartName:
-        return self._with_given(str(prediction))
-
-    def _lay_over(self, configuration: str) -> PartName:
+    def _with_given(self, configuration: str) -> PartName:
         """Return the selector that is named, with the settings that are given."""
         named = parse(configuration)
         takes = SELECTORS.settings(named) if self._given else ()
@@ -256,7 +247,7 @@ class AgentSelectors:
         # Beside the agent, so that its id is not given to another. A copy with another layout is the same question.
         problem.memory["prediction", id(self), problem.budget_tokens] = (self, prediction)
 
-    def _predictions_for(self, problems: Sequence[SelectionProblem]) -> list[AgentPrediction]:
+    def _predictions(self, problems: Sequence[SelectionProblem]) -> list[AgentPrediction]:
         keys = [("prediction", id(self), problem.budget_tokens) for problem in problems]
         unknown = [problem for key, problem in zip(keys, problems, strict=True) if key not in problem.memory]
         for problem, prediction in zip(unknown, self.predict(unknown), strict=True):
@@ -268,25 +259,21 @@ class AgentSelectors:
         warn_once(f"{self._source} names {configuration}, which cannot be used here and is left out: {error}")
 
     def _build(self, configuration: PartName) -> BudgetedSelector:
-        """Return a selector; its reranker is built once and shares what the embedder encodes."""
+        """Return a selector; its reranker shares what the embedder encodes."""
         settings = dict(configuration.settings)
-        reranker = settings.get("reranker")
         with self._lock, use_runtime(self._runtime), SHARED.set(self._shared):
             # A preset says how its reranker is built.
-            if isinstance(reranker, str) and "preset" not in settings:
-                if reranker not in self._rerankers:
-                    self._rerankers[reranker] = RERANKERS.offer(reranker, self._shared)
-                settings["reranker"] = self._rerankers[reranker]
+            if isinstance(settings.get("reranker"), str) and "preset" not in settings:
+                settings["reranker"] = self._reranker(settings["reranker"])
             return built(configuration.name, self._tokens, **settings)
 
     def _embedder_for(self, given: Embedder | None) -> Embedder:
         wanted = self.agent.config.embedder
+        if given is not None and given.name != wanted:
+            raise InputError(
+                f"{self._source} was trained on embeddings by {wanted!r}, not {given.name!r}; leave embedder out"
+            )
         if given is not None:
-            if given.name != wanted:
-                raise InputError(
-                    f"{self._source} was trained on embeddings by {wanted!r}, but the embedder given is "
-                    f"{given.name!r}; leave it out, or give corag.embedder({wanted!r})"
-                )
             return given
         trusted(EMBEDDERS, wanted, self._source)
         if "encoder" in EMBEDDERS.settings(wanted):

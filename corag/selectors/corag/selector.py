@@ -109,29 +109,23 @@ class Corag(BudgetedSelector):
             order=order,
             tokens=make_tokens(tokens or "minilm"),
         )
-        self.preset = preset
-        self.window = check_policy(window)
+        self.preset, self.window = preset, check_policy(window)
         self._agent: AgentSelectors | None = None
         if asks and decides(agent):
-            settings = {
-                "unit": unit,
-                "max_units": max_units,
-                "order": order,
-                "cost_weight": cost_weight,
-                "prefer": prefer,
-                "window": window,
-            }
+            given = {"unit": unit, "cost_weight": cost_weight}
+            given |= {"max_units": max_units, "order": order, "prefer": prefer, "window": window}
             usual = {"max_units": DEFAULT_MAX_UNITS, "order": "value", "prefer": "balanced", "window": DEFAULT_POLICY}
-            given = {name: value for name, value in settings.items() if value != usual.get(name)}
+            given = {name: value for name, value in given.items() if value != usual.get(name)}
             embeds = None if embedder is None else make_embedder(embedder)
             self._agent = AgentSelectors(agent, self.tokens, embeds, given)
             return
         offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
         self._reranker = RERANKERS.offer(DEFAULT_RERANKER if reranker is None else reranker, offered)
         self._given = _as_mapping(search)
-        of_source = search_config("paper", preset, self._given).cost_weight
-        default = default_cost_weight(self._unit) if preset is None else of_source
-        self._price = factor * (default if cost_weight is None else cost_weight)
+        if cost_weight is None:
+            of_source = search_config("paper", preset, self._given).cost_weight
+            cost_weight = default_cost_weight(self._unit) if preset is None else of_source
+        self._price = factor * cost_weight
 
     @property
     def agent(self) -> ConfigurationAgent | None:
@@ -224,9 +218,8 @@ class Corag(BudgetedSelector):
             trace |= {"preset": self.preset, "logits": has_logits}
             if not has_logits:
                 trace["warning"] = (
-                    f"preset {self.preset!r} is made for logits, which reranker {self._reranker.name!r} does not give: "
-                    f"exploration ({config.exploration}) may outweigh its values; use a cross-encoder or "
-                    "minilm-evidence, a lower search exploration, or no preset"
+                    f"preset {self.preset!r} is made for logits, which reranker {self._reranker.name!r} does not give, "
+                    f"so exploration ({config.exploration}) may outweigh its values; use a cross-encoder or no preset"
                 )
                 warn_once(trace["warning"])
         return Choice(result.order, float(scorer([result.order])[0]) if result.order else 0.0, trace)
@@ -259,20 +252,19 @@ def search_config(policy: Policy, preset: Preset | None = None, given: Mapping[s
         InputError: A field is unknown, is the price of tokens, has no use under the policy, or breaks a rule.
     """
     given = dict(given or {})
-    base: Mapping[str, Any] = {} if preset is None else PRESETS[preset]
-    fields = SearchConfig.__dataclass_fields__
+    known = [name for name in SearchConfig.__dataclass_fields__ if name != "cost_weight"]
     for name in given:
-        if name == "cost_weight" or name not in fields:
-            known = ", ".join(field for field in fields if field != "cost_weight")
-            remedy = "set cost_weight beside search" if name == "cost_weight" else f"its fields are {known}"
-            raise InputError(f"search has no field {name!r}; {remedy}")
+        if name not in known:
+            raise InputError(
+                f"search has no field {name!r}, but {', '.join(known)}; cost_weight is a setting beside it"
+            )
     defaults: dict[str, Any] = {"policy": policy}
     if preset is None:
         defaults |= {"exploration": EXPLORATION, "choice": "value-minus-cost"}
         if given.get("policy", policy) == "paper":
             defaults["iterations"] = ITERATIONS
     with search_errors():
-        return SearchConfig(**{**defaults, **base, **given})
+        return SearchConfig(**{**defaults, **(PRESETS[preset] if preset else {}), **given})
 
 
 def _unusual(config: SearchConfig) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 import corag
 from corag import Chunk
 from corag.conversation import Conversation
-from corag.errors import InputError
 from corag.readers.chat import OllamaReader
 from corag.selectors.order import PREVIOUS, arranged, share_kept
-from corag.text.documents import SEPARATOR, Document, passage
+from corag.text.documents import Document, passage
 from corag.types import Candidate
 from tests.chat_server import ChatServer, Reply
 from tests.corag.worlds import CHARACTERS, offer, pools
@@ -29,20 +28,6 @@ def test_orders_by_hand():
     assert arranged(chunks, "value") == [0, 1, 2, 3, 4]
     assert arranged(chunks, "ends") == [0, 2, 4, 3, 1]
     assert arranged(chunks, "document") == [3, 0, 1, 4, 2]
-
-
-def test_an_order_changes_neither_what_is_chosen_nor_its_value():
-    found = [
-        corag.select("Why?", offer("aaaa", "bbbb", "cccc"), 40, method="naive", reranker="bm25", order=order)
-        for order in ("value", "ends", "document")
-    ]
-    assert len({(frozenset(one.ids), one.value) for one in found}) == 1
-    ends = found[1]
-    assert ends.text == SEPARATOR.join(chunk.text for chunk in ends.chunks)
-    alone = {chunk.id: value for chunk, value in zip(found[0].chunks, found[0].trace.chunk_values or (), strict=False)}
-    assert all(alone.get(chunk.id, value) == value for chunk, value in zip(ends.chunks, alone.values(), strict=False))
-    with pytest.raises(InputError, match="order"):
-        corag.selector("top-k", order="best")
 
 
 def after(before, texts, budget=60, **given):

@@ -69,16 +69,6 @@ def test_sentences_of_the_chosen_passages_are_dropped():
     assert selection.trace.reranker == "bm25" and selection.trace.orders_scored > 0
 
 
-def test_sources_and_sentences_keep_their_order():
-    selection = select(
-        "prune",
-        reranker=Counting("stands", "burnt", "cold", "40", "Fish", "Nobody", "salty", "90"),
-        cost_weight=0,
-        selector="full",
-    )
-    assert selection.text == "\n\n".join(f"{one.title}\n{one.text}" for one in (MILL, LAKE, SEA))
-
-
 def test_a_text_that_does_not_fit_loses_sentences_until_it_does():
     selection = select("prune", reranker=Counting("mill"), selector="top-k(k=1)", budget=6)
     assert selection.text == "Old mill\nThe mill stands still."

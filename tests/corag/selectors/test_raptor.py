@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
-from corag.errors import DataError, IndexMismatchError, InputError, SummarizerError
+from corag.errors import DataError, IndexMismatchError, SummarizerError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.build import build_tree, soft_clusters
 from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
@@ -41,16 +41,6 @@ def test_soft_clusters_find_the_groups_and_no_more(number, size, seed):
     assert len(found) <= number + 2
 
 
-def test_a_point_between_two_groups_is_in_both():
-    rng = np.random.default_rng(0)
-    one, two = np.eye(8)[0] * 4, np.eye(8)[1] * 4
-    points = np.concatenate(
-        [one + 0.5 * rng.normal(size=(20, 8)), two + 0.5 * rng.normal(size=(20, 8)), [(one + two) / 2]]
-    )
-    found = soft_clusters(points)
-    assert sum(40 in cluster for cluster in found) >= 2
-
-
 def assert_is_a_tree(tree, chunks):
     assert [(node.id, node.text) for node in tree.layer(0)] == [(chunk.id, chunk.text) for chunk in chunks]
     assert len({node.id for node in tree.nodes}) == len(tree.nodes) == len(tree.vectors)
@@ -75,16 +65,6 @@ def test_a_tree_groups_topics_and_repeats():
     again = build(chunks)
     assert again.nodes == tree.nodes
     assert (again.vectors == tree.vectors).all()
-
-
-@pytest.mark.parametrize("number", [0, 1, 3, 6])
-def test_few_chunks(number):
-    chunks = topics(1, number)
-    tree = build(chunks)
-    assert_is_a_tree(tree, chunks)
-    query = TopicEmbedder().embed(["topic0 ?"])[0]
-    assert len(collapsed(tree, query)) == len(tree.nodes)
-    assert len(traversal(tree, query, top_k=100)) == len(tree.nodes)
 
 
 def test_failed_summaries_are_counted_and_never_stored_as_text():
@@ -123,12 +103,6 @@ def test_a_folder_without_a_whole_tree(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError):
         tree.save(tmp_path / "file")
-
-
-def test_ids_are_unique_and_not_those_of_summaries():
-    for chunks in ([Chunk("a", "x"), Chunk("a", "y")], [Chunk("summary/1/0", "x")]):
-        with pytest.raises(InputError):
-            build(chunks)
 
 
 def hand_made():

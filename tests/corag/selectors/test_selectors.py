@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import math
-import weakref
 
 import numpy as np
 import pytest
@@ -14,8 +12,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import BudgetError, InputError, ScoringError
-from corag.selectors.base import BudgetedSelector, Choice, fill
-from corag.selectors.problem import SelectionProblem
+from corag.selectors.base import BudgetedSelector, Choice
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
 from tests.corag.table_reranker import TableReranker
@@ -97,16 +94,6 @@ def test_every_chunk_over_budget(selector, name):
     assert "costs 11" in selection.trace.reason
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["top-k", "naive", "similarity-cutoff", "mmr", "submodular", "reorder", "car"],
-)
-def test_fills_to_the_last_token(name):
-    selector = cheap_selector(name, tokens=CHARACTERS)
-    assert selector.select("a?", offer("aaaa", "bbbb"), 10).cost_tokens == 10
-    assert selector.select("a?", offer("aaaa", "bbbb"), 9).cost_tokens == 4
-
-
 @pytest.mark.parametrize("name", TAKING, indirect=True)
 def test_joining_that_costs_more_than_the_parts_leaves_what_fits_alone(name):
     # 9 + 9 for the chunks and 4 for the separator seem to fit 30; joined they cost 8 ** 2 = 64.
@@ -179,16 +166,6 @@ def test_a_cutoff_by_cosine_refuses_other_scales():
             selector.select("a?", candidates, 40)
 
 
-@pytest.mark.parametrize("kind", ["score", None])
-@pytest.mark.parametrize("name", PACKING)
-def test_what_packs_computes_the_cosines_that_it_is_not_given(name, kind):
-    selector = corag.selector(name, embedder=HashEmbedder(), tokens=CHARACTERS)
-    vectors = HashEmbedder().embed(["a?", *TEXTS])
-    cosines = (vectors[1:] @ vectors[0]).astype(float).tolist()
-    told = selector.select("a?", offer(*TEXTS, similarities=cosines), 40)
-    assert selector.select("a?", given_by(kind), 40).ids == told.ids
-
-
 @pytest.mark.parametrize(("name", "value"), [("naive", math.nan), ("corag", math.inf), ("upper", math.nan)])
 def test_values_that_cannot_be_ranked(name, value):
     selector = cheap_selector(name, reranker=TableReranker({("c1",): value}), tokens=CHARACTERS)
@@ -215,15 +192,6 @@ def test_broken_selector_never_reaches_the_prompt(order):
         Broken(order).select("a?", offer("a", "bbbbbb"), 5)
 
 
-def test_top_k_takes_the_most_similar_first():
-    pool = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.1, 0.9, 0.5, 0.9])
-    select = corag.selector("top-k", k=2, tokens=CHARACTERS).select
-    assert select("a?", pool, 100).ids == ("c1", "c3")
-    assert select("a?", pool, 100).value == pytest.approx(0.9)
-    assert select("a?", pool, 9).ids == ("c1",)
-    assert corag.selector("top-k", tokens=CHARACTERS).select("a?", pool, 100).ids == ("c1", "c3", "c2", "c0")
-
-
 def test_naive_takes_the_best_valued_first_and_values_the_combination():
     values = {("c0",): 0.2, ("c1",): 0.9, ("c2",): 0.5, ("c1", "c2", "c0"): 0.7, ("c1", "c0"): 0.6}
     selector = corag.selector("naive", reranker=TableReranker(values), tokens=CHARACTERS)
@@ -232,15 +200,6 @@ def test_naive_takes_the_best_valued_first_and_values_the_combination():
     # What no longer fits is passed over.
     some = selector.select("a?", offer("aaaa", "bbbb", "cccccccc"), 10)
     assert (some.ids, some.value) == (("c1", "c0"), 0.6)
-
-
-def test_fill():
-    costs = np.array([3, 5, 2, 4])
-    assert fill([0, 1, 2, 3], costs, 9) == (0, 1)
-    assert fill([3, 1, 0, 2], costs, 9) == (3, 1)
-    assert fill([1, 3, 0, 2], costs, 8) == (1, 0)
-    assert fill([0, 1, 2, 3], costs, 100, limit=3) == (0, 1, 2)
-    assert fill([], costs, 9) == fill([0, 1], costs, 1) == ()
 
 
 def test_a_budget_for_fewer_than_three_candidates_is_a_warning_once(caplog):
@@ -280,21 +239,6 @@ def test_questions_are_read_as_selections_are_needed():
     for _ in range(3):
         next(found)
     assert len(read) == 6
-
-
-def test_nothing_of_a_question_is_left_behind(monkeypatch):
-    alive = weakref.WeakSet()
-    made = SelectionProblem.__init__
-    monkeypatch.setattr(SelectionProblem, "__init__", lambda self, *args: made(self, *args) or alive.add(self))
-    selector = corag.selector("corag(reranker=bm25,agent=none)")
-    selector.queries_at_once = 8
-    gc.collect()
-    most = 0
-    for number, _ in enumerate(selector.select_each(asked(24), 40)):
-        if number % 8 == 7:
-            gc.collect()
-            most = max(most, len(alive))
-    assert most <= 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from corag.errors import SummarizerError
 from corag.selectors.summarizing import kmeans, shares
 from corag.summarizers.chat import OllamaSummarizer
 from tests.chat_server import ChatServer, Reply
-from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, Says, essence, offer
+from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, Says, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", "eeee", similarities=[0.9, 0.8, 0.7, 0.6, 0.5])
 
@@ -88,17 +88,6 @@ def test_a_bad_server_loses_nothing(reply):
         selection = select("edc2", summarizer)
     assert set(selection.ids) == {"c0", "c1", "c2", "c3", "c4"}
     assert selection.trace.details["summaries_failed"] + selection.trace.details["summaries_empty"] == 2
-
-
-def test_a_good_server_is_asked_side_by_side():
-    with ChatServer(Reply("ok")) as server:
-        summarizer = OllamaSummarizer(host=server.host, max_concurrent=3)
-        made = corag.selector("edc2", summarizer=summarizer, embedder=AxisEmbedder(), tokens=CHARACTERS)
-        together = made.select_many(["Why?", "How?"], [POOL, POOL], 200)
-        assert len(server.chats) == 4
-        alone = [made.select(query, POOL, 200) for query in ("Why?", "How?")]
-    assert list(map(essence, together)) == list(map(essence, alone))
-    assert [selection.text for selection in together] == ["ok\n\nok"] * 2
 
 
 @pytest.mark.parametrize("name", ["edc2", "crag"])

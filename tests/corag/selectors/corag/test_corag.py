@@ -1,7 +1,5 @@
 """`corag` and its bound `upper`: settings, the price of tokens, presets, defaults."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +12,7 @@ from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.corag.agents import load_agent
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
-from corag.selectors.reranking import Naive, Upper
+from corag.selectors.reranking import Upper
 from corag.types import Candidate, Chunk
 from search import PRESETS, SearchConfig
 from search.drivers import POLICIES
@@ -58,12 +56,6 @@ def test_by_default_sentences_and_passages_where_a_reranker_or_preset_is_given()
     assert default.select("Who?", offer("Ann did."), 9).trace.reranker == "minilm-evidence"
     assert Corag(reranker="bm25").unit == Corag(preset="paper").unit == "passage"
     assert Corag(reranker="bm25", unit="sentence").unit == "sentence"
-
-
-def test_one_reranker_is_the_default_for_every_unit():
-    made = [Naive(), Naive(unit="sentence"), Naive(unit="window(2)"), Upper()]
-    assert {one.reranker.name for one in made} == {"minilm-evidence"}
-    assert Corag(unit="passage", search={}).select("Who?", offer("Ann did."), 9).trace.reranker == "minilm-evidence"
 
 
 def test_without_an_agent_the_fallback_of_the_shipped_one_holds():
@@ -175,19 +167,6 @@ def test_the_trace_tells_how_it_came_about():
     assert (empty.orders_scored, empty.orders_computed, empty.result.order) == (0, 0, ())
 
 
-def test_values_are_remembered_across_settings():
-    reranker = HashReranker()
-    problem = SelectionProblem("who?", POOL, CHARACTERS, 40)
-    five, three = (Corag(reranker=reranker, search={"iterations": n}, tokens=CHARACTERS) for n in (5, 3))
-    first = five.select_from(problem)
-    num_asked = len(reranker.asked)
-    three.select_from(problem)
-    assert num_asked == first.trace.orders_computed == len(set(reranker.asked)) == len(reranker.asked)
-    # A smaller budget has the same values on another scale, and other budgets leave no trace in the problem.
-    five.select_from(replace(problem, budget_tokens=11))
-    assert essence(five.select_from(problem)) == essence(first)
-
-
 @pytest.mark.parametrize("name", ["minilm-softsim", "minilm-evidence", "bm25"])
 def test_many_questions_at_once_find_what_one_by_one_finds(name):
     texts = ["Berlin is the capital of Germany.", "Paris is a city.", "Germany borders France.", "Rivers flow.", "K2."]
@@ -226,13 +205,6 @@ def test_a_preset_is_the_search_of_its_source(preset):
         assert selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, budget)) == SearchConfig(**PRESETS[preset])
     tree = Corag(preset=preset, reranker=COSTLY, tokens=CHARACTERS).select("who?", POOL, 40).trace.result.tree
     assert set(tree.value.tolist()) <= {0.0, 0.1, 0.2, 0.3, 0.6, 0.7}  # as they are
-
-
-def test_what_is_given_wins_over_a_preset():
-    given = {"exploration": 1.0, "iterations": 3, "choice": "mean", "visits": "parent", "backup": "best-child"}
-    selector = Corag(preset="paper", reranker="bm25", search=given, cost_weight=0.4)
-    config = selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, 40))
-    assert config == SearchConfig(**{**PRESETS["paper"], "cost_weight": 0.4, **given})
 
 
 def test_a_preset_asks_for_logits_where_there_are_any(monkeypatch, caplog):

@@ -13,7 +13,6 @@ from corag.selectors.corag.features import (
     LOWEST_LOG_BUDGET,
     TEXTS,
     agent_features,
-    check_recipe,
     curve_statistics,
     feature_dim,
     feature_vectors,
@@ -50,12 +49,6 @@ def test_a_curve_worked_by_hand():
     assert found["log_count"] == pytest.approx(np.log(4) / 10)
 
 
-def test_short_curves():
-    assert curve_statistics([]).tolist() == [0.0] * len(CURVE)
-    alone = dict(zip(CURVE, curve_statistics([0.4]).tolist(), strict=True))
-    assert (alone["largest_gap"], alone["place_of_largest_gap"], alone["share_near"]) == (0.0, 0.0, 1.0)
-
-
 @given(arrays.arrays(np.float64, st.integers(0, 30), elements=st.floats(-1, 1)), st.randoms(use_true_random=False))
 def test_a_curve_is_finite_and_knows_no_order(similarities, random):
     shuffled = list(similarities)
@@ -83,18 +76,6 @@ def test_texts_worked_by_hand():
     assert found["alike"] == pytest.approx((16 * 0.64 - 4) / 12)
     assert found["log_budget"] == 0 and found["how_many"] == 1
     assert found["how"] == found["who"] == found["yes_no"] == found["and"] == 0
-
-
-def test_texts_of_tables_and_titles():
-    found = statistics("Why, and who?", ["| a | 1 | 2 |\n| b | 3 | 4 |"], [0.5], title="Prices", budget=1)
-    assert found["table_rows"] == found["titled"] == found["why"] == found["who"] == found["and"] == 1
-    assert found["digits"] == pytest.approx(4 / 27)
-    assert -3 <= found["log_budget"] < -1
-
-
-def test_without_passages_only_the_question_is_known():
-    found = statistics("Is it so?", [], [])
-    assert {name for name, value in found.items() if value} == {"question_tokens", "yes_no"}
 
 
 TEXT = st.text(st.sampled_from("ab .?!|-\n\t1{é水"), max_size=40)
@@ -136,9 +117,3 @@ def test_the_recipe_orders_the_parts():
     np.testing.assert_array_equal(together[1, : len(CURVE)], curve_statistics([0.7, 0.1]))
     assert together[0, len(CURVE) :].tolist() == [2.0] * 3 + [1.0] * 3
     assert feature_vectors(("query", "curve"), np.zeros((0, 3)), np.zeros((0, 3)), []).shape == (0, 3 + len(CURVE))
-
-
-@pytest.mark.parametrize("recipe", [(), ("query", "query"), ("query", "words")])
-def test_recipes_that_are_none(recipe):
-    with pytest.raises(InputError):
-        check_recipe(recipe)
