@@ -284,7 +284,8 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     texts: set[str] = set()
     kept: list[Candidate] = []
     for candidate in candidates:
-        chunk, similarity = candidate.chunk, candidate.similarity
+        chunk = candidate.chunk
+        similarity: Any = candidate.similarity
         if similarity is not None and not (isinstance(similarity, Real) and math.isfinite(similarity)):
             raise InputError(f"candidate {chunk.id!r} has similarity {similarity!r:.80}; give a finite number, or none")
         if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
