@@ -30,19 +30,6 @@ class CountingEmbedder:
         return self._embedder.embed(texts)
 
 
-@pytest.mark.slow
-def test_own_candidates_are_ranked_by_cosine(folder):
-    embedder = corag.embedder()
-    pool = Pool.of_candidates(folder, folder.queries, embedder)
-    for query in folder.queries:
-        candidates = pool.candidates(query)
-        assert sorted(candidate.chunk.id for candidate in candidates) == sorted(query.candidates)
-        texts = [f"{d['title']}\n{d['text']}" for d in DOCUMENTS if d["id"] in query.candidates]
-        cosines = sorted((embedder.embed(texts) @ embedder.embed([query.question])[0]).tolist(), reverse=True)
-        assert [candidate.similarity for candidate in candidates] == pytest.approx(cosines, abs=1e-5)
-        assert {candidate.chunk.text for candidate in candidates} == set(texts)
-
-
 def test_a_question_without_a_list_is_refused_and_an_empty_one_is_a_pool(folder):
     query = replace(folder.queries[0], candidates=None)
     with pytest.raises(DataError):
@@ -78,25 +65,11 @@ def test_own_candidates_are_ranked_by_the_words_that_they_share_with_the_questio
         for retrieval in ("text", "vector", "hybrid")
     )
     assert [one.chunk.id for one in by_text] == ["varn", "tolmere", "oro"]
-    cosines = {one.chunk.id: one.similarity for one in by_vector}
-    assert (
-        cosines == {one.chunk.id: one.similarity for one in by_text} == {one.chunk.id: one.similarity for one in joined}
-    )
+    assert {one.chunk.id: one.similarity for one in by_text} == {one.chunk.id: one.similarity for one in by_vector}
+    similarities = [one.similarity for one in by_vector]
+    assert similarities == sorted(similarities, reverse=True)
     rankings = [[one.chunk.id for one in ranked] for ranked in (by_vector, by_text)]
     assert [one.chunk.id for one in joined] == reciprocal_rank_fusion(rankings)
-
-
-@pytest.mark.slow
-def test_auto_takes_own_candidates_where_all_have_them(folder, small_index):
-    def name_of(queries=folder.queries[:2], pool="auto", index=None):
-        return open_pool(folder, queries, corag.embedder(), CandidateSettings(pool=pool), index=index, quiet=True).name
-
-    without = [replace(folder.queries[0], candidates=None), folder.queries[1]]
-    assert name_of() == "candidates"
-    assert name_of(index=small_index) == "corpus"
-    assert name_of(without, index=small_index) == "corpus"
-    assert name_of(pool="candidates", index=small_index) == "candidates"
-    assert name_of(pool="corpus", index=small_index) == "corpus"
 
 
 def test_an_index_by_default_is_kept_in_the_cache_and_follows_the_corpus(tmp_path, monkeypatch):
@@ -126,9 +99,6 @@ def test_the_hash_of_the_content_changes_with_all_that_it_depends_on(tmp_path, s
         hash_of(),
         hash_of(num_queries=11),
         hash_of([*DOCUMENTS[:-1], DOCUMENTS[-1] | {"text": "other"}]),
-        hash_of([*DOCUMENTS[:-1], DOCUMENTS[-1] | {"title": "other"}]),
-        hash_of(queries=[QUERIES[0] | {"answers": ["other"]}, *QUERIES[1:]]),
-        hash_of(queries=[QUERIES[0] | {"gold": []}, *QUERIES[1:]]),
         hash_of(queries=[QUERIES[0] | {"candidates": ["kell"]}, *QUERIES[1:]]),
         hash_of(index=small_index),
     ]

@@ -1,6 +1,3 @@
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -95,19 +92,6 @@ def test_splits_and_limit(data):
             write_references(replace(config(data, out=str(data.parent / "other")), **settings), scribe)
 
 
-def test_readers_that_answer_many_at_once_are_asked_so(data):
-    class Many(Scribe):
-        batches = ()
-
-        def answer_many(self, queries, contexts):
-            self.batches = (*self.batches, len(queries))
-            return [self.answer(query, context) for query, context in zip(queries, contexts, strict=True)]
-
-    many = Many()
-    write_references(config(data, batch_size=2), many)
-    assert many.batches == (2, 1)
-
-
 @pytest.mark.slow
 def test_the_command(data, tmp_path, capsys):
     out = tmp_path / "answered"
@@ -117,27 +101,3 @@ def test_the_command(data, tmp_path, capsys):
     [query] = DataFolder.open(out).split("test")
     assert query.extra["reference_reader"] == str(corag.reader("extractive"))
     assert query.answers
-
-
-@pytest.mark.slow
-def test_a_killed_run_keeps_its_answers(data, tmp_path):
-    program = (
-        "import sys, time\n"
-        "from corag.types import Answer\n"
-        "from experiments.data.references import ReferencesConfig, write_references\n"
-        "class Slow:\n"
-        "    name = 'slow'\n"
-        "    def answer(self, query, context):\n"
-        "        print(query, flush=True)\n"
-        "        if sys.argv[3] == 'hang' and 'Ilsa' in query:\n"
-        "            time.sleep(60)\n"
-        "        return Answer(query)\n"
-        "settings = ReferencesConfig(sys.argv[1], sys.argv[2], 'slow', batch_size=1, quiet=True)\n"
-        "print(write_references(settings, Slow())[1])\n"
-    )
-    command = [sys.executable, "-c", program, str(data), str(tmp_path / "out")]
-    with subprocess.Popen([*command, "hang"], stdout=subprocess.PIPE, text=True) as process:
-        assert [process.stdout.readline() for _ in range(2)] == ["What is Varn?\n", "Who was Ilsa?\n"]
-        process.send_signal(signal.SIGKILL)
-    done = subprocess.run([*command, "go"], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["Who was Ilsa?", "What is Oro?", "3"]

@@ -1,4 +1,12 @@
-"""The catalogue, and what the converters make of rows in the form of each source."""
+"""The catalogue, and what the converters make of rows in the form of each source.
+
+`source_rows.json` has a few rows of each set by part, in the form that its pages and programs describe, and
+`converted.json` the questions and passages that they give.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,17 +19,16 @@ from experiments.data.catalogue import DATA_SETS, find_data_set
 from experiments.data.converters import join_sentences, run_query
 from experiments.data.stress_sets import is_noise
 from tests.corag.text.test_data import data_names
-from tests.experiments.data.source_rows import CAPITAL, KELL, ROWS, VARN
 from tests.paths import ROOT
 
 BROUGHT = ("demo", "halueval_sample", "medquad")
 """Sets that are not fetched: that of the demo, and samples that serve if they are at hand."""
+ROWS = json.loads(Path(__file__).with_name("source_rows.json").read_text(encoding="utf-8"))
+CONVERTED = json.loads(Path(__file__).with_name("converted.json").read_text(encoding="utf-8"))
 
 
 class Rows:
     """The rows of a set in place of its files."""
-
-    used = ()
 
     def __init__(self, name):
         self._rows = ROWS[name]
@@ -40,12 +47,8 @@ def converted(name):
     return questions, passages | {passage.id: passage for passage in shared}
 
 
-def texts(names, passages):
-    return [passages[name].text for name in names]
-
-
 def test_every_set_has_rows_here():
-    assert {*ROWS, "msmarco"} == set(DATA_SETS)
+    assert {*ROWS, "msmarco"} == {*CONVERTED, "msmarco"} == set(DATA_SETS)
 
 
 def test_shipped_configurations_use_sets_that_can_be_had():
@@ -56,31 +59,34 @@ def test_shipped_configurations_use_sets_that_can_be_had():
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_evidence_is_in_the_corpus_and_a_set_is_described(name):
+def test_a_set_is_described_and_converted_with_its_evidence(name):
     questions, passages = converted(name)
-    assert questions and len({question.id for question in questions}) >= len(questions) - (name == "hotpotqa")
+    found = {"questions": [asdict(one) | {"passages": [part.id for part in one.passages]} for one in questions],
+             "passages": [[part.id, part.title, part.text] for part in passages.values()]}  # fmt: skip
+    assert json.loads(json.dumps(found)) == CONVERTED[name]
     for question in questions:
-        assert question.question and isinstance(question.id, str)
         assert {entry.partition("#")[0] for entry in question.gold} <= set(passages)
-        assert len(question.answers) == len(set(question.answers)) and all(question.answers)
     data_set = DATA_SETS[name]
     assert data_set.what and data_set.licence and data_set.home.startswith("https://") and data_set.megabytes > 0
     assert set(data_set.default_splits) <= set(data_set.splits)
     assert data_set.own_passages == bool(passages)
 
 
-@pytest.mark.parametrize("name", ["hotpotqa", "2wikimultihopqa"])
-def test_paragraphs_with_supporting_sentences(name):
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("hotpotqa", ["Its capital is Tolmere.", "Tolmere was founded in 1203."]),
+        ("2wikimultihopqa", ["Its capital is Tolmere.", "Tolmere was founded in 1203."]),
+        ("nq_qed", ["Its capital is Tolmere ."]),
+        ("chroma_spans", ["Varn is an island.", "Kell."]),
+        ("multihop-rag", ["Varn chose Tolmere."]),
+    ],
+)
+def test_spans_are_the_texts_that_the_source_marks(name, expected):
     questions, passages = converted(name)
-    question = questions[0]
-    assert all(other == question for other in questions)  # the hub's form, and the original one
-    assert question.pool and [passage.title for passage in question.passages] == ["Varn", "Tolmere", "Kell"]
-    assert question.answers == ("1203",)
-    assert texts(question.gold, passages) == [f"{VARN} {CAPITAL}", "Tolmere was founded in 1203. It has a choir."]
-    spans = [span.rpartition("#") for span in question.extra["supporting_spans"]]
-    sentences = [passages[name].text[slice(*map(int, span.split("-")))] for name, _, span in spans]
-    assert sentences == [CAPITAL, "Tolmere was founded in 1203."]
-    assert [facts[1][:1] for facts in question.extra["supporting_facts"]] == [[1], [0]]
+    spans = [span for span in questions[0].extra.get("supporting_spans", questions[0].gold) if "#" in span]
+    texts = [(passages[span.partition("#")[0]].text, span.partition("#")[2].split("-")) for span in spans]
+    assert [text[int(start) : int(end)] for text, (start, end) in texts] == expected
 
 
 @settings(max_examples=40)
@@ -91,90 +97,16 @@ def test_spans_are_those_of_the_sentences(sentences):
     assert text == text.rstrip()
 
 
-EXPECTED = {
-    "wikipassageqa": ("train-1", (), [VARN, "Large."], {"article": "Island_of_Varn.html"}),
-    "msmarco-qa": ("5", ("The capital of Varn is Tolmere.", "Tolmere."), [CAPITAL], {"answerable": True}),
-    "musique": ("2hop__1_2", ("1203", "in 1203"), [CAPITAL, "Founded in 1203."], {"hops": "2"}),
-    "natural-questions": ("dev-0", ("Tolmere",), [CAPITAL], {"positives": ["7", "8"]}),
-    "triviaqa": ("dev-0", ("Tolmere",), ["Tolmere rules Varn."], {"positives": ["7", "8"]}),
-    "nq_qed": ("-42", ("Tolmere", "Varn Tolmere"), ["Varn is an island . Its capital is Tolmere ."], {}),
-    "edc2-rag": ("webq-0", ("Tolmere",), [CAPITAL], {}),
-    "squad": ("s0", ("Tolmere",), [f"{VARN} {CAPITAL}"], {"answer_starts": [34], "article": "Island_of_Varn"}),
-    "policyqa": ("p0", ("street address", "address"), ["We collect street address and name."],
-                 {"site": "varn.example", "answer_starts": [11, 18]}),
-    "tatqa": ("q1", ("$ 12",), ["Sales of boats.", " | 2019\nBoats | $ 12"], {"from": "table-text"}),
-    "multihoprag_facts": ("mhr-0", ("Tolmere",), ["Varn chose Tolmere.", "Kell was calm."], {}),
-    "clapnq": ("138", ("For glass.", "Its glass."), [VARN], {"supporting_sentences": ["It is known for glass ."]}),
-    "mtrag": ("c<::>2", ("Tolmere rules it.",), [VARN],
-              {"history": ["What is Varn?", "An island."], "answerable": True}),
-    "pubmedqa": ("214", ("maybe",), ["BACKGROUND: Glass is old.\nMETHODS: We tried."],
-                 {"long_answer": "It seems so."}),
-    "halueval": ("halueval-0", ("an island",), [VARN], {"hallucinated_answer": "Varn is a city."}),
-    "felm": ("felm-wk-3-0", ("true",), [], {"links": ["https://en.wikipedia.org/wiki/Varn"]}),
-    "wikibio": ("wikibio-62464-0", ("true",), ["Ilsa Brandt was a queen."], {"annotation": "accurate"}),
-    "helmet-rag": ("nq-0", ("Tolmere",), [CAPITAL], {}),
-}  # fmt: skip
-"""Id, answers, evidence and some further fields of the first question."""
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_the_first_question(name):
-    questions, passages = converted(name)
-    question = questions[0]
-    assert (question.id, question.answers, texts(question.gold, passages)) == EXPECTED[name][:3]
-    assert EXPECTED[name][3].items() <= question.extra.items()
-
-
-def test_spans_of_long_documents():
-    [question], passages = converted("chroma_spans")
-    spans = [entry.partition("#") for entry in question.gold]
-    assert [passages[name].text[slice(*map(int, span.split("-")))] for name, _, span in spans] == [VARN, "Kell."]
-    assert (question.id, question.answers) == ("varn-0", (f"{VARN} Kell.",))
-
-
-def test_questions_without_an_answer_or_evidence():
-    (_, without), (_, unanswerable) = converted("msmarco-qa")[0], converted("clapnq")[0]
-    for question in (without, unanswerable):
-        assert (question.answers, question.gold, question.extra["answerable"]) == ((), (), False)
-    assert [question.extra["answerable"] for question in converted("mtrag")[0]] == [True, False]
-    assert [question.id for question in converted("nq_qed")[0]] == ["-42", "44"]
-    assert converted("nq_qed")[0][0].extra["supporting_spans"][0].endswith("#20-44")
-    assert [question.id for question in converted("tatqa")[0]] == ["q1", "q2"]
-    assert converted("tatqa")[0][1].answers == ("boats, Varn",)
-    assert [question.id for question in converted("helmet-rag")[0]] == ["nq-0", "nq-1"]
-    assert [question.answers for question in converted("wikibio")[0]] == [("true",), ("false",)]
-    assert converted("felm")[0][1].question == "It has no capital."
-
-
-def test_edc2_candidates_are_ranked_and_marked():
+def test_passages_that_the_reader_of_dpr_found_useless_are_noise():
     [question], _ = converted("edc2-rag")
-    ranked = [passage.text for passage in question.passages]
-    assert ranked == [CAPITAL, "Tolmere has a choir.", "Tolmere rules Varn.", KELL]
-    # What the reader of DPR marked counts, whatever words the passage holds.
+    # What it marked counts, whatever words the passage holds.
     query = type("Query", (), {"extra": question.extra, "gold": question.gold, "answers": question.answers})
     assert [is_noise(passage, query) for passage in question.passages] == [False, True, False, True]
-
-
-def test_amazon_phones():
-    [question], passages = converted("amazon-phones")
-    assert question.extra == {"product": "Sable"} and "like about Sable" in question.question
-    assert texts(question.gold, passages) == ["A fine phone.", "Works.", "Works.", "Works."]
-
-
-def test_multihop_rag():
-    (known, unknown), passages = converted("multihop-rag")
-    name, _, span = known.gold[0].rpartition("#")
-    assert passages[name].text[slice(*map(int, span.split("-")))] == "Varn chose Tolmere."
-    # A fact that the article tells in other words: the whole article.
-    assert known.gold[1] in passages
-    assert (unknown.gold, unknown.answers) == ((), ("Insufficient information.",))
 
 
 def test_holobench(monkeypatch):
     questions, _ = converted("holobench")
     assert len(questions) == 5 and questions[0].answers == ("Kell\nSable",)
-    assert questions[0].gold == ("wine_1-wine-0", "wine_1-wine-1", "wine_1-wine-2")
-    assert {passage.id for passage in questions[0].passages} == {*questions[0].gold, "wine_1-grapes-0"}
     # With room for one row of the table that matters, the answer is that of this row.
     monkeypatch.setitem(converters.HOLOBENCH_AMOUNTS, "info-5k", 8)
     assert converted("holobench")[0][0].answers == ("Kell",)

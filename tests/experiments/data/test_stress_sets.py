@@ -45,12 +45,6 @@ def test_redundancy_rates_of_the_paper(rate, originals):
     assert redundant_pool(ranking[: originals - 1], 20, rate, rotated) is None
 
 
-def test_rotated():
-    assert rotated("One. Two. Three.", 1) == "Two. Three. One."
-    assert rotated("One. Two. Three.", 4) == "Again: Two. Three. One."
-    assert rotated("One.", 2) == "Again: Again: One."
-
-
 def test_noise_is_neither_evidence_nor_answer(tmp_path):
     corpus = [{"id": f"p{n}", "title": "", "text": f"Passage {n}. It is old."} for n in range(6)]
     corpus[3]["text"] = "Here is the answer, Paris, too."

@@ -1,11 +1,9 @@
 """The comparison on several sets: its measures are those of `corag evaluate`, whatever methods share."""
 
-import json
 from collections import Counter
 
 import pytest
 
-from corag.cli.main import main
 from corag.text.data import DataFolder
 from experiments.data.splits import HELD_OUT, held_out
 from experiments.evaluation.comparison import compare, evaluate
@@ -13,9 +11,7 @@ from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.report.measures import MEASURES, OF_TIME
 from experiments.report.results import Result
 from tests.experiments.worlds import QUERIES, same
-from tests.paths import ROOT
 
-CONFIGS = ROOT / "experiments" / "configs"
 METHODS = "top-k,corag,edc2"
 
 
@@ -41,14 +37,11 @@ def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
     results = compare(config_of(small_data, out))
     for name, split, limit, sample in (("early", "train", 3, None), ("late", "dev", None, 2)):
         for result in results[name]:
-            alone = {
-                "budget": result.budget,
-                "reranker": "bm25",
-                "reader": "first-words",
-                "curves": False,
-                "quiet": True,
-            }
-            expected = evaluate(EvaluateConfig(str(small_data), split, METHODS, limit=limit, sample=sample, **alone))
+            alone = EvaluateConfig(
+                str(small_data), split, METHODS, limit=limit, sample=sample, budget=result.budget, reranker="bm25",
+                reader="first-words", curves=False, quiet=True,
+            )  # fmt: skip
+            expected = evaluate(alone)
             assert (result.questions, result.record["pool"]) == (expected["queries"], "candidates")
             assert all(row["latency_ms_p95"] >= row["latency_ms_median"] > 0 for row in result.record["methods"])
             assert same(untimed(result), untimed(Result(expected)))
@@ -85,28 +78,6 @@ def test_points_of_curves_are_what_their_methods_measure_alone(
 
 
 @pytest.mark.slow
-def test_what_is_done_is_not_done_again(tmp_path, small_data, reader):
-    def run(out):
-        return compare(config_of(small_data, tmp_path / out, methods="top-k,naive"))
-
-    whole = run("whole")
-    num_asked, reader.asked, reader.patience = len(reader.asked), [], 0
-    assert [[one.record for one in of_set] for of_set in run("whole").values()] == [
-        [one.record for one in of_set] for of_set in whole.values()
-    ]
-    for patience in (0, 3, 10**9):
-        reader.patience = len(reader.asked) + patience
-        try:
-            found = run("broken")
-        except KeyboardInterrupt:
-            assert not list((tmp_path / "broken").glob("comparison.*"))
-    assert len(reader.asked) < 2 * num_asked
-    for name, results in found.items():
-        for result, other in zip(results, whole[name], strict=True):
-            assert same(untimed(result), untimed(other))
-
-
-@pytest.mark.slow
 def test_the_held_out_part_is_the_share_that_adapters_left_out(tmp_path, small_data, reader):
     folder = DataFolder.open(small_data)
     sets = (QuestionSet("held", small_data.name, "train", "held-out"),)
@@ -130,21 +101,3 @@ def test_another_limit_goes_on_with_the_same_rows(tmp_path, small_data, reader):
     assert fewer.record["methods"][0]["latency_ms_median"] is None
     run(4)
     assert {question for question, _ in reader.asked[num_asked:]} == {QUERIES[3]["question"]}
-
-
-def test_nothing_is_read_without_a_reader(tmp_path, small_data):
-    methods = "top-k(k=1),car"
-    [[result]] = compare(
-        EvaluateConfig(str(small_data), methods=methods, reader="none", budgets=(10**9,), quiet=True)
-    ).values()
-    assert all(row["f1"] is None and row["evidence_recall"] > 0 for row in result.record["methods"])
-    assert result.main_measure.name == "evidence_recall"
-
-
-@pytest.mark.slow
-def test_several_sets_on_a_terminal(tmp_path, small_data, reader, capsys):
-    sets = json.dumps([{"name": "one", "data": small_data.name, "split": "dev", "limit": 2}])
-    arguments = ["--sets", sets, "--data", str(small_data.parent), "--reader", "first-words", "--budgets", "[24, 48]"]
-    assert main(["evaluate", *arguments, "--methods", "top-k,corag", "--out", str(tmp_path / "out")]) == 0
-    printed = capsys.readouterr().out
-    assert "corag" in printed and "top-k" in printed and "one at 48 tokens" in printed

@@ -6,13 +6,13 @@ import pytest
 
 import corag
 from corag.errors import CoragError, DataError, ReaderError
-from corag.registry import READERS, SELECTORS
+from corag.registry import READERS
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.metrics import answer_figures
 from experiments.report.measures import MEASURES, OF_TIME
 from tests.chat_server import ChatServer, Reply
-from tests.experiments.worlds import DOCUMENTS, QUERIES, same, write_folder
+from tests.experiments.worlds import DOCUMENTS, QUERIES, same
 
 DESIGN_KEYS = {
     "method", "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
@@ -172,28 +172,6 @@ def test_a_server_that_is_down_stops_the_comparison(small_data, monkeypatch):
     for methods in ("top-k", "self-route(part=top-k, full=full)"):
         with pytest.raises(ReaderError, match="nowhere"):
             evaluate(config_of(small_data, methods=methods, reader="down"))
-
-
-@pytest.mark.slow
-def test_all_methods_on_the_passages_of_the_same_document(tmp_path):
-    titles = {"varn": "The island", "tolmere": "The island", "choir": "The island", "oro": "Water", "sable": "Water"}
-    documents = [row | {"title": titles.get(row["id"], row["title"])} for row in DOCUMENTS]
-    queries = [QUERIES[0] | {"candidates": None}, QUERIES[1] | {"candidates": None}]
-    data = write_folder(tmp_path, documents, queries)
-    result = evaluate(
-        config_of(data, split="train", methods="all", pool="document", reranker="bm25", agent="none", budget=64)
-    )
-    assert result["pool"] == "document"
-    by_method = {row["method"]: row for row in result["methods"]}
-    assert list(by_method) == list(SELECTORS.names)
-    assert all(row["over_budget"] == row["failed"] == 0 for row in by_method.values())
-    assert by_method["none"]["cost_tokens"] == by_method["none"]["tes"] == 0
-    # The evidence is two of three and two of two passages.
-    assert by_method["full"]["diff_k"] <= 0.5
-    assert by_method["full"]["context_recall"] == by_method["full"]["evidence_recall"] == 1.0
-    for name in ("edc2", "crag"):
-        assert by_method[name]["context_recall"] == 1.0
-    assert by_method["full"]["change_in_tokens"] is by_method["full"]["answer_similarity"] is None
 
 
 def test_a_judge_that_is_not_there_stops_the_comparison_before_any_row(tmp_path, small_data, reader):

@@ -30,14 +30,6 @@ def test_methods_share_what_they_may(small_checkpoint, shared):
     assert one.name == other.name == "bm25" and (one is other) == shared
 
 
-def test_what_is_offered_goes_to_who_takes_it():
-    embedder = corag.embedder()
-    selectors = make_methods("crag,self-route,naive(window=truncate)", offered(embedder=embedder)).selectors
-    assert selectors["crag"]._embedder.embedder is embedder
-    assert selectors["self-route"].reader.name == "extractive"
-    assert selectors["naive(window=truncate)"].window == "truncate"
-
-
 def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):
     class Mine(BudgetedSelector):
         name = "mine"

@@ -15,7 +15,6 @@ from experiments.evaluation.verify import (
     Claim,
     WordVerifier,
     claim_of,
-    majority,
     parse_verdict,
     support,
 )
@@ -45,24 +44,15 @@ def test_an_answer_beside_a_hallucinated_one_is_a_choice():
     [
         (PAIR, '{"reason": "it says so", "choice": 2}', 1),
         (PAIR, 'Well: {"choice": "1"}.', 0),
-        (PAIR, '<think>{"choice": 1}</think> {"choice": 2}', 1),
         (PAIR, '{"choice": 3}', None),
-        (PAIR, '{"verdict": "true"}', None),
         (PAIR, "Answer 1", None),
         (STATEMENT, '{"verdict": "False", "reason": "a village"}', 1),
         (STATEMENT, '{"verdict": true}', 0),
         (STATEMENT, '{"verdict": "unknown"}', None),
-        (STATEMENT, '[{"verdict": "true"}, {"verdict": "false"}]', None),
     ],
 )
 def test_only_a_verdict_is_a_verdict(claim, reply, choice):
     assert parse_verdict(claim, reply) == choice
-
-
-def test_a_vote():
-    assert majority([None, 1, 0, 0]) == 0
-    assert majority([None, 1, 0]) == 1
-    assert majority([None]) is None
 
 
 def test_words_decide_without_a_model():

@@ -213,13 +213,6 @@ def written(path, result):
     return path
 
 
-def test_results_are_read_with_the_rows_beside_them(tmp_path):
-    values = {"corag": [1.0] * 9, "mmr": [0.0] * 9}
-    results = [Result.read(written(tmp_path / f"{budget}.json", measured(values, budget))) for budget in (128, 64)]
-    page = result_page(results, title="A & B").html()
-    assert "Better answers" in page and page.count("9 won, 0 lost") == 2 and "A &amp; B" in page
-
-
 def test_rows_of_something_else_are_refused(tmp_path):
     path = written(tmp_path / "a.json", measured({"corag": [1.0] * 9, "mmr": [0.0] * 9}))
     rows = path.with_suffix(".rows.jsonl")
