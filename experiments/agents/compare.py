@@ -26,23 +26,18 @@ Choices = NDArray[np.int64]
 
 
 def comparison(
-    trained: agent.ConfigurationAgent,
-    train: Labels,
-    val: Labels | None,
-    test: Labels,
-    target: TargetConfig,
-    recipe: Sequence[str],
+    trained: agent.ConfigurationAgent, train: Labels, val: Labels | None, test: Labels, target: TargetConfig
 ) -> Page:
     """Return the page that compares an agent with baselines and the oracle on the test questions.
 
-    Baselines learn from `train` and choose their settings by `val`; `recipe` names the parts of the features.
+    Baselines learn from `train` and choose their settings by `val`, with the features of the agent.
     """
     values, rows = utility(test, target), np.arange(len(test))
     known = np.concatenate([utility(part, target) for part in (train, val) if part is not None])
     choices: dict[str, Choices] = {
         BASE: np.full(len(test), best_single(train, known)),
-        "k-nearest neighbours": _nearest_neighbours(train, val, test, target, recipe),
-        AGENT: named(trained, test, recipe),
+        "k-nearest neighbours": _nearest_neighbours(train, val, test, target, trained.config.features),
+        AGENT: named(trained, test),
         CEILING: best_configuration(test, values),
     }
     lead = paired_difference(values[rows, choices[AGENT]], values[rows, choices[BASE]], groups=test.group.tolist())
@@ -60,15 +55,9 @@ def comparison(
 def method_table(
     choices: Mapping[str, Choices], labels: Labels, target: TargetConfig, *, base: str, ceiling: str, marked: str
 ) -> Table:
-    """Return a line for each method, given the configuration of each question, `[n]`: what it reaches beside others.
+    """Return a line for each method, given its configuration for each question, `[n]`: what it reaches beside others.
 
-    Args:
-        choices: By method, among them the next three.
-        labels: Of the questions.
-        target: What makes one configuration better than another.
-        base: The method that closes none of the gap.
-        ceiling: The method that closes all of it.
-        marked: The method in bold.
+    The method `base` closes none of the gap, `ceiling` all of it; `marked` is in bold.
     """
     values, rows = utility(labels, target), np.arange(len(labels))
     of_base, of_ceiling = values[rows, choices[base]], values[rows, choices[ceiling]]
@@ -76,16 +65,12 @@ def method_table(
     for name, chosen in choices.items():
         leads = np.stack([values[rows, chosen] - of_base, of_ceiling - of_base], axis=1)
         gap = paired_difference(leads, groups=labels.group.tolist(), statistic=_share)
-        certain = name in (base, ceiling)
-        lines.append(
-            [
-                f"**{name}**" if name == marked else name,
-                f"{values[rows, chosen].mean():.4f}",
-                f"{gap.mean:+.2f}" if certain else f"{gap.mean:+.2f} ({gap.low:+.2f} to {gap.high:+.2f})",
-                "-" if certain else f"{gap.p:.3f}",
-                f"{labels.measures['cost_tokens'][rows, chosen].mean():.1f}",
-            ]
-        )
+        shown, p = f"{gap.mean:+.2f} ({gap.low:+.2f} to {gap.high:+.2f})", f"{gap.p:.3f}"
+        if name in (base, ceiling):
+            shown, p = f"{gap.mean:+.2f}", "-"
+        tokens = labels.measures["cost_tokens"][rows, chosen].mean()
+        title = f"**{name}**" if name == marked else name
+        lines.append([title, f"{values[rows, chosen].mean():.4f}", shown, p, f"{tokens:.1f}"])
     target = settled(target, "default", "target")
     note = (
         f"Utility: {target.metric} less {target.price or 0.0:g} for 256 tokens. Gap closed: 0 is the {base}, 1 the "
@@ -101,10 +86,10 @@ def _share(means: FloatArray) -> FloatArray:
     return np.divide(lead, gap, out=np.zeros_like(lead), where=gap > 0)
 
 
-def named(trained: agent.ConfigurationAgent, labels: Labels, recipe: Sequence[str]) -> Choices:
+def named(trained: agent.ConfigurationAgent, labels: Labels) -> Choices:
     """Return the measured configuration that stands for each prediction of an agent, `[n]`."""
     classes, config = labels.classes(), trained.config
-    predictions = trained.predict(labels.features(recipe), config.configurations)
+    predictions = trained.predict(labels.features(config.features), config.configurations)
     assert isinstance(predictions, list)
     chosen = [classes.names.index(prediction.configuration) for prediction in predictions]
     if classes.settings is None or config.ranges is None:
@@ -114,7 +99,7 @@ def named(trained: agent.ConfigurationAgent, labels: Labels, recipe: Sequence[st
 
 
 def _nearest_neighbours(
-    train: Labels, val: Labels | None, test: Labels, target: TargetConfig, recipe: Sequence[str]
+    train: Labels, val: Labels | None, test: Labels, target: TargetConfig, parts: Sequence[str]
 ) -> Choices:
     """Return the configuration of highest mean utility on the nearest training questions, by cosine of the features.
 
@@ -123,7 +108,7 @@ def _nearest_neighbours(
     values = shrunk(utility(train, target), train.data, target.shrink or 0.0)
 
     def choose(labels: Labels, count: int) -> Choices:
-        near = np.argsort(-_unit(labels.features(recipe)) @ _unit(train.features(recipe)).T, axis=1, kind="stable")
+        near = np.argsort(-_unit(labels.features(parts)) @ _unit(train.features(parts)).T, axis=1, kind="stable")
         return np.asarray(values[near[:, :count]].mean(axis=1).argmax(axis=1), dtype=np.int64)
 
     counts = [count for count in NEIGHBOURS if count <= len(train)] or [len(train)]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 import agent
 from corag.types import FloatArray
-from experiments.agents.compare import named
-from experiments.agents.targets import TargetConfig, best_configuration, best_single, utility
+from experiments.agents.compare import Choices, named
+from experiments.agents.targets import TargetConfig, best_single, utility
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
 from experiments.report.page import Section, Table
@@ -23,8 +23,6 @@ LEADS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.
 """Values of `min_lead` to choose from; with the last the agent never departs from its fallback."""
 TOLERATED_LOSS = 0.003
 """The most utility that an agent may lose to the best single configuration on a kind left out."""
-
-Choices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +54,6 @@ def leave_kinds_out(
     labels: Labels,
     tests: Labels,
     target: TargetConfig,
-    recipe: Sequence[str],
     fit: Callable[[Labels, Labels, str], agent.ConfigurationAgent],
     leads: tuple[float, ...] = LEADS,
 ) -> list[LeftOut]:
@@ -68,14 +65,10 @@ def leave_kinds_out(
     for kind in dict.fromkeys(labels.kind.tolist()):
         rows, others = np.flatnonzero(labels.kind == kind), np.flatnonzero(labels.kind != kind)
         trained, own = fit(labels.of(others), tests.of(others), kind), tests.of(rows)
-        by_lead = np.stack([named(with_min_lead(trained, lead), own, recipe) for lead in leads])
+        agents = [agent.ConfigurationAgent(replace(trained.config, min_lead=lead), trained.weights) for lead in leads]
+        by_lead = np.stack([named(one, own) for one in agents])
         found.append(LeftOut(kind, rows, best_single(tests.of(others), values[others]), leads, by_lead))
     return found
-
-
-def with_min_lead(trained: agent.ConfigurationAgent, min_lead: float) -> agent.ConfigurationAgent:
-    """Return an agent that departs from its fallback only with another lead."""
-    return agent.ConfigurationAgent(replace(trained.config, min_lead=min_lead), trained.weights)
 
 
 def chosen_lead(gains: Sequence[FloatArray]) -> int:
@@ -92,12 +85,8 @@ def chosen_lead(gains: Sequence[FloatArray]) -> int:
 def left_out_section(labels: Labels, target: TargetConfig, kinds: Sequence[LeftOut]) -> Section:
     """Return a line for each kind left out, and one for their mean.
 
-    The lead of each is chosen on the other kinds, so that nothing of the kind itself is known.
-
-    Args:
-        labels: Of all questions, those of a kind as measured with values that do not know it.
-        target: Of the agents.
-        kinds: Of `leave_kinds_out`.
+    `labels` are measured with values that do not know the kind. The lead of each kind is chosen on the others, so that
+    nothing of the kind itself is known.
     """
     values, tokens = utility(labels, target), labels.measures["cost_tokens"]
     gains = [one.gains(values) for one in kinds]
@@ -107,13 +96,9 @@ def left_out_section(labels: Labels, target: TargetConfig, kinds: Sequence[LeftO
         own, at, spent = values[one.rows], np.arange(len(one.rows)), tokens[one.rows]
         chosen, groups = one.by_lead[lead], labels.group[one.rows].tolist()
         difference = paired_difference(own[at, chosen], own[:, one.single], groups=groups)
-        best = own[at, best_configuration(labels.of(one.rows), own)].mean()
-        figures = [
-            own[:, one.single].mean(), own[at, chosen].mean(), best, spent[:, one.single].mean(),
-            spent[at, chosen].mean(), difference.mean,
-        ]  # fmt: skip
-        means.append(figures)
-        lines.append([one.kind, f"{len(at)}", *_cells(figures), str(difference), f"{one.leads[lead]:g}"])
+        utilities = [own[:, one.single].mean(), own[at, chosen].mean(), own.max(axis=1).mean()]
+        means.append([*utilities, spent[:, one.single].mean(), spent[at, chosen].mean(), difference.mean])
+        lines.append([one.kind, f"{len(at)}", *_cells(means[-1]), str(difference), f"{one.leads[lead]:g}"])
     mean = np.mean(means, axis=0).tolist()
     lines.append(["**mean**", f"{len(labels)}", *_cells(mean), f"{mean[-1]:+.4f}", ""])
     headings = [
@@ -130,5 +115,4 @@ def left_out_section(labels: Labels, target: TargetConfig, kinds: Sequence[LeftO
 
 
 def _cells(figures: Sequence[float]) -> list[str]:
-    formats = (".4f", ".4f", ".4f", ".0f", ".0f")
-    return [format(figure, spec) for figure, spec in zip(figures, formats, strict=False)]
+    return [*(f"{utility:.4f}" for utility in figures[:3]), *(f"{tokens:.0f}" for tokens in figures[3:5])]

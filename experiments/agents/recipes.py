@@ -31,6 +31,7 @@ RECIPES: Mapping[Recipe, Mapping[Group, Mapping[str, Any]]] = {
 All others are by default as in sections 5 and 6.1 of the CORAG paper, which names no optimizer and no choice of an
 epoch.
 """
+OF_RECIPE = ("features", "settings_head", "hidden", "map_dim", "min_lead", "trainer", "target", "training")
 WITHOUT_EFFECT = ("training.seed", "training.device", "training.precision")
 """Settings of a training that are no part of a recipe."""
 
@@ -42,15 +43,12 @@ def settled(config: C, recipe: Recipe, group: Group) -> C:
 
 
 def departures(config: DataclassInstance, usual: DataclassInstance) -> dict[str, Any]:
-    """Return what a training's settings have otherwise than its recipe's, `usual`, by dotted name."""
-    values, others = flattened(asdict(config)), flattened(asdict(usual))
-    of_recipe = ("features", "settings_head", "hidden", "map_dim", "min_lead", "trainer")
+    """Return the settings of a training that differ from those of its recipe, `usual`, by dotted name."""
+    others = flattened(asdict(usual))
     return {
         name: value
-        for name, value in values.items()
-        if (name in of_recipe or name.startswith(("target.", "training.")))
-        and name not in WITHOUT_EFFECT
-        and value != others[name]
+        for name, value in flattened(asdict(config)).items()
+        if value != others[name] and name.split(".")[0] in OF_RECIPE and name not in WITHOUT_EFFECT
     }
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -72,13 +72,6 @@ class SweepConfig(Runtime):
                 raise InputError(f"vary gives {name!r} the values {values}; give at least one, and each once")
 
 
-class Trial(NamedTuple):
-    """One training: what is varied, by dotted name, and all settings."""
-
-    settings: Mapping[str, Any]
-    config: TrainAgentConfig
-
-
 @in_runtime
 def sweep(config: SweepConfig) -> dict[str, Any]:
     """Train what is not trained yet; write `report.html` and `summary.json` into the sweep's folder.
@@ -95,48 +88,45 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         DataError: The labels cannot be read.
     """
     runs = plan(config)  # before any training, so that a mistake in the last combination is found first
-    with folder_lock(Path(config.base.out), ".sweep.lock"):
-        return _sweep(config, runs)
-
-
-def _sweep(config: SweepConfig, runs: Sequence[Trial]) -> dict[str, Any]:
-    records: list[dict[str, Any]] = []
-    out = Path(config.base.out)
-    with progress("sweep", quiet=config.quiet) as report:
-        for number, run in enumerate(runs):
-            report(number, len(runs))
-            records.append(_trained(run, out.name))
-        report(len(runs), len(runs))
-    summary: dict[str, Any] = without_secrets(
-        {
-            "metric": METRIC,
-            "seeds": list(config.seeds),
-            "vary": config.vary,
-            "base": {name: value for name, value in _measured(config.base).items() if name not in OWN},
-            "rows": ranked(records),
-        }
-    )
-    write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
-    page = sweep_page(summary, out.name)
-    write_atomically(out / PAGE_FILE, page.html())
+    out, records = Path(config.base.out), []
+    with folder_lock(out, ".sweep.lock"):
+        with progress("sweep", quiet=config.quiet) as report:
+            for number, (settings, run) in enumerate(runs):
+                report(number, len(runs))
+                records.append(_trained(settings, run, out.name))
+            report(len(runs), len(runs))
+        base = flattened(asdict(config.base)).items()
+        shared = {name: value for name, value in base if not {name, name.split(".")[0]} & {*OWN, *UNMEASURED}}
+        summary: dict[str, Any] = without_secrets(
+            {
+                "metric": METRIC,
+                "seeds": list(config.seeds),
+                "vary": config.vary,
+                "base": shared,
+                "rows": ranked(records),
+            }
+        )
+        write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
+        page = sweep_page(summary, out.name)
+        write_atomically(out / PAGE_FILE, page.html())
     if not config.quiet:
         page.show()
     return summary
 
 
-def plan(config: SweepConfig) -> list[Trial]:
-    """Return all runs, each combination with all seeds, in the order of the file.
+def plan(config: SweepConfig) -> list[tuple[Mapping[str, Any], TrainAgentConfig]]:
+    """Return what is varied, by dotted name, and all settings of each run: each combination with all seeds.
 
     An unknown name or a wrong value is an `InputError`, a value that breaks a rule of the training an
     `agent.AgentError`.
     """
-    runs = []
+    runs: list[tuple[Mapping[str, Any], TrainAgentConfig]] = []
     for values in product(*config.vary.values()):
         settings = dict(zip(config.vary, values, strict=True))
         for seed in config.seeds:
             changed = with_settings(config.base, {**settings, SEED: seed})
             folder = Path(config.base.out) / _folder_name(settings, seed)
-            runs.append(Trial(settings, replace(changed, out=str(folder), quiet=True)))
+            runs.append((settings, replace(changed, out=str(folder), quiet=True)))
     return runs
 
 
@@ -165,12 +155,6 @@ def _parser() -> Any:
     return parser
 
 
-def _measured(config: TrainAgentConfig) -> dict[str, Any]:
-    """Return the settings by dotted name, but for those of W&B."""
-    flat = flattened(asdict(config))
-    return {name: value for name, value in flat.items() if name.partition(".")[0] not in UNMEASURED}
-
-
 def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each combination, lowest mean regret first, then in the order of the records.
 
@@ -180,16 +164,19 @@ def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for record in records:
         groups.setdefault(json.dumps(record["settings"], sort_keys=True), []).append(record)
     rows = []
-    for of_group in groups.values():
-        found = [record["figures"] for record in of_group if "figures" in record]
-        names = dict.fromkeys(name for figures in found for name in figures)
+    for group in groups.values():
+        trained = [record for record in group if "figures" in record]
+        names = dict.fromkeys(name for record in trained for name in record["figures"])
         rows.append(
             {
-                "settings": of_group[0]["settings"],
-                "runs": len(of_group),
-                "errors": [record["error"] for record in of_group if "error" in record],
-                "by_seed": {str(one["seed"]): one["figures"][METRIC] for one in of_group if "figures" in one},
-                "figures": {name: _spread([one[name] for one in found if name in one]) for name in names},
+                "settings": group[0]["settings"],
+                "runs": len(group),
+                "errors": [record["error"] for record in group if "error" in record],
+                "by_seed": {str(record["seed"]): record["figures"][METRIC] for record in trained},
+                "figures": {
+                    name: _spread([record["figures"][name] for record in trained if name in record["figures"]])
+                    for name in names
+                },
             }
         )
     return sorted(rows, key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
@@ -197,35 +184,38 @@ def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
     """Return the page of a sweep: how sure its best combination is, and a line for each."""
-    rows = summary["rows"]
-    titles = ["settings", "runs", *COLUMNS.values(), "behind the best"]
-    blocks: list[Any] = [Table(titles, [_line(rows, row) for row in rows])]
+    rows, vary, seeds = summary["rows"], summary["vary"], summary["seeds"]
+    best, *others = rows
+    verdict = "No run could be trained."
+    if best["figures"]:
+        regret = best["figures"][METRIC]
+        verdict = f"{_listed(best['settings'])} has the lowest validation regret, {regret['mean']:.4f}"
+        if len(best["by_seed"]) < 2:
+            verdict += ", with one seed, which tells nothing about chance."
+        else:
+            worse = sum(gap is not None and gap.low > 0 for gap in (_behind(best, row) for row in others))
+            verdict += f" ± {regret['sd']:.4f} over {len(best['by_seed'])} seeds; {worse} of {len(others)} others are "
+            verdict += "worse beyond chance."
+    lines, notes = [], []
     for row in rows:
-        if row["errors"]:
-            failed = f"{len(row['errors'])} of {row['runs']} runs with {_listed(row['settings'])} could not be trained"
-            blocks.append(f"{failed}; the first: {row['errors'][0]}")
-    if any(name.startswith("target.") for name in summary["vary"]):
-        blocks.append("A setting of the target changes what regret is measured in; compare within one value of it.")
+        cells, failed = [], len(row["errors"])
+        for name in COLUMNS:
+            spread, digits = row["figures"].get(name), 4 if name.startswith("val_") else 1
+            cells.append("-" if spread is None else f"{spread['mean']:.{digits}f} ± {spread['sd']:.{digits}f}")
+        gap = None if row is best else _behind(best, row)
+        runs = f"{row['runs']}, {failed} failed" if failed else str(row["runs"])
+        lines.append([_listed(row["settings"]), runs, *cells, "-" if gap is None else str(gap)])
+        if failed:
+            first = f"could not be trained; the first: {row['errors'][0]}"
+            notes.append(f"{failed} of {row['runs']} runs with {_listed(row['settings'])} {first}")
+    if any(name.startswith("target.") for name in vary):
+        notes.append("A setting of the target changes what regret is measured in; compare within one value of it.")
     about = (
-        f"{len(rows)} combinations of {', '.join(summary['vary']) or 'nothing'}, seeds "
-        f"{', '.join(map(str, summary['seeds']))}. Regret is the utility that is lost to the best measured "
-        "configuration of each validation question."
+        f"{len(rows)} combinations of {', '.join(vary) or 'nothing'}, seeds {', '.join(map(str, seeds))}. "
+        "Regret is the utility that is lost to the best measured configuration of each validation question."
     )
-    return Page(f"Sweep {title}", _verdict(rows), [Section("Each combination, best first", blocks)], about)
-
-
-def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return in a sentence which combination is best, and how many others are worse beyond chance."""
-    if not rows[0]["figures"]:
-        return "No run could be trained."
-    regret, number = rows[0]["figures"][METRIC], len(rows[0]["by_seed"])
-    first = f"{_listed(rows[0]['settings'])} has the lowest validation regret, {regret['mean']:.4f}"
-    if number < 2:
-        return f"{first}, with one seed, which tells nothing about chance."
-    worse = sum(gap is not None and gap.low > 0 for gap in (_behind(rows[0], row) for row in rows[1:]))
-    return (
-        f"{first} ± {regret['sd']:.4f} over {number} seeds; {worse} of {len(rows) - 1} others are worse beyond chance."
-    )
+    table = Table(["settings", "runs", *COLUMNS.values(), "behind the best"], lines)
+    return Page(f"Sweep {title}", verdict, [Section("Each combination, best first", [table, *notes])], about)
 
 
 def _behind(best: Mapping[str, Any], row: Mapping[str, Any]) -> Difference | None:
@@ -234,25 +224,15 @@ def _behind(best: Mapping[str, Any], row: Mapping[str, Any]) -> Difference | Non
     return paired_difference(*map(list, zip(*pairs, strict=True))) if len(pairs) > 1 else None
 
 
-def _line(rows: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> list[str]:
-    cells = []
-    for name in COLUMNS:
-        spread, digits = row["figures"].get(name), 4 if name.startswith("val_") else 1
-        cells.append("-" if spread is None else f"{spread['mean']:.{digits}f} ± {spread['sd']:.{digits}f}")
-    runs = f"{row['runs']}, {len(row['errors'])} failed" if row["errors"] else str(row["runs"])
-    gap = None if row is rows[0] or not row["figures"] else _behind(rows[0], row)
-    return [_listed(row["settings"]), runs, *cells, "-" if gap is None else str(gap)]
-
-
 def _listed(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items()) or "these settings"
 
 
-def _trained(run: Trial, group: str) -> dict[str, Any]:
+def _trained(settings: Mapping[str, Any], run: TrainAgentConfig, group: str) -> dict[str, Any]:
     """Return the figures of a run; a finished training is not done again."""
-    record: dict[str, Any] = {"settings": without_secrets(dict(run.settings)), "seed": run.config.training.seed}
+    record: dict[str, Any] = {"settings": without_secrets(dict(settings)), "seed": run.training.seed}
     try:
-        settled = run.config.settled()
+        settled = run.settled()
         report = fit(known_labels(settled), settled, group=group)
     except agent.AgentError as error:
         return {**record, "error": str(error)}

@@ -123,8 +123,11 @@ def utility(labels: Labels, config: TargetConfig) -> FloatArray:
 
 
 def best_configuration(labels: Labels, values: FloatArray) -> NDArray[np.int64]:
-    """Return the configuration of the highest utility, `[n, C]`, for each question; of equals the cheapest, `[n]`."""
-    return cheapest(labels, values >= values.max(axis=1, keepdims=True))
+    """Return the configuration of the highest utility, `[n, C]`, for each question, `[n]`.
+
+    Of equals, it is the one with the fewest tokens, then orders scored, then the first.
+    """
+    return np.asarray(np.lexsort((_orders(labels), labels.measures["cost_tokens"], -values), axis=1)[:, 0])
 
 
 def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) -> agent.TrainingTable:
@@ -138,10 +141,15 @@ def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) ->
     if classes.settings is not None:
         tied = (values >= values.max(axis=1, keepdims=True)) & (classes.label[None] == label[:, None])
         settings = (tied @ classes.settings / tied.sum(axis=1, keepdims=True)).astype(np.float32)
+    # Searches with other settings often find the same order, so the best of many configurations seldom leads the next.
+    ranked = np.sort(of_class, axis=1)[:, ::-1]
+    leads = ranked[:, 0] > ranked[:, -1]
+    if config.weighting == "rule":
+        leads = ranked[:, 0] > (1 + config.margin) * ranked[:, min(1, ranked.shape[1] - 1)]
     return agent.TrainingTable(
         features=labels.features(recipe),
         label=label,
-        weight=_weights(of_class, config).astype(np.float32),
+        weight=leads.astype(np.float32),
         ids=labels.ids,
         quality=of_class.astype(np.float32),
         settings=settings,
@@ -189,24 +197,6 @@ def best_single(labels: Labels, values: FloatArray) -> int:
     return int(np.lexsort((_orders(labels).mean(axis=0), -values.mean(axis=0)))[0])
 
 
-def cheapest(labels: Labels, among: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the configuration with the fewest tokens, then orders scored, then the first, `[n]`.
-
-    `among`, `[n, C]`, says which configurations may be chosen for which question.
-    """
-    order = np.lexsort((_orders(labels), labels.measures["cost_tokens"], ~among), axis=1)
-    return np.asarray(order[:, 0])
-
-
 def _orders(labels: Labels) -> FloatArray:
     """Return the orders that each search scored, `[n, C]`; 0 for selectors that do not search."""
     return np.nan_to_num(labels.measures.get("orders_scored", np.zeros_like(labels.measures["cost_tokens"])))
-
-
-def _weights(of_class: FloatArray, config: TargetConfig) -> FloatArray:
-    ranked = np.sort(of_class, axis=1)[:, ::-1]
-    first, second = ranked[:, 0], ranked[:, min(1, ranked.shape[1] - 1)]
-    if config.weighting == "rule":
-        return (first > (1 + config.margin) * second).astype(np.float64)
-    # Searches with other settings often find the same order, so the best of many configurations seldom leads the next.
-    return (first > ranked[:, -1]).astype(np.float64)

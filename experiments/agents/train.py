@@ -141,7 +141,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
     kinds: list[LeftOut] = []
     if len(set(labels.kind)) > 2 and not config.own_splits:
         leads = LEADS if config.min_lead is None else (config.min_lead,)
-        kinds = leave_kinds_out(labels, tests, config.target, config.parts, partial(_fitted_without, config), leads)
+        kinds = leave_kinds_out(labels, tests, config.target, partial(_fitted_without, config), leads)
     if config.min_lead is None:
         values = utility(tests, config.target)
         lead = LEADS[chosen_lead([one.gains(values) for one in kinds])] if kinds else 0.0
@@ -151,7 +151,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
     if (parts == TEST).any():
         training, test = labels.of(parts == TRAIN), labels.of(parts == TEST)
         validation = labels.of(parts == VAL) if (parts == VAL).any() else None
-        page = comparison(trained.agent, training, validation, test, config.target, config.parts)
+        page = comparison(trained.agent, training, validation, test, config.target)
         if kinds:
             page = replace(page, sections=[*page.sections, left_out_section(tests, config.target, kinds)])
         body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
@@ -206,7 +206,9 @@ def fit(
     # One configuration of a few is hardly fitted, and on fewer questions chance decides between the best two.
     known = labels.of(parts != TEST) if unknown is None else unknown
     agent_config = agent_config_of(known, config)
-    run = TrackedRun("train", config, Path(config.out), _run_settings(labels, config, agent_config), group=group)
+    tables = [{"name": path.name, "sha256": sha256(path)} for path in label_paths(config.labels)]
+    settings = asdict(config) | {"agent": agent_config.to_dict(), "questions": len(labels), "label_tables": tables}
+    run = TrackedRun("train", config, Path(config.out), settings, group=group)
     with progress("train", quiet=config.quiet) as report, run:
         trained = agent.fit(
             learnt,
@@ -245,12 +247,6 @@ def confusion(
         odds = prediction.probabilities
         counts[best, classes.index(max(odds, key=odds.__getitem__))] += 1
     return ["best", *classes], [[name, *row] for name, row in zip(classes, counts.tolist(), strict=True)]
-
-
-def _run_settings(labels: Labels, config: TrainAgentConfig, agent_config: agent.AgentConfig) -> dict[str, Any]:
-    """Return what tells a training from others: its settings, nested, the agent's, and the label tables."""
-    tables = [{"name": path.name, "sha256": sha256(path)} for path in label_paths(config.labels)]
-    return {**asdict(config), "agent": agent_config.to_dict(), "questions": len(labels), "label_tables": tables}
 
 
 def _fitted_without(config: TrainAgentConfig, labels: Labels, unknown: Labels, kind: str) -> agent.ConfigurationAgent:

@@ -195,9 +195,9 @@ def choose(
     for fold in np.unique(parts):
         outside = labels.of(parts == fold)
         tuned, _ = tuned_agent(shipped, labels.of(parts != fold), target)
-        chosen[parts == fold] = named(tuned, outside, tuned.config.features)
+        chosen[parts == fold] = named(tuned, outside)
     choices = {
-        DEFAULT_NAME: named(shipped, labels, shipped.config.features),
+        DEFAULT_NAME: named(shipped, labels),
         TUNED: chosen,
         ORACLE: best_configuration(labels, values),
     }

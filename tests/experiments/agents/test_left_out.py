@@ -48,7 +48,7 @@ def test_an_agent_that_never_saw_a_kind_is_measured_on_it(tmp_path):
             (2, 8), (0.1, 0.1), (0.0, 0.0)))  # fmt: skip
         return agent.ConfigurationAgent(config)
 
-    kinds = leave_kinds_out(labels, labels, TARGET, ("query",), fit)
+    kinds = leave_kinds_out(labels, labels, TARGET, fit)
     assert seen == [("k0", {"k1", "k2"}), ("k1", {"k0", "k2"}), ("k2", {"k0", "k1"})]
     # Its fallback is the best single configuration, so nothing is gained or lost.
     assert all((one.gains(utility(labels, TARGET)) == 0).all() for one in kinds)
@@ -64,9 +64,7 @@ def test_a_kind_is_measured_as_its_own_table_says(tmp_path):
     tests = replace(labels, measures={**labels.measures, "f1": labels.measures["f1"][:, ::-1]})
     config = agent.AgentConfig(labels.classes().names, agent.Fallback(labels.classes().names[0], 8, 0.1, 0.0),
                                ranges=agent.Ranges((2, 8), (0.1, 0.1), (0.0, 0.0)))  # fmt: skip
-    kinds = leave_kinds_out(
-        labels, tests, TARGET, ("query",), lambda others, tests, kind: agent.ConfigurationAgent(config)
-    )
+    kinds = leave_kinds_out(labels, tests, TARGET, lambda others, tests, kind: agent.ConfigurationAgent(config))
     # The best single configuration is that of the tests, where the columns are turned.
     assert {one.single for one in kinds} == {int(utility(tests, TARGET).mean(axis=0).argmax())}
 

@@ -65,21 +65,23 @@ def trained(monkeypatch):
 
 
 def test_the_grid_has_every_combination_with_every_seed():
-    runs = plan(SweepConfig(BASE, {"training.lr": [0.1, 0.2], "hidden": [[8, 4], []]}, seeds=(5, 7)))
-    assert [(run.config.training.lr, run.config.hidden, run.config.training.seed) for run in runs] == [
+    runs = [
+        run for _, run in plan(SweepConfig(BASE, {"training.lr": [0.1, 0.2], "hidden": [[8, 4], []]}, seeds=(5, 7)))
+    ]
+    assert [(run.training.lr, run.hidden, run.training.seed) for run in runs] == [
         (0.1, (8, 4), 5), (0.1, (8, 4), 7), (0.1, (), 5), (0.1, (), 7),
         (0.2, (8, 4), 5), (0.2, (8, 4), 7), (0.2, (), 5), (0.2, (), 7),
     ]  # fmt: skip
-    assert len({run.config.out for run in runs}) == 8
-    assert re.fullmatch(r"runs/lr/lr=0\.1_hidden=-8-4-_seed=5_[0-9a-f]{8}", runs[0].config.out)
+    assert len({run.out for run in runs}) == 8
+    assert re.fullmatch(r"runs/lr/lr=0\.1_hidden=-8-4-_seed=5_[0-9a-f]{8}", runs[0].out)
     # All else is as it was.
-    assert replace(runs[0].config, out=BASE.out, quiet=False, hidden=(4,)) == replace(
+    assert replace(runs[0], out=BASE.out, quiet=False, hidden=(4,)) == replace(
         BASE, training=replace(BASE.training, lr=0.1, seed=5)
     )
 
 
 def test_nothing_varied_is_one_combination_over_the_seeds():
-    assert [run.config.training.seed for run in plan(SweepConfig(BASE, {}))] == [0, 1, 2]
+    assert [run.training.seed for _, run in plan(SweepConfig(BASE, {}))] == [0, 1, 2]
 
 
 def test_nested_settings_are_set_by_dotted_name():

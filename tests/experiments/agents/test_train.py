@@ -119,7 +119,7 @@ def test_a_comparison_worked_by_hand(tmp_path):
     )
     weights = {name: np.zeros(shape, np.float32) for name, shape in config.tensor_shapes.items()}
     weights["encoder.0.weight"] = weights["choice.weight"] = np.eye(2, dtype=np.float32)
-    page = comparison(agent.ConfigurationAgent(config, weights), *parts, target, ("query",))
+    page = comparison(agent.ConfigurationAgent(config, weights), *parts, target)
     [table] = page.sections[0].blocks
     lines = {row[0].strip("*"): row[1:] for row in table.rows}
     assert [lines[name][0] for name in (BASE, AGENT, CEILING)] == ["0.5000", "1.0000", "1.0000"]
