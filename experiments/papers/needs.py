@@ -19,9 +19,8 @@ from corag.registry import READERS, SUMMARIZERS
 from corag.text.data import find_data
 from experiments.data.catalogue import find_data_set
 from experiments.data.folder import is_at_hand, read_source
-from experiments.papers.cells import Cell, cells_of
 from experiments.papers.standins import DEMO, LANGUAGE_MODELS, ROLES, TRAINED
-from experiments.papers.study import Study, find_study, read_mapping, study_files
+from experiments.papers.study import Cell, Study, cells_of, find_study, read_mapping, study_files
 
 MODELS: Mapping[str, list[Any]] = read_mapping(Path(__file__).with_name("models.yaml"))
 """Gigabytes to fetch, about, and the licence, of models whose card is not in `corag.models.known`."""
@@ -32,13 +31,9 @@ COLUMNS = {
 
 
 class Need(NamedTuple):
-    """A data set or a model that a study needs and that does not ship.
+    """A data set or a model that does not ship: size and licence as far as they are known, the command that gets it.
 
-    Attributes:
-        name: Its name.
-        about: Size and licence, as far as they are known.
-        command: What gets it.
-        at_hand: Whether it is there; None if only a server knows.
+    Whether it is `at_hand` is None if only a server knows.
     """
 
     name: str
@@ -72,7 +67,6 @@ def check_needs(study: Study, cells: Sequence[Cell]) -> None:
     """Raise `InputError`, one line with the commands that get it, if something that some cells need is missing."""
     needs = needs_of(study, cells)
     if missing := [need for need in needs if need.at_hand is False]:
-        # Whether a server has its model is asked when it is used; whoever fetches the rest may as well fetch it, too.
         commands = " && ".join(dict.fromkeys(need.command for need in needs if not need.at_hand))
         raise InputError(
             f"{study.name} needs {', '.join(map(str, missing))}; get them with: {commands}; or run what ships with: "
@@ -141,13 +135,12 @@ def _about(gigabytes: float = 0.0, licence: str = "") -> str:
 def list_studies() -> None:
     """Print all studies as a table."""
     rows = []
-    for name in study_files():
-        study = find_study(name)
+    for study in map(find_study, study_files()):
         needed = needs_of(study)
         known = [need.at_hand for need in needed if need.at_hand is not None]
         rows.append(
             {
-                "name": name,
+                "name": study.name,
                 "what": study.title,
                 "downloads": "\n".join(map(str, needed)) or "none",
                 "machine": study.needs.machine + (f", {study.needs.gpu_gb:g} GB" if study.needs.gpu_gb else ""),

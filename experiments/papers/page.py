@@ -66,27 +66,25 @@ def _tables(result: StudyResult) -> list[Table]:
 
 def _notes(result: StudyResult) -> list[str]:
     """Return what is below the tables."""
-    study, notes = result.study, list(result.remarks)
-    if study.baseline is not None and result.methods:
-        notes.insert(
-            0,
-            f"{MARK} differs from {_baseline(result)}: the 95% interval of the difference, by paired bootstrap over "
-            f"questions ({RESAMPLES:,} samples), excludes 0.",
-        )
-    return [*notes, study.published.note]
+    legend = (
+        f"{MARK} differs from {_baseline(result)}: the 95% interval of the difference, by paired bootstrap over "
+        f"questions ({RESAMPLES:,} samples), excludes 0."
+    )
+    compared = result.study.baseline is not None and result.methods
+    return [*([legend] if compared else ()), *result.remarks, result.study.published.note]
 
 
 def _ran(result: StudyResult) -> list[Table]:
     """Return the tables of what was run: data and settings, the spelling of every method, what is not the paper's."""
-    settings = list({tuple(one.ran.values()): one.ran for one in result.methods}.values())
+    settings = [list(ran) for ran in dict.fromkeys(tuple(one.ran.values()) for one in result.methods)]
     spelled = dict.fromkeys((one.values[METHOD], one.part) for one in result.methods)
     differences = () if result.standin is None else result.standin.differences
     tables = [
-        Table(list(settings[0]), [list(one.values()) for one in settings], "What was run:") if settings else None,
-        Table(["method", "as it ran"], [list(one) for one in spelled]) if spelled else None,
+        Table(list(result.methods[0].ran) if result.methods else [], settings, "What was run:"),
+        Table(["method", "as it ran"], [list(one) for one in spelled]),
         Table(["setting", "the paper's study", "here"], differences, "Not as in the paper's study:"),
     ]
-    return [table for table in tables if table is not None and table.rows]
+    return [table for table in tables if table.rows]
 
 
 def _main(result: StudyResult) -> Table:
@@ -119,9 +117,8 @@ def _ours(result: StudyResult, name: str, point: Point, best: float | None) -> s
     figure, gain = result.figure(name, point), result.gain(name, point)
     if figure is None:
         return "-"
-    shown = _text(name, figure.mean)
-    mark = MARK if gain is not None and gain.is_certain else ""
-    return f"**{shown}**{mark}" if figure.mean == best else f"{shown}{mark}"
+    bold = "**" if figure.mean == best else ""
+    return f"{bold}{_text(name, figure.mean)}{bold}" + (MARK if gain is not None and gain.is_certain else "")
 
 
 def _best(result: StudyResult, name: str, column: Point, rows: Sequence[Point]) -> float | None:

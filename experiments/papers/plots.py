@@ -22,21 +22,13 @@ FONT = 13
 
 
 class Series(NamedTuple):
-    """The values of one line, or of the bars of one colour.
-
-    Attributes:
-        label: Its name.
-        style: Colour and marker, the same in all panels.
-        names: Of the values, as the axis or the marks have them.
-        measured: For each name the position on the x axis and the figure.
-        published: For each name the position and the paper's figure.
-    """
+    """The values of one line, or of the bars of one colour; `style` is colour and marker, the same in all panels."""
 
     label: str
     style: dict[str, Any]
-    names: list[str]
-    measured: list[tuple[float, Difference, str]]
-    published: list[tuple[float, float]]
+    names: list[str]  # of the values, as the axis has them
+    measured: list[tuple[float, Difference, str]]  # position on the x axis, figure, name
+    published: list[tuple[float, float]]  # position, the paper's figure
 
 
 def draw(result: StudyResult) -> str:

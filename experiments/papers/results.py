@@ -48,30 +48,21 @@ class StandIn:
     """What of a study is not the paper's.
 
     Attributes:
+        title: Data sets, and those that they replace.
         names: What replaces the data set or part that a value of an axis names, by axis and value.
-        data: Data sets of other names than in the full study, or that all cells share, and those that they replace.
         differences: Settings and methods that are not those of the full study: name, there, here.
     """
 
+    title: str
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    data: tuple[str, str] | None = None
     differences: Sequence[tuple[str, str, str]] = ()
-
-    def __str__(self) -> str:
-        replaced = [(name, value) for value, name in self.names.get("data", {}).items()]
-        pairs = [*replaced, *([self.data] if self.data else ())]
-        return ": ".join(filter(None, ("stand-in", ", ".join(f"{name} for {value}" for name, value in pairs))))
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Similarities of a question's candidates, highest first, how many of them a method kept, and which are evidence.
+    """Similarities of a question's candidates, highest first.
 
-    Attributes:
-        values: Value of each axis of its cell.
-        similarities: Of all candidates, highest first.
-        kept: Candidates that the method put into the prompt.
-        evidence: Ranks of those that are evidence, from 0.
+    `kept` is how many of them a method put into the prompt, `evidence` the ranks, from 0, of those that are evidence.
     """
 
     values: Point
@@ -105,7 +96,7 @@ class StudyResult:
     @property
     def title(self) -> str:
         """Title of the table; of a stand-in with what replaces the data."""
-        return self.study.title if self.standin is None else f"{self.study.title} ({self.standin})"
+        return self.study.title if self.standin is None else f"{self.study.title} ({self.standin.title})"
 
     def values(self, axis: str) -> list[str]:
         """Return the values of an axis, or the methods, that were measured, in the order of the study."""

@@ -16,7 +16,7 @@ from corag.checks import check_choice, check_count
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import nearest, parse
+from corag.naming import parse
 from corag.text.data import DataFolder, find_data, passage_at
 from corag.text.visible import one_line, to_json
 from experiments.data.config import comma_separated
@@ -24,20 +24,21 @@ from experiments.data.folder import read_source
 from experiments.data.pools import open_pool
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
-from experiments.papers.cells import Cell, cells_of, comparisons_of, methods_of
 from experiments.papers.needs import check_needs, list_studies
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
-from experiments.papers.prepare import Preparation, changed_settings
+from experiments.papers.prepare import Preparation, changed_settings, write_demo
 from experiments.papers.results import Curve, MethodInCell, StudyResult
-from experiments.papers.standins import DEMO, reduced, standin_of, standins, substitute_cell, write_demo
-from experiments.papers.study import METHOD, Study, find_study, study_files
+from experiments.papers.standins import DEMO, reduced, standin_of, standins, substitute_cell
+from experiments.papers.study import METHOD, Cell, Study, cells_of, comparisons_of, find_study, methods_of, study_files
 from experiments.report.measures import Row
 from experiments.report.page import Page, Section
 from experiments.run.journal import PAGE, commit, fingerprint, output_file, versions, write_atomically
-from experiments.run.track import Tracker, Tracking, log_run
+from experiments.run.track import Tracking, log_run
 
 ALL, LIST = "all", "list"
+STANDIN = "-standin"
+"""Ending of the folder of a stand-in."""
 NUM_CASES, NUM_CURVES = 3, 3
 """Questions of a case study, as in figure 9 of CORAG, and of a figure of similarities."""
 
@@ -67,11 +68,8 @@ class ReproduceConfig(Runtime, Tracking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("logger", self.logger, Tracker)
         if self.limit is not None:
             check_count("limit", self.limit, "leave it out for all questions")
-        if not comma_separated(self.name):
-            raise InputError("name is empty; name a study, or see `corag reproduce list`")
 
 
 @in_runtime
@@ -95,7 +93,6 @@ def reproduce(config: ReproduceConfig) -> None:
             if config.name != ALL:
                 raise
             failed[study.name] = one_line(str(error))
-            say(f"{study.name} failed: {failed[study.name]}", stderr())
     page = _write_page(config, list(studies), failed)
     say(f"{len(studies) - len(failed)} studies measured; all tables and figures in {page}", stderr())
     if failed:
@@ -107,7 +104,7 @@ def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
     """Measure what is missing of one study, and write its table, figure and result."""
     started = time.perf_counter()
     root, limit, study = Path(config.out), config.limit, full
-    folder = root / _folder_name(study.name, standin=config.standin)
+    folder = root / (study.name + STANDIN * config.standin)
     if config.standin:
         study = reduced(full)
         most = int(study.standin.get("limit", standins()["limit"]))
@@ -142,23 +139,18 @@ def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
 def _chosen(study: Study, only: str) -> list[Cell]:
     """Return the cells that `--only` names; all without it."""
     cells, chosen = cells_of(study), set(comma_separated(only))
-    known = {value for cell in cells for value in cell.values.values()}
-    if unknown := sorted(chosen - known):
-        raise InputError(
-            f"only names {unknown[0]!r}{nearest(unknown[0], known)}, which is no value of an axis of {study.name}: "
-            f"{', '.join(sorted(known))}"
-        )
+    known = sorted({value for cell in cells for value in cell.values.values()})
+    for name in sorted(chosen):
+        check_choice("a value in only", name, known)
     by_axis = {axis: chosen & set(values) for axis, values in study.axes.items()}
     return [cell for cell in cells if all(cell.values[axis] in some for axis, some in by_axis.items() if some)]
 
 
 def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparation, folder: Path) -> None:
     """Run one comparison, or read its results, and add each method of its cells."""
-    key = fingerprint([fingerprint([cells[0].settings, cells[0].data, sorted(methods_of(cells))]), preparation.limit])[
-        :8
-    ]
+    key = fingerprint([fingerprint([cells[0].settings, cells[0].data, sorted(methods_of(cells))]), preparation.limit])
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", cells[0].name).strip("-")[:60]
-    out = folder / "cells" / f"{slug}-{key}.json"
+    out = folder / "cells" / f"{slug}-{key[:8]}.json"
     config = preparation.config(cells, out)
     [[measured]] = compare(config).values()
     record = measured.record
@@ -270,17 +262,13 @@ def _write(result: StudyResult, folder: Path, limit: int | None, config: Reprodu
         page.show()
 
 
-def _folder_name(study: str, *, standin: bool) -> str:
-    return f"{study}-standin" if standin else study
-
-
 def _write_page(config: ReproduceConfig, names: Sequence[str], failed: dict[str, str]) -> Path:
     """Write the page over all studies with results in `out`, of this run and of earlier ones."""
     root = Path(config.out)
     sections: list[Section] = []
     for name in dict.fromkeys((*study_files(), *names)):
         for standin in (False, True):
-            folder = root / _folder_name(name, standin=standin)
+            folder = root / (name + STANDIN * standin)
             if name in failed and standin == config.standin:
                 sections.append(Section(f"{name}: {find_study(name).title}", [f"**Not measured:** {failed[name]}"]))
             elif (folder / "result.json").exists():

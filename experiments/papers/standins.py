@@ -8,28 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import agent
+from corag.checks import check_choice
 from corag.errors import InputError
 from corag.models.trained import shipped_checkpoint
 from corag.naming import PartName, hidden, parse
-from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS, tokens
+from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS
 from corag.selectors.corag.agents import SHIPPED_AGENT
-from corag.text.chunking import ChunkConfig, chunk_document
-from corag.text.documents import Document, body
 from experiments.data.folder import is_at_hand
-from experiments.demo import load
-from experiments.papers.cells import Cell, cells_of
 from experiments.papers.results import StandIn
-from experiments.papers.study import STANDINS, Study, make_axis, read_mapping
-from experiments.run.journal import write_data
+from experiments.papers.study import STANDINS, Cell, Study, cells_of, make_axis, read_mapping
 
 DEMO = "demo"
 """The data set that is always at hand."""
-PASSAGE_TOKENS = 96
-"""Of its passages, if candidates hold given shares of noise or of rewritings."""
 STANDIN_SETTINGS = ("base", "axes", "methods", "limit")
 """Settings of a study's `standin`."""
 LANGUAGE_MODELS = ("openai", "ollama", "transformers")
@@ -61,7 +54,7 @@ def substitute(role: str, value: Any) -> Any:
         return value
     registry, part = ROLES[role], parse(value)
     if registry is SELECTORS:
-        return substitute_method(part)
+        return PartName(part.name, _substituted(part.settings))
     if registry is READERS and part.name in LANGUAGE_MODELS:
         return None if role in NEEDS_MODEL else standins()["readers"]
     if registry is SUMMARIZERS and part.name in LANGUAGE_MODELS:
@@ -72,12 +65,6 @@ def substitute(role: str, value: Any) -> Any:
         rerankers = standins()["rerankers"]
         return rerankers.get(str(part.settings.get("model", part.name)), rerankers["default"])
     return str(part)
-
-
-def substitute_method(spelling: str) -> str:
-    """Return a selector with substitutions for its parts."""
-    written = parse(spelling)
-    return PartName(written.name, _substituted(written.settings))
 
 
 def _substituted(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +87,7 @@ def substitute_cell(cell: Cell, limit: int) -> Cell:
     data = _substituted({name: value for name, value in cell.data.items() if name != "references"})
     if "stress" in data:
         data["stress"] = _substituted(data["stress"])
-    methods = {label: substitute_method(text) for label, text in cell.methods.items()}
+    methods = {label: substitute("selector", text) for label, text in cell.methods.items()}
     return replace(cell, settings=settings, data=data, methods=methods)
 
 
@@ -117,13 +104,11 @@ def data_set(name: str) -> dict[str, Any]:
 
 def reduced(study: Study) -> Study:
     """Return a study with its own changes for stand-ins."""
-    given = dict(study.standin)
-    if unknown := sorted(set(given).difference(STANDIN_SETTINGS)):
-        raise InputError(f"{study.name}: standin has no {unknown[0]!r}; it can have {', '.join(STANDIN_SETTINGS)}")
-    axes = dict(study.axes)
+    given, axes = study.standin, dict(study.axes)
+    for name in given:
+        check_choice(f"{study.name}: a name in standin", name, STANDIN_SETTINGS)
     for name, values in given.get("axes", {}).items():
-        if name not in axes:
-            raise InputError(f"{study.name}: standin names axis {name!r}; the axes are {', '.join(axes)}")
+        check_choice(f"{study.name}: an axis of standin", name, axes)
         known = axes[name]
         if isinstance(values, list) and all(str(value) in known for value in values):
             axes[name] = {str(value): known[str(value)] for value in values}
@@ -132,7 +117,7 @@ def reduced(study: Study) -> Study:
     methods = {**study.methods, **given.get("methods", {})}
     return replace(
         study,
-        base={**study.base, **{name: hidden(value) for name, value in given.get("base", {}).items()}},
+        base={**study.base, **hidden(given.get("base", {}))},
         axes=axes,
         methods={label: _method(text) for label, text in methods.items() if text is not None},
     )
@@ -161,17 +146,17 @@ def standin_of(full: Study, study: Study, cells: Sequence[Cell]) -> StandIn:
             for role in ("data", "reader", "reranker", "embedder"):
                 if (name := _replacing(role, settings.get(role))) is not None:
                     names.setdefault(axis, {}).setdefault(value, name)
-    return StandIn(names, _replaced_data(full, study), _differences(cells_of(full), cells))
-
-
-def _replaced_data(full: Study, study: Study) -> tuple[str, str] | None:
-    """Return the data sets of a reduced study that no label names, and those that they replace."""
+    # The title names the data sets that replace others: each by the label of an axis, or all together.
+    pairs = list(names.get("data", {}).items())
     ours, theirs = study.axes.get("data", {}), full.axes.get("data", {})
     if not ours.keys() <= theirs.keys():
-        return ", ".join(ours), ", ".join(theirs)
-    before, after = full.base.get("data"), study.base.get("data")
-    replaced = None if after is None else data_set(str(after))
-    return None if replaced is None or replaced["data"] == before else (str(replaced["title"]), str(before))
+        pairs.append((", ".join(theirs), ", ".join(ours)))
+    elif "data" in study.base:
+        replaced = data_set(str(study.base["data"]))
+        if replaced["data"] != full.base.get("data"):
+            pairs.append((str(full.base.get("data")), str(replaced["title"])))
+    title = "stand-in" + (": " if pairs else "") + ", ".join(f"{new} for {old}" for old, new in pairs)
+    return StandIn(title, names, _differences(cells_of(full), cells))
 
 
 def _replacing(role: str, value: Any) -> str | None:
@@ -182,51 +167,18 @@ def _replacing(role: str, value: Any) -> str | None:
         replaced = data_set(str(value))
         return str(replaced["title"]) if replaced["data"] != value else None
     after = substitute(role, value)
-    return None if after is None or after == str(parse(value)) else str(after)
+    return None if after in (None, str(parse(value))) else str(after)
 
 
 def _differences(there: Sequence[Cell], here: Sequence[Cell]) -> list[tuple[str, str, str]]:
     """Return the settings, and the methods, that two lists of cells do not share: name, values there, values here."""
     sides = [[{**cell.settings, **cell.data, **cell.methods} for cell in cells] for cells in (there, here)]
-    names = dict.fromkeys(name for side in sides for settings in side for name in settings)
-    listed = {
-        name: [
+    listed = []
+    for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
+        before, after = (
             "; ".join(dict.fromkeys("default" if one.get(name) is None else str(one[name]) for one in side))
             for side in sides
-        ]
-        for name in names
-    }
-    return [(name, before, after) for name, (before, after) in listed.items() if before != after]
-
-
-def write_demo(folder: Path, *, passages: bool = False) -> Path:
-    """Write the demo's data folder if it is missing, and return it; each question also has a wrong answer.
-
-    Args:
-        folder: Folder of data folders.
-        passages: Cut its topics into passages, of which all of the topics that hold the evidence are of help; else each
-            topic is one.
-    """
-    path = folder / (f"{DEMO}-passages" if passages else DEMO)
-    if (path / "queries.jsonl").exists():
-        return path
-    demo = load()
-    documents = demo.documents
-    # The answer to the question before, so that there is something to verify.
-    wrong = [row["answers"][0] for row in (demo.queries[-1], *demo.queries[:-1])]
-    queries = [{**row, "hallucinated_answer": other} for row, other in zip(demo.queries, wrong, strict=True)]
-    if passages:
-        counter, config = tokens(), ChunkConfig(PASSAGE_TOKENS)
-        by_topic = {
-            row["id"]: [
-                {"id": f"{row['id']}-{number}", "title": row["title"], "text": body(chunk)}
-                for number, chunk in enumerate(chunk_document(Document(**row), counter, config))
-            ]
-            for row in documents
-        }
-        documents = [row for of_topic in by_topic.values() for row in of_topic]
-        queries = [
-            {**row, "gold": [one["id"] for name in row["topics"] for one in by_topic.get(name, ())]} for row in queries
-        ]
-    write_data(path, documents, queries)
-    return path
+        )
+        if before != after:
+            listed.append((name, before, after))
+    return listed

@@ -16,27 +16,50 @@
     plot: {kind: lines, x: budget, y: [rougeL], series: method}
     published: {source: table 3, rows: [{budget: 1024, method: NaiveRAG, values: [.337, .149, .312, 1024]}]}
 
-The product of the axes gives the cells; see `experiments.papers.cells`. Loads no model.
+The product of the axes gives the cells, each the settings of one comparison: those of `base`, and over them those of
+each axis' value. They go to `corag evaluate`, to how the data is prepared (`DATA_SETTINGS`), to which questions are
+counted (`KEEP`), and all others into every method that takes a setting of that name. Loads no model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 import experiments
 from corag.checks import check_choice, refuse_aliases
 from corag.errors import DataError, InputError
-from corag.naming import hidden, nearest, parse, without_secrets
+from corag.naming import PartName, hidden, nearest, parse
+from corag.registry import SELECTORS
+from experiments.evaluation.config import EvaluateConfig
+from experiments.run.journal import fingerprint
+from search import SearchConfig
 
 CONFIGS = Path(experiments.__file__).parent / "configs"
 PAPERS, ABLATIONS = CONFIGS / "papers", CONFIGS / "ablations" / "search.yaml"
 """Folders whose studies can be called by name."""
 STANDINS = CONFIGS / "papers" / "standins.yaml"
-METHOD = "method"
-"""What tables and plots may be divided by beside the axes."""
+METHOD, VALUES = "method", "values"
+"""What tables and plots may be divided by beside the axes; the key of a published row that is no axis."""
+DATA_SETTINGS = (
+    "references",  # whether a reader writes the reference answers of questions that have none
+    "references_reader",  # that reader; by default the one that answers
+    "noise",  # share of noise among the candidates
+    "redundancy",  # share of rewritings among the candidates
+    "size",  # candidates of each question, with noise or redundancy
+    "stress",  # with noise or redundancy: `pool`, where candidates come from, and `rewriter`, a reader that rewrites
+)
+"""Settings of how the data of a cell is prepared."""
+KEEP = "keep"
+"""Setting of the questions that are kept: `{Top-5: {full_evidence: 1}}` are those with this value of a method."""
+OWN = ("methods", "out", "runs", "sets", "budgets", "curves", "quiet")
+"""Settings of `corag evaluate` that a study has in another form, or that the driver sets."""
+EVALUATE_SETTINGS = tuple(one.name for one in fields(EvaluateConfig) if one.name not in OWN)
+SEARCH_FIELDS = tuple(one.name for one in fields(SearchConfig) if one.name != "cost_weight")
+"""Settings of a search, which `corag` takes together."""
 
 Kind = Literal["lines", "bars", "histogram", "curves", "cases"]
 
@@ -124,8 +147,7 @@ class Study:
         claim: What the paper says that it shows.
         needs: What a full run takes.
         base: Settings of `corag evaluate` that all cells share. A name that is no such setting is one of the methods,
-            and is set in each that takes it; so in axes. Beside these, those of `experiments.papers.cells`, such as
-            `references` and `noise`.
+            and is set in each that takes it; so in axes. Beside these, `DATA_SETTINGS` and `KEEP`.
         axes: For each axis the settings of each of its values by name. A list gives values of the setting that the axis
             is called after.
         skip: Combinations of values that are left out, each as values or lists of values by axis; with `method`, only
@@ -162,29 +184,24 @@ class Study:
 
     def check(self) -> None:
         """Raise `InputError` for methods without figures, and for an axis or a value that the study does not have."""
-        axes: Mapping[str, Any] = {**self.axes, METHOD: self.methods}
         if bool(self.methods) != bool(self.figures):
             raise InputError("a study that compares has methods and figures; give both")
-        names = [*self.table.rows, *self.table.columns]
-        if self.plot is not None:
-            check_choice("plot.kind", self.plot.kind, Kind)
-            names += [name for name in (self.plot.along, self.plot.series, self.plot.panels) if name is not None]
         if isinstance(self.baseline, Mapping) and len(self.baseline) != 1:
             raise InputError(f"baseline is {dict(self.baseline)}; give a method, or one value of one axis")
-        baseline = [] if self.against is None else [dict([self.against])]
-        rules = [*self.skip, *self.published.rows, *baseline]
-        for name in [*names, *(name for rule in rules for name in rule if name != "values")]:
-            if name not in axes:
-                raise InputError(f"{name!r} is no axis{nearest(name, axes)}; the axes are {', '.join(axes)}")
+        axes: Mapping[str, Any] = {**self.axes, METHOD: self.methods}
+        rules = [*self.skip, *self.published.rows, *([] if self.against is None else [dict([self.against])])]
+        names = [*self.table.rows, *self.table.columns, *(name for rule in rules for name in rule if name != VALUES)]
+        if self.plot is not None:
+            check_choice("plot.kind", self.plot.kind, Kind)
+            names += filter(None, (self.plot.along, self.plot.series, self.plot.panels))
+        for name in names:
+            check_choice("axis", name, axes)
         for rule in rules:
-            for name in rule.keys() - {"values"}:
-                if unknown := [value for value in as_list(rule[name]) if value not in axes[name]]:
-                    raise InputError(
-                        f"{name} has no value {unknown[0]!r}{nearest(unknown[0], axes[name])}; it has "
-                        f"{', '.join(axes[name])}"
-                    )
+            for name in rule.keys() - {VALUES}:
+                for value in as_list(rule[name]):
+                    check_choice(name, value, axes[name])
         for row in self.published.rows:
-            if len(row.get("values", ())) != len(self.published_figures):
+            if len(row.get(VALUES, ())) != len(self.published_figures):
                 listed = ", ".join(self.published_figures)
                 raise InputError(f"published row {dict(row)}: expected a value for each of {listed}")
 
@@ -228,24 +245,18 @@ def find_study(name: str) -> Study:
         DataError: The file cannot be read.
     """
     files = study_files()
-    if name in files:
-        return read_study(files[name], name)
-    if name.endswith((".yaml", ".yml")):
-        return read_study(Path(name))
-    raise InputError(
-        f"there is no study {name!r}{nearest(name, files)}; see `corag reproduce list` for all, or give a YAML file"
-    )
-
-
-def read_study(file: Path, name: str | None = None) -> Study:
-    """Return the study of a file; see `find_study`. Of a file with several `studies`, the one of a name."""
+    if name not in files and not name.endswith((".yaml", ".yml")):
+        raise InputError(
+            f"there is no study {name!r}{nearest(name, files)}; see `corag reproduce list`, or give a file"
+        )
+    file = files.get(name, Path(name))
     content = read_mapping(file)
-    if name is not None and "studies" in content:
+    if name in files and "studies" in content:
         own = content.pop("studies")[name]
         merged = {key: {**content[key], **own.get(key, {})} for key in ("base", "axes")}
         content = {**content, **own, **merged, "name": name}
-    content.setdefault("name", file.stem)
-    if content["name"] != (name or file.stem):
+    expected = name if name in files else file.stem
+    if content.setdefault("name", file.stem) != expected:
         raise InputError(f"{file}: name is {content['name']!r}; it must be that of the file")
     try:
         return make_study(content)
@@ -277,9 +288,8 @@ def make_study(content: Mapping[str, Any]) -> Study:
     given["axes"] = {str(name): make_axis(str(name), values) for name, values in given.get("axes", {}).items()}
     if isinstance(given.get("agent"), str):
         given["agent"] = find_study(given["agent"]).agent
-    if isinstance(base := given.get("base"), Mapping):
-        given["base"] = {str(name): hidden(value) for name, value in base.items()}
-    given["methods"] = {str(without_secrets(label)): parse(text) for label, text in given.get("methods", {}).items()}
+    given["base"] = hidden(given.get("base", {}))
+    given["methods"] = {str(hidden(label)): parse(text) for label, text in given.get("methods", {}).items()}
     study: Study = _make(Study, given, "a study")
     study.check()
     return study
@@ -288,19 +298,12 @@ def make_study(content: Mapping[str, Any]) -> Study:
 def _make(kind: type[Any], values: Any, what: str) -> Any:
     if not isinstance(values, Mapping):
         raise InputError(f"{what} is {values!r:.100}; give a mapping")
-    known = {one.name: one for one in fields(kind)}
-    if unknown := [name for name in values if name not in known]:
-        raise InputError(
-            f"{what} has no {unknown[0]!r}{nearest(unknown[0], known)}; what it can have is {', '.join(known)}"
-        )
+    for name in values:
+        check_choice(f"a name in {what}", name, [one.name for one in fields(kind)])
     # YAML knows lists alone.
-    tuples = {
-        name: tuple(value if isinstance(value, list) else [value])
-        for name, value in values.items()
-        if str(known[name].type).startswith("tuple")
-    }
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:
-        return kind(**{**values, **tuples})
+        return kind(**given)
     except TypeError as error:
         raise InputError(f"{what}: {error}") from error
 
@@ -308,12 +311,98 @@ def _make(kind: type[Any], values: Any, what: str) -> Any:
 def make_axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Return the settings of each value of an axis, by name."""
     if isinstance(values, list):
-        return {str(without_secrets(value)): {name: hidden(value)} for value in values}
-    if not isinstance(values, Mapping) or not values:
-        raise InputError(f"axis {name!r} is {values!r:.100}; give settings by name, or a list of values")
-    if wrong := [value for value in values if not isinstance(values[value], Mapping | None)]:
-        raise InputError(f"axis {name!r}: {wrong[0]!r} has no settings; write {{{wrong[0]}: {{setting: value}}}}")
-    return {
-        str(without_secrets(value)): {setting: hidden(one) for setting, one in (settings or {}).items()}
-        for value, settings in values.items()
-    }
+        return {str(value): {name: value} for value in hidden(values)}
+    if not isinstance(values, Mapping) or not all(isinstance(one, Mapping | None) for one in values.values()):
+        raise InputError(f"axis {name!r} is {values!r:.100}; give settings by name of a value, or a list of values")
+    return {str(value): settings or {} for value, settings in hidden(values).items()}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of the axes.
+
+    Attributes:
+        values: Name of the value of each axis.
+        settings: Settings of `corag evaluate`.
+        data: Settings of how its data is prepared.
+        methods: Spelling of each method, by its name in the table.
+        keep: Values of methods, by name, that a question has to have to be counted.
+    """
+
+    values: Mapping[str, str]
+    settings: Mapping[str, Any]
+    data: Mapping[str, Any]
+    methods: Mapping[str, str]
+    keep: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Values of the axes, as `--only` and files have them."""
+        return "-".join(self.values.values()) or "all"
+
+
+def cells_of(study: Study) -> list[Cell]:
+    """Return the cells of a study, the last axis varying fastest.
+
+    Raises:
+        InputError: A setting is one of nothing, or no cell is left.
+    """
+    values = product(*([(axis, name) for name in study.axes[axis]] for axis in study.axes))
+    cells = [cell for one in values if (cell := _cell(study, dict(one))) is not None]
+    if not cells:
+        raise InputError(f"{study.name}: `skip` leaves no cell")
+    return cells
+
+
+def comparisons_of(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Return cells grouped by comparison: those that differ in settings of methods alone share one."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(fingerprint([cell.settings, cell.data]), []).append(cell)
+    return list(groups.values())
+
+
+def methods_of(cells: Sequence[Cell]) -> list[str]:
+    """Return the spellings of all methods of some cells, each once."""
+    return list(dict.fromkeys(text for cell in cells for text in cell.methods.values()))
+
+
+def _cell(study: Study, values: dict[str, str]) -> Cell | None:
+    """Return the cell of some values; None if it is left out."""
+    methods = dict(study.methods)
+    for rule in study.skip:
+        if all(values[axis] in as_list(wanted) for axis, wanted in rule.items() if axis != METHOD):
+            for label in as_list(rule.get(METHOD, list(methods))):
+                methods.pop(label, None)
+    if study.methods and not methods:
+        return None
+    merged = {**study.base}
+    for axis, name in values.items():
+        merged |= study.axes[axis][name]
+    keep = merged.pop(KEEP, {})
+    settings = {name: merged.pop(name) for name in list(merged) if name in EVALUATE_SETTINGS}
+    data = {name: merged.pop(name) for name in list(merged) if name in DATA_SETTINGS}
+    known = {name for text in study.methods.values() for name in _settings_of(text)}
+    for name in merged:
+        if name not in known:
+            names = (*EVALUATE_SETTINGS, *DATA_SETTINGS, KEEP, *sorted(known))
+            raise InputError(f"{study.name}: no setting {name!r} of evaluate, data or a method{nearest(name, names)}")
+    return Cell(values, settings, data, {label: with_settings(text, merged) for label, text in methods.items()}, keep)
+
+
+def with_settings(method: str, settings: Mapping[str, Any]) -> str:
+    """Return the spelling of a method with those of some settings that it takes, in place of its own.
+
+    Fields of `search.SearchConfig` become part of the setting `search` of a method that has it.
+    """
+    written, own = parse(method), SELECTORS.settings(method)
+    chosen = {name: value for name, value in settings.items() if name in own}
+    if "search" in own and (of_search := {name: settings[name] for name in SEARCH_FIELDS if name in settings}):
+        chosen["search"] = {**(written.settings.get("search") or {}), **of_search}
+    return PartName(written.name, {**written.settings, **chosen})
+
+
+def _settings_of(method: str) -> tuple[str, ...]:
+    """Return the settings that a method takes."""
+    own = SELECTORS.settings(method)
+    return (*own, *SEARCH_FIELDS) if "search" in own else own

@@ -6,8 +6,7 @@ from corag.naming import parse
 from corag.registry import READERS, SELECTORS
 from experiments.data.catalogue import find_data_set
 from experiments.evaluation.config import EvaluateConfig
-from experiments.papers.cells import cells_of
-from experiments.papers.study import find_study, study_files
+from experiments.papers.study import cells_of, find_study, study_files
 
 OTHERS = [name for name in study_files() if name.startswith(("adaptive-k-", "car-", "crag-", "edc2-"))]
 

@@ -10,14 +10,13 @@ from corag.cli.main import main
 from corag.errors import InputError
 from corag.models.trained import shipped_checkpoint
 from corag.naming import parse
-from experiments.papers.cells import cells_of, comparisons_of, methods_of
 from experiments.papers.needs import needs_of
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
 from experiments.papers.results import Curve, MethodInCell, StandIn, StudyResult
 from experiments.papers.run import kept_questions
-from experiments.papers.standins import reduced, standin_of, substitute, substitute_cell, substitute_method
-from experiments.papers.study import METHOD, find_study, make_study, study_files
+from experiments.papers.standins import reduced, standin_of, substitute, substitute_cell
+from experiments.papers.study import METHOD, cells_of, comparisons_of, find_study, make_study, methods_of, study_files
 from experiments.report.page import Page
 from tests.experiments.worlds import write_folder
 from tests.wandb_files import offline_runs
@@ -98,7 +97,7 @@ def test_figures_leads_and_the_papers_own_by_hand():
         {"budget": 96, "cost_weight": 0, "method": "CORAG", "values": [0.8]},
     ]}  # fmt: skip
     better = [found("CORAG", "0", [1.0] * 10), found("Naive", "0", [0.0, 0.5] * 5), found("Top", "0", [0.5, 0.0] * 5)]
-    measured = StudyResult(small(published=published), StandIn(), methods=better)
+    measured = StudyResult(small(published=published), StandIn("stand-in"), methods=better)
     where = {"budget": "64", "cost_weight": "0"}
     assert measured.figure("evidence_recall", {**where, "method": "Naive"}).mean == 0.25
     assert measured.figure("cost_tokens", {**where, "method": "Naive"}).mean == 10.0
@@ -117,7 +116,7 @@ def test_figures_leads_and_the_papers_own_by_hand():
 
 def test_parts_that_ship_replace_all_others():
     text = 'reorder(selector="corag(preset=paper, reranker=BAAI/bge-reranker-large, agent=trained)")'
-    method = substitute_method(text)
+    method = substitute("selector", text)
     assert "minilm-evidence" in method and "trained" not in method and "BAAI" not in method
     assert substitute("reader", "ollama(model=llama3:8b)") == "minilm-reader"
     assert substitute("judge", "openai(model=gpt-4o)") is None
