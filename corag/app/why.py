@@ -25,7 +25,8 @@ def verdicts(
 ) -> list[dict[str, Any]]:
     """Return a verdict on each candidate, given the chosen order, which may be empty.
 
-    `token_price` is in units of the reranker's values, 0 if cost does not decide; the search scored `num_scored` orders.
+    `token_price` is in units of the reranker's values, 0 if cost does not decide.
+    The search scored `num_scored` orders.
     In a verdict, `chosen` is the candidate's position in the order, from 0, or None; `with` and `without` are value and
     tokens of the order with it appended or without it; `reasons` are pairs of a kind and a sentence, weightiest first.
     """
