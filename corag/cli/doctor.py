@@ -54,23 +54,19 @@ class Finding(NamedTuple):
 
 def run(config: DoctorConfig) -> None:
     """Print all findings."""
-    sections = (_installed, _devices, _models, _data, _caches, _servers)
-    findings = [finding for section in sections for finding in section()]
+    findings = [*_installed(), *_devices(), *_models(), *_folders(), *_servers()]
     if config.json:
         sys.stdout.write(to_json([finding._asdict() for finding in findings], shown=True, indent=2) + "\n")
         return
-    console = stdout()
     for part, group in groupby(findings, key=lambda finding: finding.part):
         drawn = Table.grid(padding=(0, 2, 0, 0))
         drawn.add_column(no_wrap=True)
         drawn.add_column(overflow="fold")
-        for _, name, text, remedy in group:
-            state = plain(text)
-            if remedy:
-                state.append_text(Text.assemble("; " if text else "", (visible(remedy), "yellow")))
-            drawn.add_row(plain(f"  {name}"), state)
-        console.print(plain(part), style="bold")
-        console.print(drawn)
+        for _, name, state, remedy in group:
+            separator = "; " if state and remedy else ""
+            drawn.add_row(plain(f"  {name}"), Text.assemble(plain(state), separator, (visible(remedy), "yellow")))
+        stdout().print(plain(part), style="bold")
+        stdout().print(drawn)
 
 
 def _installed() -> Iterator[Finding]:
@@ -80,11 +76,11 @@ def _installed() -> Iterator[Finding]:
     yield Finding("installed", "python", f"{platform.python_version()}, {platform.platform(terse=True)}")
     for extra, packages in extras().items():
         versions = {name: _version(name) for name in packages}
-        states = [", ".join(f"{name} {version}" for name, version in versions.items() if version)]
+        present = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         missing = ", ".join(name for name, version in versions.items() if not version)
-        states += [f"missing: {missing}"] if missing else []
+        state = "; ".join(filter(None, [present, missing and f"missing: {missing}"]))
         remedy = f"install with: pip install 'corag[{extra}]'" if missing and extra else ""
-        yield Finding("installed", extra or "base", "; ".join(filter(None, states)), remedy)
+        yield Finding("installed", extra or "base", state, remedy)
 
 
 def extras() -> Mapping[str, list[str]]:
@@ -98,7 +94,6 @@ def extras() -> Mapping[str, list[str]]:
 
 
 def _version(package: str) -> str:
-    """Return the version of a package; empty if it is not installed."""
     with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(package)
     return ""
@@ -119,6 +114,9 @@ def _devices() -> Iterator[Finding]:
 
 
 def _models() -> Iterator[Finding]:
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
     from corag.models.minilm import WEIGHTS_FILE, check_weights
     from corag.models.trained import CONFIG_FILE, FOLDER
     from corag.text.tokens import model_folder
@@ -129,11 +127,8 @@ def _models() -> Iterator[Finding]:
         yield Finding("models", "all-MiniLM-L6-v2", f"whole, in {folder}")
     except CoragError as error:
         yield Finding("models", "all-MiniLM-L6-v2", "not at hand", str(error))
-    names = sorted(path.parent.name for path in FOLDER.glob(f"*/{CONFIG_FILE}"))
-    yield Finding("models", "shipped", ", ".join(names) or f"none in {FOLDER}")
-    from huggingface_hub import scan_cache_dir
-    from huggingface_hub.errors import CacheNotFound
-
+    shipped = ", ".join(sorted(path.parent.name for path in FOLDER.glob(f"*/{CONFIG_FILE}")))
+    yield Finding("models", "shipped", shipped or f"none in {FOLDER}")
     with suppress(CacheNotFound, ValueError):
         cached = [repo for repo in scan_cache_dir().repos if repo.repo_type == "model"]
         listed = sorted(f"{repo.repo_id} ({decimal(repo.size_on_disk)})" for repo in cached)
@@ -142,22 +137,25 @@ def _models() -> Iterator[Finding]:
         yield Finding("models", "HF_HUB_OFFLINE", "set: no model is fetched")
 
 
-def _data() -> Iterator[Finding]:
+def _folders() -> Iterator[Finding]:
     from corag.text.data import data_folders
-
-    for folder in data_folders():
-        names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-        yield Finding("data folders", str(folder), ", ".join(names) or "none")
-
-
-def _caches() -> Iterator[Finding]:
     from corag.writing import cache_folder
 
-    folder = cache_folder()
-    yield Finding("caches", str(folder), decimal(_bytes(folder)))
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if path.is_dir() and (size := _bytes(path)):
+    for folder in data_folders():
+        yield Finding("data folders", str(folder), ", ".join(path.name for path in _inside(folder)) or "none")
+    cache = cache_folder()
+    yield Finding("caches", str(cache), decimal(_bytes(cache)))
+    for path in _inside(cache):
+        if size := _bytes(path):
             yield Finding("caches", f"  {path.name}", decimal(size))
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def _servers() -> Iterator[Finding]:
@@ -168,18 +166,13 @@ def _servers() -> Iterator[Finding]:
         # Not through a proxy: the address is the one that is asked.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{where.rstrip('/')}/api/tags", timeout=TIMEOUT_S) as reply:
-            models = [str(one["name"]) for one in json.load(reply)["models"]]
-        state, remedy = f"answers at {where}; models: {', '.join(models) or 'none'}", ""
+            models = ", ".join(str(one["name"]) for one in json.load(reply)["models"])
+        yield Finding("servers", "Ollama", f"answers at {where}; models: {models or 'none'}")
     except CoragError as error:
-        state, remedy = "no address", str(error)
+        yield Finding("servers", "Ollama", "no address", str(error))
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = getattr(error, "reason", None) or error
-        state, remedy = f"no answer at {where} ({reason})", "start one with `ollama serve`, if you want to use it"
-    yield Finding("servers", "Ollama", state, remedy)
-    base, key = os.environ.get("OPENAI_BASE_URL"), os.environ.get("OPENAI_API_KEY")
-    yield Finding("servers", "OPENAI_BASE_URL", f"{base or 'not set'} (not contacted)")
-    yield Finding("servers", "OPENAI_API_KEY", "set" if key else "not set")
-
-
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        remedy = "start one with `ollama serve`, if you want to use it"
+        yield Finding("servers", "Ollama", f"no answer at {where} ({reason})", remedy)
+    yield Finding("servers", "OPENAI_BASE_URL", f"{os.environ.get('OPENAI_BASE_URL') or 'not set'} (not contacted)")
+    yield Finding("servers", "OPENAI_API_KEY", "set" if os.environ.get("OPENAI_API_KEY") else "not set")
