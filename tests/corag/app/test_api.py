@@ -9,17 +9,16 @@ from contextlib import suppress
 
 import httpx
 import pytest
-import uvicorn
 from starlette.testclient import TestClient
 
 import corag
 from corag.app.api import AT_ONCE, MAX_BODY, MAX_PENDING, make_api
-from corag.app.http import address, listening
 from corag.app.service import MAX_TEXTS, Service
 from corag.cli.main import MISTAKE, main
 from corag.index import ChunkIndex
 from corag.progress import checkpoint
 from corag.registry import SELECTORS
+from tests.corag.app.worlds import serving
 from tests.corag.test_readme import blocks
 from tests.paths import ROOT
 
@@ -133,25 +132,19 @@ def test_what_the_page_shows(service, monkeypatch, capsys):
     [
         ("/v1/rerank", {"query": QUERY}, "documents"),
         ("/v1/rerank", {"query": QUERY, "documents": [5]}, "documents[0]"),
-        ("/v1/rerank", {"query": QUERY, "documents": "text"}, "documents"),
         ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "top_n": 0}, "top_n"),
         ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "budget_tokens": True}, "budget_tokens"),
         ("/v1/rerank", {"query": QUERY, "documents": ["a"] * (MAX_TEXTS + 1)}, str(MAX_TEXTS)),
-        ("/v1/select", {"query": " ", "texts": TEXTS}, "question"),
         ("/v1/select", {"query": "a" * 20_000, "texts": TEXTS}, "question"),
-        ("/v1/select", {"query": QUERY, "texts": TEXTS, "budget_tokens": 0}, "budget_tokens"),
         ("/v1/select", {"query": QUERY, "texts": TEXTS, "unit": "word"}, "unit"),
         ("/v1/select", {"query": QUERY, "texts": ["\ud800"]}, "surrogate"),
         ("/v1/select", {"query": QUERY}, "--index"),
         ("/v1/select", {"query": QUERY, "texts": TEXTS, "budget": 3}, "'budget'"),
         ("/v1/select", [1], "object"),
-        ("/v1/select", "{", "JSON"),
-        ("/v1/select", "[" * 100_000, "JSON"),
     ],
 )
 def test_mistakes_are_named(api, path, body, named):
-    content = body if isinstance(body, str) else json.dumps(body)
-    reply = api.post(path, content=content, headers={"content-type": "application/json"})
+    reply = api.post(path, content=json.dumps(body), headers={"content-type": "application/json"})
     assert reply.status_code == 400 and named in reply.json()["error"]
 
 
@@ -225,20 +218,14 @@ class Endless:
 def test_a_client_that_goes_frees_its_worker_and_many_are_told_to_come_back(monkeypatch):
     endless = Endless()
     monkeypatch.setitem(SELECTORS.parts, "endless", lambda: endless)
-    app = make_api(Service(method="naive(reranker=bm25)"))
-    with listening("127.0.0.1", 0) as sock:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
-        thread.start()
-        url = address(sock)
-        body = json.dumps({"query": QUERY, "texts": TEXTS, "method": "endless"})
-        clients = []
-        for _ in range(MAX_PENDING):
-            clients.append(http.client.HTTPConnection("127.0.0.1", sock.getsockname()[1]))
-            clients[-1].request("POST", "/v1/select", body, {"Content-Type": "application/json"})
+    asked = {"query": QUERY, "texts": TEXTS}
+    with serving(make_api(Service(method="naive(reranker=bm25)"))) as url:
+        clients = [http.client.HTTPConnection(url.split("/")[2]) for _ in range(MAX_PENDING)]
+        for client in clients:
+            body = json.dumps({**asked, "method": "endless"})
+            client.request("POST", "/v1/select", body, {"Content-Type": "application/json"})
         assert all(endless.begun.acquire(timeout=20) for _ in range(AT_ONCE))
         assert httpx.get(f"{url}health", timeout=20).status_code == 200
-        asked = {"query": QUERY, "texts": TEXTS}
         busy = None
         while busy is None or busy.status_code != 503:
             with suppress(httpx.TimeoutException):  # it waits like the others
@@ -250,6 +237,3 @@ def test_a_client_that_goes_frees_its_worker_and_many_are_told_to_come_back(monk
         deadline = time.monotonic() + 20
         while httpx.post(f"{url}v1/select", json=asked, timeout=20).status_code != 200:
             assert time.monotonic() < deadline
-        server.should_exit = True
-        thread.join(20)
-        assert not thread.is_alive()

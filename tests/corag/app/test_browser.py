@@ -4,16 +4,13 @@ import json
 import re
 import shutil
 import threading
-import time
-from contextlib import contextmanager
 
 import pytest
 
-from corag.app.http import address, listening
 from corag.app.server import make_app
 from corag.index import ChunkIndex
 from corag.types import Answer, Chunk
-from tests.corag.app.worlds import FirstWords, make_workbench
+from tests.corag.app.worlds import FirstWords, make_workbench, serving
 from tests.corag.worlds import HashEmbedder
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -35,21 +32,6 @@ PASSAGES = {
 QUESTIONS = [f"Which valve is red? {NASTY}", "What starts after the valve? \x07"]
 
 
-@contextmanager
-def serving(workbench):
-    """The address of a page, while the block runs."""
-    uvicorn = pytest.importorskip("uvicorn")
-    with listening("127.0.0.1", 0) as sock:
-        server = uvicorn.Server(uvicorn.Config(make_app(workbench), log_level="error", ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield address(sock)
-        server.should_exit = True
-        thread.join(timeout=10)
-
-
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
     """A data folder of four passages with two questions, and an index of the same."""
@@ -68,7 +50,7 @@ def parts(tmp_path_factory):
 @pytest.fixture(scope="module")
 def served(parts):
     """The address of a page over these."""
-    with serving(make_workbench(*parts, budget=80)) as url:
+    with serving(make_app(make_workbench(*parts, budget=80))) as url:
         yield url
 
 
@@ -185,7 +167,7 @@ class SlowWriter(FirstWords):
 
 def test_what_a_language_model_writes_appears_as_it_is_written(browser, parts):
     events, writer = [], SlowWriter()
-    with serving(make_workbench(*parts, budget=80, reader=writer)) as url:
+    with serving(make_app(make_workbench(*parts, budget=80, reader=writer))) as url:
         page = browser.new_context().new_page()
         page.on("dialog", lambda dialog: (events.append(dialog.message), dialog.dismiss()))
         page.on("pageerror", lambda error: events.append(str(error)))

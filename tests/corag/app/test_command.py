@@ -9,27 +9,9 @@ import urllib.request
 
 import pytest
 
-from corag.cli.main import MISTAKE, main
 from corag.cli.serve import AppConfig, make_workbench
 from corag.errors import InputError
 from tests.paths import ROOT
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ((), "--index"),
-        (("--index", "nowhere-at-all"), "nowhere-at-all"),
-        (("--num-candidates", "0"), "num_candidates"),
-        (("--split", "other", "--data", "{data}"), "other"),
-        (("--methods", "top-k,no-such", "--data", "{data}"), "no-such"),
-        (("--data", "{data}", "--port", "70000"), "port"),
-    ],
-)
-def test_a_mistake_is_one_line(small_data, capsys, settings, said):
-    assert main(["app", *(one.format(data=small_data) for one in settings)]) == MISTAKE
-    printed = capsys.readouterr().err.strip()
-    assert said in printed and printed.startswith("error:") and "\n" not in printed
 
 
 def test_questions_without_candidates_need_an_index(tmp_path):

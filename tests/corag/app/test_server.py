@@ -9,7 +9,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-import uvicorn
 
 import corag.app
 from corag.app.http import address, is_loopback, listening
@@ -18,7 +17,7 @@ from corag.app.session import MAX_QUESTION
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex
 from corag.types import Answer
-from tests.corag.app.worlds import FirstWords, client, make_workbench
+from tests.corag.app.worlds import FirstWords, client, make_workbench, serving
 from tests.corag.worlds import HashEmbedder
 
 STATIC = Path(corag.app.__file__).with_name("static")
@@ -102,9 +101,8 @@ def test_long_questions_are_refused_with_the_limit(page, size):
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"[]", b"{", b"nope", b'{"question": 3, "number": null, "given": {}}', b"[" * MAX_BODY, b"\xff\xfe",
+        b"[]", b"{", b"[" * MAX_BODY, b"\xff\xfe", b'{"question": "sea", "number": null}',
         b'{"question": "sea", "number": true, "given": {}}', b'{"question": "sea", "number": null, "given": []}',
-        b'{"question": "sea", "number": null}', b'{"question": "sea", "number": 1e99, "given": {}}',
         b'{"question": "sea", "number": null, "given": {"budget": 1e99}}',
         b'{"question": "sea", "number": null, "given": {"cost_weight": NaN}}',
         b'{"question": "sea", "number": null, "given": {"unit": {"a": []}}}',
@@ -130,13 +128,9 @@ def test_broken_requests_are_refused(page, body):
         ({"origin": "http://127.0.0.1:8383"}, 200),
     ],
 )
-def test_other_names_and_origins_are_refused(page, headers, status):
+def test_other_names_and_origins_and_forms_of_other_sites_are_refused(page, headers, status):
     assert page.get("/api/about", headers=headers).status_code == status
-
-
-def test_a_form_of_another_site_cannot_ask(page):
-    answer = page.post("/api/search", content=b"{}", headers={"content-type": "text/plain"})
-    assert answer.status_code == 403
+    assert page.post("/api/search", content=b"{}", headers={"content-type": "text/plain", **headers}).status_code == 403
 
 
 @pytest.mark.parametrize("path", ["/", "/api/about", "/nowhere"])
@@ -150,9 +144,7 @@ def test_every_answer_keeps_scripts_and_connections_here(page, path):
 def test_the_page_names_no_other_address_and_makes_no_markup():
     for file in STATIC.iterdir():
         text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
-        assert not re.search(r"https?://|innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|\bon\w+=\"", text), (
-            file
-        )
+        assert not re.search(r"https?://|innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|\bon\w+=\"", text)
 
 
 class Broken(FirstWords):
@@ -242,18 +234,13 @@ class Silent:
 @pytest.mark.timeout(60)
 def test_silent_models_and_closed_pages_keep_nobody_waiting(small_data, own_index):
     reader = Silent()
-    app = make_app(make_workbench(small_data, own_index, reader=reader))
-    with listening("127.0.0.1", 0) as sock:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
-        thread.start()
-        url, given = address(sock), {"number": None, "given": {"budget": 40}}
-        headers = {"Content-Type": "application/json"}
+    given = {"number": None, "given": {"budget": 40}}
+    with serving(make_app(make_workbench(small_data, own_index, reader=reader))) as url:
         for number in range(2 * AT_ONCE):
             # Each page is closed while the model is silent, and leaves its place to the next.
-            closed = http.client.HTTPConnection("127.0.0.1", sock.getsockname()[1])
+            closed = http.client.HTTPConnection(url.split("/")[2])
             body = json.dumps({"question": f"How salty is sea {number}?", **given})
-            closed.request("POST", "/api/answer", body, headers)
+            closed.request("POST", "/api/answer", body, {"Content-Type": "application/json"})
             assert reader.begun.acquire(timeout=10)
             closed.close()
         about = httpx.get(f"{url}api/about", timeout=10)
@@ -262,9 +249,6 @@ def test_silent_models_and_closed_pages_keep_nobody_waiting(small_data, own_inde
         reader.may_end.set()
         # An answer that nobody waits for is given up.
         assert all(reader.closed.acquire(timeout=10) for _ in range(2 * AT_ONCE))
-        server.should_exit = True
-        thread.join(20)
-        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(("host", "status"), [("evil.example:8383", 403), ("192.168.0.7:8383", 200), ("box", 200)])

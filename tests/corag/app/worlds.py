@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from contextlib import contextmanager
+
+import uvicorn
 from starlette.testclient import TestClient
 
+from corag.app.http import address, listening
 from corag.app.server import make_app
 from corag.app.session import Workbench
 from corag.app.source import Source
@@ -44,5 +50,18 @@ def client(workbench, host="127.0.0.1"):
     return TestClient(make_app(workbench, host=host), base_url=LOCAL)
 
 
-def post(page, path, **given):
-    return page.post(path, json=given)
+@contextmanager
+def serving(app):
+    """The address of a real server, while the block runs."""
+    with listening("127.0.0.1", 0) as sock:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        try:
+            yield address(sock)
+        finally:
+            server.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()

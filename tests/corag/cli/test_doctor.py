@@ -62,7 +62,8 @@ def test_an_ollama_server_is_asked_and_nobody_else(capsys, monkeypatch):
 
 def test_an_address_that_is_none(capsys, monkeypatch):
     monkeypatch.setenv("OLLAMA_HOST", "http://[")
-    assert "host must be an address" in findings(capsys)["servers", "Ollama"]["remedy"]
+    found = findings(capsys)["servers", "Ollama"]
+    assert found["state"] == "no address" and "'http://['" in found["remedy"]
 
 
 def test_all_parts_are_listed(capsys, monkeypatch):
