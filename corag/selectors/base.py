@@ -310,8 +310,7 @@ class EmbeddingSelector(BudgetedSelector):
     """A selector that embeds candidates.
 
     Args:
-        embedder: Name or object; MiniLM by default. The candidates' similarities should be its cosines; if they are no
-            cosines, it computes them.
+        embedder: Name or object; MiniLM by default. If the candidates' similarities are no cosines, it computes them.
     """
 
     embedder: Spelling | Embedder | None = None

@@ -292,8 +292,6 @@ class Car(ComparingSelector):
 
     Args:
         max_candidates: Only so many of the most similar candidates are clustered and may be kept; the paper has 40.
-
-    Other settings: see `cluster_cutoff` and `ComparingSelector`.
     """
 
     method: Method = "bisecting-kmeans"

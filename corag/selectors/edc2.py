@@ -88,8 +88,6 @@ class Edc2(SummarizingSelector):
             from the ranking) and `random` (clusters of the same sizes, drawn at random); or `one`, all candidates in
             one cluster: compressed with the question in mind, and not clustered.
         seed: Of the clustering `random`.
-
-    Other settings: see `SummarizingSelector`.
     """
 
     tau: int = 3

@@ -227,8 +227,6 @@ class SentenceThreshold(RerankingSelector):
             every reranker.
         at_least: Sentences to keep, best first, even if fewer pass; 0 allows an empty selection.
         k: The most passages to look at, best-ranked first; None for all.
-
-    Other settings: see `RerankingSelector`.
     """
 
     threshold: float = 0.5
@@ -281,8 +279,6 @@ class ExtractiveCompression(EmbeddingSelector):
 
     Args:
         k: The most sentences to take.
-
-    Other settings: see `EmbeddingSelector`.
     """
 
     k: int = 5

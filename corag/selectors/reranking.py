@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +50,13 @@ class RerankingSelector(BudgetedSelector):
         """Return what values orders of a problem."""
         return problem.scorer(self._reranker, self.window)
 
+    def _scored(self, problem: SelectionProblem, order: Order, value: float, **counts: int) -> Choice:
+        """Return a choice with what the trace of all selectors with a reranker has."""
+        scorer = self._scorer(problem)
+        alone = scorer([(index,) for index in order]).tolist()
+        of_scorer = {"reranker": scorer.name, "truncated": scorer.num_truncated, "chunk_values": alone}
+        return Choice(order, value, {**of_scorer, **counts})
+
 
 class Naive(RerankingSelector):
     """Reranks chunk by chunk and fills the budget greedily, as most RAG systems do.
@@ -62,13 +68,12 @@ class Naive(RerankingSelector):
     name = "naive"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        scorer = self._scorer(problem)
-        offered = problem.fitting
+        scorer, offered = self._scorer(problem), problem.fitting
         singles = scorer([(index,) for index in offered])
         ranking = [offered[row] for row in np.argsort(-singles, kind="stable")]
         order = fill(ranking, problem.costs, problem.capacity)
         value = float(scorer([order])[0]) if order else 0.0
-        return _scored(scorer, order, value, orders_scored=len(singles), scorer_calls=1)
+        return self._scored(problem, order, value, orders_scored=len(singles), scorer_calls=1)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -83,8 +88,6 @@ class Upper(RerankingSelector):
         max_orders: The most orders to score; with more, an error instead of a run that takes hours. By default enough
             for the paper's 123,520: 20 chunks of 256 tokens at 1,024 tokens. If the order of chunks does not matter
             to the reranker, each set counts once.
-
-    Other settings: see `RerankingSelector`.
     """
 
     max_length: int = 5
@@ -93,22 +96,14 @@ class Upper(RerankingSelector):
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         scorer = self._scorer(problem)
+
+        def values(orders: Sequence[Order]) -> FloatArray:
+            return scorer(orders) if scorer.num_computed < MAX_CACHED else scorer.passing(orders)
+
         with step(f"{self.name}, orders") as report, search_errors():
-            result = search.exhaustive(
-                problem.costs, partial(_values, scorer), problem.capacity, self.max_length,
+            found = search.exhaustive(
+                problem.costs, values, problem.capacity, self.max_length,
                 max_orders=self.max_orders, ordered=scorer.order_matters, report=report,
             )  # fmt: skip
-        counts = {"orders_scored": result.num_scored, "scorer_calls": result.num_calls}
-        return _scored(scorer, result.order, result.value, **counts)
-
-
-def _scored(scorer: CachedScorer, order: Order, value: float, **counts: int) -> Choice:
-    alone = scorer([(index,) for index in order]).tolist()
-    return Choice(
-        order, value, {"reranker": scorer.name, **counts, "truncated": scorer.num_truncated, "chunk_values": alone}
-    )
-
-
-def _values(scorer: CachedScorer, orders: Sequence[Order]) -> FloatArray:
-    """Return the values of orders, `[len(orders)]`, kept as long as they are few."""
-    return scorer(orders) if scorer.num_computed < MAX_CACHED else scorer.passing(orders)
+        counts = {"orders_scored": found.num_scored, "scorer_calls": found.num_calls}
+        return self._scored(problem, found.order, found.value, **counts)

@@ -202,8 +202,6 @@ class Crag(SummarizingSelector):
         max_k: The most clusters to choose; the paper looked at 1 to 10.
         with_query: The paper's summaries do not know the question, so that they can be made once for all questions.
         seed: Of the random starts of k-means.
-
-    Other settings: see `SummarizingSelector`.
     """
 
     k: int | ChooseK = 4

@@ -110,19 +110,6 @@ def test_equals_dense_regression(parts, scale):
         assert gains[row] == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_batch_is_of_open_rows_that_differ():
-    pool, process = observed(BATCHES, value_of)
-    gains = np.ones(len(pool))  # so that only what the rows tell about each other counts
-    rows = process.batch(gains, 8, 0.0)
-    assert len(set(rows)) == 8 and process.open[rows].all()
-    assert process.batch(gains, 8, 1.0) == []
-    gains[:] = 0.0
-    gains[[50, 51]] = 1.0
-    assert sorted(process.batch(gains, 8, 0.5)) == [50, 51]
-    process.condition([50])
-    assert process.batch(gains, 8, 0.5) == [51]
-
-
 def test_dropped_orders_change_nothing_for_the_others():
     (_, whole), (pool, process) = observed(BATCHES, value_of), observed(BATCHES, value_of)
     kept = np.union1d(process.rows, np.arange(0, len(pool), 3))

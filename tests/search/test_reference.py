@@ -28,32 +28,6 @@ def test_equals_the_textbook(problem, config, scorer):
     assert found == (nodes if exact else {key: pytest.approx(node, rel=1e-9) for key, node in nodes.items()})
 
 
-@given(problems, configs, scorers)
-def test_tree_invariants(problem, config, scorer):
-    costs, budget = problem
-    result = search(costs, scorer, budget, config)
-    tree = result.tree
-    assert tree.num_visits == tree.visits.sum()
-    assert len(tree.parent) == len(tree) == result.num_scored + 1
-    assert result.complete == tree.closed[tree.ROOT]
-    for node in range(len(tree)):
-        children = tree.children(node)
-        own = 0 if node == tree.ROOT else 1
-        if tree.num_children[node]:
-            assert (tree.parent[children] == node).all()
-            assert (tree.cost[children] >= tree.cost[node]).all()
-            assert tree.closed[node] == tree.closed[children].all()
-            if config.backup != "all-children":  # a visit for each expansion at or under the node
-                assert tree.visits[node] == own + 1 + (tree.visits[children] - 1).sum()
-            else:  # a visit for each node under it
-                assert tree.visits[node] == own + tree.visits[children].sum()
-                assert tree.total[node] == tree.value[node] + tree.total[children].sum()
-        else:
-            assert children.start == tree.NO_CHILD
-            assert tree.visits[node] == own
-            assert tree.total[node] == tree.value[node]
-
-
 @pytest.mark.slow
 @given(problems, configs, st.integers(0, 10**6), st.randoms(use_true_random=False))
 def test_renaming_candidates_renames_the_answer(problem, config, seed, random):

@@ -5,26 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from math import log, sqrt
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from search import SearchTree, exhaustive, search
 from tests.search.worlds import TableScorer, configs, num_orders, paper_config, problems, scorers
-
-
-def test_children_lie_side_by_side_and_know_their_end():
-    tree = SearchTree(np.array([3, 1, 9, 1]), 4)
-    assert tree.expand(tree.ROOT) == [(1,), (3,), (0,)]  # 9 never fits
-    assert tree.children(tree.ROOT) == slice(1, 4)
-    assert tree.cost[1:4].tolist() == [1, 1, 3]
-    assert not tree.closed[1:4].any()  # every one can still be followed by one of cost 1
-    assert tree.expand(3) == [(0, 1), (0, 3)]
-    assert tree.closed[tree.children(3)].all()  # the budget is used up
-    assert tree.expand(1) == [(1, 3), (1, 0)]
-    assert tree.closed[tree.children(1)].tolist() == [True, True]  # (1, 3) costs 2, and 0 costs 3
-
 
 # Three candidates of cost 1, budget 2: orders of one or two candidates.
 PAIRS = {

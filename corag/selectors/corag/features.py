@@ -115,22 +115,19 @@ def text_statistics(problem: SelectionProblem, similarities: ArrayLike, mean: Ar
 
     How far two rankings agree says whether the values that build on them can be trusted on this kind of text: one is
     by cosine, the other by the words that are shared with the question, rare ones counting more (`shared_words`), and
-    is made for passages and for sentences.
+    is made for passages and for sentences. Without passages all but those about the question are 0. Ties do not depend
+    on the order of the passages.
 
-    - `passages_top3`, `passages_top5`: overlap (Jaccard) of the three and five best passages under both;
-      `passages_correlation`: Spearman's rank correlation; `passages_peak` and `cosine_peak`: how far the best is
-      above the mean.
-    - `sentences_top3`, `sentences_top5`: share of the three and five best sentences whose passages are among as many
-      best by cosine; `sentences_correlation`: rank correlation of the passages by cosine and by their best sentence;
-      `sentences_peak`; `best_sentence`: share of the question's words in one sentence.
-    - `alike`: mean cosine between the ten best passages.
+    - `passages_top3`, `passages_top5`: overlap (Jaccard) of the best passages under both; `passages_correlation`:
+      Spearman's rank correlation; `passages_peak`, `cosine_peak`, `sentences_peak`: how far the best is above the mean.
+    - `sentences_top3`, `sentences_top5`: share of the best sentences whose passages are among as many best by cosine;
+      `sentences_correlation`: rank correlation of the passages by cosine and by their best sentence; `best_sentence`:
+      share of the question's words in one sentence; `alike`: mean cosine between the ten best passages.
     - `passage_tokens`, `sentence_tokens`, `sentences_per_passage`, `question_tokens`: the logarithm of one plus the
       mean number, divided by 10, a token being four bytes of UTF-8; `titled`: share of passages with a title;
       `table_rows` and `list_items`: share of sentences; `digits` and `symbols`: share of characters.
-    - `log_budget`: logarithm of the budget over the tokens of all passages, at least -3 and at most 0.
-    - `who` to `and`: 1 for a question of this form in English, else 0.
-
-    Without passages all but those about the question are 0. Ties do not depend on the order of the passages.
+    - `log_budget`: logarithm of the budget over the tokens of all passages; `who` to `and`: 1 for a question of this
+      form in English, else 0.
 
     Args:
         problem: The question with its passages, `n`.

@@ -43,8 +43,6 @@ class Raptor(WithSummarizer):
         retrieval: `collapsed` (all layers together, the better one in the paper) or `traversal` (from the top down).
         top_k: Nodes of each layer in a traversal.
         summary_tokens: The most tokens of a summary in a tree over candidates.
-
-    Other settings: see `WithSummarizer`.
     """
 
     tree: str | Path | RaptorTree | None = None

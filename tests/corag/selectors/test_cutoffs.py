@@ -36,27 +36,16 @@ SHARES = st.sampled_from([0.0, 0.1, 0.3, 0.5])
 BUFFERS = st.integers(0, 6)
 
 
-def naive_gaps(ranked):
-    return [ranked[i] - ranked[i + 1] for i in range(len(ranked) - 1)]
-
-
-def first_largest(values, start, stop):
-    best = None
-    for i in range(start, stop):
-        if best is None or values[i] > values[best]:
-            best = i
-    return best
-
-
 def naive_largest_gap(similarities, head, tail, buffer, variant):
     ranked = sorted(similarities, reverse=True)
     n = len(ranked)
     start = int((n - 1) * head)
-    stop = n - 1 - int(n * tail) if variant == "paper" else n - 1 - int((n - 1) * tail)
-    last = first_largest(naive_gaps(ranked), start, stop) if n > 1 else None
-    if last is None:
+    stop = n - 1 - int(n * tail if variant == "paper" else (n - 1) * tail)
+    gaps = {i: ranked[i] - ranked[i + 1] for i in range(start, stop)}
+    if not gaps:
         return n
-    return min(n, last + buffer if variant == "paper" else last + 1 + buffer)
+    last = max(gaps, key=lambda i: (gaps[i], -i))
+    return min(n, last + buffer + (variant == "code"))
 
 
 @given(SIMILARITIES, SHARES, SHARES, BUFFERS, st.sampled_from(["code", "paper"]))
@@ -75,13 +64,6 @@ def test_defaults_by_hand():
     assert largest_gap_cutoff(similarities, buffer=100) == 11
     # Without the first three gaps, int(10 * 0.3), the largest is 0.40 -> 0.35 or 0.35 -> 0.30: the first of them.
     assert largest_gap_cutoff([0.9, 0.8, 0.7, 0.4, 0.3, 0.2, *[0.15] * 5], head=0.3, buffer=0) == 4
-
-
-@pytest.mark.parametrize(
-    ("similarities", "kept"), [([], 0), ([0.5], 1), ([0.5, 0.4], 2), ([0.3] * 4, 4), ([0.3] * 20, 6)]
-)
-def test_few_and_equal_similarities(similarities, kept):
-    assert largest_gap_cutoff(similarities) == kept
 
 
 @pytest.mark.parametrize("values", [[0.1, math.nan], [[0.5, 0.1]]])

@@ -13,7 +13,7 @@ from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models.trained import shipped_checkpoint
 from corag.registry import RERANKERS
 from corag.selectors.corag.agents import SHIPPED_AGENT, AgentSelectors, load_agent
-from corag.selectors.corag.features import TEXTS, agent_features
+from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
 from tests.corag.worlds import CHARACTERS, HashEmbedder, HashReranker, SignEmbedder, offer, save_agent, sign_agent
@@ -195,53 +195,22 @@ def test_agents_that_cannot_be_used():
             Corag(prefer=prefer, reranker="bm25")
 
 
-def test_the_budget_is_a_feature():
-    config = AgentConfig(
-        ("naive(reranker=bm25)", "top-k"),
-        Fallback("top-k"),
-        len(TEXTS),
-        "sign",
-        features=("texts",),
-        hidden=(),
-        map_dim=1,
-    )
-    weights = {name: np.zeros(shape, dtype=np.float32) for name, shape in config.tensor_shapes.items()}
-    weights["encoder.0.weight"][0, TEXTS.index("log_budget")] = -1.0
-    weights["choice.weight"][:, 0], weights["choice.bias"][:] = (9, 0), (0, 1)
-    selector = named(ConfigurationAgent(config, weights))
-    configurations = [selector.select("a cat", POOL, budget).trace.details["configuration"] for budget in (2, 10**6)]
-    assert configurations == ["naive(reranker=bm25)", "top-k"]
-
-
-# --- Similarities that are not its embedder's cosines ---
-
-
-def candidates_of(kind, texts, cosines):
-    similarities = {
-        "cosines": cosines,
-        "cosines times 20": [20 * one for one in cosines],
-        "scores": [9.5 - rank for rank in range(len(texts))],
-        "order": [None] * len(texts),
-        "another embedder's cosines": [0.1] * len(texts),
-    }[kind]
-    of_kind = "score" if kind == "scores" else "cosine"
-    name = "bge-m3" if kind == "another embedder's cosines" else None
-    return [
-        Candidate(Chunk(text, text), similarity, of_kind, name)
-        for text, similarity in zip(texts, similarities, strict=True)
-    ]
-
-
-@pytest.mark.parametrize("kind", ["cosines times 20", "scores", "order", "another embedder's cosines"])
-def test_an_agent_computes_the_cosines_that_it_is_not_given(kind):
+@pytest.mark.parametrize(
+    ("scale", "kind", "embedder"),
+    [(20.0, "cosine", None), (20.0, "score", None), (None, "rank", None), (0.1, "cosine", "bge-m3")],
+)
+def test_an_agent_computes_the_cosines_that_it_is_not_given(scale, kind, embedder):
     texts = [f"{word} word" for word in "abcdefghijkl"]
     vectors = HashEmbedder().embed(["a?", *texts])
-    cosines = (vectors[1:] @ vectors[0]).astype(float)
-    ranking = cosines.argsort(kind="stable")[::-1]
-    texts, cosines = [texts[place] for place in ranking], cosines[ranking].tolist()
-
-    def made(kind):
-        problem = SelectionProblem("a?", candidates_of(kind, texts, cosines), corag.tokens(), 9)
-        return agent_features([problem], HashEmbedder(), ("query", "candidates", "curve"))
-
-    np.testing.assert_allclose(made(kind), made("cosines"), atol=1e-6)
+    cosines = dict(zip(texts, (vectors[1:] @ vectors[0]).astype(float).tolist(), strict=True))
+    ranking = sorted(texts, key=lambda text: -cosines[text])
+    own = [Candidate(Chunk(text, text), cosines[text]) for text in ranking]
+    others = [
+        Candidate(Chunk(text, text), None if scale is None else scale * cosines[text], kind, embedder)
+        for text in ranking
+    ]
+    given, computed = (
+        agent_features([SelectionProblem("a?", offered, corag.tokens(), 9)], HashEmbedder(), ("query", "curve"))
+        for offered in (own, others)
+    )
+    np.testing.assert_allclose(computed, given, atol=1e-6)
