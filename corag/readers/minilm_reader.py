@@ -83,13 +83,7 @@ class MiniLMReader(Part):
         return [self._answer(context, reading) for context, reading in zip(contexts, readings, strict=True)]
 
     def judge(self, question: str, answer: Answer, selection: Selection) -> tuple[Passage, ...]:
-        """Return the passages of a selection, likeliest first, with the probability that each answers the question.
-
-        Args:
-            question: The question.
-            answer: What this reader answered from the selection's text.
-            selection: What it read.
-        """
+        """Return the passages of a selection, likeliest first, with the probability that each answers the question."""
         return judged(question, answer, selection, self._embedder)
 
     def _answer(self, context: str, reading: Reading) -> Answer:

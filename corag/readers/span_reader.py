@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -35,21 +35,6 @@ CLS, SEP = 101, 102
 MIN_ROOM = 32
 """Minimum tokens of context that a window must hold beside the question."""
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
-
-
-class WindowAnswer(NamedTuple):
-    """The network's answer from one window.
-
-    Attributes:
-        start: First token of the best span, counted in the window; `end` is its last.
-        margin: Start and end logit of the span less those of [CLS], which means "no answer here".
-        kinds: Log-probability of each of `KINDS`, `[4]`.
-    """
-
-    start: int
-    end: int
-    margin: float
-    kinds: Float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +66,7 @@ class Reading:
 
     span: Span | None
     margin: float
-    kinds: tuple[float, float, float, float]
+    kinds: tuple[float, ...]
 
 
 class SpanReader:
@@ -113,15 +98,20 @@ class SpanReader:
                 pair, pair_types = pair_row(question, tokens[start:end])
                 ids.append(pair)
                 types.append(pair_types)
-        answers: list[list[tuple[int, WindowAnswer]]] = [[] for _ in questions]
+        of_windows: dict[int, Reading] = {}
         for rows, output in self._engine.run(ids, types):
             for window, logits in zip(rows.tolist(), output, strict=True):
                 row, offset = windows[window]
                 first, last = len(questions[row]) + 2, len(ids[window]) - 2
                 inside = parts[row][offset:][: last - first + 1]
-                answer = best_span(logits, first, last, self.settings.max_answer_tokens, inside)
-                answers[row].append((offset - first, answer))
-        return [_reading(of_row, text.offsets) for of_row, text in zip(answers, texts, strict=True)]
+                start, end, margin = best_span(logits, first, last, self.settings.max_answer_tokens, inside)
+                offsets, shift = texts[row].offsets, offset - first
+                span = offsets[start + shift][0], offsets[end + shift][1]
+                of_windows[window] = Reading(span, margin, kind_probabilities(logits))
+        readings: list[list[Reading]] = [[] for _ in questions]
+        for window, (row, _) in enumerate(windows):
+            readings[row].append(of_windows[window])
+        return [_best(of_question) for of_question in readings]
 
     def _room(self, question: Int64) -> int:
         room = self.settings.window_tokens - len(question) - 3
@@ -165,16 +155,12 @@ def pair_row(question: Int64, context: Int64) -> tuple[Int64, Int64]:
     return ids, types
 
 
-def _reading(answers: Sequence[tuple[int, WindowAnswer]], offsets: Sequence[Span]) -> Reading:
-    """Return the best of the windows' answers; ties go to the earliest window."""
-    if not answers:
+def _best(windows: Sequence[Reading]) -> Reading:
+    """Return the best span of all windows, and the kinds of the window that most likely answers; ties go to earlier."""
+    if not windows:
         return Reading(None, -np.inf, (0.0, 1.0, 0.0, 0.0))
-    in_order = sorted(answers, key=lambda pair: pair[0])
-    shift, best = max(in_order, key=lambda pair: pair[1].margin)
-    _, surest = min(in_order, key=lambda pair: pair[1].kinds[_NONE])
-    span = (offsets[shift + best.start][0], offsets[shift + best.end][1])
-    probabilities = np.exp(surest.kinds.astype(np.float64)).tolist()
-    return Reading(span, best.margin, tuple(probabilities))
+    surest = min(windows, key=lambda reading: reading.kinds[_NONE])
+    return replace(max(windows, key=lambda reading: reading.margin), kinds=surest.kinds)
 
 
 def to_answer(reading: Reading, context: str, settings: ReaderSettings) -> Answer:
@@ -190,8 +176,12 @@ def to_answer(reading: Reading, context: str, settings: ReaderSettings) -> Answe
     return Answer(context[start:end], confidence, (reading.span,), chunk=context.count(SEPARATOR, 0, start))
 
 
-def best_span(logits: Float32, first: int, last: int, max_answer_tokens: int, parts: NDArray[np.intp]) -> WindowAnswer:
-    """Return the best span within tokens `first` to `last`, ties go to the earliest, then the shortest.
+def best_span(
+    logits: Float32, first: int, last: int, max_answer_tokens: int, parts: NDArray[np.intp]
+) -> tuple[int, int, float]:
+    """Return first token, last token and margin of the best span; ties go to the earliest, then the shortest.
+
+    The margin is the logits of start and end less those of [CLS], which means "no answer here".
 
     Args:
         logits: The network's output, `[L, NUM_OUTPUTS]`.
@@ -210,5 +200,10 @@ def best_span(logits: Float32, first: int, last: int, max_answer_tokens: int, pa
     scores = np.where(end_parts == parts[:, None], scores, -np.inf)
     start, more = divmod(int(scores.argmax()), width)
     margin = float(scores[start, more]) - float(logits[0, START] + logits[0, END])
+    return first + start, first + start + more, margin
+
+
+def kind_probabilities(logits: Float32) -> tuple[float, ...]:
+    """Return the probability of each of `KINDS`, which [CLS] tells, from the network's output."""
     kinds = logits[0, 2:] - logits[0, 2:].max()
-    return WindowAnswer(first + start, first + start + more, margin, kinds - np.log(np.exp(kinds).sum()))
+    return tuple(np.exp((kinds - np.log(np.exp(kinds).sum())).astype(np.float64)).tolist())

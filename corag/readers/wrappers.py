@@ -57,8 +57,7 @@ class SelfConsistentReader(Part):
     is the share of the replies that say so.
 
     Args:
-        reader: Reader whose model is asked, by name, such as `ollama(model=llama3.1:8b)`: it must take `temperature`
-            and `seed`.
+        reader: Reader whose model is asked, such as `ollama(model=llama3.1:8b)`: it must take `temperature` and `seed`.
         samples: How often it is asked.
         temperature: Of the sampling, above 0; by default that of the paper's experiments with GPT-3.
         tokenizer: Counts the tokens of prompts, as for the reader itself.
@@ -76,20 +75,18 @@ class SelfConsistentReader(Part):
         named = parse(reader)
         if not {"temperature", "seed"} <= set(READERS.settings(named.name)) or not temperature > 0:
             raise InputError(
-                f"temperature={temperature!r} of reader {named.name!r} brings the same answer each time; name a reader "
+                f"temperature={temperature!r} of reader {named.name!r} gives the same answer each time; name a reader "
                 "that asks a server, openai(model=...) or ollama(model=...), and a temperature above 0"
             )
-        seed = named.settings.get("seed", 0)
+        settings = {"temperature": temperature, "tokenizer": tokenizer, **named.settings}
+        seed = settings.pop("seed", 0)
         check_count("seed", seed, "0 is usual", least=0)
-        shared = {"temperature": temperature, **({} if tokenizer is None else {"tokenizer": tokenizer})}
-        made = [
-            READERS.make(named.name, **{**shared, **named.settings, "seed": seed + number}) for number in range(samples)
-        ]
+        made = [READERS.make(named.name, seed=seed + number, **settings) for number in range(samples)]
         self.readers = [reader for reader in made if isinstance(reader, ChatReader)]
-        self._first = self.readers[0]
-        self.name = f"self-consistency/{self._first.name}"
-        self.max_concurrent = self._first.max_concurrent
-        self.max_answer_tokens = self._first.max_answer_tokens
+        self.name = f"self-consistency/{self.readers[0].name}"
+        first = self.readers[0]
+        self.max_concurrent, self.max_answer_tokens = first.max_concurrent, first.max_answer_tokens
+        self.prompt_tokens = first.prompt_tokens
 
     @property
     def identity(self) -> str:
@@ -99,16 +96,12 @@ class SelfConsistentReader(Part):
     @property
     def tokens(self) -> TokenCounter:
         """Counts as the model does; see `ChatReader.tokens`."""
-        return self._first.tokens
+        return self.readers[0].tokens
 
     @property
     def window_tokens(self) -> int | None:
         """The most tokens of prompt and answer together; None if that is not known."""
-        return self._first.window_tokens
-
-    def prompt_tokens(self, query: str, context: str = "") -> int:
-        """Return the tokens of one prompt; see `ChatReader.prompt_tokens`."""
-        return self._first.prompt_tokens(query, context)
+        return self.readers[0].window_tokens
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the most frequent answer; an empty one if most replies find none."""
