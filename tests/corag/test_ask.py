@@ -7,7 +7,6 @@ import pytest
 import corag
 from corag.budget import Counts
 from corag.index import ChunkIndex
-from tests.experiments.worlds import small_agent
 
 COUNTS = Counts(48, "prompt", None, "minilm", exact=True)
 QUESTION = "How deep is the lake in which the Oro ends?"
@@ -47,9 +46,8 @@ def test_candidates_are_found_as_asked(small_index, retrieval):
     assert set(reply.selection.ids) == {candidate.chunk.id for candidate in found} != set()
 
 
-@pytest.mark.parametrize("settings", [{}, {"agent": small_agent()}])
-def test_a_reply_can_be_written_as_json(small_index, settings):
-    reply = asked(small_index, **settings)
+def test_a_reply_can_be_written_as_json(small_index):
+    reply = asked(small_index)
     said = json.loads(json.dumps(reply.to_dict(), allow_nan=False))
     assert said["question"] == QUESTION and said["headline"] == reply.shown.headline
     assert said["citations"]["[1]"] == said["chunks"][0]["id"]
@@ -59,15 +57,6 @@ def test_a_reply_can_be_written_as_json(small_index, settings):
     assert [chunk["id"] for chunk in said["chunks"]] == list(reply.selection.ids)
     assert said["chunks"][0]["metadata"]["document"] == reply.selection.chunks[0].metadata["document"]
     assert "result" not in said["trace"] and len(said["trace"]["chunk_tokens"]) == len(reply.selection)
-
-
-def test_with_an_agent_the_settings_are_its_prediction(small_index):
-    agent = small_agent()
-    reply = asked(small_index, agent=agent)
-    prediction = agent.predict(corag.embedder().embed([QUESTION])[0])
-    trace = reply.selection.trace
-    assert (trace.reranker, trace.iterations) == (prediction.reranker, prediction.iterations)
-    assert reply.to_dict()["trace"]["probabilities"] == pytest.approx(prediction.probabilities)
 
 
 def test_an_empty_selection_has_a_reason_and_no_answer(small_index):

@@ -50,14 +50,6 @@ def test_no_prompt_that_is_sent_exceeds_the_budget(counter, texts, extra, of, se
         assert selection.cost_tokens <= budget.tokens
 
 
-def test_a_reader_without_a_prompt_leaves_the_budget_to_the_context():
-    reader = corag.reader("extractive")
-    assert not isinstance(reader, PromptedReader)
-    assert Budget(7, reader).for_context("so?") == Budget(7).for_context("so?") == 7
-    assert [one.name for one in reader_and_tokens("extractive")] == ["extractive", "minilm"]
-    assert reader_and_tokens(reader, "estimate") == (reader, corag.tokens("estimate"))
-
-
 def test_the_prompt_is_paid_out_of_the_budget_unless_it_is_for_the_context():
     reader = ChatReader(corag.tokens("estimate"))
     assert isinstance(reader, PromptedReader)
@@ -65,15 +57,11 @@ def test_the_prompt_is_paid_out_of_the_budget_unless_it_is_for_the_context():
     around = reader.prompt_tokens("so?")
     assert Budget(100, reader).for_context("so?") == 100 - around
     assert Budget(100, reader, "context").for_context("so?") == 100
-    assert Budget(100, reader).for_context("what is it that is so long?") < 100 - around
-
-
-def test_a_budget_without_room_for_a_context_names_the_numbers():
-    reader = ChatReader(corag.tokens("minilm"))
-    around = reader.prompt_tokens("so?")
+    assert Budget(100, corag.reader("extractive")).for_context("so?") == 100
     assert Budget(around + 1, reader).for_context("so?") == 1
     with pytest.raises(InputError, match=str(around)):
         Budget(around, reader).for_context("so?")
+    assert Budget(100, reader).for_context("what is it that is so long?") < 100 - around
 
 
 def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_before_it_is_sent():

@@ -78,11 +78,6 @@ def test_selectors_that_compare_similarities_get_cosines(method):
     assert selection.trace.chunk_similarities == pytest.approx([float(vectors[0] @ vectors[1])], abs=1e-5)
 
 
-def test_similarities_that_are_given_are_kept():
-    texts = [{"text": text, "similarity": value} for text, value in zip(TEXTS, (0.9, 0.1, 0.2), strict=True)]
-    assert corag.select(QUERY, texts, 7, method="top-k").text == TEXTS[0]
-
-
 def test_without_the_embedder_the_given_order_counts(monkeypatch):
     def missing():
         raise MissingExtraError("not installed")
@@ -107,12 +102,6 @@ def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
         corag.select(QUERY, TEXTS, 8, method=First(), reranker="bm25")
     with pytest.raises(InputError, match="rerankr"):
         corag.select(QUERY, TEXTS, 8, method="naive", rerankr="bm25")
-
-
-def test_no_text_is_no_selection():
-    for method in ("corag", "top-k"):
-        selection = corag.select(QUERY, [], 8, method=method)
-        assert (len(selection), selection.trace.reason) == (0, "there are no candidates")
 
 
 def test_a_trace_can_be_written_as_json_and_names_what_has_no_field():

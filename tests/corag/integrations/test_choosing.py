@@ -21,12 +21,6 @@ def choose(documents, budget_tokens=100, chooser=TOP, adapter=PLAIN):
     return chooser.choose(QUESTION, documents, adapter, budget_tokens)
 
 
-def test_nothing_to_choose_from():
-    for documents in ([], [Note("")], [Note(" \n")]):
-        chosen, selection = choose(documents)
-        assert chosen == [] and "no documents" in selection["trace"]["reason"]
-
-
 def test_documents_come_back_as_they_were_with_a_note():
     before = [Note(text, f"n{place}", meta={"page": place}) for place, text in enumerate(FACTS)]
     chosen, selection = choose(before, 40)

@@ -1,6 +1,5 @@
 """The component in Haystack's own pipelines, written to YAML and read again, before a real prompt builder."""
 
-import asyncio
 import copy
 import json
 
@@ -79,13 +78,6 @@ def test_documents_given_are_not_changed_and_keep_id_score_and_meta(scores):
     assert KEY not in top(trace=False).run(query=QUESTION, documents=before)["documents"][0].meta
 
 
-def test_the_reranker_reads_the_meta_fields_first():
-    reranker = HashReranker()
-    selector = CoragSelector(300, reranker=reranker, search={"policy": "paper"}, meta_fields_to_embed=["title", "year"])
-    selector.run(query=QUESTION, documents=documents(title="Rivers", year=1900))
-    assert f"Rivers\n1900\n{FACTS[0]}" in reranker.asked
-
-
 @settings(max_examples=10)
 @given(texts=st.lists(TEXTS, max_size=5), budget=st.integers(1, 120), loop=st.sampled_from([LOOP, NUMBERED]))
 def test_the_documents_in_a_prompt_keep_the_budget(texts, budget, loop):
@@ -111,8 +103,3 @@ def test_a_pipeline_is_the_same_when_it_is_written_to_yaml_and_read_again(tmp_pa
         Pipeline.loads(made.dumps())
     with pytest.raises(InputError):
         CoragSelector(reranker=Unregistered()).to_dict()
-
-
-def test_pipelines_run_in_event_loops_too():
-    expected = context(pipeline(top()).run(asked(documents())))
-    assert context(asyncio.run(pipeline(top()).run_async(asked(documents())))) == expected != ""

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.readers.context import answer_chunk, sentences
-from corag.readers.extractive import ExtractiveReader
 from corag.text.documents import SEPARATOR
 from corag.text.units import GAP, LINE_GAP
 
@@ -73,12 +72,3 @@ def test_sentences_are_in_order_and_hold_no_outer_space(context):
     flat = [0, *(place for span in sentences(context) for place in span), len(context)]
     assert flat == sorted(flat)
     assert all(text == text.strip() != "" for text in texts(context))
-
-
-def test_the_extractive_reader_quotes_no_mark():
-    context = f"Mill\nThe mill burned{GAP}Otto Brunner built the mill.{LINE_GAP}- Who built the wheel is not known"
-    answer = ExtractiveReader(sentences=3).answer("Who built the mill?", context)
-    assert [context[start:end] for start, end in answer.spans] == [
-        "The mill burned", "Otto Brunner built the mill.", "- Who built the wheel is not known",
-    ]  # fmt: skip
-    assert "…" not in answer.text

@@ -33,25 +33,12 @@ def test_answers_with_the_sentence_that_says_it():
     assert answer.confidence == pytest.approx(float(question @ sentence), abs=1e-5)
 
 
-@pytest.mark.parametrize(("first", "second"), [(CAPITAL, SEAT), (SEAT, CAPITAL)])
-def test_answers_in_the_order_of_the_context(reader, first, second):
-    context = f"{first} {OTHERS}\n\n{second}"
-    answer = reader.answer(QUESTION, context)
-    assert answer.text == f"{first} {second}"
-    assert quoted(answer, context) == [first, second]
-
-
 def test_says_nothing_twice(reader):
     # The repetition differs in white space, which a reader of the answer would not see.
     context = f"{CAPITAL} {OTHERS} {CAPITAL}\n\n{CAPITAL.replace(' the ', '  the' + chr(9))} {SEAT}"
     answer = reader.answer(QUESTION, context)
     assert answer.text == f"{CAPITAL} {SEAT}"
     assert answer.spans[0] == (0, len(CAPITAL))
-
-
-def test_context_without_text(reader):
-    answer = reader.answer(QUESTION, " \n\n\t\u2028")
-    assert (answer.text, answer.confidence, answer.spans, answer.chunk) == ("", 0.0, (), None)
 
 
 def test_the_title_of_a_chunk_is_no_part_of_an_answer(reader):

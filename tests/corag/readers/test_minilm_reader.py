@@ -10,7 +10,6 @@ import torch
 import transformers
 
 import corag
-from corag.errors import InputError
 from corag.models.engine import quiet
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
 from corag.readers.minilm_reader import FORM, NAME, MiniLMReader
@@ -62,15 +61,6 @@ def reader(tmp_path):
     return MiniLMReader(adapter=save_small_adapter(tmp_path / "small"), backend="torch")
 
 
-def test_quotes_the_context(reader):
-    answer = reader.answer(QUESTION, LONG)
-    ((start, end),) = answer.spans
-    assert answer.text == LONG[start:end] != ""
-    assert 0.0 < answer.confidence < 1.0
-    parts = LONG.split("\n\n")
-    assert answer.text in parts[answer.chunk]
-
-
 def test_the_best_of_all_windows_wins(reader):
     spans = reader._reader
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
@@ -105,11 +95,6 @@ def test_openvino_reads_as_torch_does(reader, tmp_path):
         expected, found = reader.answer(QUESTION, context), other.answer(QUESTION, context)
         assert found.text == expected.text
         assert found.confidence == pytest.approx(expected.confidence, abs=1e-4)
-
-
-def test_a_question_that_fills_the_window_is_refused(reader):
-    with pytest.raises(InputError):
-        reader.answer("why " * 60, LONG)
 
 
 @pytest.fixture(scope="module")

@@ -275,16 +275,6 @@ def test_ollamas_window_grows_with_the_prompt_and_up_to_the_models():
     assert [path for path, _ in server.requests].count("/api/show") == 1
 
 
-def test_a_window_that_is_set_holds():
-    with ChatServer(Reply("Paris")) as server:
-        for reader in (ollama_reader(server, num_ctx=3000), openai_reader(server, window=3000)):
-            assert reader.window_tokens == 3000
-            reader.answer(QUERY, "ab " * 500)
-            with pytest.raises(InputError, match="3000"):
-                reader.answer(QUERY, "ab " * 5000)
-    assert server.chats[0]["options"]["num_ctx"] == 3000
-
-
 @pytest.mark.parametrize(
     ("about", "window"), [({"max_model_len": 4096}, 4096), ({"meta": {"n_ctx": 512}}, 512), (None, None)]
 )
@@ -323,18 +313,6 @@ def test_a_server_is_asked_again_without_what_it_refuses(vague):
 
 
 # --- Bad input, and keys ---
-
-
-def test_what_cannot_be_asked(reader_for):
-    with ChatServer(Reply("Paris")) as server:
-        reader = reader_for(server)
-        for query in ("", " \n"):
-            for ask in (reader.answer, reader.stream):
-                with pytest.raises(InputError):
-                    ask(query, CONTEXT)
-        with pytest.raises(InputError):
-            reader.answer(QUERY, "Paris \udcff")
-        assert server.chats == []
 
 
 def test_a_key_is_in_no_error():

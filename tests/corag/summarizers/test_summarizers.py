@@ -13,7 +13,6 @@ from corag.errors import InputError, MissingExtraError, ModelError, SummarizerEr
 from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task
 from corag.summarizers.extractive import ExtractiveSummarizer
 from corag.summarizers.runs import summarize_all, summary_store
-from corag.text.chunking import cut_to_tokens
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
 from tests.chat_server import ChatServer, Reply
@@ -52,15 +51,6 @@ class FirstWords:
         return " ".join(text.split()[0] for text in request.texts)
 
 
-@pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
-@settings(max_examples=10)
-@given(text=TEXTS, limit=st.integers(1, 40))
-def test_a_cut_text_is_a_beginning_that_fits(tokens, text, limit):
-    found = cut_to_tokens(text, tokens, limit)
-    assert text.startswith(found)
-    assert not found or tokens.count([found])[0] <= limit
-
-
 # Many requests
 
 
@@ -76,12 +66,6 @@ def test_requests_are_answered_in_order_with_their_sources_and_made_once():
     assert [summary.num_calls for summary in made] == [1, 1, 0]
     assert len(summarizer.asked) == 2
     assert summarize_all(summarizer, []) == []
-
-
-def test_no_more_run_at_once_than_the_limit():
-    summarizer = FirstWords(concurrent=3, wait_s=0.01)
-    summarize_all(summarizer, [request(f"word{number}") for number in range(9)])
-    assert 1 <= summarizer.most_at_once <= 3
 
 
 def test_a_failure_is_counted_and_the_others_are_made(caplog):
