@@ -23,12 +23,9 @@ T = TypeVar("T")
 
 
 def reader_and_tokens(reader: Spelling | Reader, tokens: Spelling | TokenCounter = AUTO) -> tuple[Reader, TokenCounter]:
-    """Return a reader and what counts the tokens of its prompts.
+    """Return a reader and what counts the tokens of its prompts; a reader given by name counts by it, too.
 
-    Args:
-        reader: Name or object.
-        tokens: Name or object; `auto` is the reader's own counter, or MiniLM's for a reader without a prompt. A reader
-            given by name counts by any other, too.
+    `auto` is the reader's own counter, or MiniLM's for a reader without a prompt.
     """
     if isinstance(tokens, str) and parse(tokens).name == AUTO:
         made = make_reader(reader)
@@ -43,15 +40,9 @@ def tokens_setting(tokens: TokenCounter) -> dict[str, TokenCounter]:
 
 
 class Counts(NamedTuple):
-    """The tokens of a prompt.
+    """The tokens of a prompt: its budget, what that covers, and its own tokens, None for a reader without a prompt.
 
-    Attributes:
-        budget_tokens: The budget.
-        budget_for: What it covers: the whole `prompt`, or the `context` in it.
-        prompt_tokens: Tokens of the whole prompt, with an allowance for an unknown chat template; None for a reader
-            without a prompt.
-        tokenizer: Name of the counter.
-        exact: Whether it counted the context as the reader's model does.
+    `exact` says whether the counter named `tokenizer` counted the context as the reader's model does.
     """
 
     budget_tokens: int
@@ -65,15 +56,10 @@ class Counts(NamedTuple):
 class Budget:
     """A token budget of the prompts that a reader gets.
 
-    A reader without a prompt, such as those that ship, gets the context alone, so all of the budget is the context's.
-
     Attributes:
         tokens: The budget.
-        reader: Who reads.
+        reader: Who reads. One without a prompt, such as those that ship, gets the context alone.
         of: What the budget is for: the whole `prompt`, chat template and question included, or the `context` alone.
-
-    Raises:
-        InputError: The budget is below 1, or `of` is neither.
     """
 
     tokens: int
@@ -85,16 +71,12 @@ class Budget:
         check_choice("budget_for", self.of, BudgetFor)
 
     def for_context(self, query: str) -> int:
-        """Return the most tokens that the context of a question may have.
-
-        Raises:
-            InputError: The prompt leaves no room for a context.
-        """
+        """Return the most tokens that the context of a question may have; `InputError` if there are none."""
         if self.of == "context" or not isinstance(self.reader, PromptedReader):
             return self.tokens
         available = self.tokens - self.reader.prompt_tokens(query)
         if available < 1:
-            raise self._too_small(query, self.reader)
+            raise self._too_small(query)
         return available
 
     def check_room(self, queries: Sequence[str]) -> None:
@@ -103,18 +85,10 @@ class Budget:
             self.for_context(min(queries, key=len))
 
     def within(self, query: str, choose: Callable[[int], T], contexts: Callable[[T], Sequence[str]]) -> T:
-        """Return what is chosen for a question, such that no prompt has more tokens than the budget.
+        """Return what is chosen for a question, such that no prompt with one of its `contexts` exceeds the budget.
 
         The tokens of a prompt need not be those of its parts: texts merge where they meet, and a reader may write
-        control tokens in another way. If a prompt exceeds the budget, the choice is made again with fewer tokens.
-
-        Args:
-            query: The question.
-            choose: Returns the choice for a number of tokens that a context may have.
-            contexts: Returns the contexts of a choice.
-
-        Raises:
-            InputError: As for `for_context`.
+        control tokens in another way. If a prompt exceeds the budget, `choose` is called again with fewer tokens.
         """
         available = self.for_context(query)
         while True:
@@ -124,15 +98,11 @@ class Budget:
                 return choice
             # Control tokens in a text can cost more than all that is available.
             available = available - excess if excess < available else available // 2
-            if available < 1 and isinstance(self.reader, PromptedReader):
-                raise self._too_small(query, self.reader)
+            if available < 1:
+                raise self._too_small(query)
 
     def select(self, selector: Selector, query: str, candidates: Sequence[Candidate]) -> Selection:
-        """Return a selection whose prompt costs no more than the budget and fits the window of the reader's model.
-
-        Raises:
-            InputError: As for `for_context`; or prompt and answer do not fit the window.
-        """
+        """Return a selection whose prompt costs at most the budget; `InputError` if it does not fit the window."""
         selection = self.within(
             query, lambda tokens: selector.select(query, candidates, tokens), lambda chosen: [chosen.text]
         )
@@ -178,7 +148,7 @@ class Budget:
             prompt, most = reader.prompt_tokens(query, context), reader.window_tokens - reader.max_answer_tokens
             if prompt > most:
                 raise InputError(
-                    f"the prompt of {reader.name} has {prompt} tokens{_counted(reader)} and the answer up to "
+                    f"the prompt of {reader.name} has {prompt} tokens by {reader.tokens.name} and the answer up to "
                     f"{reader.max_answer_tokens}, but the model takes {reader.window_tokens} in all; give a budget of "
                     f"at most {max(most, 0)} tokens, or fewer max_answer_tokens"
                 )
@@ -191,14 +161,10 @@ class Budget:
             return False
         return True
 
-    def _too_small(self, query: str, reader: PromptedReader) -> InputError:
-        around = reader.prompt_tokens(query)
+    def _too_small(self, query: str) -> InputError:
+        name = "the reader" if self.reader is None else self.reader.name
         return InputError(
-            f"the budget of {self.tokens} tokens leaves no room for a context: the prompt of {reader.name} has "
-            f"{around} tokens around it{_counted(reader)}; give a higher budget, a shorter question, or "
+            f"the budget of {self.tokens} tokens leaves no room for a context: the prompt of {name} has "
+            f"{self.prompt_tokens(query, '')} tokens around it; give a higher budget, a shorter question, or "
             "budget_for=context"
         )
-
-
-def _counted(reader: PromptedReader) -> str:
-    return "" if reader.tokens.exact else f", counted by {reader.tokens.name}, which errs on the high side"

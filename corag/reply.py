@@ -70,7 +70,8 @@ class Reply:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `corag ask --json` prints: what is shown, and how it came about."""
-        selection, spans = self.selection, spans_of(self.selection)
+        selection = self.selection
+        spans = spans_of(selection) or [None] * len(selection)
         numbers = markers(selection, cited=bool(self.answer.citations))
         return {
             "question": self.question,
@@ -87,10 +88,10 @@ class Reply:
                     "text": chunk.text,
                     "citation": citation(chunk),
                     "marker": number,
-                    "span": list(spans[index]) if spans else None,
+                    "span": None if span is None else list(span),
                     "metadata": dict(chunk.metadata),
                 }
-                for index, (chunk, number) in enumerate(zip(selection.chunks, numbers, strict=True))
+                for chunk, number, span in zip(selection.chunks, numbers, spans, strict=True)
             ],
             "trace": selection.trace.to_dict(),
             "seconds": dict(self.seconds),
@@ -228,17 +229,13 @@ def _checked(reader: Reader, answer: object, context: str) -> Answer:
     """Return a reader's answer; `InputError` if it is none, or refers to what the context does not have."""
     if not isinstance(answer, Answer):
         raise InputError(f"reader {reader.name!r} returned {answer!r:.80}; it must return an Answer")
-    num_parts = context.count(SEPARATOR) + 1
-    for part in [*answer.citations, *([] if answer.chunk is None else [answer.chunk])]:
-        check_count(
-            f"a citation or chunk of reader {reader.name!r}", part, "0 is the first", least=0, most=num_parts - 1
+    cited = [*answer.citations, *([] if answer.chunk is None else [answer.chunk])]
+    parts_are_there = all(0 <= part <= context.count(SEPARATOR) for part in cited)
+    if not parts_are_there or not all(0 <= start <= end <= len(context) for start, end in answer.spans):
+        raise InputError(
+            f"reader {reader.name!r} cites {cited} and quotes {answer.spans}, which the context does not have; give "
+            "parts counted from 0, and offsets in the context"
         )
-    for start, end in answer.spans:
-        if not 0 <= start <= end <= len(context):
-            raise InputError(
-                f"reader {reader.name!r} returned the span {(start, end)} of a context of {len(context)} characters; "
-                "spans are offsets in the context"
-            )
     return answer
 
 

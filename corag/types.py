@@ -82,16 +82,14 @@ class Candidate:
 class Trace:
     """How a selection came about; None where a figure does not apply to the selector.
 
+    `policy`, `iterations`, `exploration` and `cost_weight` are those of `search.SearchConfig`.
+
     Attributes:
         reason: Why nothing was selected.
         chunk_tokens: Tokens of each selected chunk alone.
         chunk_similarities: Similarity of each selected chunk to the query as it was given, or None.
         chunk_values: The reranker's value of each selected chunk alone.
         reranker: Name of the reranker.
-        policy: Search policy; see `search.SearchConfig`, as for the next three.
-        iterations: Rounds of scoring.
-        exploration: c of the utility.
-        cost_weight: lambda of the utility.
         orders_scored: Orders that the search sent to the reranker.
         scorer_calls: Batches in which it sent them.
         orders_computed: Distinct orders that the reranker computed.
@@ -216,19 +214,16 @@ class SummaryRequest:
 
     Attributes:
         texts: The texts, in order, at least one and none empty.
-        sources: Ids of the chunks that they come from.
         max_tokens: The most tokens that the summary may have, as the summarizer counts.
         query: The question or statement that it should keep what matters for; empty for none.
     """
 
     texts: tuple[str, ...]
-    sources: tuple[str, ...]
     max_tokens: int
     query: str = ""
 
     def __post_init__(self) -> None:
-        given: object = self.texts
-        if isinstance(given, str) or not given:
+        if not isinstance(self.texts, tuple) or not self.texts:
             raise InputError(f"SummaryRequest.texts is {self.texts!r:.80}; give a tuple of at least one text")
         check_count("SummaryRequest.max_tokens", self.max_tokens, "100 is usual")
 

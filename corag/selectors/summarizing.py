@@ -78,7 +78,6 @@ class SummarizingSelector(WithSummarizer, ABC):
         requests = [
             SummaryRequest(
                 tuple(problem.chunks[index].text for index in group),
-                tuple(problem.chunks[index].id for index in group),
                 share,
                 problem.query if self.with_query else "",
             )

@@ -74,12 +74,7 @@ class ChatSummarizer(Chat):
         return json.dumps([super().identity, counter, [asked.text for asked in self._prompts.values()]])
 
     def summarize(self, request: SummaryRequest) -> str:
-        """Return the model's reply, stripped; empty if it finds nothing relevant.
-
-        Raises:
-            SummarizerError: The model gave no whole reply.
-            InputError: A text is not valid Unicode, or the prompt longer than the model takes.
-        """
+        """Return the model's reply, stripped; empty if it finds nothing relevant."""
         words = max(1, int(request.max_tokens * _WORDS_PER_TOKEN))
         messages = self._prompts[self.task if request.query else "summary"].messages(
             documents="\n\n".join(request.texts), question=request.query, words=str(words)

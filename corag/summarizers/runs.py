@@ -30,13 +30,11 @@ class Summary:
 
     Attributes:
         text: The summary; empty if the texts hold nothing relevant, or it failed.
-        sources: Ids of the chunks that it was made from.
         failure: Why the request failed; None if it succeeded, also with an empty summary.
         num_calls: Requests to the summarizer; 0 if it was stored, more than 1 for texts beyond its window.
     """
 
     text: str
-    sources: tuple[str, ...]
     failure: str | None = None
     num_calls: int = 0
 
@@ -46,12 +44,6 @@ def summary_store(path: str | Path | None) -> DiskStore | None:
     if not isinstance(path, str | Path | None):
         raise InputError(f"store is {path!r:.100}; give the path of a SQLite file, or None")
     return None if path is None else DiskStore(path, "text")
-
-
-def request_key(summarizer: Summarizer, request: SummaryRequest) -> bytes:
-    """Return the hash of everything that a summary depends on; ids of sources do not count."""
-    parts = [summarizer.identity, request.query, request.max_tokens, request.texts]
-    return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 
 def summarize_all(
@@ -66,19 +58,17 @@ def summarize_all(
     Raises:
         DataError: The store cannot be used.
     """
-    keys = [request_key(summarizer, request) for request in requests]
-    distinct = dict(zip(keys, requests, strict=True))
+    distinct = list(dict.fromkeys(requests))
     with ThreadPoolExecutor(max(1, min(summarizer.max_concurrent, len(distinct)))) as pool:
-        summaries = pool.map(partial(_summarized, summarizer, store), distinct.values())
-        by_key = dict(zip(distinct, summaries, strict=True))
-    failures = [summary.failure for summary in by_key.values() if summary.failure is not None]
+        summaries = dict(zip(distinct, pool.map(partial(_summarized, summarizer, store), distinct), strict=True))
+    failures = [summary.failure for summary in summaries.values() if summary.failure is not None]
     if failures:
-        logger.warning("%d of %d summaries failed; the first: %s", len(failures), len(by_key), failures[0])
+        logger.warning("%d of %d summaries failed; the first: %s", len(failures), len(distinct), failures[0])
     results = []
-    for key, request in zip(keys, requests, strict=True):
-        results.append(replace(by_key[key], sources=request.sources))
+    for request in requests:
+        results.append(summaries[request])
         # Equal requests share one call, which counts for the first of them.
-        by_key[key] = replace(by_key[key], num_calls=0)
+        summaries[request] = replace(summaries[request], num_calls=0)
     return results
 
 
@@ -89,8 +79,7 @@ def _summarized(
     parts = _parts(summarizer, request)
     # Each round has to shorten the texts, whatever the summarizer's tokens say; else it would never end.
     if len(parts) > max_parts:
-        text = cut_to_tokens(_JOINT.join(request.texts), summarizer.tokens, request.max_tokens)
-        return Summary(text, request.sources)
+        return Summary(cut_to_tokens(_JOINT.join(request.texts), summarizer.tokens, request.max_tokens))
     num_calls, texts = 0, []
     for part in parts:
         summary = _of_part(summarizer, store, part)
@@ -99,37 +88,34 @@ def _summarized(
             return replace(summary, num_calls=num_calls)
         texts += [summary.text] if summary.text else []
     if not texts:
-        return Summary("", request.sources, num_calls=num_calls)
+        return Summary("", num_calls=num_calls)
     joined = _summarized(summarizer, store, replace(request, texts=tuple(texts)), -(-len(parts) // 2))
     return replace(joined, num_calls=num_calls + joined.num_calls)
 
 
 def _of_part(summarizer: Summarizer, store: DiskStore | None, request: SummaryRequest) -> Summary:
-    key = request_key(summarizer, request)
+    content = [summarizer.identity, request.query, request.max_tokens, request.texts]
+    key = hashlib.sha256(json.dumps(content).encode()).digest()
     if store is not None and (stored := store.get([key])):
-        return Summary(stored[key].decode("utf-8", "replace"), request.sources)
+        return Summary(stored[key].decode("utf-8", "replace"))
     try:
         reply = summarizer.summarize(request)
         if not isinstance(reply, str):
             raise SummarizerError(f"summarizer {summarizer.name!r} returned {reply!r:.80}; it must return a text")
-        text = well_formed(reply).strip()
-    except DataError:
-        raise
+        text = cut_to_tokens(well_formed(reply).strip(), summarizer.tokens, request.max_tokens)
     except (SummarizerError, ReaderError, InputError, OSError) as error:
+        if isinstance(error, DataError):
+            raise
         # These include time-outs. The caller can fall back on the texts themselves. A missing package or a damaged
         # model is none of these and stops the run.
-        return Summary("", request.sources, str(error) or type(error).__name__, 1)
-    text = cut_to_tokens(text, summarizer.tokens, request.max_tokens)
+        return Summary("", str(error) or type(error).__name__, 1)
     if store is not None:
         store.put({key: text.encode()})
-    return Summary(text, request.sources, num_calls=1)
+    return Summary(text, num_calls=1)
 
 
 def _parts(summarizer: Summarizer, request: SummaryRequest) -> list[SummaryRequest]:
-    """Return requests that fit the window and cover the texts in order; the request itself if it fits.
-
-    None for texts of which no word fits.
-    """
+    """Return requests that fit the window and cover the texts in order; none for texts of which no word fits."""
     window = summarizer.window_tokens
     if window is None or _joined_tokens(summarizer, request.texts) <= window:
         return [request]

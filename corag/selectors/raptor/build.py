@@ -188,9 +188,7 @@ def _summarize(
     strict: bool,
 ) -> list[Summary]:
     """Return a summary of each group; `written` have been written before."""
-    requests = [
-        SummaryRequest(tuple(node.text for node in group), tuple(node.id for node in group), limit) for group in groups
-    ]
+    requests = [SummaryRequest(tuple(node.text for node in group), limit) for group in groups]
     summaries: list[Summary] = []
     total = written + len(requests)
     at_once = max(SUMMARIES_AT_ONCE, 4 * summarizer.max_concurrent)

@@ -65,7 +65,7 @@ def test_every_way_to_ask_gives_one_answer(real_server, language_model):
 def test_the_model_summarizes_and_judges(real_server):
     settings = real_server.reader.replace("max_answer_tokens=24", "max_answer_tokens=200")
     summarizer = corag.summarizer(settings)
-    assert summarizer.summarize(SummaryRequest(("The mayor of Berlin is Anna Weiss.",), ("c",), 40, "Who is mayor?"))
+    assert summarizer.summarize(SummaryRequest(("The mayor of Berlin is Anna Weiss.",), 40, "Who is mayor?"))
     reading = JudgedAnswer("Who is the mayor?", ("Anna Weiss",), "", "Anna Weiss")
     [row] = Judge(corag.reader(settings)).rows([reading])
     assert 0 <= row.get("judge", 0) <= 1

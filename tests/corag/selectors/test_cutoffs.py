@@ -272,11 +272,11 @@ def test_ablations_have_the_sizes_that_the_paper_gives_them(number):
         settings = {"clustering": clustering, "seed": seed, "tau": 2, "max_size": 4}
         made = corag.selector("edc2", embedder=HashEmbedder(), summarizer=summarizer, **settings)
         made.select("a?", pool, 1000)
-        return [asked.sources for asked in summarizer.asked]
+        return [asked.texts for asked in summarizer.asked]
 
     dynamic, average, random = (groups(clustering) for clustering in ("dynamic", "average", "random"))
     assert [len(group) for group in random] == [len(group) for group in dynamic]
     assert len(average) == len(dynamic) and max(map(len, average)) - min(map(len, average)) <= 1
     for found in (dynamic, average, random):
-        assert sorted(source for group in found for source in group) == sorted(one.chunk.id for one in pool)
+        assert sorted(source for group in found for source in group) == sorted(one.chunk.text for one in pool)
     assert random == groups("random") and (number < 3 or random != groups("random", seed=1))

@@ -46,7 +46,8 @@ def test_crag_summarizes_clusters_without_the_question():
     pool = offer("b one here", "a two here", "b three here", "a four here", similarities=[0.5, 0.4, 0.3, 0.9])
     selection = select("crag", summarizer, pool=pool, k=2)
     # The cluster of the most similar candidate comes first.
-    assert [asked.sources for asked in summarizer.asked] == [("c1", "c3"), ("c0", "c2")]
+    texts = [("a two here", "a four here"), ("b one here", "b three here")]
+    assert [asked.texts for asked in summarizer.asked] == texts
     assert {asked.query for asked in summarizer.asked} == {""}
     assert selection.text == "first\n\nsecond"
     assert selection.ids == ("c1", "c3", "c0", "c2")

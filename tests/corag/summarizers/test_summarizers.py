@@ -13,6 +13,7 @@ from corag.errors import InputError, MissingExtraError, ModelError, SummarizerEr
 from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task
 from corag.summarizers.extractive import ExtractiveSummarizer
 from corag.summarizers.runs import summarize_all, summary_store
+from corag.text.chunking import cut_to_tokens
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
 from tests.chat_server import ChatServer, Reply
@@ -21,8 +22,8 @@ from tests.corag.worlds import COUNTERS, TEXTS, HashEmbedder
 WORDS = CallableCounter(lambda text: len(text.split()), name="words")
 
 
-def request(*texts, max_tokens=100, query="", sources=()):
-    return SummaryRequest(texts, sources or tuple(f"c{i}" for i in range(len(texts))), max_tokens, query)
+def request(*texts, max_tokens=100, query=""):
+    return SummaryRequest(texts, max_tokens, query)
 
 
 class FirstWords:
@@ -51,18 +52,21 @@ class FirstWords:
         return " ".join(text.split()[0] for text in request.texts)
 
 
+@pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
+@settings(max_examples=10)
+@given(text=TEXTS, limit=st.integers(1, 40))
+def test_a_cut_text_is_a_beginning_that_fits(tokens, text, limit):
+    cut = cut_to_tokens(text, tokens, limit)
+    assert text.startswith(cut) and (not cut or tokens.count([cut])[0] <= limit)
+
+
 # Many requests
 
 
-def test_requests_are_answered_in_order_with_their_sources_and_made_once():
+def test_requests_are_answered_in_order_and_made_once():
     summarizer = FirstWords()
-    made = summarize_all(
-        summarizer,
-        [request("a b", "c d", sources=("x", "y")), request("e f"), request("a b", "c d", sources=("z", "w"))],
-    )
-    assert [(summary.text, summary.sources) for summary in made] == [
-        ("a c", ("x", "y")), ("e", ("c0",)), ("a c", ("z", "w")),
-    ]  # fmt: skip
+    made = summarize_all(summarizer, [request("a b", "c d"), request("e f"), request("a b", "c d")])
+    assert [summary.text for summary in made] == ["a c", "e", "a c"]
     assert [summary.num_calls for summary in made] == [1, 1, 0]
     assert len(summarizer.asked) == 2
     assert summarize_all(summarizer, []) == []
