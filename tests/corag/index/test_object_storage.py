@@ -2,7 +2,6 @@
 
 import pytest
 
-from corag.errors import CoragError, InputError
 from corag.index import ChunkIndex, update_index
 from corag.text.chunking import ChunkConfig
 from tests.corag.index.worlds import HashingEmbedder, build_and_kill, make_chunks
@@ -90,16 +89,3 @@ def test_killed_in_the_middle_it_goes_on(storage, tmp_path):
     assert rows_of(place("killed")) == rows_of(tmp_path / "whole")
     # A kill can come between the embedding of a batch and its storing.
     assert number + embedder.num_embedded in (60, 64)
-
-
-@pytest.mark.slow
-def test_what_cannot_be_reached_is_said_in_words(storage, monkeypatch):
-    with pytest.raises(CoragError, match="nothing"):
-        ChunkIndex.open(place("nothing"))
-    with pytest.raises(CoragError, match="no-such-bucket"):
-        ChunkIndex.open("s3://no-such-bucket/a")
-    with pytest.raises(InputError, match="ftp://host/a"):
-        ChunkIndex.open("ftp://host/a")
-    monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(CoragError, match="Connection refused"):
-        ChunkIndex.build(place("index"), make_chunks(1), HashingEmbedder())

@@ -1,11 +1,9 @@
 """Indexes of folders: updates do only what is missing, in place, and may stop at any moment."""
 
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
-import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +18,6 @@ from corag.cli.main import main
 from corag.errors import DataError, IndexMismatchError
 from corag.files import read
 from corag.index import ChunkIndex, IndexUpdate, build, store, update_index, write
-from corag.index.store import index_lock
 from corag.memory import forget
 from corag.models.engine import Engine
 from corag.models.minilm import STATES, minilm_encoder
@@ -211,19 +208,6 @@ def test_moved_and_copied_text_is_not_embedded_again(folder: Path, tmp_path: Pat
     assert files_of(done) == (2, 1, 0, 1) and embedder.num_embedded == 0
 
 
-def test_a_corpus_is_updated_too(tmp_path: Path):
-    def write_corpus(*texts: str) -> None:
-        rows = [json.dumps({"id": f"d{number}", "title": "", "text": text}) for number, text in enumerate(texts)]
-        (tmp_path / "corpus.jsonl").write_text("\n".join(rows))
-
-    write_corpus("One text.", "Another text.")
-    first = update(tmp_path, tmp_path / "index")
-    assert not first.files and chunks_of(first) == (2, 0)
-    write_corpus("A new text.", "One text.", "Another text.")
-    assert chunks_of(update(tmp_path, tmp_path / "index")) == (1, 2)
-    assert chunks_of(update(tmp_path, tmp_path / "index")) == (0, 0)
-
-
 def test_an_index_of_something_else_is_refused(folder: Path, tmp_path: Path):
     uri, other = tmp_path / "index", tmp_path / "other"
     update(folder, uri)
@@ -411,26 +395,6 @@ def test_of_two_writers_one_waits(folder: Path, tmp_path: Path):
     assert sorted([said, f"{own.num_embedded} {own.num_copied}\n"]) == ["0 0\n", "11 0\n"]
     update(folder, tmp_path / "anew")
     assert content_of(tmp_path / "index") == content_of(tmp_path / "anew")
-
-
-def hold(uri: Path, held, release) -> None:
-    with index_lock(uri):
-        held.set()
-        release.wait()
-
-
-def test_who_waits_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    context = multiprocessing.get_context("fork")
-    held, release = context.Event(), context.Event()
-    process = context.Process(target=hold, args=(tmp_path, held, release))
-    process.start()
-    held.wait()
-    began_s = time.monotonic()
-    threading.Timer(0.3, release.set).start()
-    with index_lock(tmp_path):
-        assert time.monotonic() - began_s >= 0.25
-    process.join()
-    assert "another process is writing" in caplog.text
 
 
 # --- Token states ---

@@ -90,13 +90,6 @@ def test_comparisons(index):
     assert found_by(index, {"field": {"!=": None}}) == expected(lambda found: not equal(found, None))
 
 
-def test_fewer_than_asked_for_and_the_rest_unchanged(index):
-    query = HashingEmbedder().embed(["any"])[0]
-    wanted = [one for one in index.retrieve("", query, 100, "vector") if equal(one.chunk.metadata.get("field"), 3)]
-    assert index.retrieve("", query, 2, "vector", {"field": 3}) == wanted[:2]
-    assert index.retrieve("red", query, 5, where={"field": "nowhere"}) == []
-
-
 @pytest.mark.parametrize(
     "where",
     [
