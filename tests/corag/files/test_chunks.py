@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError
 from corag.files import read_file
 from corag.files.chunks import chunk_file, fitting_title
 from corag.files.markdown import read_markdown
@@ -78,13 +77,6 @@ def test_long_code_is_cut_at_empty_lines_then_at_lines():
     assert [body(chunk) for chunk in chunks_of("    a b c\n      d e f\n", 4)] == ["    a b c", "      d e f"]
 
 
-def test_a_table_stays_whole_where_it_fits():
-    table = "| a | b |\n|---|---|\n| 1 | 2 |"
-    assert [body(chunk) for chunk in chunks_of(f"{sentences('A', 'B')}\n\n{table}", 20)] == [
-        sentences("A", "B"), table,
-    ]  # fmt: skip
-
-
 def test_each_part_of_a_long_table_has_the_header():
     header = "| name | price |\n|---|---|\n"
     rows = [f"| part {number} | {number} |\n" for number in range(7)]
@@ -105,11 +97,6 @@ def test_each_part_of_a_long_table_has_the_header():
 
 def spans(chunk) -> tuple[int, int]:
     return chunk.metadata["start"], chunk.metadata["end"]
-
-
-def test_overlap_repeats_sentences_of_the_section():
-    chunks = chunks_of(f"# G\n\n{sentences('A', 'B', 'C')}\n\n## H\n\n{sentences('D')}", 20, 8)
-    assert [body(chunk) for chunk in chunks] == [sentences("A", "B"), sentences("B", "C"), sentences("D")]
 
 
 @pytest.mark.parametrize(
@@ -133,11 +120,6 @@ def test_chunks_of_a_pdf_know_their_pages():
     cited = ["b.pdf, page 1: Book", "b.pdf, pages 1-2: Book", "b.pdf, page 2: Book"]
     assert [citation(chunk) for chunk in chunks] == cited
     assert [chunk.metadata.get("last_page") for chunk in chunks] == [None, 2, None]
-
-
-def test_a_character_that_fits_no_chunk_is_an_error():
-    with pytest.raises(InputError, match=r"document 'a.md': the single character 'x'"):
-        chunks_of("x", 1, tokens=CallableCounter(lambda text: [0] * 2 * len(text), name="double"))
 
 
 PIECES = st.sampled_from(

@@ -25,12 +25,6 @@ def parts(file: FileText) -> list[tuple[str, str]]:
     ]
 
 
-def saved(document) -> bytes:
-    file = io.BytesIO()
-    document.save(file)
-    return file.getvalue()
-
-
 # --- Office ---
 
 
@@ -47,7 +41,8 @@ def test_slides_are_pages_under_their_titles():
         cell.text = text
     group = second.shapes.add_group_shape()
     group.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "In a group."
-    file = read_file(saved(slides), "talk.pptx")
+    slides.save(data := io.BytesIO())
+    file = read_file(data.getvalue(), "talk.pptx")
     assert parts(file) == [
         (
             "The pump > Start",
@@ -65,20 +60,13 @@ def test_sheets_are_tables():
     for row in rows:
         book.active.append(row)
     book.create_sheet("Empty")
-    file = read_file(saved(book), "list.xlsx")
+    book.save(data := io.BytesIO())
+    file = read_file(data.getvalue(), "list.xlsx")
     [(title, table)] = parts(file)
     assert title == "list > Prices"
     assert table == "| part |  | price |\n| --- | --- | --- |\n| valve \\| a |  | 5.5 |\n| pump | big | 7 |"
     [block] = file.sections[0].blocks
     assert (block.kind, file.text[: block.header_end].splitlines()[-1]) == ("table", "| --- | --- | --- |")
-
-
-@pytest.mark.parametrize("name", ["a.pptx", "a.xlsx"])
-@pytest.mark.parametrize("data", [b"\xd0\xcf\x11\xe0" + bytes(100), b"plain text", b"PK\x03\x04" + bytes(200)])
-def test_damaged_office_documents_are_refused(name: str, data: bytes):
-    pytest.importorskip("pptx"), pytest.importorskip("openpyxl")
-    with pytest.raises(UnreadableFileError, match=r"damaged|encrypted"):
-        read_file(data, name)
 
 
 # --- Rows of data ---
