@@ -18,7 +18,6 @@ from experiments.data import converters
 from experiments.data.catalogue import DATA_SETS, find_data_set
 from experiments.data.converters import join_sentences, run_query
 from experiments.data.stress_sets import is_noise
-from tests.corag.text.test_data import data_names
 from tests.paths import ROOT
 
 BROUGHT = ("demo", "halueval_sample", "medquad")
@@ -49,6 +48,17 @@ def converted(name):
 
 def test_every_set_has_rows_here():
     assert {*ROWS, "msmarco"} == {*CONVERTED, "msmarco"} == set(DATA_SETS)
+
+
+def data_names(value):
+    """Yield what a configuration names as `data`, at any depth."""
+    if isinstance(value, dict):
+        yield from (value["data"],) if isinstance(value.get("data"), str) else ()
+        # Figures of a paper, and what is left out, name the values of a study's axes.
+        value = [one for name, one in value.items() if name not in ("published", "skip")]
+    if isinstance(value, list):
+        for one in value:
+            yield from data_names(one)
 
 
 def test_shipped_configurations_use_sets_that_can_be_had():
