@@ -10,8 +10,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -45,12 +44,9 @@ class Cache(ABC, Generic[Key, Value]):
     def get_many(
         self, keys: Sequence[Key], compute_missing: Callable[[list[Key]], Iterable[Value]], batch: int | None = None
     ) -> list[Value]:
-        """Return the value of each key, computing and keeping the missing ones.
+        """Return the value of each key, computing and keeping the missing ones, in their order and each once.
 
-        Args:
-            keys: Keys, in any order and number.
-            compute_missing: Gets distinct missing keys in the order of `keys` and returns their values.
-            batch: Maximum keys it gets at once; each batch is kept before the next. None passes them together.
+        At most `batch` keys are computed together, and kept before the next; None computes all together.
         """
         values = self.get(keys)
         missing = [key for key in dict.fromkeys(keys) if key not in values]
@@ -142,31 +138,24 @@ def shared_capacity(max_bytes: int) -> Capacity:
 
 def used_bytes() -> int:
     """Return the bytes that the caches of this process hold, with their keys."""
-    return sum(capacity.used_bytes for capacity in _capacities())
+    with _REGISTERING:
+        return sum(capacity.used_bytes for capacity in _CAPACITIES)
 
 
 def forget() -> None:
     """Empty all caches of this process, so that a benchmark can measure a first question."""
-    for capacity in _capacities():
-        with capacity.lock:
-            capacity.entries.clear()
-            capacity.used_bytes = 0
-
-
-def _capacities() -> list[Capacity]:
     with _REGISTERING:
-        return list(_CAPACITIES)
+        for capacity in _CAPACITIES:
+            with capacity.lock:
+                capacity.entries.clear()
+                capacity.used_bytes = 0
 
 
 class DiskStore(Cache[bytes, bytes]):
-    """Bytes by key in a table of a SQLite file, which threads and processes may share.
+    """Bytes by key in a table, named `kind`, of a SQLite file, which threads and processes may share.
 
     The first value of a key stays. The file grows without bound, and may be deleted while nobody uses it. Every call
     opens it anew, so it survives a fork. (`diskcache` reads pickles, if a file holds any.)
-
-    Args:
-        path: The file; made, with its folder, if it is missing.
-        kind: Name of the table; one file may hold several.
 
     Raises:
         DataError: The file is damaged, of another program or version, or cannot be used; the methods raise it, too.
@@ -225,11 +214,7 @@ class DiskStore(Cache[bytes, bytes]):
 
 
 def megabytes(number: float) -> int:
-    """Return megabytes (1e6 bytes) as bytes.
-
-    Raises:
-        InputError: The number is negative.
-    """
+    """Return the setting `cache_mb`, in megabytes of 1e6 bytes, as bytes."""
     if not number >= 0:
         raise InputError(f"cache_mb must be at least 0, got {number!r}; 0 turns the cache off")
     return int(number * 1e6)
@@ -249,13 +234,8 @@ def size_of(value: object) -> int:
     if isinstance(value, Mapping):
         return sys.getsizeof(value) + sum(size_of(key) + size_of(held) for key, held in value.items())
     if is_dataclass(kind):
-        return sum(size_of(getattr(value, name)) for name in _field_names(kind))
+        return sum(size_of(getattr(value, name)) for name in kind.__dataclass_fields__)
     return sys.getsizeof(value)
-
-
-@lru_cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
 
 
 _PLAIN = frozenset((str, bytes, int, float, bool, type(None)))

@@ -48,11 +48,8 @@ def load(path: str) -> Any:
 def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package that imports some public names when they are first used.
 
-    The package's `__all__` is set to these names and to those that it has imported before, except modules.
-
-    Args:
-        package: Name of the package.
-        modules: Public name -> the module that has it; the package itself for a module in it.
+    `modules` maps a name to the module that has it, or to the package for a module in it. The package's `__all__` is
+    set to these names and to those that it has imported before, except modules.
     """
     namespace = vars(sys.modules[package])
     imported = {name for name, value in namespace.items() if name[0] != "_" and not isinstance(value, ModuleType)}

@@ -70,38 +70,26 @@ class Workers(Generic[Job, JobResult]):
         Raises:
             CoragError: Several workers were lost over one job, or the cluster itself.
         """
-        waiting = enumerate(jobs)
-        running = {
-            actor.do.remote(job): (actor, number) for actor, (number, job) in zip(self._actors, waiting, strict=False)
-        }
-        while running:
-            (done,), _ = self._ray.wait(list(running))
-            actor, number = running.pop(done)
-            try:
-                result = self._ray.get(done)
-            except self._ray.exceptions.RayTaskError as error:
-                raise error.cause from error
-            except self._ray.exceptions.RayError as error:
-                raise CoragError(
-                    f"{MOST_LOSSES} Ray workers were lost over the same work ({error}); run the same command again to "
-                    "resume, or leave out --engine ray"
-                ) from error
-            if (following := next(waiting, None)) is not None:
-                running[actor.do.remote(following[1])] = (actor, following[0])
-            yield number, result
+        pool = self._ray.util.ActorPool(self._actors)
+        try:
+            yield from pool.map_unordered(lambda actor, job: actor.do.remote(*job), enumerate(jobs))
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except self._ray.exceptions.RayError as error:
+            raise CoragError(
+                f"{MOST_LOSSES} Ray workers were lost over the same work ({error}); run the same command again to "
+                "resume, or leave out --engine ray"
+            ) from error
 
 
 @contextmanager
 def cluster_workers(
     settings: ClusterSettings, make: Callable[[], Callable[[Job], JobResult]], most: int | None = None
 ) -> Iterator[Workers[Job, JobResult]]:
-    """Start workers on the cluster that settings name, and end them.
+    """Start workers on the cluster that settings name, at most `most`, and end them.
 
-    Args:
-        settings: The cluster, and how many workers.
-        make: Returns in a worker's process the function that does a job, under this process's `Runtime` and in its
-            working folder. It is pickled.
-        most: Maximum useful workers.
+    `make`, which is pickled, returns in a worker's process the function that does a job, under this process's `Runtime`
+    and in its working folder.
 
     Raises:
         MissingExtraError: Ray is not installed.
@@ -154,18 +142,13 @@ class _Worker:
         # Made with the first job: an error of it is then an error of a job, and not a lost worker.
         return self._make()
 
-    def do(self, job: Any) -> Any:
+    def do(self, number: int, job: Any) -> tuple[int, Any]:
         with use_runtime(self._runtime):
-            return self._work(job)
+            return number, self._work(job)
 
 
 class ClusterEmbedder:
-    """An embedder that gives each worker of a cluster a share of the texts.
-
-    Args:
-        embedder: The embedder that the workers have, too.
-        workers: Workers made with `embedding_by`.
-    """
+    """An embedder that gives each worker of a cluster, made with `embedding_by`, a share of the texts."""
 
     def __init__(self, embedder: Embedder, workers: Workers[Sequence[str], NDArray[np.float32]]) -> None:
         self.name, self.dimension, self._workers = embedder.name, embedder.dimension, workers

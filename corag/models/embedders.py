@@ -73,13 +73,8 @@ class SentenceTransformerEmbedder(Part):
         device: str | None = None,
         trust_remote_code: bool | None = None,
     ) -> None:
-        self._placement = resolve_device(
-            "embedder",
-            backend="torch",
-            precision=precision,
-            device=device,
-            trust_remote_code=trust_remote_code,
-        )
+        settings = {"precision": precision, "device": device, "trust_remote_code": trust_remote_code}
+        self._placement = resolve_device("embedder", backend="torch", **settings)
         self.name = str(model)
         self._model = load_model("SentenceTransformer", model, self._placement)
         if self.name == BGE_M3.name:

@@ -136,8 +136,7 @@ def shipped_checkpoint(name: str) -> Path | None:
 
 def shipped_adapter(name: str) -> Path:
     """Return the folder of an adapter that ships with the project; `ModelError` if it is not there."""
-    path = shipped_checkpoint(name)
-    if path is None:
+    if (path := shipped_checkpoint(name)) is None:
         raise ModelError(f"the adapter {name!r} is not in {FOLDER}; install corag again, or give the folder of a copy")
     return path
 

@@ -84,19 +84,11 @@ class CrossEncoder(WindowedReranker):
     ) -> None:
         check_choice("output", output, Output)
         self.output = output
-        self.placement = resolve_device(
-            "reranker",
-            backend="torch",
-            precision=precision,
-            device=device,
-            trust_remote_code=trust_remote_code,
-        )
+        settings = {"precision": precision, "device": device, "trust_remote_code": trust_remote_code}
+        self.placement = resolve_device("reranker", backend="torch", **settings)
         known = KNOWN_RERANKERS.get(str(model))
         if known is not None and known.needs_own_code and not self.placement.trust_remote_code:
-            raise ModelError(
-                f"the model {known.name!r} runs only with code from its repository; if you trust "
-                f"that code, see {known.source}, {HOW_TO_TRUST}"
-            )
+            raise ModelError(f"the model {known.name!r} runs only with code of {known.source}; {HOW_TO_TRUST}")
         self._model = load_model("CrossEncoder", model, self.placement)
         self.name = "cross-encoder" if Path(model).is_dir() else str(model)
         allowed = [window for window in (self._model.max_seq_length, known and known.window_tokens) if window]

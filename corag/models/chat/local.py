@@ -43,13 +43,8 @@ class LocalChat(Chat):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._placement = resolve_device(
-            "reader",
-            backend="torch",
-            device=self.device,
-            precision=self.precision,
-            trust_remote_code=self.trust_remote_code,
-        )
+        settings = {name: getattr(self, name) for name in ("device", "precision", "trust_remote_code")}
+        self._placement = resolve_device("reader", backend="torch", **settings)
         self._torch = require("torch", "models")
         self._transformers = require("transformers", "models")
         trusted = self._placement.trust_remote_code
@@ -114,8 +109,19 @@ class LocalChat(Chat):
 
     def encode(self, messages: Messages) -> list[int]:
         """Return the token ids of the whole prompt; `InputError` for a text that is not valid Unicode."""
-        cleaned = [{**message, "content": self._as_text(message["content"])} for message in messages]
-        return self._ids(self._chat_text(cleaned))
+        from jinja2 import TemplateError
+
+        chat = [{**message, "content": self._as_text(message["content"])} for message in messages]
+        apply = partial(self._tokenizer.apply_chat_template, tokenize=False, add_generation_prompt=True)
+        try:
+            return self._ids(str(apply(chat)))
+        except TemplateError:
+            # Without a system role the instructions go before the question.
+            first, *rest = chat
+            if first["role"] != "system" or not rest:
+                raise
+            merged = {"role": "user", "content": f"{first['content']}\n\n{rest[0]['content']}"}
+            return self._ids(str(apply([merged, *rest[1:]])))
 
     def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[ChatReply]:
         """Return the greedy reply to each conversation, in batches of prompts of similar length.
@@ -165,20 +171,6 @@ class LocalChat(Chat):
         if isinstance(result, BaseException):
             raise result
         return result
-
-    def _chat_text(self, messages: Messages) -> str:
-        """Return a chat by the model's template; without a system role the instructions go before the question."""
-        from jinja2 import TemplateError
-
-        apply = partial(self._tokenizer.apply_chat_template, tokenize=False, add_generation_prompt=True)
-        try:
-            return str(apply(messages))
-        except TemplateError:
-            first, *rest = messages
-            if first["role"] != "system" or not rest:
-                raise
-            merged = {"role": "user", "content": f"{first['content']}\n\n{rest[0]['content']}"}
-            return str(apply([merged, *rest[1:]]))
 
     def _as_text(self, text: str) -> str:
         """Return a text whose control tokens are broken up."""
