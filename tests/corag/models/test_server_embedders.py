@@ -59,5 +59,5 @@ def test_an_index_remembers_the_model_and_is_searched_by_it(embedder_for, tmp_pa
         [found, *_] = index.retrieve("eeee e e", embedder.embed(["eeee e e"])[0], 2, "vector")
         assert found.chunk.id == "2"
     # A file may name no server: who opens the index says where it is.
-    with pytest.raises(ModelError, match="server"):
+    with pytest.raises(ModelError, match="the index"):
         trusted(EMBEDDERS, index.embedder_name, "the index")

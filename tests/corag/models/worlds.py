@@ -15,7 +15,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import dynamic_module_utils
 
 from corag.models.engine import quiet
@@ -66,25 +66,6 @@ def unigram_vocabulary() -> list[tuple[str, float]]:
     letters = [*string.ascii_letters, *string.digits, "▁", *string.punctuation, "漢", "é", "\u0301"]
     special = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     return [*special, *((word, -3.0) for word in WORDS[:-1]), *((letter, -6.0) for letter in letters), ("<mask>", 0.0)]
-
-
-def unigram(*, split_words=True, prepend="always") -> Tokenizer:
-    """As XLM-RoBERTa's; without `split_words` as that of T5 or DeBERTa, which keep line breaks."""
-    tokenizer = Tokenizer(models.Unigram(unigram_vocabulary(), unk_id=3))
-    squeeze = normalizers.Replace(Regex(" {2,}"), " ")
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), squeeze])
-    metaspace = pre_tokenizers.Metaspace(prepend_scheme=prepend)
-    tokenizer.pre_tokenizer = (
-        pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace]) if split_words else metaspace
-    )
-    tokenizer.decoder = decoders.Metaspace()
-    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<mask>"])
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=["<s>", "$A", "</s>"],
-        pair=["<s>", "$A", "</s>", "</s>", "$B", "</s>"],
-        special_tokens=[("<s>", 0), ("</s>", 2)],
-    )
-    return tokenizer
 
 
 def byte_level() -> Tokenizer:
@@ -159,15 +140,9 @@ class OwnReranker(BertPreTrainedModel):
 
 
 def save_own_code(folder: Path, code: Path | None = None, *, model_type: str = "bert", repository: str = "") -> Path:
-    """Save a BERT cross-encoder that runs only with a module beside it, which gives the negative of the logit.
+    """Save a BERT cross-encoder that runs only with a module, beside it or in `code`, which negates the logit.
 
     As in the first rerankers of Jina, the configuration claims a type that transformers has, and names no labels.
-
-    Args:
-        folder: Where the model goes.
-        code: Where its module goes; by default beside the model.
-        model_type: What its configuration claims.
-        repository: What its configuration calls the module's repository, when that is another.
     """
     save_bert(folder)
     weights = load_file(folder / "model.safetensors")

@@ -110,18 +110,6 @@ def test_outputs(bert):
         assert reranker.score(QUESTION, []).shape == reranker.scorer(QUESTION, [])([]).shape == (0,)
 
 
-def test_windows_by_hand(bert):
-    reranker = CrossEncoder(model=bert, max_tokens=12)
-    # 12 less [CLS], five words, and twice [SEP] leave room for four tokens.
-    scorer = reranker.scorer("river " * 5, chunks_of(["one two", "three four five"])).under("windows")
-    assert scorer.window_tokens == 4
-    assert scorer([(0, 1)])[0] == pytest.approx(
-        reranker.score("river " * 5, ["one two\n\nthree four", "two\n\nthree four five"]).max(), abs=1e-6
-    )
-    long, cut = reranker.score("river " * 5, ["x y z z z", "x y z z"])
-    assert long == pytest.approx(cut, abs=1e-6)
-
-
 def test_settings(folders, bert):
     assert CrossEncoder(model=folders["xlm-roberta"]).max_tokens == 62
     for size in (0, 513):

@@ -5,8 +5,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from corag.rerankers.evidence.hypotheses import (
     CORES,
@@ -15,7 +13,6 @@ from corag.rerankers.evidence.hypotheses import (
     MAX_SIZE,
     NUM_FEATURES,
     PARTNERS,
-    extended,
     features,
     sets_of,
     weigh,
@@ -61,24 +58,6 @@ def test_of_many_candidates_the_most_promising_sets_are_hypotheses():
         best = max(of_size[size - 1], key=lambda chosen: found.logits[sets.index(chosen)])
         partners = set(range(num_candidates - PARTNERS, num_candidates)) - {*best}
         assert {tuple(sorted((*best, partner))) for partner in partners} <= of_size[size]
-
-
-@settings(deadline=None)
-@given(
-    st.integers(1, 70).flatmap(
-        lambda n: st.tuples(
-            st.just(n),
-            st.sets(st.frozensets(st.integers(0, n - 1), min_size=min(2, n), max_size=min(2, n)), max_size=20),
-            st.lists(st.integers(0, n - 1), unique=True),
-        )
-    )
-)
-def test_sets_are_extended_by_each_partner_that_they_lack(world):
-    num_candidates, sets, partners = world
-    size = min(2, num_candidates)
-    rows = np.array([sorted(chosen) for chosen in sets], dtype=np.intp).reshape(-1, size)
-    expected = sorted({tuple(sorted({*chosen, one})) for chosen in sets for one in partners if one not in chosen})
-    assert [tuple(row) for row in extended(rows, partners, num_candidates).tolist()] == expected
 
 
 def test_a_set_is_described_by_its_chunks_pairs_and_cover():
