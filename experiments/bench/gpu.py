@@ -47,16 +47,16 @@ def measure(config: BenchConfig, timing: Timing) -> list[dict[str, Any]]:
     num_candidates, compared, timed = (3, 1, 2) if small else (20, 10, 50)
     questions = pooled_questions(config.data, timed, num_candidates)
     device = resolve_device("reranker").device
-    precisions = ("fp32", "bf16") if device == "cpu" else ("fp32", "bf16", "fp16")
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = str(save_cross_encoder(Path(scratch), **(TINY if small else BASE)))
         parts: dict[str, Callable[..., Run]] = {"minilm embedder": _embedder, "minilm-reader": _reader}
-        parts |= {name: partial(_reranker, name, backend="torch") for name in _encoding()}
+        shipped = [name for name in corag.RERANKERS.local if "backend" in corag.RERANKERS.settings(name)]
+        parts |= {name: partial(_reranker, name, backend="torch") for name in shipped}
         parts["cross-encoder"] = partial(_reranker, "cross-encoder", model=folder)
         for name, make in parts.items():
             try:
-                for row in _rows(make, device, precisions, questions, compared, timing):
+                for row in _rows(make, device, questions, compared, timing):
                     rows.append({"setting": name, **row})
                     if time.monotonic() > ends:
                         return [*rows, {"setting": name, "error": "no time was left"}]
@@ -66,24 +66,18 @@ def measure(config: BenchConfig, timing: Timing) -> list[dict[str, Any]]:
 
 
 def _rows(
-    make: Callable[..., Run],
-    device: str,
-    precisions: Sequence[str],
-    questions: Sequence[PooledQuestion],
-    compared: int,
-    timing: Timing,
+    make: Callable[..., Run], device: str, questions: Sequence[PooledQuestion], compared: int, timing: Timing
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each precision of one part; both devices run PyTorch."""
     cuda = require("torch", "models").cuda if device.startswith("cuda") else None
-    few = questions[:compared]
-    exact = make(device="cpu", precision="fp32")(few)
-    for precision in precisions:
+    exact = make(device="cpu", precision="fp32")(questions[:compared])
+    for precision in ("fp32", "bf16") if device == "cpu" else ("fp32", "bf16", "fp16"):
         forget()
         if cuda:
             cuda.empty_cache()
             cuda.reset_peak_memory_stats(device)
         run = make(device=device, precision=precision)
-        values = run(few)
+        values = run(questions[:compared])
         ranks = [np.argsort(np.argsort(one, axis=1), axis=1) for one in (values, exact)]
         row = {"precision": precision, "largest_difference": float(np.abs(values - exact).max())}
         if values.shape[1] > 1:
@@ -98,11 +92,6 @@ def _rows(
         if cuda:
             row["gpu_peak_gb"] = cuda.max_memory_allocated(device) / 1e9
         yield row
-
-
-def _encoding() -> list[str]:
-    """Return the names of the shipped rerankers that run a model."""
-    return [name for name in corag.RERANKERS.local if "backend" in corag.RERANKERS.settings(name)]
 
 
 def _embedder(**where: Any) -> Run:

@@ -40,55 +40,41 @@ PooledQuestion = tuple[str, Sequence[Candidate]]
 
 @dataclass(frozen=True)
 class Timing:
-    """How settings are timed: runs of each, whose median counts, and a clock of `CLOCKS`."""
+    """How settings are timed: runs of each, whose median counts, and the clock."""
 
     rounds: int
-    clock: Clock = "wall"
-
-    @property
-    def now(self) -> Callable[[], float]:
-        """The clock."""
-        return CLOCKS[self.clock]
+    now: Callable[[], float] = perf_counter
 
     def run(self, runs: Mapping[str, Callable[[], T]]) -> tuple[dict[str, float], dict[str, T]]:
         """Return the median seconds of each setting, and what its last run returned.
 
         Every round runs all settings in turn, so that a slow moment of the machine affects them alike.
         """
-        now = self.now
         times: dict[str, list[float]] = {name: [] for name in runs}
         results: dict[str, T] = {}
         for _ in counted("rounds", range(self.rounds)):
             for name, run in runs.items():
-                started = now()
+                started = self.now()
                 results[name] = run()
-                times[name].append(now() - started)
+                times[name].append(self.now() - started)
         return {name: median(values) for name, values in times.items()}, results
 
 
 def pooled_questions(data: str | None, number: int, num_candidates: int | None = None) -> list[PooledQuestion]:
-    """Return questions with their candidates.
+    """Return questions with their candidates: of the demo, or of data folders, by path or name, taken in turn.
 
-    Args:
-        data: Data folders whose questions have candidates, by path or name, separated by commas, of which questions are
-            taken in turn; None for the demo, where candidates are the chunks from the start of the evidence's topic.
-        number: The most questions.
-        num_candidates: The most candidates of each; by default 20 of the demo, and all of a folder.
-
-    Raises:
-        DataError: No question has candidates.
+    Candidates are the first `num_candidates`, by default 20 of the demo, from the start of the evidence's topic, and
+    all of a folder's question. `DataError` if no question has candidates.
     """
     if not data:
         return _demo_questions(num_candidates or 20)[:number]
-    folders = [DataFolder.open(name) for name in comma_separated(data)]
-    each = (
-        (
-            (query.question, [Candidate(passage(folder.documents[name])) for name in query.candidates[:num_candidates]])
-            for query in folder.queries
-            if query.candidates
-        )
-        for folder in folders
-    )
+    each = []
+    for folder in map(DataFolder.open, comma_separated(data)):
+        asked = [(query.question, query.candidates[:num_candidates]) for query in folder.queries if query.candidates]
+        pooled = [
+            (text, [Candidate(passage(folder.documents[name])) for name in names]) for text, names in asked[:number]
+        ]
+        each.append(pooled)
     questions = list(islice(filter(None, chain.from_iterable(zip_longest(*each))), number))
     if not questions:
         raise DataError(f"no question of {data} has a list of candidates; give a folder whose questions have")
@@ -112,9 +98,7 @@ def _demo_questions(num_candidates: int) -> list[PooledQuestion]:
 def save_cross_encoder(folder: Path, **shape: int) -> Path:
     """Save a BERT cross-encoder with MiniLM's tokenizer, in the layout of a hub checkpoint; its head is random.
 
-    Args:
-        folder: Where to save it.
-        shape: Fields of `transformers.BertConfig`. With any, all weights are random; without, those of MiniLM stay.
+    With a `shape`, fields of `transformers.BertConfig`, all weights are random; without, those of MiniLM stay.
     """
     torch, transformers = require("torch", "models"), require("transformers", "models")
     source = model_folder()

@@ -17,7 +17,7 @@ from corag.models.runtime import Runtime, in_runtime, resolve_device
 from corag.naming import Spellings, split_parts
 from corag.registry import SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET
-from experiments.bench.harness import Clock, Timing
+from experiments.bench.harness import CLOCKS, Clock, Timing
 from experiments.run.journal import versions, write_atomically
 
 Part = Literal["search", "scoring", "selection", "gpu"]
@@ -71,7 +71,7 @@ def bench(config: BenchConfig) -> dict[str, Any]:
     # Each module has `measure`, which returns the rows of the table, its COLUMNS and TITLE, and the default ROUNDS.
     Path(config.out).mkdir(parents=True, exist_ok=True)
     module: Any = importlib.import_module(f"experiments.bench.{config.part}")
-    timing = Timing(config.rounds or module.ROUNDS, config.clock)
+    timing = Timing(config.rounds or module.ROUNDS, CLOCKS[config.clock])
     with (
         progress(f"bench {config.part}", between=True) as report,
         from_folder(config.weights) if config.weights else nullcontext(),

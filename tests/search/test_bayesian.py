@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.bench.search import BUDGET as BUDGET_OF_FAMILY
 from experiments.bench.search import problems as family
 from search import SearchConfig, exhaustive, search
 from search.gaussian_process import PRIORS, GaussianProcess, OrderPool
@@ -199,8 +200,8 @@ def test_finds_most_optima_of_the_family_with_few_orders():
     config = SearchConfig(policy="bayesian", iterations=100, max_scored=48, max_length=5)
     num_found = 0
     for problem in family(3000, per_size=4):
-        result = search(problem.costs, problem, problem.budget, config)
-        best = exhaustive(problem.costs, problem, problem.budget, problem.max_length)
+        result = search(problem.costs, problem, BUDGET_OF_FAMILY, config)
+        best = exhaustive(problem.costs, problem, BUDGET_OF_FAMILY, 5)
         num_found += result.value == pytest.approx(best.value, abs=1e-9)
         assert result.num_scored <= 48
     assert num_found >= 17  # of 20

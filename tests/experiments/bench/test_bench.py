@@ -68,7 +68,7 @@ def test_questions_of_several_folders_take_turns(tmp_path):
 
 def test_settings_are_timed_in_turn():
     calls = []
-    seconds, results = Timing(3, "cpu").run({"a": lambda: calls.append(1), "b": lambda: calls.append(2) or "b"})
+    seconds, results = Timing(3).run({"a": lambda: calls.append(1), "b": lambda: calls.append(2) or "b"})
     assert calls == [1, 2] * 3
     assert list(seconds) == ["a", "b"] and all(spent >= 0 for spent in seconds.values())
     assert results == {"a": None, "b": "b"}
