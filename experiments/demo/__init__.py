@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-from corag.errors import DataError
 from experiments.run.journal import write_data
 
 logger = logging.getLogger(__name__)
@@ -33,13 +32,9 @@ _REPEATED = 0.9
 
 @dataclass(frozen=True)
 class Demo:
-    """The demo's data.
+    """The demo's rows of corpus.jsonl and queries.jsonl.
 
-    Attributes:
-        documents: Rows of corpus.jsonl.
-        queries: Rows of queries.jsonl.
-        left_out: Ids of questions whose evidence this Python's text does not hold.
-        contained: Topics left out of the corpus because a larger topic holds their whole text.
+    `left_out` are questions whose evidence this Python's text does not hold, `contained` topics that larger ones hold.
     """
 
     documents: list[dict[str, Any]]
@@ -57,7 +52,8 @@ def write_data_folder(path: Path) -> Demo:
 
 def load() -> Demo:
     """Read topics and questions, and find the evidence in the text of this Python."""
-    topics = _topics()
+    from pydoc_data.topics import topics
+
     contained = sorted(_contained(topics))
     documents = [
         {"id": name, "title": _heading(text, name), "text": text}
@@ -66,21 +62,16 @@ def load() -> Demo:
     ]
     texts = {document["id"]: _squeezed(document["text"]) for document in documents}
     queries, left_out = [], []
-    for row in _questions():
+    files = [Path(__file__).with_name(f"questions_{group}.jsonl") for group in SPLITS]
+    for row in (json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()):
         gold = [_locate(evidence, texts) for evidence in row["evidence"]]
         if None in gold:
             left_out.append(row["id"])
             continue
+        asked = {name: row[name] for name in ("id", "question", "kind")}
+        topics_asked = sorted({evidence["topic"] for evidence in row["evidence"]})
         queries.append(
-            {
-                "id": row["id"],
-                "question": row["question"],
-                "answers": [row["answer"]],
-                "gold": gold,
-                "split": SPLITS[row["group"]],
-                "kind": row["kind"],
-                "topics": sorted({evidence["topic"] for evidence in row["evidence"]}),
-            }
+            {**asked, "answers": [row["answer"]], "gold": gold, "split": SPLITS[row["group"]], "topics": topics_asked}
         )
     if left_out:
         logger.warning(
@@ -90,22 +81,6 @@ def load() -> Demo:
     return Demo(documents, queries, left_out, contained)
 
 
-def _topics() -> dict[str, str]:
-    try:
-        from pydoc_data.topics import topics
-    except ImportError as error:
-        raise DataError(
-            f"this Python has no pydoc_data.topics ({error}), a part of the standard library; use a full installation"
-        ) from error
-    return dict(topics)
-
-
-def _questions() -> Iterator[dict[str, Any]]:
-    for group in SPLITS:
-        with (Path(__file__).parent / f"questions_{group}.jsonl").open(encoding="utf-8") as lines:
-            yield from (json.loads(line) for line in lines)
-
-
 def _heading(text: str, name: str) -> str:
     """Return a topic's own heading, its first line, or its name when it has none."""
     first = text.strip().split("\n", 1)[0].strip()
@@ -113,10 +88,7 @@ def _heading(text: str, name: str) -> str:
 
 
 def _contained(topics: Mapping[str, str]) -> set[str]:
-    """Return the topics whose text a larger topic repeats: the index of pydoc lists sections twice.
-
-    Indexing both would measure how selectors cope with copies, not how they choose.
-    """
+    """Return the topics whose text a larger topic repeats: the index of pydoc lists sections twice."""
     flat = {name: " ".join(re.findall(r"\w+", text)) for name, text in topics.items()}
     contained = set()
     for name, own in flat.items():

@@ -6,7 +6,6 @@ results are there; training takes seconds, ends with the same bits, and is done 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +18,10 @@ from corag.cli.show import show_reply
 from corag.errors import InputError
 from corag.index import update_index
 from corag.models.runtime import Runtime, in_runtime
-from corag.reply import Reply
 from corag.selectors.corag.selector import Corag
 from corag.text.chunking import ChunkConfig
 from experiments.agents.train import TrainAgentConfig, train
-from experiments.data.config import CandidateSettings
+from experiments.data.config import CandidateSettings, comma_separated
 from experiments.demo import write_data_folder
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
@@ -69,13 +67,10 @@ class DemoConfig(Runtime, Tracking):
 
     def budget_list(self) -> list[int]:
         """Return the budgets in rising order."""
-        try:
-            budgets = sorted({int(part) for part in self.budgets.split(",")})
-        except ValueError as error:
-            raise InputError(f"budgets is {self.budgets!r}: {error}; give whole numbers such as 128,256,512") from error
-        if budgets[0] < 1:
-            raise InputError(f"budgets is {self.budgets!r}; every budget has to be at least 1 token")
-        return budgets
+        parts = comma_separated(self.budgets)
+        if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
+            raise InputError(f"budgets is {self.budgets!r}; give whole numbers from 1 on, such as 128,256,512")
+        return sorted(set(map(int, parts)))
 
 
 @in_runtime
@@ -144,7 +139,16 @@ def demo(config: DemoConfig) -> Path:
         title = f"{shown.questions} test questions, {budget} tokens, {config.num_candidates} candidates"
         terminal_page(shown, title).show()
     with _step("answer one of them with the exported checkpoint"):
-        show_reply(_answer_one(data, index, report.checkpoint, budget, config.num_candidates))
+        # The first that needs evidence from two topics.
+        row = next(row for row in content.queries if row["split"] == "test" and len(row["topics"]) > 1)
+        embedder = corag.embedder()
+        selector = Corag(agent=report.checkpoint, embedder=embedder)
+        show_reply(
+            corag.ask(
+                row["question"], index, budget_tokens=budget, selector=selector, reader=READER, embedder=embedder,
+                num_candidates=config.num_candidates,
+            )
+        )  # fmt: skip
     page = out / "report.html"
     title = "CORAG on Python's language reference"
     write_atomically(page, result_page(results, title=title).html())
@@ -159,19 +163,3 @@ def _step(name: str) -> Iterator[None]:
     console.print(f"[bold]{name}[/]")
     yield
     console.print(f"  {time.perf_counter() - started:.1f} s")
-
-
-def _answer_one(data: Path, index: Path, checkpoint: Path, budget_tokens: int, num_candidates: int) -> Reply:
-    """Answer the first held-out question that needs evidence from two topics."""
-    rows = [json.loads(line) for line in (data / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
-    question = next(row["question"] for row in rows if row["split"] == "test" and len(row["topics"]) > 1)
-    embedder = corag.embedder()
-    return corag.ask(
-        question,
-        index,
-        budget_tokens=budget_tokens,
-        selector=Corag(agent=checkpoint, embedder=embedder),
-        reader=READER,
-        embedder=embedder,
-        num_candidates=num_candidates,
-    )

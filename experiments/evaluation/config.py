@@ -116,22 +116,17 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         names = [one.name for one in self.sets]
         if not self.data and not names:
             raise InputError("data is empty; give a data folder with --data, by path or name")
-        if len(set(names)) < len(names):
-            raise InputError(f"the sets are called {', '.join(names)}; give each a name of its own")
         for budget in self.budgets:
             check_budget(budget, "budgets")
-        if len(set(self.budgets)) < len(self.budgets):
-            raise InputError(f"budgets are {self.budgets}; give each once")
+        for name, given in (("names of sets", names), ("budgets", self.budgets)):
+            if len(set(given)) < len(given):
+                raise InputError(f"the {name} are {', '.join(map(str, given))}; give each once")
         check_choice("task", self.task, Task)
         check_choice("part", self.part, Part)
         if self.judge is None and judgements(self.judge_figures) != judgements(GRADE):
-            raise InputError(
-                f"judge_figures is {self.judge_figures!r}, but there is no judge; give one with --judge, such as "
-                "ollama(model=llama3.1:8b), or leave judge_figures out"
-            )
+            raise InputError(f"judge_figures is {self.judge_figures!r}, but there is no judge; give one with --judge")
         if self.task == "verify" and (self.reader == NO_READER or self.judge is not None):
-            what = "judge grades answers" if self.judge is not None else f"reader is {NO_READER}"
-            raise InputError(f"task verify asks the reader for verdicts, but {what}; leave out {what.split()[0]}")
+            raise InputError(f"task verify asks the reader for verdicts; leave out judge, and reader {NO_READER}")
         check_count("seed", self.seed, "0 is usual", least=0)
         if self.latency_questions is not None:
             check_count("latency_questions", self.latency_questions, "20 are usual", least=0)

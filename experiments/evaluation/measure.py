@@ -33,9 +33,6 @@ class Measuring:
     """What questions are measured with.
 
     Attributes:
-        selectors: By name.
-        budget: Of each prompt.
-        parts: Reader, judge, verifier, tokenizer and embedder.
         reads: Whether the reader, if there is one, reads what was chosen.
         timed: Whether rows have the seconds of the selection, with what methods share.
         documents: The corpus, which tells the supporting sentences.
@@ -60,9 +57,9 @@ class Measuring:
         outcomes = [outcome for of_question, _ in chosen for outcome in of_question.values()]
         answers, verdicts = self._read(outcomes), self._verify(outcomes)
         for of_question, rows in chosen:
-            of_question |= {name: _with_answers(outcome, answers) for name, outcome in of_question.items()}
-            judged = self._judge(list(of_question.values()))
-            for name, outcome in of_question.items():
+            read = {name: _with_answers(outcome, answers) for name, outcome in of_question.items()}
+            judged = self._judge(list(read.values()))
+            for name, outcome in read.items():
                 key = outcome.query.id, outcome.selection.text
                 rows[name] |= {**_row(outcome, self.measures), **judged.get(key[1], {}), **verdicts.get(key, {})}
         return [rows for _, rows in chosen]
@@ -72,15 +69,14 @@ class Measuring:
         rows: Rows = {}
         ranking = [candidate.chunk for candidate in candidates]
         support = Support.of(query, self.documents)
+        shared = self.budget, self.parts.tokens, self.parts.embedder, support
         for name, selector in self.selectors.items():
             selection, seconds = select(selector, query, candidates, self.budget)
             if isinstance(selection, Exception):
                 rows[name] = {"query": query.id, "failed": 1, "error": f"{type(selection).__name__}: {selection}"}
-                continue
-            rows[name] = {"query": query.id, "failed": 0, **({"seconds": seconds} if self.timed else {})}
-            outcomes[name] = Outcome(
-                query, selection, ranking, self.budget, self.parts.tokens, self.parts.embedder, support
-            )
+            else:
+                rows[name] = {"query": query.id, "failed": 0, **({"seconds": seconds} if self.timed else {})}
+                outcomes[name] = Outcome(query, selection, ranking, *shared)
         return outcomes, rows
 
     def _read(self, outcomes: Sequence[Outcome]) -> dict[tuple[str, str], Answer]:
@@ -115,28 +111,23 @@ class Measuring:
 
 def _with_answers(outcome: Outcome, answers: Mapping[tuple[str, str], Answer]) -> Outcome:
     question = outcome.query.question
-    answer = answers.get((question, outcome.selection.text))
-    if answer is None:
+    if (answer := answers.get((question, outcome.selection.text))) is None:
         return outcome
     original = None if outcome.is_whole else answers.get((question, outcome.original_text))
-    return replace(
-        outcome,
-        answer=answer.text,
-        original_answer=None if original is None else original.text,
-        served_tokens=answer.prompt_tokens,
-    )
+    outcome = replace(outcome, answer=answer.text, served_tokens=answer.prompt_tokens)
+    return outcome if original is None else replace(outcome, original_answer=original.text)
 
 
 def _row(outcome: Outcome, names: Collection[str] | None) -> dict[str, Any]:
     if names is not None:
         return measured(outcome, names)
-    selection = outcome.selection
-    more = {"true_k": outcome.true_k, "reranker": selection.trace.reranker, "answer": outcome.answer}
+    trace = outcome.selection.trace
+    estimated = None if trace.tokens_estimated is None else 1
+    more = {"true_k": outcome.true_k, "reranker": trace.reranker, "answer": outcome.answer, "estimated": estimated}
     return {
         **measured(outcome),
         **{name: value for name, value in more.items() if value is not None},
-        **({} if selection.trace.tokens_estimated is None else {"estimated": 1}),
-        "ids": list(selection.ids),
+        "ids": list(outcome.selection.ids),
         "ranking": ranking_of(outcome.shown_chunks, outcome.query.gold),
     }
 
@@ -144,15 +135,14 @@ def _row(outcome: Outcome, names: Collection[str] | None) -> dict[str, Any]:
 def select(
     selector: Selector, query: Query, candidates: Sequence[Candidate], budget: Budget
 ) -> tuple[Selection | Exception, float]:
-    """Return a selection, or why this question was too much for the selector, and the seconds that it took."""
+    """Return a selection and the seconds that it took, or why this question was too much for the selector."""
     started = time.perf_counter()
     try:
-        selection: Selection | Exception = budget.select(selector, query.question, candidates)
+        selection = budget.select(selector, query.question, candidates)
     except DataError:
-        # Files that cannot be used are no question's fault.
-        raise
+        raise  # files that cannot be used are no question's fault
     except FAILURES as error:
-        selection = error
+        return error, 0.0
     return selection, time.perf_counter() - started
 
 

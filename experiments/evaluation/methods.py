@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
@@ -33,7 +32,7 @@ def make_methods(
     offered: Mapping[str, Any],
     shared_reranker: Callable[[str], Reranker] | None = None,
 ) -> Methods:
-    """Build selectors.
+    """Build selectors; of `all`, those that need a package that is not installed are left out.
 
     Args:
         methods: Methods, separated by commas; `all` stands for every selector that can run.
@@ -41,14 +40,10 @@ def make_methods(
             are left out. Settings written behind a method's name replace them.
         shared_reranker: Returns the reranker of a name, the same for all selectors: its cache serves all, so that their
             latencies cannot be compared. By default each selector has its own.
-
-    Raises:
-        MissingExtraError: A method that was named needs a package that is not installed; of `all` it is left out.
     """
-    if not (named := split_parts(methods)):
-        raise InputError(f"methods is {methods!r}; name at least one of {', '.join(SELECTORS.names)}, or {ALL}")
-    if twice := [name for name, number in Counter(named).items() if number > 1]:
-        raise InputError(f"methods has {twice[0]!r} twice; leave one out, or give it other settings")
+    named = split_parts(methods)
+    if not named or len(set(named)) < len(named):
+        raise InputError(f"methods is {methods!r}; name at least one of {', '.join(SELECTORS.names)}, or {ALL}, once")
     selectors: dict[str, Selector] = {}
     left_out: dict[str, str] = {}
     for text in named:
@@ -94,9 +89,7 @@ def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[st
 class SharedProblem:
     """A selector whose problems, with the values of their orders, serve others of the same unit, whatever the budget.
 
-    Attributes:
-        selector: The selector; see `with_shared_problem`.
-        problems: By question and unit; to be cleared where the candidates are others.
+    `problems` are by question and unit, and have to be cleared where the candidates are others.
     """
 
     selector: BudgetedSelector
@@ -108,7 +101,7 @@ class SharedProblem:
         return self.selector.name
 
     def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
-        """Return the selection; see `BudgetedSelector.select`."""
+        """Return the selection."""
         key = query, self.selector.unit, self.selector.max_units
         if key not in self.problems:
             self.problems[key] = self.selector.problem(query, candidates, budget_tokens)

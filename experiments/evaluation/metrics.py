@@ -79,8 +79,7 @@ def answer_figures(answer: str, references: Sequence[str]) -> dict[str, float]:
 def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, float]:
     """Return recall, precision and completeness of the evidence in a selection; empty for a question without gold.
 
-    Recall: share of gold entries that a chosen chunk is evidence for. Precision: share of chosen chunks that are
-    evidence for some gold entry, 0 for an empty selection. `full_evidence`: 1 when recall is 1.
+    Precision is the share of chosen chunks that are evidence for some gold entry, 0 for an empty selection.
     """
     if not gold:
         return {}
@@ -119,10 +118,9 @@ def _num_characters(ranges: Sequence[Range]) -> int:
 
 
 def substring_match(answer: str, references: Sequence[str]) -> float:
-    """Return 1.0 if a reference occurs in the answer after normalisation, else 0.0.
+    """Return 1.0 if a reference occurs in the answer after normalisation, between word boundaries, else 0.0.
 
-    SubEM of Adaptive-k (section 4.4), after HELMET (Yen et al., 2025). A reference without words matches nothing. It
-    must occur between word boundaries, so that "art" does not match "party".
+    SubEM of Adaptive-k (section 4.4), after HELMET (Yen et al., 2025). A reference without words matches nothing.
     """
     padded = f" {normalize_answer(answer)} "
     normalized = [normalize_answer(reference) for reference in references]
@@ -130,11 +128,10 @@ def substring_match(answer: str, references: Sequence[str]) -> float:
 
 
 def evidence_ranks(ranking: Sequence[Chunk], gold: Sequence[str]) -> list[int] | None:
-    """Return the index of the first chunk that holds each piece of evidence, ascending.
+    """Return the index of the first chunk that holds each piece of evidence, ascending; None if some is in none.
 
-    None for a question without gold, and if some of it is in no chunk. The largest index + 1 is the true k of
-    Adaptive-k (section 5.5), the smallest k whose first k chunks hold all evidence; the public code takes the index
-    itself for that number.
+    The largest index + 1 is the true k of Adaptive-k (section 5.5), the smallest k whose first k chunks hold all
+    evidence; the public code takes the index itself for that number.
     """
     found = [next((row for row, chunk in enumerate(ranking) if is_evidence(chunk, entry)), None) for entry in gold]
     return None if not found or None in found else sorted({row for row in found if row is not None})
@@ -147,10 +144,7 @@ def answer_similarity(answer: str, other: str, embedder: Embedder) -> float:
 
 
 def redundancy(texts: Sequence[str], embedder: Embedder) -> float:
-    """Return how much a selection repeats itself: the mean, over its texts, of the largest cosine to another.
-
-    Negative cosines count as 0, as does a text alone. A copy among different texts shows in two of the terms.
-    """
+    """Return how much a selection repeats itself: the mean, over its texts, of the largest cosine to another, or 0."""
     if len(texts) < 2:
         return 0.0
     vectors = embedder.embed(texts).astype(float)

@@ -84,13 +84,10 @@ def mean_of(values: Sequence[Mapping[str, float]], names: Sequence[str]) -> dict
 
 def write_runs(folder: Path, rankings: Mapping[str, Rankings], judgements: Mapping[str, Grades]) -> None:
     """Write a TREC run for each method, `METHOD.run`, and the judgements, `qrels.txt`."""
-    folder.mkdir(parents=True, exist_ok=True)
     used: set[str] = set()
-    for method, ranking in rankings.items():
-        stem = name = re.sub(r"[^\w.=,+-]+", "_", method).strip("_") or "method"
-        number = 2
-        while name in used:
-            name, number = f"{stem}-{number}", number + 1
+    for number, (method, ranking) in enumerate(rankings.items()):
+        name = re.sub(r"[^\w.=,+-]+", "_", method).strip("_") or "method"
+        name = f"{name}-{number}" if name in used else name
         used.add(name)
         write_atomically(folder / f"{name}.run", "".join(run_lines(ranking, name)))
     write_atomically(folder / QRELS, "".join(qrels_lines(judgements)))
