@@ -59,7 +59,8 @@ class Tuning:
     """What a tuning found.
 
     Attributes:
-        configurations: What the agent chooses among, `C`.
+        labels: Of the questions that have a utility; `C` configurations.
+        used: The agent to use: the tuned one, or the shipped one as it is.
         fallback: Of the tuned agent: the configuration of the highest expected utility on the user's questions.
         expected: Utility of each configuration that the tuned agent expects on these questions, beyond their mean
             over the configurations, `[C]`.
@@ -68,7 +69,8 @@ class Tuning:
         default: Mean utility of the default.
     """
 
-    configurations: tuple[str, ...]
+    labels: Labels
+    used: agent.ConfigurationAgent
     fallback: str
     expected: FloatArray
     choices: dict[str, Choices]
@@ -78,8 +80,7 @@ class Tuning:
     @property
     def keeps_default(self) -> bool:
         """Whether the checkpoint is the shipped agent, as it is."""
-        spread = (self.gain.high - self.gain.low) / 2 / 1.96
-        return not self.gain.mean > CAUTION * spread
+        return not self.gain.mean > CAUTION * _standard_error(self.gain)
 
     @property
     def verdict(self) -> str:
@@ -94,40 +95,32 @@ class Tuning:
 
     def usage(self, out: str) -> str:
         """Return how the checkpoint in a folder is used."""
-        command = f"corag ask 'your question' --agent {out}"
-        return "corag does the same without it" if self.keeps_default else f"use it with: {command}"
+        if self.keeps_default:
+            return "corag does the same without it"
+        return f"use it with: corag ask 'your question' --agent {out}"
 
 
 @in_runtime
 def tune(config: TuneConfig) -> Tuning:
-    """Label, choose, and write the checkpoint.
-
-    Raises:
-        InputError: `out` is a file, or a name or value is wrong.
-        DataError: There are too few questions, or `out` has labels of other settings.
-    """
+    """Label, choose, and write the checkpoint; too few questions, or labels of other settings, are a `DataError`."""
     check_budget(config.budget)
     out = Path(config.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"out is {config.out!r}, which is a file; give a folder")
     shipped = load_agent(DEFAULT_AGENT)
-    labelling, held_out = _labelling(config, shipped)
+    labelling, number, held_out = _labelling(config, shipped)
     if not config.quiet:
-        number, configurations = (
-            sum(len(one.queries) for one in read_sources(labelling)),
-            len(labelling.configuration_list()),
-        )
+        configurations = len(labelling.configuration_list())
         minutes = max(1, round(SECONDS * number * configurations / 60))
         say(
             f"{number} questions, {configurations} configurations: about {minutes} minute{'s' * (minutes > 1)} on one "
             f"core" + (f"; {held_out} held-out ones left out" * bool(held_out))
         )
-    labels = read_labels(str(label(labelling)))
-    tuning, tuned, labels = choose(labels, shipped, target_of(config), config.seed)
-    page = tuning_page(tuning, labels, config, held_out)
-    card = agent.model_card(tuned.config, {"questions": len(labels), "versions": versions()}, page.markdown())
+    tuning = choose(read_labels(str(label(labelling))), shipped, _target(config), config.seed)
+    labels, page = tuning.labels, tuning_page(tuning, config, held_out)
+    card = agent.model_card(tuning.used.config, {"questions": len(labels), "versions": versions()}, page.markdown())
     table = (out / LABELS_FILE).read_bytes()
-    agent.save(out, tuned, card, {LABELS_FILE: table, PAGE_FILE: page.html()})
+    agent.save(out, tuning.used, card, {LABELS_FILE: table, PAGE_FILE: page.html()})
     figures = {
         name: {measure: float(np.nanmean(values[:, column])) for measure, values in labels.measures.items()}
         for column, name in enumerate(labels.configurations)
@@ -138,8 +131,11 @@ def tune(config: TuneConfig) -> Tuning:
     return tuning
 
 
-def _labelling(config: TuneConfig, shipped: agent.ConfigurationAgent) -> tuple[LabelConfig, int]:
-    """Return the settings of the labels, and how many questions are held out; too few others are a `DataError`."""
+def _labelling(config: TuneConfig, shipped: agent.ConfigurationAgent) -> tuple[LabelConfig, int, int]:
+    """Return the settings of the labels, how many questions there are, and how many more are held out.
+
+    Too few questions are a `DataError`.
+    """
     labelling = LabelConfig(
         data=config.data,
         out=str(Path(config.out) / LABELS_FILE),
@@ -166,18 +162,15 @@ def _labelling(config: TuneConfig, shipped: agent.ConfigurationAgent) -> tuple[L
             f"passages that count, got {number} of {len(queries) - held_out}{left_out}; 60 to 500 are "
             "usual. Add answers or gold to queries.jsonl, or let a reader write answers: corag data references"
         )
-    return labelling, held_out
+    return labelling, number, held_out
 
 
-def target_of(config: TuneConfig) -> TargetConfig:
-    """Return what makes one configuration better than another."""
+def _target(config: TuneConfig) -> TargetConfig:
     return TargetConfig(metric=config.metric, price=config.price)
 
 
-def choose(
-    labels: Labels, shipped: agent.ConfigurationAgent, target: TargetConfig, seed: int = 0
-) -> tuple[Tuning, agent.ConfigurationAgent, Labels]:
-    """Return what tuning an agent gains, the agent to use, and the labels of the questions that have a utility.
+def choose(labels: Labels, shipped: agent.ConfigurationAgent, target: TargetConfig, seed: int = 0) -> Tuning:
+    """Return what tuning an agent gains, and the agent to use.
 
     The gain is cross-validated in five folds by document, or by question if all are about one document. Unless it
     exceeds its standard error, the agent to use is the shipped one. Too few questions are a `DataError`.
@@ -205,8 +198,8 @@ def choose(
     gain = paired_difference(values[rows, chosen], default, groups=groups, seed=seed)
     tuned, expected = tuned_agent(shipped, labels, target)
     fallback = tuned.config.fallback.configuration
-    tuning = Tuning(labels.configurations, fallback, expected, choices, gain, float(default.mean()))
-    return tuning, shipped if tuning.keeps_default else tuned, labels
+    tuning = Tuning(labels, tuned, fallback, expected, choices, gain, float(default.mean()))
+    return replace(tuning, used=shipped) if tuning.keeps_default else tuning
 
 
 def tuned_agent(
@@ -235,14 +228,19 @@ def tuned_agent(
     return agent.ConfigurationAgent(config, weights), expected
 
 
+def _standard_error(gain: Difference) -> float:
+    return (gain.high - gain.low) / 2 / 1.96
+
+
 def _leads(values: FloatArray) -> FloatArray:
     """Return values beyond their mean over the configurations, `[n, C]`: only these say which is better."""
     return np.asarray(values - values.mean(axis=1, keepdims=True))
 
 
-def tuning_page(tuning: Tuning, labels: Labels, config: TuneConfig, held_out: int = 0) -> Page:
+def tuning_page(tuning: Tuning, config: TuneConfig, held_out: int = 0) -> Page:
     """Return the page of a tuning: a verdict, what each configuration gives, and what limits the result."""
-    values, names = utility(labels, target_of(config)), labels.configurations
+    labels, names = tuning.labels, tuning.labels.configurations
+    values, groups = utility(labels, _target(config)), len(set(labels.group.tolist()))
     formats = {"f1": ".3f", "rougeL": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f"}
     columns = [name for name in formats if np.isfinite(labels.measures.get(name, np.nan)).any()]
     rows = [
@@ -254,7 +252,7 @@ def tuning_page(tuning: Tuning, labels: Labels, config: TuneConfig, held_out: in
         ]
         for column in np.argsort(-tuning.expected, kind="stable").tolist()
     ]
-    methods = method_table(tuning.choices, labels, target_of(config), base=DEFAULT_NAME, ceiling=ORACLE, marked=TUNED)
+    methods = method_table(tuning.choices, labels, _target(config), base=DEFAULT_NAME, ceiling=ORACLE, marked=TUNED)
     each = Table(
         ["configuration", *(name.replace("_", " ") for name in columns), "utility", "expected"],
         rows,
@@ -267,14 +265,13 @@ def tuning_page(tuning: Tuning, labels: Labels, config: TuneConfig, held_out: in
         f'Compare: corag evaluate --data {config.data} --methods "corag,corag(agent={config.out})" '
         f"--budget {config.budget} --out result.json"
     )
-    groups = len(set(labels.group.tolist()))
     note = f"{len(labels)} questions in {groups} groups that share documents, {config.budget} tokens of context."
     return Page(
         f"Tuned on {Path(config.data).resolve().name}",
         f"**{tuning.verdict}**",
         [
             Section("On questions that took no part (five folds by document)", [methods]),
-            Section("What holds you back", _limits(tuning, labels, config, groups)),
+            Section("What holds you back", _limits(tuning, config, groups)),
             Section("Each configuration, best first", [each]),
             Section("Use", [f"{usage[0].upper()}{usage[1:]}", compare]),
         ],
@@ -282,30 +279,29 @@ def tuning_page(tuning: Tuning, labels: Labels, config: TuneConfig, held_out: in
     )
 
 
-def _limits(tuning: Tuning, labels: Labels, config: TuneConfig, groups: int) -> list[str]:
+def _limits(tuning: Tuning, config: TuneConfig, groups: int) -> list[str]:
     """Return what limits the gain: the number of questions, retrieval, choice and reader, with figures."""
-    spread = (tuning.gain.high - tuning.gain.low) / 2 / 1.96
-    lines = []
-    if spread:
+    labels, lines = tuning.labels, []
+    if error := _standard_error(tuning.gain):
         lines.append(
-            f"Number of questions: with these {len(labels)}, a gain of {POWER * spread:.3f} or more would be seen (80% "
+            f"Number of questions: with these {len(labels)}, a gain of {POWER * error:.3f} or more would be seen (80% "
             f"power); with {4 * len(labels)}, half of that."
         )
     if groups < 2 * FOLDS:
         lines.append(f"The questions share {groups} documents, so the interval is rough; add others.")
-    rows, found = np.arange(len(labels)), labels.measures.get("full_evidence")
+    rows, chosen = np.arange(len(labels)), tuning.choices[TUNED]
+    found = labels.measures.get("full_evidence")
     if found is not None and (with_gold := np.isfinite(found).all(axis=1)).any():
-        best, chosen = found[with_gold].max(axis=1).mean(), found[rows, tuning.choices[TUNED]][with_gold].mean()
+        best, reached = found[with_gold].max(axis=1).mean(), found[rows, chosen][with_gold].mean()
         lines.append(
             f"Retrieval and budget: on {1 - best:.0%} of the questions no configuration has all evidence in "
             f"{config.budget} tokens; more candidates (--num_candidates), another retrieval or a larger budget may."
         )
         lines.append(
-            f"Choice: on {best - chosen:.0%} another configuration has all evidence and the chosen one lacks some."
+            f"Choice: on {best - reached:.0%} another configuration has all evidence and the chosen one lacks some."
         )
         answers = np.where(labels.long_form[:, None], labels.measures["rougeL"], labels.measures["f1"])
-        whole = with_gold & (found[rows, tuning.choices[TUNED]] == 1)
-        answers = answers[rows, tuning.choices[TUNED]][whole]
+        answers = answers[rows, chosen][with_gold & (found[rows, chosen] == 1)]
         if np.isfinite(answers).any():
             lines.append(
                 f"Reader: with all evidence in the context {config.reader} reaches {np.nanmean(answers):.2f} of 1 (F1, "

@@ -84,18 +84,18 @@ def test_what_gains_is_used_and_the_default_kept_in_doubt(tmp_path):
     rng, shipped = np.random.default_rng(0), shipped_agent()
     default = rng.uniform(0.2, 0.5, 40)
     better = labels_of(tmp_path, np.stack([default, default + rng.uniform(0.1, 0.4, 40)], axis=1).tolist())
-    tuning, tuned, _ = choose(better, shipped, FREE)
+    tuning = choose(better, shipped, FREE)
     assert tuning.gain.low > 0 and tuning.verdict.startswith("Yes")
-    assert str(tuned.predict(np.ones(4))) == "top-k"
+    assert str(tuning.used.predict(np.ones(4))) == "top-k"
     same = labels_of(tmp_path, np.stack([default, default + rng.normal(-0.02, 0.1, 40)], axis=1).tolist())
-    tuning, tuned, _ = choose(same, shipped, FREE)
-    assert tuning.keeps_default and tuned is shipped and tuning.verdict.startswith("No")
+    tuning = choose(same, shipped, FREE)
+    assert tuning.keeps_default and tuning.used is shipped and tuning.verdict.startswith("No")
 
 
 def test_questions_about_one_document_and_questions_without_the_metric(tmp_path):
     labels = labels_of(tmp_path, [[0.2, 0.6]] * 30)
     alone = replace(labels, group=np.full(30, "one"))
-    assert choose(alone, shipped_agent(), FREE)[0].gain.mean == pytest.approx(0.4)
+    assert choose(alone, shipped_agent(), FREE).gain.mean == pytest.approx(0.4)
     lacking = {**labels.measures, "f1": np.full((30, 2), np.nan)}
     with pytest.raises(DataError, match="f1"):
         choose(replace(labels, measures=lacking), shipped_agent(), TargetConfig(metric="f1", price=0.0))
@@ -128,13 +128,13 @@ def test_from_questions_to_a_checkpoint_that_is_used(tmp_path):
     tuning = tune(config)
     files = {path.name for path in (tmp_path / "tuned").iterdir()}
     assert files == {"README.md", "config.json", "model.safetensors", "report.html", "labels.parquet"}
-    assert len(tuning.configurations) == 26 and tuning.configurations[-1] == "top-k(k=1)"
+    assert len(tuning.labels.configurations) == 26 and tuning.labels.configurations[-1] == "top-k(k=1)"
     page = (tmp_path / "tuned" / "README.md").read_text()
     assert tuning.verdict in page and "What holds you back" in page and "24 questions" in page
     selector = corag.selector("corag", agent=tmp_path / "tuned")
     offered = [corag.Candidate(corag.Chunk("a", "Varn is an island."), 0.9)]
     selection = selector.select("What is Varn?", offered, 48)
-    assert selection.ids and selection.trace.details["configuration"] in tuning.configurations
+    assert selection.ids and selection.trace.details["configuration"] in tuning.labels.configurations
     # Another price needs no new measurement.
     table = (tmp_path / "tuned" / "labels.parquet").read_bytes()
     tune(replace(config, prefer="tokens"))
@@ -148,9 +148,9 @@ def test_too_few_questions_and_none_to_learn_from(tmp_path):
 
 
 def test_the_page_says_what_holds_the_user_back(tmp_path):
-    tuning, _, labels = choose(labels_of(tmp_path, [[0.4, 0.6], [0.2, 0.3]] * 11), shipped_agent(), FREE)
+    tuning = choose(labels_of(tmp_path, [[0.4, 0.6], [0.2, 0.3]] * 11), shipped_agent(), FREE)
     assert tuning.choices[DEFAULT_NAME].tolist() == [0] * 22
-    page = tuning_page(tuning, labels, TuneConfig("data", str(tmp_path), prefer="0")).markdown()
+    page = tuning_page(tuning, TuneConfig("data", str(tmp_path), prefer="0")).markdown()
     # Half of the questions have all evidence under no configuration, and where it is there the reader reaches 0.6.
     assert "on 50% of the questions no configuration" in page and "reaches 0.60 of 1" in page
     assert "with 88, half of that" in page
