@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import webbrowser
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from socket import socket
+from typing import TYPE_CHECKING
 
 from corag.budget import AUTO
 from corag.cli.console import say, stderr
@@ -98,14 +100,16 @@ class ServeConfig(ServerConfig):
 def run_app(config: AppConfig) -> None:
     """Serve the page until it is stopped."""
     with needed("starlette and uvicorn", "app"):
-        from corag.app.http import is_loopback
+        from corag.app.http import address, is_loopback, run_server
         from corag.app.server import make_app
 
     workbench = make_workbench(config)
-    if not is_loopback(config.host):
-        say(f"everybody who can reach {config.host} can ask and read; leave out --host to keep it to you", stderr())
-    app = make_app(workbench, host=config.host)
-    _serve(app, "page", config.host, config.port, workbench.source.index, open_page=config.open)
+    with _announced("page", config.host, config.port, workbench.source.index) as sock:
+        if not is_loopback(config.host):
+            say(f"everybody who can reach {config.host} can ask and read; leave out --host to keep it to you", stderr())
+        if config.open:
+            webbrowser.open(address(sock))
+        run_server(make_app(workbench, host=config.host), sock)
 
 
 @in_runtime
@@ -131,11 +135,12 @@ def run_service(config: ServeConfig) -> None:
         return
     with needed("starlette and uvicorn", "app"):
         from corag.app.api import make_api
-        from corag.app.http import is_loopback
+        from corag.app.http import is_loopback, run_server
     key = os.environ.get(KEY) or None
     if key is None and not is_loopback(config.host):
         raise InputError(f"others can reach {config.host}: set a key for them in the environment variable {KEY}")
-    _serve(make_api(service, host=config.host, key=key), "service", config.host, config.port, index)
+    with _announced("service", config.host, config.port, index) as sock:
+        run_server(make_api(service, host=config.host, key=key), sock)
 
 
 def make_workbench(config: AppConfig) -> Workbench:
@@ -165,16 +170,12 @@ def _opened(index: str | None) -> ChunkIndex | None:
     return None if index is None else ChunkIndex.open(index)
 
 
-def _serve(app: Any, what: str, host: str, port: int, index: ChunkIndex | None, *, open_page: bool = False) -> None:
-    """Serve an application until the process is interrupted."""
-    from corag.app.http import address, listening, run_server
+@contextlib.contextmanager
+def _announced(what: str, host: str, port: int, index: ChunkIndex | None) -> Iterator[socket]:
+    """Yield a socket that listens, and say where; Ctrl-C ends the block."""
+    from corag.app.http import address, listening
 
-    with (
-        listening(host, port) as sock,
-        contextlib.nullcontext() if index is None else index.stored_states(),
-        contextlib.suppress(KeyboardInterrupt),
-    ):
+    states = contextlib.nullcontext() if index is None else index.stored_states()
+    with listening(host, port) as sock, states, contextlib.suppress(KeyboardInterrupt):
         say(f"{what} at {address(sock)}; Ctrl-C ends it")
-        if open_page:
-            webbrowser.open(address(sock))
-        run_server(app, sock)
+        yield sock
