@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 import agent
 from agent import AgentConfig, AgentError, CheckpointError, ConfigurationAgent, Fallback, Ranges, TrainConfig
@@ -58,15 +58,10 @@ def test_settings_come_back_from_the_unit_scale(iterations, exploration, cost_we
     [
         (lambda: Ranges((0, 5), (0.0, 1.0), (0.0, 1.0)), "iterations"),
         (lambda: Ranges((1, 5), (0.0, float("nan")), (0.0, 1.0)), "exploration"),
-        (lambda: Ranges((1, 5), (0.0, 1.0), (0.1,)), "cost_weight"),
-        (lambda: Fallback("first", 0, 1.0, 1.0), "iterations"),
         (lambda: Fallback("first", 5, None, 1.0), "fallback"),
         (lambda: toy_config(configurations=("a", "a")), "configurations"),
-        (lambda: toy_config(feature_dim=-1), "feature_dim"),
-        (lambda: toy_config(embedder=""), "embedder"),
         (lambda: toy_config(hidden=(5, 0)), "hidden"),
         (lambda: toy_config(min_lead=1.1), "min_lead"),
-        (lambda: AgentConfig.from_dict({"reranker": 1}), "unknown"),
         (lambda: TrainConfig(lr=0), "lr"),
         (lambda: TrainConfig(contrastive_weight=0.0, choice_weight=0.0, settings_weight=0.0), "weights"),
     ],
@@ -135,9 +130,7 @@ def test_an_agent_without_a_network_names_its_fallback():
     assert str(one) == str(two) == "top-k" and one.probabilities == {PAPERS: 0.0, "top-k": 1.0}
 
 
-@pytest.mark.parametrize(
-    "features", [np.zeros(7), np.zeros((2, 1024)), 1.0, [0, 0, 0, 0, 0, np.nan], [1e300, 0, 0, 0, 0, 0], ["word"] * 6]
-)
+@pytest.mark.parametrize("features", [np.zeros(7), 1.0, [0, 0, 0, 0, 0, np.nan], [1e300, 0, 0, 0, 0, 0], ["word"] * 6])
 def test_bad_features(features):
     with pytest.raises(AgentError, match="features"):
         random_agent().predict(features)
@@ -156,7 +149,6 @@ def test_settings_stay_in_range_for_any_finite_features(features):
     "change",
     [
         lambda weights: weights.pop("choice.bias"),
-        lambda weights: weights.update(more=np.zeros(1)),
         lambda weights: weights.update({"settings.bias": np.zeros(4, np.float32)}),
         lambda weights: weights.update({"settings.bias": np.zeros(3)}),
         lambda weights: weights["settings.bias"].fill(np.nan),
@@ -182,12 +174,6 @@ def folder(tmp_path):
 def change_config(folder, **changes):
     values = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**values, **changes}))
-
-
-def change_weights(folder, change, *given):
-    """Change one tensor of a checkpoint."""
-    weights = load_file(folder / "model.safetensors")
-    save_file({**weights, "choice.bias": change(weights["choice.bias"], *given)}, folder / "model.safetensors")
 
 
 def cut(path):
@@ -243,16 +229,11 @@ def test_a_pickle_is_refused(folder, suffix):
     ("damage", "named"),
     [
         (lambda folder: (folder / "config.json").unlink(), "config.json"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
-        (lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe"), "config.json"),
-        (lambda folder: (folder / "config.json").write_text("[1]"), "config.json"),
-        (lambda folder: change_config(folder, configurations=[]), "configurations"),
-        (lambda folder: change_config(folder, feature_dim=DIM + 1), "encoder.0.weight"),
         (lambda folder: (folder / "config.json").write_text("[" * 100_000), "config.json"),
+        (lambda folder: change_config(folder, feature_dim=DIM + 1), "encoder.0.weight"),
         (lambda folder: change_config(folder, priors={}), "priors"),  # of an older form
-        (lambda folder: change_config(folder, fallback="first"), "fallback"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
         (lambda folder: cut(folder / "model.safetensors"), "model.safetensors"),
-        (lambda folder: change_weights(folder, np.full_like, np.nan), "choice.bias"),
         (lambda folder: save_file({"x": np.zeros(2)}, folder / "model.safetensors"), "tensors"),
     ],
 )
@@ -300,27 +281,15 @@ def test_the_shipped_checkpoint_predicts_as_its_tensors_say():
         {"features": np.full((40, DIM), np.nan)},
         {"weight": -np.ones(40)},
         {"label": np.zeros(40)},
-        {"label": np.full(40, -1)},
-        {"features": "words"},
         {"weight": np.ones(39)},
-    ],
-)
-def test_bad_columns(changes):
-    with pytest.raises(AgentError, match=list(changes)[-1]):
-        toy_table(**changes)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
         {"features": np.ones((40, 7))},
         {"label": np.arange(40) % 3},
         {"quality": np.ones((40, 3))},
         {"settings": None},
     ],
 )
-def test_tables_that_do_not_fit(changes):
-    with pytest.raises(AgentError):
+def test_tables_that_cannot_be_learnt_from(changes):
+    with pytest.raises(AgentError, match=next(iter(changes))):
         toy_table(**changes).check_fits(toy_config())
 
 

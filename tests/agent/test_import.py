@@ -6,12 +6,6 @@ import pytest
 import agent
 from tests.agent.worlds import DIM, random_agent
 
-PUBLIC = (
-    "AgentConfig", "AgentError", "AgentModel", "AgentPrediction", "CheckpointError", "ConfigurationAgent",
-    "Fallback", "Ranges", "TrainConfig", "TrainReport", "TrainingTable", "fit", "from_hub",
-    "load", "model_card", "save",
-)  # fmt: skip
-
 
 @pytest.mark.slow
 def test_loading_and_predicting_need_no_torch(tmp_path):
@@ -23,14 +17,6 @@ def test_loading_and_predicting_need_no_torch(tmp_path):
         "sys.exit(f'{heavy}' if heavy else 0)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.slow
-def test_every_public_name_is_there():
-    for name in PUBLIC:
-        assert getattr(agent, name).__doc__
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        _ = agent.nothing
 
 
 def test_a_missing_extra_names_the_command(monkeypatch):

@@ -9,7 +9,6 @@ from lightning.pytorch.loggers import CSVLogger
 
 import agent
 from agent import AgentError, fit
-from agent.training.fit import kept_epoch
 from tests.agent.worlds import DIM, toy_config, toy_table, toy_train_config
 
 pytestmark = pytest.mark.slow
@@ -54,14 +53,16 @@ def test_the_seed_decides_the_weights(tmp_path):
     assert not same_weights(first, other)
 
 
-def test_the_callers_random_state_and_threads_are_left_alone(tmp_path):
+def test_training_is_quiet_and_leaves_random_state_and_threads_alone(tmp_path, capfd, caplog):
     def state():
         legacy = np.random.get_state()  # noqa: NPY002 - a caller may still use it
         return random.getstate(), legacy[1].tolist(), torch.get_rng_state().tolist(), torch.get_num_threads()
 
+    caplog.set_level(logging.INFO)
     before = state()
     toy_fit(tmp_path, epochs=2)
     assert state() == before
+    assert (*capfd.readouterr(), caplog.text) == ("", "", "")
 
 
 @pytest.mark.parametrize(
@@ -115,46 +116,28 @@ def test_any_setting_and_callback_of_lightning(tmp_path):
             fit(toy_table(), None, toy_config(), toy_train_config(), tmp_path / "wrong", trainer=wrong)
 
 
-def test_a_diverging_training_says_so(tmp_path):
-    with pytest.raises(AgentError, match="lr"):
-        toy_fit(tmp_path, lr=1e30)
-
-
-def test_bad_tables_are_refused_before_anything_is_written(tmp_path):
-    empty = toy_table(0, prefix="val")
-    cases = [
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
         ({"train": toy_table(1)}, "questions"),
         ({"val": toy_table(5)}, "both training and validation"),
-        ({"val": empty}, "validation table"),
+        ({"val": toy_table(0, prefix="val")}, "validation table"),
         ({"config": toy_config(feature_dim=7)}, "features"),
-        ({"train": toy_table(settings=None)}, "settings"),
-    ]
-    for arguments, message in cases:
-        with pytest.raises(AgentError, match=message):
-            toy_fit(tmp_path / "out", **arguments)
+        ({"train": toy_table(quality=None), "regret_weight": 1.0}, "quality"),
+        ({"train": toy_table(quality=None), "temperature": 0.1}, "quality"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(tmp_path, arguments, named):
+    with pytest.raises(AgentError, match=named):
+        toy_fit(tmp_path / "out", **arguments)
     assert not (tmp_path / "out").exists()
 
 
-def test_training_is_quiet(tmp_path, capfd, caplog):
-    caplog.set_level(logging.INFO)
-    toy_fit(tmp_path, epochs=1)
-    captured = capfd.readouterr()
-    assert (captured.out, captured.err, caplog.text) == ("", "", "")
-
-
-def test_progress_is_reported_for_each_epoch(tmp_path):
-    reports = []
-    config = toy_train_config(epochs=3)
-    fit(toy_table(), None, toy_config(), config, tmp_path, progress=lambda *done: reports.append(done))
-    assert reports == [(1, 3), (2, 3), (3, 3)]
-
-
-def test_a_logger_gets_the_figures_of_each_epoch(tmp_path):
-    def logger(folder):
-        assert folder.is_dir()
-        return CSVLogger(tmp_path, name="csv")
-
-    history = fit(toy_table(), None, toy_config(), toy_train_config(epochs=2), tmp_path, logger=logger).history
+def test_progress_and_a_logger_get_the_figures_of_each_epoch(tmp_path):
+    reports, config = [], toy_train_config(epochs=2)
+    given = {"progress": lambda *done: reports.append(done), "logger": lambda _: CSVLogger(tmp_path, name="csv")}
+    history = fit(toy_table(), None, toy_config(), config, tmp_path, **given).history
+    assert reports == [(1, 2), (2, 2)]
     with (tmp_path / "csv" / "version_0" / "metrics.csv").open() as lines:
         logged = list(csv.DictReader(lines))
     assert [float(row["train_contrastive"]) for row in logged] == [row["train_contrastive"] for row in history]
@@ -179,15 +162,10 @@ def test_a_finished_training_with_other_settings_or_a_damaged_checkpoint_is_done
     agent.load(first.checkpoint)
 
 
-def test_a_target_that_needs_quality_is_refused_without(tmp_path):
-    for changes in ({"regret_weight": 1.0}, {"temperature": 0.1}):
-        with pytest.raises(AgentError, match="quality"):
-            toy_fit(tmp_path, train=toy_table(quality=None), **changes)
-
-
-def test_devices_that_are_not_there_are_one_clear_error(tmp_path):
-    with pytest.raises(AgentError, match="abacus"):
-        toy_fit(tmp_path, device="abacus")
+def test_a_device_that_is_not_there_and_a_loss_that_diverges(tmp_path):
+    for changes, named in (({"device": "abacus"}, "abacus"), ({"lr": 1e30}, "lr")):
+        with pytest.raises(AgentError, match=named):
+            toy_fit(tmp_path, **changes)
 
 
 def test_an_agent_of_whole_configurations_needs_no_settings(tmp_path):
@@ -196,11 +174,6 @@ def test_an_agent_of_whole_configurations_needs_no_settings(tmp_path):
     assert report.history[report.best_epoch]["val_regret"] == 0.0
     prediction = report.agent.predict(np.ones(DIM))
     assert (str(prediction), prediction.iterations, prediction.cost_weight) == ("second", None, None)
-
-
-def test_the_first_of_equal_epochs_is_the_best():
-    history = tuple({"val_regret": regret} for regret in (0.5, 0.2, 0.2))
-    assert (kept_epoch(history, "best"), kept_epoch(history, "last")) == (1, 2)
 
 
 def test_a_state_of_other_settings_is_not_taken_up(tmp_path):

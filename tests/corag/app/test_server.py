@@ -251,7 +251,7 @@ def test_silent_models_and_closed_pages_keep_nobody_waiting(small_data, own_inde
         assert all(reader.closed.acquire(timeout=10) for _ in range(2 * AT_ONCE))
 
 
-@pytest.mark.parametrize(("host", "status"), [("evil.example:8383", 403), ("192.168.0.7:8383", 200), ("box", 200)])
-def test_a_page_for_others_answers_to_its_own_names(small_data, host, status):
+def test_a_page_for_others_answers_to_its_own_names(small_data):
     with client(make_workbench(small_data), host="box") as page:
-        assert page.get("/api/about", headers={"host": host}).status_code == status
+        for host, status in (("evil.example:8383", 403), ("192.168.0.7:8383", 200), ("box", 200)):
+            assert page.get("/api/about", headers={"host": host}).status_code == status

@@ -10,20 +10,10 @@ from corag.index import ChunkIndex
 from tests.experiments.worlds import listing, write_folder
 from tests.processes import run_command
 
-QUESTION = "How deep is the lake in which the Oro ends?"
-
 
 def succeeds(capsys, *arguments):
     assert main([str(argument) for argument in arguments]) == 0
     return capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_every_chunk_over_the_budget_is_an_empty_selection_with_a_reason(small_index, capsys):
-    given = ("--index", small_index, "--budget", 2, "--unit", "sentence", "--json")
-    said = json.loads(succeeds(capsys, "ask", QUESTION, *given))
-    assert (said["answer"], said["chunks"], said["cost_tokens"], said["value"]) == ("", [], 0, 0)
-    assert "candidates costs more than the budget of 2 tokens" in said["trace"]["reason"]
 
 
 ODD_TEXTS = {
@@ -42,15 +32,9 @@ ODD_TEXTS = {
 def test_any_text_goes_from_corpus_to_answer(tmp_path, capsys):
     documents = [{"id": f"{name} é#1", "title": name, "text": text} for name, text in ODD_TEXTS.items()]
     names = [row["id"] for row in documents]
+    shared = {"candidates": names, "split": "dev"}
     queries = [
-        {
-            "id": name,
-            "question": text or "?",
-            "answers": [text],
-            "gold": [f"{name} é#1"],
-            "candidates": names,
-            "split": "dev",
-        }
+        {"id": name, "question": text or "?", "answers": [text], "gold": [f"{name} é#1"], **shared}
         for name, text in ODD_TEXTS.items()
     ]
     data = write_folder(tmp_path / "data", documents, queries)
