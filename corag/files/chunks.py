@@ -1,9 +1,4 @@
-"""A file's text into chunks that keep to its structure.
-
-A chunk is inside one section, whose path of headings is its title. Sections that are very short are joined
-under the heading that they share. Code blocks and tables stay whole if they fit; a longer table is cut between rows,
-and each part has the header.
-"""
+"""A file's text into chunks that keep to its structure: sections, code blocks and tables."""
 
 from __future__ import annotations
 
@@ -30,28 +25,21 @@ from corag.text.chunking import (
 from corag.text.documents import with_title
 from corag.types import Chunk, TokenCounter
 
-HEADING_SEPARATOR = " > "
-"""Separates the headings of a title: `Guide > Install > Linux`."""
-
-_TITLE_SHARE = 4
-"""A title may take this part of a chunk's tokens."""
-_SHORT_SHARE = 8
-"""A section with less than this part of a chunk's tokens is joined with its neighbours."""
-
+# Separates the headings of a title: `Guide > Install > Linux`.
+_SEPARATOR = " > "
+# A title may take this part of a chunk's tokens; a section with less than that part is joined with its neighbours.
+_TITLE_SHARE, _SHORT_SHARE = 4, 8
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|\Z)")
 _BLANK_LINES = re.compile(r"(?:\r\n?|\n)(?:[ \t]*(?:\r\n?|\n))+")
 
 
 def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkConfig | None = None) -> list[Chunk]:
-    """Cut a file into chunks named `path#start-end`, in its order.
+    """Cut a file into chunks named `path#start-end`, in its order, each inside one section.
 
     Each chunk's text is its title, a newline, and `file.text[start:end]`; between the two is the header of a table
     that began in an earlier chunk. Metadata: `document` (the path), `title`, `start`, `end`, `headings` (the whole
     path, which a long title shortens), and where the file has them `page`, `last_page` (if it is another), `line`, or
     `anchor` (of an HTML heading).
-
-    Raises:
-        InputError: A character needs more tokens than a chunk has.
     """
     config = config or ChunkConfig()
     lines = [match.end() for match in re.finditer(r"\r\n?|\n", file.text)] if file.lines else []
@@ -83,7 +71,7 @@ def fitting_title(headings: Sequence[str], tokens: TokenCounter, limit: int) -> 
     """Return a path of headings as a title of at most `limit` tokens: without the middle, then the last alone."""
     last = headings[-1]
     shortened = [headings[0], "…", last] if len(headings) > 2 else [last]
-    for title in (HEADING_SEPARATOR.join(headings), HEADING_SEPARATOR.join(shortened)):
+    for title in (_SEPARATOR.join(headings), _SEPARATOR.join(shortened)):
         if int(tokens.count([title])[0]) <= limit:
             return title
     return cut_to_tokens(last, tokens, limit)
@@ -172,6 +160,6 @@ def _lines(text: str, span: Span) -> list[Span]:
 
 
 def _paragraphs(text: str, span: Span) -> list[Span]:
-    """Return what is between blank lines, each with those that follow it; the next keeps its indentation."""
+    """Return what is between blank lines, each with those that follow it."""
     ends = [match.end() for match in _BLANK_LINES.finditer(text, *span)]
     return [(start, end) for start, end in pairwise(dict.fromkeys([span[0], *ends, span[1]]))]

@@ -1,7 +1,4 @@
-"""The text of a file with its structure, read from Markdown: sections under headings, and blocks that belong together.
-
-HTML and DOCX files are turned into Markdown first.
-"""
+"""The text of a file with its structure: sections under headings, and blocks that belong together."""
 
 from __future__ import annotations
 
@@ -30,17 +27,13 @@ _LEAVES = {"paragraph_open", "heading_open", "fence", "code_block", "table_open"
 
 
 class Block(NamedTuple):
-    """A paragraph, list item, code block or table; it reaches to the next block of its section.
-
-    Attributes:
-        start: Offset of its first character.
-        kind: How it is cut if it does not fit a chunk: text by sentences, code by lines, a table by rows.
-        header_end: Offset after a table's header rows.
-    """
+    """A paragraph, list item, code block or table; it reaches to the next block of its section."""
 
     start: int
     kind: Literal["text", "code", "table"] = "text"
+    """How it is cut if it does not fit a chunk: text by sentences, code by lines, a table by rows."""
     header_end: int = 0
+    """Offset after a table's header rows."""
 
 
 class Heading(NamedTuple):
@@ -78,8 +71,7 @@ class FileText:
     """The text of a file with its structure.
 
     Attributes:
-        text: The text that spans refer to: of Markdown and plain text the file's own characters, line ends included;
-            of HTML and DOCX their Markdown; of PDF the text of all pages.
+        text: The text that spans refer to: of Markdown the file's own characters, of HTML and DOCX their Markdown.
         sections: Its sections, in order.
         pages: Offset at which each page begins; empty without pages.
         lines: True if a line of `text` is a line of the file.
@@ -98,17 +90,10 @@ class FileText:
 def sections_of(
     text: str, headings: Sequence[Heading], blocks: Iterable[Block], title: str, *, start: int = 0
 ) -> tuple[FileSection, ...]:
-    """Return the sections of a text.
+    """Return the sections of a text, which begins at `start`, after front matter.
 
     A heading of level 1 that comes first and is the only one is the document's title; otherwise `title` leads
     every path.
-
-    Args:
-        text: The text.
-        headings: Its headings, in order.
-        blocks: Its blocks, in order.
-        title: Title of the document as its file gives it, or the file's name.
-        start: Offset at which the text begins, after front matter.
     """
     levels = [heading.level for heading in headings]
     titled = levels[:1] == [1] and levels.count(1) == 1
@@ -139,11 +124,7 @@ def letters(text: str) -> str:
 def read_markdown(text: str, name: str, *, title: str = "", lines: bool = True) -> FileText:
     """Return the structure of a Markdown text (CommonMark with tables).
 
-    Args:
-        text: The text.
-        name: Title if the text gives none.
-        title: The document's title, if it is known from elsewhere.
-        lines: True if the text is a file's own.
+    Its title is `title`, or that of the front matter, or else `name`; `lines` says that the text is a file's own.
     """
     front = _FRONT_MATTER.match(text)
     start = front.end() if front else 0

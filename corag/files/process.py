@@ -28,15 +28,10 @@ MAX_MEMORY = 4 * 2**30
 
 
 def read_file(data: bytes, path: str) -> FileText:
-    """Return the text of a file and its structure, in at most `MAX_SECONDS`.
-
-    Args:
-        data: The file's bytes.
-        path: Its path, which gives type and name.
+    """Return the text of a file and its structure, in at most `MAX_SECONDS`; `path` gives type and name.
 
     Raises:
-        UnreadableFileError: It is damaged, encrypted, of another type than its name says, holds no text, or takes too
-            long or too much memory.
+        UnreadableFileError: It is damaged, encrypted, holds no text, or takes too long or too much memory.
     """
     return parse_file(data, path) if kind_of(path, data) == "text" else _reader(os.getpid()).read(data, path)
 

@@ -1,8 +1,4 @@
-"""Documents into chunks of at most N tokens, with exact character spans.
-
-Sentences stay whole if they fit. The spans of a document's chunks cover it from the first to the last character, in
-order, so joining them (without overlap) restores the document.
-"""
+"""Documents into chunks of at most N tokens, whose spans cover the document; sentences stay whole if they fit."""
 
 from __future__ import annotations
 
@@ -24,7 +20,6 @@ DEFAULT_BUDGET = 1024
 
 Span = tuple[int, int]
 """Character offsets `(start, end)` of a piece of text, end exclusive."""
-
 SizedSpan = tuple[Span, int]
 """A span that fits a chunk, and its tokens."""
 
@@ -63,18 +58,12 @@ class ChunkConfig:
 
     def __post_init__(self) -> None:
         check_count("max_tokens", self.max_tokens, "128 to 1024 are usual", most=MOST_TOKENS)
-        check_count("overlap_tokens", self.overlap_tokens, "it must be below max_tokens", least=0)
-        if self.overlap_tokens >= self.max_tokens:
-            raise InputError(
-                f"overlap_tokens must be below max_tokens={self.max_tokens}, got "
-                f"{self.overlap_tokens}; a tenth to a fifth of max_tokens is usual"
-            )
+        hint = "it must be below max_tokens; a tenth to a fifth is usual"
+        check_count("overlap_tokens", self.overlap_tokens, hint, least=0, most=self.max_tokens - 1)
 
 
 def chunk_document(document: Document, tokens: TokenCounter, config: ChunkConfig | None = None) -> list[Chunk]:
     """Cut a document into chunks named `docid#start-end`, in document order; without text it has none.
-
-    `document.text[start:end]` is the body of each; the bodies cover the text.
 
     Raises:
         InputError: The title leaves no tokens for text, or one character needs more tokens than a chunk has.
@@ -95,14 +84,7 @@ def chunk_document(document: Document, tokens: TokenCounter, config: ChunkConfig
 
 
 class ChunkMeter:
-    """Counts the tokens that pieces of a document add to the title of its chunks.
-
-    Attributes:
-        document: Id of the document, for errors.
-        text: Its text.
-        max_tokens: Maximum tokens of a chunk.
-        capacity: Maximum tokens that the pieces of a chunk may add.
-    """
+    """Counts the tokens that pieces of a document add to the title of its chunks; at most `capacity` fit."""
 
     def __init__(self, document: str, text: str, title: str, tokens: TokenCounter, max_tokens: int) -> None:
         self.document = document
@@ -114,8 +96,8 @@ class ChunkMeter:
         self.capacity = max_tokens - self._title_tokens
         if self.capacity < 1:
             raise InputError(
-                f"document {document!r}: its title of {len(title)} characters leaves no tokens for "
-                f"text within max_tokens={max_tokens}; raise max_tokens or shorten the title"
+                f"document {document!r}: its title of {len(title)} characters leaves no tokens for text within "
+                f"max_tokens={max_tokens}; raise it"
             )
 
     def sizes(self, spans: Sequence[Span]) -> list[int]:
@@ -172,10 +154,7 @@ def words_of(text: str, span: Span) -> list[Span]:
 def fitting_pieces(
     spans: Sequence[Span], meter: ChunkMeter, finer: Sequence[Callable[[str, Span], list[Span]]] = (words_of,)
 ) -> Iterator[SizedSpan]:
-    """Yield spans and their sizes; what does not fit a chunk is cut by the first of `finer`, then by the next.
-
-    What no function can cut so that it fits is cut between characters. The pieces cover what the spans cover.
-    """
+    """Yield spans and their sizes; what does not fit is cut by each of `finer` in turn, at last between characters."""
     for span, size in zip(spans, meter.sizes(spans), strict=True):
         if size <= meter.capacity:
             yield span, size
@@ -192,8 +171,8 @@ def _cut_word(span: Span, meter: ChunkMeter) -> Iterator[Span]:
     while start < end:
         if not meter.fits(start, start + 1):
             raise InputError(
-                f"document {meter.document!r}: the single character {meter.text[start]!r} at {start} needs "
-                f"more than the {meter.capacity} tokens that a chunk has for text; raise max_tokens"
+                f"document {meter.document!r}: the single character {meter.text[start]!r} at {start} needs more than "
+                f"the {meter.capacity} tokens that a chunk has for text; raise max_tokens"
             )
         # By doubling, then by bisection: a word may be as long as a document.
         step = 1
@@ -206,10 +185,7 @@ def _cut_word(span: Span, meter: ChunkMeter) -> Iterator[Span]:
 
 
 def cut_to_tokens(text: str, tokens: TokenCounter, limit: int) -> str:
-    """Return the longest prefix of a text with at most `limit` tokens; empty if no word fits.
-
-    It ends with a sentence if at least one fits, else with a word, without trailing white space.
-    """
+    """Return the longest prefix of whole sentences, or else of whole words, with at most `limit` tokens."""
     whole = text.rstrip()
 
     def count(end: int) -> int:

@@ -15,7 +15,7 @@ class Piece(NamedTuple):
 
     Attributes:
         chunk: The chunk as it was offered.
-        text: Its text without the title; of sentences, with a mark where others were left out between them.
+        text: Its text without the title; gaps between sentences are marked.
         indices: Which of the chosen chunks are in it.
         spans: Span of each of these in `text`.
         cut: Spans of the chosen sentences in the text of the chunk without its title; empty for all of it.

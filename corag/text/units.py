@@ -1,8 +1,7 @@
 """Chunks into units, the pieces that a selector chooses from: sentences, or windows of neighbouring ones.
 
-A unit is a span of its chunk. It knows what has to stand before it to be understood: the chunk's title, the header of
-its table, the line that leads into its list. `assemble` puts chosen units back together: those of a document in its
-order, below one title.
+A unit is a span of its chunk. It knows its leads, what is needed before it to be understood: the header of its table,
+the line that leads into its list. `assemble` puts chosen units back together.
 """
 
 from __future__ import annotations
@@ -20,16 +19,12 @@ from corag.text.chunking import sentence_spans
 from corag.text.documents import SEPARATOR, with_title
 from corag.types import Chunk
 
-GAP = " … "
-"""Stands in a line for what was left out."""
-LINE_GAP = "\n…\n"
-"""Stands between lines for what was left out."""
+GAP, LINE_GAP = " … ", "\n…\n"
+"""Mark what was left out of a line, and between lines."""
 MAX_CHARACTERS = 800
 """A longer sentence is cut after a clause, else after a word, else in a word."""
-
 MAX_WINDOW = 1000
 """Sentences of a unit; passages have fewer."""
-
 COLONS = (":", "：")  # noqa: RUF001
 
 _LINE = re.compile(r"[^\n]*\n?")
@@ -75,15 +70,15 @@ PASSAGE, SENTENCE = Unit(), Unit(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitChunk(Chunk):
-    """A unit, as a chunk: its text is what has to stand before it, and its own.
+    """A unit, as a chunk: its text is title, leads, and its own.
 
-    Its id is `docid#start-end`, in characters of the document where the chunk has a place in one, else of the chunk's
+    Its id is `docid#start-end`, in characters of the document if the chunk knows its offsets there, else of the chunk's
     text behind the title.
 
     Attributes:
         source: The chunk that it is part of.
-        span: Its place in the text of `source`, without white space at its ends.
-        leads: Places there of what has to stand before it, besides the title.
+        span: Its offsets in the text of `source`, without white space at its ends.
+        leads: Offsets there of its leads.
         body: Where the text of `source` begins, behind the title.
         cut: Whether it is a part of something longer than `MAX_CHARACTERS`.
     """
@@ -96,12 +91,12 @@ class UnitChunk(Chunk):
 
     @property
     def document(self) -> str:
-        """The document that it is part of; units of one stand together."""
+        """The document that it is part of."""
         return str(self.source.metadata.get("document", self.source.id))
 
     @property
     def shift(self) -> int:
-        """What has to be added to places in the text of `source` to get those in the document."""
+        """What has to be added to offsets in the text of `source` to get those in the document."""
         return _shift(self.source, self.body)
 
 
@@ -111,10 +106,7 @@ def source_of(chunk: Chunk) -> Chunk:
 
 
 def ranges_of(chunk: Chunk) -> list[Range] | None:
-    """Return the characters of a document that a chunk shows, its title excluded; None if it has no place in one.
-
-    What has to stand before a unit, such as the header of its table, is shown with it.
-    """
+    """Return the characters of a document that a chunk shows, leads included, title excluded; None if not known."""
     if not _has_place(chunk):
         return None
     if isinstance(chunk, UnitChunk):
@@ -125,8 +117,7 @@ def ranges_of(chunk: Chunk) -> list[Range] | None:
 def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
     """Return the units of a chunk in its order; the chunk itself for unit `passage`, or where it has no words.
 
-    Sentences end where sentencex (https://github.com/wikimedia/sentencex) says. A row of a table, an item of a list and
-    a block of code are each one unit, whatever ends in them, unless they are longer than `MAX_CHARACTERS`.
+    A row of a table, an item of a list and a block of code are each one unit, unless longer than `MAX_CHARACTERS`.
     """
     if unit.size is None:
         return [chunk]
@@ -146,11 +137,11 @@ def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
 
 
 def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
-    """Return the text of chosen chunks, and where each of them stands in it.
+    """Return the text of chosen chunks, and the span of each in it.
 
-    Units of one document stand in its order below one title, at the place of the first that was chosen; those of its
-    parts with titles of their own, such as headings, stand below these. Neighbours are joined as they are in the
-    document, and what was left out between others is marked. Other chunks stay as they are.
+    Units of one document are in its order below one title, at the position of the first that was chosen; those of its
+    parts with titles of their own, such as headings, below these. Neighbours are joined as they are in the document,
+    and what was left out between others is marked. Other chunks stay as they are.
     """
     by_document: dict[tuple[str, str] | int, list[int]] = {}
     for place, chunk in enumerate(chosen):
@@ -178,12 +169,12 @@ def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
 
 
 def text_alone(chunk: Chunk) -> str:
-    """Return what `assemble` makes of a single chunk; a unit may have a mark behind what leads into it."""
+    """Return what `assemble` makes of a single chunk; a unit may have a mark behind its leads."""
     return assemble([chunk])[0] if isinstance(chunk, UnitChunk) and chunk.leads else chunk.text
 
 
 def _in_order(chosen: Sequence[Chunk], places: Sequence[int]) -> Iterator[tuple[UnitChunk, int | None]]:
-    """Yield the units at these places and what leads into them, each once, in the order of their document."""
+    """Yield these units and their leads, each once, in the order of their document."""
     wanted: dict[Span, tuple[UnitChunk, int | None]] = {}
     for place in places:
         unit = chosen[place]
@@ -197,7 +188,7 @@ def _in_order(chosen: Sequence[Chunk], places: Sequence[int]) -> Iterator[tuple[
 
 
 def _joint(last: UnitChunk | None, unit: UnitChunk) -> str:
-    """Return what stands between two units of a document: white space for neighbours, else a mark."""
+    """Return what joins two units of a document: white space for neighbours, else a mark."""
     if last is None:
         return ""
     end, start = last.span[1] + last.shift, unit.span[0] + unit.shift
@@ -223,7 +214,6 @@ def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int, *, cut: 
 
 
 def _shift(chunk: Chunk, body: int) -> int:
-    """Return what turns places in a chunk's text into those in the document, or in the text behind the title."""
     return int(chunk.metadata["start"]) - body if _has_place(chunk) else -body
 
 
@@ -232,15 +222,12 @@ def _has_place(chunk: Chunk) -> bool:
 
 
 class _UnitSpan(NamedTuple):
-    """Where a unit stands, what has to stand before it, and whether it is a part of something longer."""
-
     span: Span
     leads: tuple[Span, ...] = ()
     cut: bool = False
 
 
 def _pieces(text: str, body: int) -> tuple[_UnitSpan, ...]:
-    """Return the smallest units of a text from `body` on."""
     return _PIECES.get_many([(text, body)], lambda keys: [_cut_up(*key) for key in keys])[0]
 
 
@@ -271,7 +258,6 @@ class _Blocks:
         self._fence: int | None = None
 
     def read(self, start: int, end: int) -> None:
-        """Read the line at these places."""
         line, span = self._text[start:end], _stripped(self._text, start, end)
         if self._fence is not None:
             if _FENCE.match(line):
@@ -297,7 +283,6 @@ class _Blocks:
             self._prose = (start if self._prose is None else self._prose[0], end)
 
     def finish(self) -> None:
-        """End what is open."""
         self._end()
         if self._fence is not None:
             self._add(_stripped(self._text, self._fence, len(self._text)), breaks=(_BREAK, _SPACE))
@@ -315,7 +300,7 @@ class _Blocks:
         elif not (labelled := _is_labelled(line)) and not rows and not self._ruled:
             self._header = (self._header[0], span[1])  # a header of several lines
         else:
-            # A cell that spans rows stands in the first of them.
+            # A cell that spans rows is in the first of them.
             above = [self._label] if self._label is not None and not labelled else []
             self._add(span, self._header, *above, breaks=(_CELL, _CLAUSE, _SPACE))
             self._label = span if labelled else self._label
@@ -352,7 +337,6 @@ def _is_labelled(row: str) -> bool:
 
 
 def _sentences(text: str, prose: Span) -> Iterator[Span]:
-    """Yield the sentences of running text."""
     for start, end in sentence_spans(text[slice(*prose)]):
         sentence = _stripped(text, prose[0] + start, prose[0] + end)
         if sentence[0] < sentence[1]:

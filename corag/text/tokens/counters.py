@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,20 +89,31 @@ class CallableCounter:
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Return the number of tokens of each text, `[len(texts)]`."""
-        return np.array([self._count(text) for text in texts], dtype=np.int64)
+        return checked_counts(self.name, [self._count(text) for text in texts], len(texts))
 
-    def _count(self, text: str) -> int:
+    def _count(self, text: str) -> object:
         result = self._function(text)
         # A transformers tokenizer called with a text returns a mapping: its length counts fields.
         is_sequence = isinstance(result, Sized) and not isinstance(result, Mapping | str | bytes)
-        if is_sequence and getattr(result, "ndim", 1) == 1:
-            return len(result)  # type: ignore[arg-type]
-        if isinstance(result, int | np.integer) and not isinstance(result, bool) and 0 <= result <= MOST_TOKENS:
-            return int(result)
-        raise InputError(
-            f"token counter {self.name!r} returned {result!r:.80} for a text of {len(text)} characters; expected a "
-            "whole number from 0 to 10^12, or a sequence of tokens as from tokenizer.tokenize"
-        )
+        return len(result) if is_sequence and getattr(result, "ndim", 1) == 1 else result  # type: ignore[arg-type]
+
+
+def checked_counts(name: str, counts: object, num_texts: int) -> NDArray[np.int64]:
+    """Return what a token counter returned, `[num_texts]`; anything but whole numbers of at least 0 is refused."""
+    try:
+        checked: NDArray[Any] = np.asarray(counts) if num_texts else np.zeros(0, np.int64)
+        if (
+            checked.shape == (num_texts,)
+            and checked.dtype.kind in "iu"
+            and ((checked >= 0) & (checked <= MOST_TOKENS)).all()
+        ):
+            return checked.astype(np.int64)
+    except ValueError:
+        pass
+    raise InputError(
+        f"token counter {name!r} returned {counts!r:.80} for {num_texts} texts; expected as many whole numbers from 0 "
+        "to 10^12, or for one text a sequence of tokens"
+    )
 
 
 @cache
