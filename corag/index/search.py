@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -47,11 +48,7 @@ _MISSING = "there is no complete index at {uri}; check the path, or make or fini
 
 
 class Hit(NamedTuple):
-    """A row of a search; lower `rank` is better: the cosine distance, or the negative BM25 score.
-
-    LanceDB's ids of rows ascend with the positions of the chunks until an index is changed in place; reading positions
-    would cost another look-up.
-    """
+    """A row of a search; lower `rank` is better: the cosine distance, or the negative BM25 score."""
 
     rank: float
     row: int
@@ -202,10 +199,7 @@ class ChunkIndex:
         if retrieval == "vector":
             # A look-up of rows takes as long as the search: this one fetches the chunks with their distances.
             nearest = self._nearest(embeddings, k, wanted, CHUNK_COLUMNS)
-            # Rounding can carry a cosine past 1.
-            return [
-                [self._candidate(hit.columns, min(1.0, max(-1.0, 1.0 - hit.rank))) for hit in hits] for hits in nearest
-            ]
+            return [[self._candidate(hit.columns, 1.0 - hit.rank) for hit in hits] for hits in nearest]
         depth = max(k, FUSED_DEPTH) if retrieval == "hybrid" else k
         rankings = [[self._matching(query, depth, wanted)] for query in queries]
         if retrieval == "hybrid":
@@ -216,10 +210,8 @@ class ChunkIndex:
             fused = reciprocal_rank_fusion([[hit.row for hit in hits] for hits in of_query])[:k]
             rows = self._rows_at(fused)
             stored = np.array([row["vector"] for row in rows]).reshape(len(rows), self.dimension)
-            lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(embedding)
-            cosines = np.clip(stored @ embedding / lengths, -1.0, 1.0).tolist()
-            ranked = enumerate(zip(rows, cosines, strict=True))
-            candidates.append([self._candidate(*each, rank) for rank, each in ranked])
+            cosines = stored @ embedding / (np.linalg.norm(stored, axis=1) * np.linalg.norm(embedding))
+            candidates.append([self._candidate(row, cosines[rank], rank) for rank, row in enumerate(rows)])
         return candidates
 
     def chunks(self) -> Iterator[Chunk]:
@@ -234,14 +226,11 @@ class ChunkIndex:
         rows = self._rows(search(), f"id = {quoted(chunk.id)}", ["position"])
         if not rows or document is None:
             return None, None
-        places = (rows[0]["position"] - 1, rows[0]["position"] + 1)
-        near = self._rows(search(), f"position IN {places}", [*CHUNK_COLUMNS, "position"])
+        before, after = rows[0]["position"] - 1, rows[0]["position"] + 1
+        near = self._rows(search(), f"position IN ({before}, {after})", [*CHUNK_COLUMNS, "position"])
         found = {row["position"]: to_chunk(row) for row in near}
-        before, after = (
-            other if (other := found.get(place)) is not None and other.metadata.get("document") == document else None
-            for place in places
-        )
-        return before, after
+        found = {position: other for position, other in found.items() if other.metadata.get("document") == document}
+        return found.get(before), found.get(after)
 
     def vectors(self) -> NDArray[np.float32]:
         """Return the vectors of all chunks, `[n, d]`, in the order of `chunks`."""
@@ -256,14 +245,15 @@ class ChunkIndex:
         if not self.manifest.states:
             yield
             return
-        from corag.index.states import IndexStates
+        from corag.index.states import stored_states
         from corag.models.minilm import STATES
 
-        with STATES.set(IndexStates(self._table).get):
+        with STATES.set(partial(stored_states, self._table)):
             yield
 
     def _candidate(self, row: Mapping[str, Any], cosine: float, rank: int | None = None) -> Candidate:
-        return Candidate(to_chunk(row), cosine, embedder=self.embedder_name, rank=rank)
+        # Rounding can carry a cosine past 1.
+        return Candidate(to_chunk(row), float(np.clip(cosine, -1, 1)), embedder=self.embedder_name, rank=rank)
 
     def _checked_queries(self, vectors: ArrayLike) -> NDArray[np.float32]:
         queries = np.asarray(vectors, dtype=np.float32)

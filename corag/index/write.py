@@ -2,8 +2,7 @@
 
 A build and an update are the same: chunks that the table lacks are embedded and added, rows that are no longer wanted
 are deleted, and the record of the complete index is written last. Until then readers see the version of the table that
-the old record names. Every commit of LanceDB is atomic, so the batches of a killed run stay, and the next run finds
-them by their content.
+the old record names. The next run finds the batches of a killed one by their content.
 """
 
 from __future__ import annotations
@@ -127,10 +126,7 @@ def write_index(
     batch_size: int = 256,
     overwrite: bool = False,
 ) -> Written:
-    """Embed and store the chunks of a source, update an index of it, or finish an interrupted build.
-
-    See `ChunkIndex.build`. If another process is writing the index, this one waits.
-    """
+    """Embed and store the chunks of a source, update an index of it, or finish a build; see `ChunkIndex.build`."""
     check_count("batch_size", batch_size, "256 is usual")
     with index_lock(uri):
         with accessing(uri, "write"):
@@ -174,10 +170,9 @@ def write_index(
 
 
 def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[IndexManifest | None, dict[str, str]]:
-    """Return what a complete index says about itself, and its parts.
+    """Return what a complete index says about itself, and its parts; one that cannot be read is deleted to `overwrite`.
 
-    An index that is unreadable, or of another format, is deleted if it is to be overwritten, and an error otherwise:
-    what cannot be opened cannot be replaced by a new version either.
+    What cannot be opened cannot be replaced by a new version either.
     """
     try:
         if (table := open_table(database, CHUNKS)) is not None:
@@ -223,10 +218,7 @@ def _table_to_write(database: Any, wanted: IndexManifest) -> Any:
 
 
 class _Writer:
-    """Adds chunks to a table in batches, except those that it already holds.
-
-    Rows are named by their positions; those of unchanged parts stay, the others stay if their content is wanted.
-    """
+    """Adds chunks to a table in batches, except those that it already holds; rows are named by their positions."""
 
     def __init__(
         self,
@@ -276,22 +268,21 @@ class _Writer:
         chunks = [chunk for chunk, _ in self._batch]
         positions = {self._by_text[hash(chunk.text)] for chunk in chunks if hash(chunk.text) in self._by_text}
         with accessing(self._uri, "write"):
+            # By the text itself: different texts may have one hash.
             rows = self._rows(sorted(positions), "text", "vector", "states_key", "states")
-        # By the text itself: different texts may have one hash.
         known = {row["text"]: row for row in rows}
         missing = [chunk.text for chunk in chunks if chunk.text not in known]
         new = iter(vectors_by(self._embedder, missing, unit=True))
         vectors = [known[chunk.text]["vector"] if chunk.text in known else next(new) for chunk in chunks]
-        states: dict[str, tuple[bytes | None, bytes | None]] = {chunk.text: (None, None) for chunk in chunks}
+        states: dict[str, tuple[bytes, bytes]] = {}
         if self._with_states:
             states = {text: (row["states_key"], row["states"]) for text, row in known.items() if row["states_key"]}
             without = list(dict.fromkeys(chunk.text for chunk in chunks if chunk.text not in states))
             states |= zip(without, encoded_states(without), strict=True)
-        of_chunks = [states[chunk.text] for chunk in chunks]
+        of_chunks = [states.get(chunk.text, (None, None)) for chunk in chunks]
+        parts = [part for _, part in self._batch]
         with accessing(self._uri, "write"):
-            content = to_rows(
-                chunks, [part for _, part in self._batch], self._next, np.array(vectors, np.float32), of_chunks
-            )
+            content = to_rows(chunks, parts, self._next, np.array(vectors, np.float32), of_chunks)
             # Several writers would split the batch and could lose its order.
             self._table.add(content, write_parallelism=1)
         self._next += len(chunks)
@@ -343,10 +334,8 @@ def _complete(
 def _make_search_structures(table: Any, manifest: IndexManifest) -> int:
     """Make the full-text index and, for a large table, partitions of the vectors; return the rows changed since.
 
-    Those of a large table of which little has changed stay, because new rows can join them. The partitions are an
-    inverted file (IVF) of RaBitQ codes: k-means groups the vectors, a query compares the codes of the nearest groups,
-    and ranks the best again by the true vectors, so cosines are exact. That takes a tenth of the time of an HNSW graph
-    to make, and holds no graph in memory.
+    Those of a large table of which little has changed stay, because new rows can join them. A query compares the codes
+    of the nearest partitions, and ranks the best again by the true vectors. An HNSW graph takes ten times as long.
     """
     from lancedb.index import FTS, IvfRq
 
