@@ -3,6 +3,7 @@
 import pytest
 
 from corag.cli.main import COMMANDS, make_parser
+from corag.models.runtime import Runtime
 from corag.optional import load
 from tests.paths import ROOT
 
@@ -24,3 +25,8 @@ def test_a_configuration_is_valid(path):
     values = vars(parser.instantiate(parser.parse_args(["--config", str(path)])))
     values.pop("config", None)
     assert load(COMMANDS[command].settings)(**values)
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"report", "data list", "data get", "list", "doctor"}))
+def test_every_command_that_runs_a_model_takes_the_settings_of_the_runtime(name):
+    assert issubclass(load(COMMANDS[name].settings), Runtime)

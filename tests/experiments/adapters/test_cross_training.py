@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -47,31 +45,11 @@ def test_the_loss_by_hand():
     assert cross.loss_of(logits, share, enough, owner).item() == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.fixture
-def data(tmp_path):
-    folder = tmp_path / "data" / "films"
-    folder.mkdir(parents=True)
-    names = [f"Film {number}" for number in range(12)]
-    makers = ["Ann Lee", "Bob Fox", "Cy Moss"] * 4
-    corpus = [
-        {"id": name, "title": name, "text": f"{name} was made by {maker}."}
-        for name, maker in zip(names, makers, strict=True)
-    ]
-    queries = [
-        {"id": name, "question": f"Who made {name}?", "answers": [maker], "gold": [name], "split": "train",
-         "candidates": names}
-        for name, maker in zip(names, makers, strict=True)
-    ]  # fmt: skip
-    for file, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder.parent
-
-
 @pytest.mark.slow
-def test_a_training_gives_an_adapter_and_is_not_done_twice(data, tmp_path, monkeypatch):
+def test_a_training_gives_an_adapter_and_is_not_done_twice(films, tmp_path, monkeypatch):
     source = EvidenceSource("films", held_out=0.3)
     config = CrossTraining(
-        data=str(data), out=str(tmp_path / "out"), sources=(source,), units=("passage",),
+        data=str(films), out=str(tmp_path / "out"), sources=(source,), units=("passage",),
         calibration=(EvidenceSource("films", held_out=0.3, part="held-out"),),
         epochs=2, step_tokens=256, validate_every=2, logger="none", quiet=True, device="cpu", precision="fp32",
     )  # fmt: skip
@@ -79,9 +57,8 @@ def test_a_training_gives_an_adapter_and_is_not_done_twice(data, tmp_path, monke
     assert report.figures["films, passage"]["questions"] >= 2
     assert "films" in (report.adapter / "README.md").read_text()
     assert load_adapter(report.adapter).config.name == "minilm-cross"
-    values = MiniLMCross(adapter=report.adapter).score(
-        "Who made Film 1?", ["Film 1 was made by Bob Fox.", "It rained."]
-    )
+    texts = ["Film 1 was made by Bob Ray. Bob Ray was born in 1901.", "It rained."]
+    values = MiniLMCross(adapter=report.adapter).score("When was the maker of Film 1 born?", texts)
     assert values[0] > values[1]
     monkeypatch.setattr(cross, "CrossModule", None)  # whoever starts again fails
     assert cross.train_cross(config) == report

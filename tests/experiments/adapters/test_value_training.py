@@ -28,60 +28,33 @@ from experiments.adapters.value_fit import (
     order_accuracy,
 )
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
+from tests.experiments.adapters.conftest import PEOPLE
 
 pytestmark = pytest.mark.slow
 
 SMALL = FitSettings(members=2, hidden=4, floor_epochs=1, epochs=2, batch_size=4)
-PEOPLE = ("Ann Lee", "Bob Ray", "Cid Fox", "Dan Orr", "Eva Poe", "Fay Kim", "Gus Tao", "Hal Roe")
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """A folder `films`: each question asks when the maker of a film was born; film and person are the evidence."""
-    folder = tmp_path_factory.mktemp("data") / "films"
-    folder.mkdir()
-    corpus, queries = [], []
-    for number, person in enumerate(PEOPLE):
-        corpus.append({"id": f"f{number}", "title": f"Film {number}", "text": f"Film {number} was made by {person}."})
-        corpus.append({"id": f"p{number}", "title": person, "text": f"{person} was born in {1900 + number}."})
-    for number in range(len(PEOPLE)):
-        others = [(number + step) % len(PEOPLE) for step in (1, 2)]
-        queries.append(
-            {
-                "id": f"q{number}",
-                "question": f"When was the maker of Film {number} born?",
-                "answers": [str(1900 + number)],
-                "gold": [f"f{number}", f"p{number}"],
-                "candidates": [f"f{number}", f"p{number}", *(f"{kind}{other}" for kind in "fp" for other in others)],
-                "article": "even" if number % 2 == 0 else "odd",
-                "split": "train",
-            }
-        )
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return folder.parent
-
-
-def offered(data, **settings):
+def offered(films, **settings):
     source = EvidenceSource("films", **{"held_out": 0.0, **settings})
-    corpus = Corpus(DataFolder.open(data / "films"), WordEncoder())
+    corpus = Corpus(DataFolder.open(films / "films"), WordEncoder())
     return pools(corpus, source, questions_of(corpus.folder, source))
 
 
 # --- Pools ---
 
 
-def test_own_candidates_come_ranked_with_their_evidence(data):
-    first = offered(data, unanswerable=0.0)[0]
+def test_own_candidates_come_ranked_with_their_evidence(films):
+    first = offered(films, unanswerable=0.0)[0]
     assert {chunk.id for chunk in first.chunks} == {"f0", "p0", "f1", "p1", "f2", "p2"}
     assert [first.chunks[index].id for index in first.ordered] == ["f0", "p0"]
     assert first.gold == tuple(sorted(first.ordered))
     assert list(first.similarities) == sorted(first.similarities, reverse=True)
 
 
-def test_unanswerable_ones_have_the_same_candidates_without_the_evidence(data):
-    whole = offered(data, unanswerable=0.0)
-    both = offered(data, unanswerable=0.99)
+def test_unanswerable_ones_have_the_same_candidates_without_the_evidence(films):
+    whole = offered(films, unanswerable=0.0)
+    both = offered(films, unanswerable=0.99)
     assert both[: len(whole)] == whole
     lacking = both[len(whole) :]
     assert lacking
@@ -91,19 +64,19 @@ def test_unanswerable_ones_have_the_same_candidates_without_the_evidence(data):
 
 
 @pytest.mark.parametrize(("within", "expected"), [("article", "even"), ("corpus", "any")])
-def test_candidates_from_article_or_corpus_hold_the_evidence_and_the_nearest(data, within, expected):
-    pooled = offered(data, within=within, num_candidates=6, unanswerable=0.0)
+def test_candidates_from_article_or_corpus_hold_the_evidence_and_the_nearest(films, within, expected):
+    pooled = offered(films, within=within, num_candidates=6, unanswerable=0.0)
     assert len(pooled) == len(PEOPLE)
     assert all(len(one.chunks) == 6 and len(one.gold) == 2 for one in pooled)
     numbers = {int(chunk.id[1:]) % 2 for chunk in pooled[0].chunks}
     assert numbers == {0} if expected == "even" else {0, 1}
 
 
-def cut_to_sentences(data, **fields):
+def cut_to_sentences(films, **fields):
     """The first question, its candidates cut to sentences, with other fields of the data."""
-    folder = DataFolder.open(data / "films")
+    folder = DataFolder.open(films / "films")
     query = folder.queries[0]
-    (pooled,) = [one for one in offered(data, unanswerable=0.0) if one.id == query.id]
+    (pooled,) = [one for one in offered(films, unanswerable=0.0) if one.id == query.id]
     return cut(pooled, replace(query, **fields), folder, Unit.parse("sentence"))
 
 
@@ -114,20 +87,24 @@ def ids(pooled):
 FILM, PERSON = "f0", "p0"  # passages of one sentence
 
 
-def test_sentences_that_the_data_names_are_the_evidence(data):
-    found = cut_to_sentences(data, extra={"supporting_facts": [["f0", [0]], ["p0", [0]]]})
+def test_sentences_that_the_data_names_are_the_evidence(films):
+    found = cut_to_sentences(films, extra={"supporting_facts": [["f0", [0]], ["p0", [0]]]})
     assert ids(found) == [{FILM, PERSON}]
 
 
-def test_where_passages_are_named_one_sentence_of_each_is_the_evidence(data):
-    assert ids(cut_to_sentences(data, answers=())) == [{FILM, PERSON}]
-    assert ids(cut_to_sentences(data, gold=("p0",), answers=("1900",))) == [{PERSON}]
-    assert cut_to_sentences(data, gold=("f7",), answers=()) is None  # not among the candidates
+def test_where_passages_are_named_one_sentence_of_each_is_the_evidence(films):
+    assert ids(cut_to_sentences(films, answers=())) == [{FILM, PERSON}]
+    assert ids(cut_to_sentences(films, gold=("p0",), answers=("1900",))) == [{PERSON}]
+    assert cut_to_sentences(films, gold=("f7",), answers=()) is None  # not among the candidates
 
 
-def test_held_out_questions_are_not_learned_from_and_a_limit_does_not_depend_on_the_order(data):
-    folder = DataFolder.open(data / "films")
-    assert len(questions_of(folder, EvidenceSource("films", held_out=0.25))) == len(PEOPLE) - 2
+def test_held_out_questions_are_not_learned_from_and_a_limit_does_not_depend_on_the_order(films):
+    folder = DataFolder.open(films / "films")
+    learned, others = (
+        questions_of(folder, EvidenceSource("films", held_out=0.25, part=part)) for part in ("training", "held-out")
+    )
+    assert not {query.id for query in learned} & {query.id for query in others}
+    assert (len(learned), len(others)) == (len(PEOPLE) - 2, 2)
     source = EvidenceSource("films", held_out=0.0, limit=3)
     turned = replace(folder, queries=folder.queries[::-1])
     assert questions_of(folder, source) == questions_of(turned, source)
@@ -151,20 +128,6 @@ def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tm
     of_sentences = cut(pooled, query, folder, Unit.parse("sentence"))
     ((index,),) = of_sentences.golds
     assert of_sentences.chunks[index].text.endswith("Sentence number 20 is about thing 20.")
-
-
-def test_sources_that_offer_nothing_say_so(data, tmp_path):
-    with pytest.raises(DataError, match="split"):
-        offered(data, held_out=1.0)
-    for settings in ({"held_out": 1.1}, {"unanswerable": -0.1}, {"limit": -1}, {"weight": 0.0}):
-        with pytest.raises(InputError, match=next(iter(settings))):
-            EvidenceSource("films", **settings)
-    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "b"}')
-    (tmp_path / "queries.jsonl").write_text('{"id": "q", "question": "b?", "gold": ["a"]}')
-    with pytest.raises(DataError, match="candidates"):
-        source = EvidenceSource("x", split="all", held_out=0.0)
-        corpus = Corpus(DataFolder.open(tmp_path), WordEncoder())
-        pools(corpus, source, questions_of(corpus.folder, source))
 
 
 # --- Fit ---
@@ -289,10 +252,10 @@ def test_the_reading_order_is_learnt_from_pairs():
 
 
 @pytest.fixture
-def config(data, tmp_path):
+def config(films, tmp_path):
     return ValueTraining(
         name="toy",
-        data=str(data),
+        data=str(films),
         out=str(tmp_path / "out"),
         sources=(EvidenceSource("films", held_out=0.25, unanswerable=0.5),),
         max_size=2,
@@ -305,6 +268,8 @@ def config(data, tmp_path):
 
 def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, monkeypatch):
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
+    held_out = replace(config.sources[0], part="held-out")
+    config = replace(config, units=("passage", "sentence"), calibration=(held_out,))
     report = training.train_value(config)
     assert {"most probable hypothesis is true", "calibration error", "slope"} <= set(report.figures)
     assert np.isfinite(list(report.figures.values())).all()
@@ -313,19 +278,12 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, 
     assert load_adapter(report.adapter).config.name == "toy"
     assert load_adapter(report.adapter.parent / "left-out" / "part 0").config.name == "toy"
     reranker = EvidenceReranker(adapter=report.adapter, encoder=WordEncoder())
-    assert np.isfinite(reranker.scorer("Who?", [Chunk("a", "A b."), Chunk("b", "C.")])([(0,), (1, 0)])).all()
-    monkeypatch.setattr(training, "minilm_encoder", None)  # whoever starts again fails
-    assert training.train_value(config) == report
-
-
-def test_a_training_on_sentences_gives_an_adapter_that_knows_their_places(config, monkeypatch):
-    monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
-    report = training.train_value(replace(config, units=("passage", "sentence")))
-    reranker = EvidenceReranker(adapter=report.adapter, encoder=WordEncoder())
     assert reranker.parts.network.linear.shape[1] == NUM_FEATURES
     whole = Chunk("d", "Film 3\nFilm 3 was made by Dan Orr. It is long.", {"title": "Film 3"})
     for chunks in ([whole], units(whole, Unit.parse("sentence"))):
         assert np.isfinite(reranker.scorer("Who made Film 3?", chunks)([(0,)])).all()
+    monkeypatch.setattr(training, "minilm_encoder", None)  # whoever starts again fails
+    assert training.train_value(config) == report
 
 
 def test_a_training_that_was_stopped_goes_on(config, monkeypatch):
@@ -351,21 +309,15 @@ def test_a_training_that_was_stopped_goes_on(config, monkeypatch):
     assert load_adapter(stopped.adapter).sha256 == load_adapter(whole.adapter).sha256
 
 
-def test_values_are_calibrated_on_questions_that_were_not_learned_from(config, monkeypatch):
-    monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
-    held_out = replace(config.sources[0], part="held-out")
-    learned, others = (
-        questions_of(DataFolder.open(config.data + "/films"), one) for one in (config.sources[0], held_out)
-    )
-    assert not {query.id for query in learned} & {query.id for query in others} and len(others) == 2
-    report = training.train_value(replace(config, calibration=(held_out,)))
-    assert np.isfinite(list(report.figures.values())).all()
-
-
 def test_what_cannot_be_learned_from_is_refused(config, monkeypatch):
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     source = replace(config.sources[0], unanswerable=0.0)
-    with pytest.raises(DataError, match="evidence"):  # of two passages
-        training.train_value(replace(config, max_size=1, sources=(source,)))
-    with pytest.raises(DataError):  # one question cannot be left out and learned from
-        training.train_value(replace(config, sources=(replace(source, limit=1),)))
+    for changes in (
+        {"max_size": 1, "sources": (source,)},  # the evidence is two passages
+        {"sources": (replace(source, limit=1),)},  # one question cannot be left out and learned from
+        {"sources": (replace(source, held_out=1.0),)},
+    ):
+        with pytest.raises(DataError):
+            training.train_value(replace(config, **changes))
+    with pytest.raises(InputError, match="limit"):
+        replace(source, limit=-1)
