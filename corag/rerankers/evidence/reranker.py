@@ -127,7 +127,7 @@ def reading_order(found: Signals, weights: FloatArray) -> FloatArray:
 class EvidenceReranker(Part):
     """Values combinations by how likely they hold the evidence of a question; see `corag.rerankers.evidence`.
 
-    A value depends on all candidates, since hypotheses compete: there is no `identity` by which to keep values.
+    A value depends on all candidates, since hypotheses compete.
 
     Args:
         adapter: Used in place of the shipped one: its folder, or its parts.

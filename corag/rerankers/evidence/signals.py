@@ -103,19 +103,14 @@ class QuestionFeatures:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What is known of units besides their text; zero for passages.
-
-    Attributes:
-        singles: `[n, len(UNIT_SINGLES)]`.
-        pairs: `[n, n, len(UNIT_PAIRS)]`.
-    """
+    """What is known of units besides their text, `[n, len(UNIT_SINGLES)]` and `[n, n, len(UNIT_PAIRS)]`."""
 
     singles: FloatArray
     pairs: FloatArray
 
     @classmethod
     def unknown(cls, num_candidates: int) -> Places:
-        """Return the places of passages, of which nothing is known."""
+        """Return the places of passages, of which nothing is known: zeros."""
         n = num_candidates
         return cls(np.zeros((n, len(UNIT_SINGLES))), np.zeros((n, n, len(UNIT_PAIRS))))
 
@@ -294,12 +289,11 @@ def _nearest_tokens(passages: Sequence[Passage], with_tokens: Sequence[Sequence[
     `with_tokens` lists the passages that have the same title tokens, each once.
     """
     found = np.zeros((len(passages), len(passages)))
-    title_tokens = [passages[columns[0]].tokens[: passages[columns[0]].num_title] for columns in with_tokens]
-    lengths = np.array([len(of_title) for of_title in title_tokens])
-    starts = np.cumsum([0, *lengths])[:-1]
-    titles = np.concatenate(title_tokens)
+    title_tokens = [passages[same[0]].tokens[: passages[same[0]].num_title] for same in with_tokens]
+    lengths = np.array(list(map(len, title_tokens)))
+    starts, titles = np.cumsum([0, *lengths])[:-1], np.concatenate(title_tokens)
     columns = np.concatenate([np.array(same) for same in with_tokens])
-    repeated = np.repeat(np.arange(len(with_tokens)), [len(same) for same in with_tokens])
+    repeated = np.repeat(np.arange(len(with_tokens)), list(map(len, with_tokens)))
     for row, passage in enumerate(passages):
         if len(passage.ids):
             nearest = (titles @ passage.tokens.T).max(axis=1)
@@ -340,35 +334,32 @@ def places(
     A chunk that is no unit is its own source, and all that is known of its place is 0.
     """
     found = Places.unknown(len(chunks))
-    cosines = np.array([source.vector @ question.vector for source in sources])
-    ranking = {value: rank for rank, value in enumerate(sorted(set(cosines.tolist()), reverse=True))}
+    cosines = [float(source.vector @ question.vector) for source in sources]
+    ranking = sorted(set(cosines), reverse=True)
     wants_number = _WANTS_NUMBER.search(question.text) is not None
     wants_name = _WANTS_NAME.search(question.text) is not None
     covered: dict[int, float] = {}
+    of_source: dict[str, list[tuple[int, UnitChunk]]] = {}
     for row, (chunk, passage, source) in enumerate(zip(chunks, passages, sources, strict=True)):
         if not isinstance(chunk, UnitChunk):
             continue
+        of_source.setdefault(chunk.source.id, []).append((row, chunk))
         if id(source) not in covered:
             covered[id(source)] = _covered(question, source)
-        body, end = chunk.body, len(chunk.source.text)
-        start = chunk.span[0]
-        has_number = _DIGIT.search(chunk.source.text, *chunk.span) is not None
+        text, body, start = chunk.source.text, chunk.body, chunk.span[0]
+        has_number = _DIGIT.search(text, *chunk.span) is not None
         has_name = any(f" {name} " not in question.text and name != passage.title for name in passage.names)
         found.singles[row] = (
             1.0,
             cosines[row],
             covered[id(source)],
-            ranking[float(cosines[row])] / 10,
-            (start - body) / max(1, end - body),
-            not chunk.source.text[body:start].strip(),
-            _refers(chunk),
+            ranking.index(cosines[row]) / 10,
+            (start - body) / max(1, len(text) - body),
+            not text[body:start].strip(),
+            _REFERS.match(text, *chunk.span) is not None,
             wants_number * (1.0 if has_number else -1.0),
             wants_name * (1.0 if has_name else -1.0),
         )
-    of_source: dict[str, list[tuple[int, UnitChunk]]] = {}
-    for row, chunk in enumerate(chunks):
-        if isinstance(chunk, UnitChunk):
-            of_source.setdefault(chunk.source.id, []).append((row, chunk))
     refers = found.singles[:, UNIT_SINGLES.index("refers")]
     for (row, one), (column, other) in chain.from_iterable(permutations(same, 2) for same in of_source.values()):
         follows = one.span[1] <= other.span[0] and not one.source.text[one.span[1] : other.span[0]].strip()
@@ -381,8 +372,3 @@ def _covered(question: QuestionFeatures, source: Passage) -> float:
     if not len(question.ids) or not len(source.ids):
         return 0.0
     return float(np.clip((source.tokens @ question.tokens.T).max(axis=0), 0.0, 1.0) @ question.weights)
-
-
-def _refers(unit: UnitChunk) -> bool:
-    """Tell whether a unit begins with a word that points to what stands before it."""
-    return _REFERS.match(unit.source.text, *unit.span) is not None

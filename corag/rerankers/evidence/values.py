@@ -45,14 +45,8 @@ class Weights:
 class EvidenceScorer(ChunkScorer):
     """Values orders in [0, 1]: higher with more of the evidence, and in a telling order; length costs nothing.
 
-    An order without any token is worth 0.
-
-    Args:
-        hypotheses: About the question.
-        tokens: Of each candidate, as the encoder counts, `[n]`.
-        before: How surely a chunk is to be read before another, in [-1, 1] and antisymmetric, `[n, n]`.
-        weights: How the value is put together.
-        truncated: Which candidates did not fit the encoder's window, `[n]`.
+    `tokens`, `[n]`, are those of each candidate: an order without any is worth 0. `before`, `[n, n]`, is how surely a
+    chunk is to be read before another, in [-1, 1] and antisymmetric.
 
     Attributes:
         answerable: Probability that the evidence is among the candidates.
