@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -69,10 +70,9 @@ class LocalChat(Chat):
         controls = sorted((token for token in added if len(token) > 1), key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, controls)) or r"(?!)")
         ends = module.generation_config.eos_token_id
-        ends = self._tokenizer.eos_token_id if ends is None else ends
-        self._ends: list[int] = [] if ends is None else list(ends) if isinstance(ends, list) else [ends]
-        padding = self._tokenizer.pad_token_id
-        self._padding = int(padding if padding is not None else next(iter(self._ends), 0))
+        ends = ends if isinstance(ends, list) else [self._tokenizer.eos_token_id if ends is None else ends]
+        self._ends: list[int] = [end for end in ends if end is not None]
+        self._padding = int(next(one for one in (self._tokenizer.pad_token_id, *self._ends, 0) if one is not None))
         # Greedy replies, without the sampling settings of the model.
         self._generation = self._transformers.GenerationConfig(
             do_sample=False,
@@ -147,30 +147,25 @@ class LocalChat(Chat):
     def _streamed(self, prompt: list[int]) -> Generator[str, None, ChatReply]:
         streamer = self._transformers.TextIteratorStreamer(self._tokenizer, skip_prompt=True, skip_special_tokens=True)
         stopped = threading.Event()
-        done: list[ChatReply | BaseException] = []
 
         def stop(ids: Any, scores: Any) -> Any:
             return self._torch.full((len(ids),), stopped.is_set(), device=ids.device)
 
-        def write() -> None:
+        def write() -> list[ChatReply]:
             try:
                 with self._one_at_a_time:
-                    done.extend(self._write([prompt], streamer=streamer, stopping_criteria=[stop]))
-            except BaseException as error:  # noqa: BLE001  (the caller raises it)
-                done.append(error)
+                    return self._write([prompt], streamer=streamer, stopping_criteria=[stop])
+            except BaseException:
                 streamer.end()
+                raise
 
-        writer = threading.Thread(target=write, name="corag-writer", daemon=True)
-        writer.start()
-        try:
-            yield from filter(None, streamer)
-        finally:
-            stopped.set()
-            writer.join()
-        [result] = done
-        if isinstance(result, BaseException):
-            raise result
-        return result
+        with ThreadPoolExecutor(1) as pool:
+            written = pool.submit(write)
+            try:
+                yield from filter(None, streamer)
+            finally:
+                stopped.set()
+            return written.result()[0]
 
     def _as_text(self, text: str) -> str:
         """Return a text whose control tokens are broken up."""

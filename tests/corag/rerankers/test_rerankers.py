@@ -116,9 +116,6 @@ def test_what_exceeds_the_window_is_counted_once_per_order(reranker):
     assert scorer.num_truncated == (2 if reranker.max_tokens else 0)
 
 
-# minilm-cosine
-
-
 @settings(deadline=None, max_examples=25)
 @given(
     st.lists(texts, min_size=1, max_size=4),
@@ -131,9 +128,6 @@ def test_cosine_of_an_order_is_that_of_its_joined_text(batch, permutations, size
     scorer = reranker.scorer(QUESTION, chunks_of(batch))
     joined = [SEPARATOR.join(batch[index] for index in order) for order in kept]
     assert scorer(kept) == pytest.approx(reranker.score(QUESTION, joined), abs=1e-5)
-
-
-# minilm-softsim
 
 
 def naive_softsim(question, passages, sharpness):
@@ -167,18 +161,6 @@ def test_softsim_by_hand():
     # With the Euclidean norm: (sqrt(0.4) + sqrt(0.8)) / 2, and what is 0 everywhere stays 0.
     soft = SoftSimScorer(np.append(maxima, [[0.0, 0.0]], axis=0), np.append(cut, False), 2.0)
     assert soft([(0,), (1, 0), (3, 3)]) == pytest.approx([0.5, (0.4**0.5 + 0.8**0.5) / 2, 0.0])
-
-
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.permutations(range(6)), st.sampled_from([1.0, 8.0, 1e3]))
-def test_softsim_is_the_same_in_any_order_and_between_the_maximum_and_the_sum(column, order, sharpness):
-    scorer = SoftSimScorer(np.array(column)[:, None], np.zeros(len(column), dtype=bool), sharpness)
-    order = tuple(place for place in order if place < len(column))
-    one, other = scorer([order, tuple(range(len(column)))])
-    assert one == other
-    assert max(column) * (1 - 1e-12) <= one <= sum(column) * (1 + 1e-12)
-
-
-# bm25
 
 
 def by_bm25s(query, passages, k1, b):
