@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 import corag
-from corag.errors import InputError
+from corag.errors import InputError, ModelError
 from corag.memory import shared_capacity
-from corag.models.cached import CachedEmbedder, CachedEncoder, cache_capacity
+from corag.models.cached import CachedEmbedder, CachedEncoder, cache_capacity, vectors_by
 from corag.models.engine import Engine
 from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
 from corag.types import Chunk, Embedder
 from tests.corag.rerankers.evidence_worlds import WordEncoder
+from tests.corag.worlds import EMBEDDING
 
 TEXTS = ["Varn\nVarn is an island in the northern sea.", "Kell\nKell is a village.", "", "Its capital is Tolmere."]
 QUESTION = "What is the capital of Varn?"
@@ -111,3 +112,39 @@ def test_all_that_a_selector_keeps_is_within_the_bound():
         offered = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[start : start + 4]]
         selector.select("How deep is lake 1?", offered, 60)
         assert 0 < shared_capacity(1_500_000).used_bytes <= 1_500_000
+
+
+class Spoilt:
+    """Unit vectors, spoilt by a function."""
+
+    name, dimension = "spoilt", 4
+
+    def __init__(self, spoil):
+        self.spoil = spoil
+
+    def embed(self, texts):
+        vectors = np.array([[1, len(text), text.count("e"), 2] for text in texts], dtype=np.float32)
+        return self.spoil(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+SPOILT = [
+    lambda vectors: vectors * np.array([np.nan, 1, 1, 1]),
+    lambda vectors: vectors[1:],
+    lambda vectors: [row[: index + 1] for index, row in enumerate(vectors.tolist())],
+    lambda vectors: None,
+    lambda vectors: vectors * 2,
+]
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_vectors_are_finite_and_of_one_length(spoil):
+    with pytest.raises(ModelError, match="spoilt"):
+        vectors_by(Spoilt(spoil), TEXTS, unit=True)
+
+
+@pytest.mark.parametrize("method", [*EMBEDDING, "adaptive-k", "similarity-cutoff"])
+def test_every_selector_says_what_is_wrong_with_an_embedder(method):
+    candidates = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[:4]]
+    for spoil in SPOILT[:2]:
+        with pytest.raises(ModelError, match="spoilt"):
+            corag.selector(method, embedder=Spoilt(spoil)).select("How deep is it?", candidates, 100)
