@@ -65,7 +65,7 @@ class Result:
         rows, curves = path.with_suffix(ROWS), path.with_suffix(CURVES)
         if not rows.is_file():
             return cls(record)
-        return cls(record, _read_rows(rows, record), _read_curves(curves) if curves.is_file() else ())
+        return cls(record, _read_rows(rows, record), _read_curves(curves) if curves.is_file() else [])
 
     def write(self, path: Path) -> None:
         """Write the files that `read` reads, the result last."""

@@ -271,30 +271,21 @@ def test_a_killed_conversion_runs_again(tmp_path):
     assert not (tmp_path / ".out.part").exists()
 
 
-def test_a_set_of_ir_datasets(web, monkeypatch, tmp_path):
+def test_a_set_of_ir_datasets(monkeypatch, tmp_path):
     import ir_datasets
     from ir_datasets.datasets.base import Dataset
     from ir_datasets.formats import TrecQrels, TsvDocs, TsvQueries
-    from ir_datasets.util import GzipExtract
-    from ir_datasets.util.download import Download, RequestsDownload
+    from ir_datasets.util.download import LocalDownload
 
-    url, folder = web
-    files = {
-        "passages.tsv.gz": gzip.compress(b"0\tVarn is an island.\n1\tIts capital is Tolmere.\n2\tKell.\n", mtime=0),
-        "queries.tsv": b"7\tcapital of varn\n8\twhat is kell\n",
-        "qrels": b"7 0 1 2\n7 0 0 0\n8 0 2 1\n",
-    }
+    def file(name, content):
+        (tmp_path / name).write_text(content)
+        return LocalDownload(tmp_path / name)
 
-    def download(name):
-        (folder / name).write_bytes(files[name])
-        cached = str(tmp_path / "ir" / name)
-        return Download([RequestsDownload(f"{url}/{name}")], cached, hashlib.md5(files[name]).hexdigest())
-
-    docs = TsvDocs(GzipExtract(download("passages.tsv.gz")), namespace="varn", lang="en")
-    queries, qrels = TsvQueries(download("queries.tsv")), TrecQrels(download("qrels"), {1: "good", 2: "best"})
+    docs = TsvDocs(file("docs", "0\tVarn is an island.\n1\tIts capital is Tolmere.\n2\tKell.\n"), namespace="varn")
+    queries = TsvQueries(file("queries", "7\tcapital of varn\n8\twhat is kell\n"))
+    qrels = TrecQrels(file("qrels", "7 0 1 2\n7 0 0 0\n8 0 2 1\n"), {1: "good", 2: "best"})
     parts = {"varn": Dataset(docs), "varn/test": Dataset(docs, queries, qrels)}
     monkeypatch.setattr(ir_datasets.registry, "_registered", {**ir_datasets.registry._registered, **parts})
-    (tmp_path / "ir").mkdir(exist_ok=True)
     config = GetConfig("ir_datasets:varn", str(tmp_path / "out"), quiet=True)
     data = DataFolder.open(get_data(config))
     assert [(query.split, query.id, query.question, query.gold) for query in data.queries] == [

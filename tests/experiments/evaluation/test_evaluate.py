@@ -7,10 +7,13 @@ import pytest
 import corag
 from corag.errors import CoragError, DataError, ReaderError
 from corag.registry import READERS
-from experiments.evaluation.comparison import evaluate
-from experiments.evaluation.config import EvaluateConfig
+from corag.text.data import DataFolder
+from experiments.data.splits import HELD_OUT, held_out
+from experiments.evaluation.comparison import compare, evaluate
+from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.evaluation.metrics import answer_figures
 from experiments.report.measures import MEASURES, OF_TIME
+from experiments.report.results import Result
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import DOCUMENTS, QUERIES, same
 
@@ -154,7 +157,7 @@ def test_a_method_that_fails_on_a_question_stops_no_other(tmp_path, small_data):
     assert (by_method["top-k"]["failed"], by_method["upper"]["failed"]) == (0, 0)
     failing = by_method["upper(max_orders=9)"]
     assert failing["failed"] == 4
-    assert "more than 9 feasible orders" in failing["error"]
+    assert "max_orders" in failing["error"]
     assert failing["cost_tokens"] == failing["f1"] == failing["latency_ms_median"] == 0
     assert failing["tes"] is failing["diff_k"] is None
     assert [row["failed"] for row in rows_of(out)] == [0] * 4 + [1] * 4 + [0] * 4
@@ -180,3 +183,82 @@ def test_a_judge_that_is_not_there_stops_the_comparison_before_any_row(tmp_path,
         with pytest.raises(CoragError):
             evaluate(config_of(small_data, reader="first-words", **settings))
     assert reader.asked == [] and not list(tmp_path.iterdir())
+
+
+# --- Several sets and budgets ---
+
+
+def sets_of(data, out, **settings):
+    sets = (QuestionSet("early", data.name, "train", limit=3), QuestionSet("late", data.name, "dev", sample=2))
+    several = {"sets": sets, "budgets": (24, 48), "methods": "top-k,corag,edc2", "out": str(out)}
+    given = {"reader": "first-words", "reranker": "bm25", "latency_questions": 1, "curves": True}
+    return config_of(data.parent, **several | given | settings)
+
+
+@pytest.mark.slow
+def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
+    out = tmp_path / "out"
+    results = compare(sets_of(small_data, out))
+    for name, split, limit, sample in (("early", "train", 3, None), ("late", "dev", None, 2)):
+        for result in results[name]:
+            given = {"split": split, "limit": limit, "sample": sample, "budget": result.budget, "reranker": "bm25"}
+            expected = evaluate(config_of(small_data, methods="top-k,corag,edc2", reader="first-words", **given))
+            assert (result.questions, result.record["pool"]) == (expected["queries"], "candidates")
+            assert all(row["latency_ms_p95"] >= row["latency_ms_median"] > 0 for row in result.record["methods"])
+            assert same(untimed(result.record["methods"]), untimed(expected["methods"]))
+            stored = Result.read(out / f"{name}-{result.budget}.json")
+            assert stored.record["work"] == result.record["work"] and stored.rows == result.rows
+            assert stored.curves == result.curves and bool(stored.curves) == (result.budget == 48)
+    text = (out / "comparison.md").read_text()
+    assert "## early: 3 questions" in text and "## late: 2 questions" in text
+    names = [f"{name}-{budget}" for name in ("early", "late") for budget in (24, 48)]
+    assert "## Means of 2 sets" in text and (out / "comparison.html").read_text().count("<svg") == 5
+    assert {path.name for path in out.iterdir()} == {
+        "comparison.html", "comparison.md", "early.journal.jsonl", "late.journal.jsonl",
+        *(f"{name}{ending}" for name in names for ending in (".json", ".rows.jsonl", ".runs")),
+        *(f"{name}-48.curves.jsonl" for name in ("early", "late")),
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_agent", [False, True])
+def test_points_of_curves_are_what_their_methods_measure_alone(
+    tmp_path, small_data, small_checkpoint, reader, by_agent
+):
+    given = {"reranker": None, "agent": str(small_checkpoint)} if by_agent else {"reranker": "bm25"}
+    sets = (QuestionSet("late", small_data.name),)
+    [_, result] = compare(sets_of(small_data, tmp_path / "out", sets=sets, **given))["late"]
+    assert max(Counter(reader.asked).values()) == 1
+    assert {point.curve for point in result.curves} == {"default", "corag", "sentence-threshold", "naive"}
+    assert {point.budget for point in result.curves if point.curve == "naive"} > {32, 48}
+    for point in result.curves[::4]:
+        alone = {"budget": point.budget, "reader": "first-words", "latency_questions": 0, **given}
+        [row] = evaluate(config_of(small_data, methods=point.method, **alone))["methods"]
+        for name in ("f1", "evidence_recall", "cost_tokens"):
+            assert MEASURES[name].summary(point.rows) == pytest.approx(row[name])
+
+
+@pytest.mark.slow
+def test_the_held_out_part_is_the_share_that_adapters_left_out(tmp_path, small_data, reader):
+    folder = DataFolder.open(small_data)
+    sets = (QuestionSet("held", small_data.name, "train", "held-out"),)
+    [[result]] = compare(sets_of(small_data, tmp_path, sets=sets, methods="naive", budgets=(10**6,))).values()
+    expected = held_out(folder, folder.split("train"), HELD_OUT)
+    assert {row["query"] for row in result.rows["naive"]} == expected and 0 < len(expected) < 5
+
+
+@pytest.mark.slow
+def test_another_limit_goes_on_with_the_same_rows(tmp_path, small_data, reader):
+    def run(limit):
+        sets = (QuestionSet("set", small_data.name, "train", limit=limit),)
+        once = {"methods": "top-k", "budgets": (), "budget": 48, "latency_questions": 0}
+        [[result]] = compare(sets_of(small_data, tmp_path, **once, sets=sets)).values()
+        return result
+
+    run(3)
+    num_asked = len(reader.asked)
+    fewer = run(2)
+    assert len(reader.asked) == num_asked and fewer.questions == 2
+    assert fewer.record["methods"][0]["latency_ms_median"] is None
+    run(4)
+    assert {question for question, _ in reader.asked[num_asked:]} == {QUERIES[3]["question"]}
