@@ -9,10 +9,10 @@ from itertools import groupby, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from corag.readers.context import closest
-from corag.readers.passages import JudgingReader, Passage, place_of, spans_of
+from corag.readers.passages import JudgingReader, Passage, place_of, sentences_of, spans_of
 from corag.text.documents import SEPARATOR, body, citation
 from corag.text.questions import parts_of
-from corag.text.units import COLONS, SENTENCE, Span, UnitChunk, source_of, units
+from corag.text.units import COLONS, Span, UnitChunk, source_of
 from corag.types import Answer, Chunk, Reader, Selection
 
 LABELS = ((0.8, "very likely"), (0.6, "likely"))
@@ -127,15 +127,9 @@ def label(probability: float) -> str | None:
 
 
 def readings(reader: Reader, question: str, answer: Answer, selection: Selection) -> tuple[Reading, ...]:
-    """Return what is read for each question that a question consists of.
+    """Return what is read for each question that a question consists of; the reader reads again if there are several.
 
     None if the reader judges no passages, or gave no answer, as with `min_confidence`.
-
-    Args:
-        reader: It reads again if there are several questions.
-        question: The whole question.
-        answer: What the reader said about it.
-        selection: What it read.
     """
     if not isinstance(reader, JudgingReader) or not selection.chunks or not answer.text:
         return ()
@@ -147,14 +141,7 @@ def readings(reader: Reader, question: str, answer: Answer, selection: Selection
 
 
 def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = (), around: Around | None = None) -> Shown:
-    """Return what is shown of an answer.
-
-    Args:
-        answer: What the reader said about the whole question.
-        selection: What it read.
-        read: What `readings` returned.
-        around: The neighbours of passages, with which they are shown.
-    """
+    """Return what is shown of an answer, by its `readings`; passages are shown with their neighbours, `around`."""
     around = around or {}
     if not selection.text.strip() and not answer.text:  # a language model may answer without a context
         return Shown(NOT_FOUND, reason=selection.trace.reason or "nothing was chosen")
@@ -234,8 +221,7 @@ def one_text(source: Chunk, run: Span, telling: Sequence[Span]) -> tuple[str, tu
     """
     text, shown_text, last = source.text, "", None
     marked: dict[Span, Span] = {}
-    for unit in units(source, SENTENCE):
-        start, end = unit.span if isinstance(unit, UnitChunk) else (0, len(text))
+    for start, end in sentences_of(source):
         start, end = max(start, run[0]), min(end, run[1])
         if start >= end:
             continue
@@ -265,7 +251,7 @@ def run_around(source: Chunk, telling: Sequence[Span]) -> Span:
     after a sentence.
     """
     text = source.text
-    spans = [unit.span if isinstance(unit, UnitChunk) else (0, len(text)) for unit in units(source, SENTENCE)]
+    spans = sentences_of(source)
     paragraphs = [[spans[0]]]
     for last, span in pairwise(spans):
         paragraphs += [[]] if "\n\n" in text[last[1] : span[0]] else []

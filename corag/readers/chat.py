@@ -83,8 +83,7 @@ class ChatReader(Chat):
         """Return the model's reply to each question, stripped; an empty text if it finds no answer.
 
         The confidence is the geometric mean of the probabilities of the reply's tokens, and 0 for no answer; None if a
-        server does not tell them. The chunk is the first one that the reply cites, else that of
-        `corag.readers.context.answer_chunk`.
+        server does not tell them. The chunk is the first one that the reply cites, else `answer_chunk`.
 
         Raises:
             InputError: A question is empty, or a prompt longer than the model takes.
@@ -95,12 +94,7 @@ class ChatReader(Chat):
         return [self._answer(reply, context) for reply, context in zip(replies, contexts, strict=True)]
 
     def stream(self, query: str, context: str) -> Generator[str, None, Answer]:
-        """Yield the pieces of the model's reply as they arrive, and return the answer; closing it stops the model.
-
-        Raises:
-            InputError: As for `answer_many`.
-            ReaderError: While iterating: the reply did not begin or did not end.
-        """
+        """Yield the pieces of the model's reply as they arrive, and return the answer; closing it stops the model."""
         pieces = self.stream_reply(self.messages(query, context), scored=True)
 
         def streamed() -> Generator[str, None, Answer]:
@@ -112,15 +106,11 @@ class ChatReader(Chat):
         """Return what the model is asked; `InputError` for an empty question."""
         if not query.strip():
             raise InputError(f"query must be a question, got {query!r}; give a text that is not empty")
-        values = {NUMBERED: numbered(context)} if self._is_numbered else {"context": context}
+        values = {NUMBERED: numbered(context)} if NUMBERED in self.template.fields else {"context": context}
         *first, last = self.template.messages(question=query, **values)
         for question, answer in self._history:
             first += [{"role": "user", "content": question}, {"role": "assistant", "content": answer or NO_ANSWER}]
         return [*first, last]
-
-    @property
-    def _is_numbered(self) -> bool:
-        return NUMBERED in self.template.fields
 
     def _answer(self, reply: ChatReply, context: str) -> Answer:
         text, scores = without_thoughts(reply.text), reply.log_probabilities
@@ -129,9 +119,10 @@ class ChatReader(Chat):
         usage: dict[str, Any] = {"prompt_tokens": reply.prompt_tokens, "answer_tokens": reply.answer_tokens}
         if not text:
             warn_once(f"{self.title} sent an empty reply, which counts as no answer; if it often does, try it by hand")
-        if not text or says_no_answer(text):
+        # Models write a typographic apostrophe, and a full stop.
+        if not text or text.rstrip(".").replace("\u2019", "'").casefold() == NO_ANSWER.casefold():
             return Answer("", None if confidence is None else 0.0, **usage)
-        cited = citations(text, context) if self._is_numbered else ()
+        cited = citations(text, context) if NUMBERED in self.template.fields else ()
         chunk = cited[0] if cited else answer_chunk(text, context)
         return Answer(text, confidence, chunk=chunk, citations=cited, cut=reply.cut, **usage)
 
@@ -178,8 +169,3 @@ def citations(reply: str, context: str) -> tuple[int, ...]:
 def without_thoughts(reply: str) -> str:
     """Return a reply, stripped, without what a model thought before it."""
     return _THOUGHT.sub("", reply).strip()
-
-
-def says_no_answer(reply: str) -> bool:
-    """Return whether a reply is `NO_ANSWER`."""
-    return reply.rstrip(".").replace("\u2019", "'").casefold() == NO_ANSWER.casefold()

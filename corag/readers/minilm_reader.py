@@ -17,7 +17,7 @@ from corag.models.runtime import Backend, Placement, Precision, resolve_device
 from corag.models.trained import Adapter, adapted_engine, load_adapter, shipped_adapter
 from corag.naming import Part, PartName
 from corag.readers.passages import Passage, judged
-from corag.readers.span_reader import KINDS, MIN_ROOM, NUM_OUTPUTS, ReaderSettings, Reading, SpanReader, to_answer
+from corag.readers.span_reader import KINDS, MIN_ROOM, NUM_OUTPUTS, ReaderSettings, SpanReader, to_answer
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer, Selection
 
@@ -39,11 +39,6 @@ class MiniLMReader(Part):
 
     Attributes:
         identity: Everything that answers depend on besides question and context.
-
-    Raises:
-        InputError: A setting does not exist, or not on this machine.
-        MissingExtraError: The encoder's package or the backend is not installed.
-        ModelError: The adapter or the encoder is missing or damaged, or they do not match.
     """
 
     def __init__(
@@ -79,16 +74,16 @@ class MiniLMReader(Part):
         Raises:
             InputError: A question fills the window.
         """
-        readings = self._reader.read(queries, contexts)
-        return [self._answer(context, reading) for context, reading in zip(contexts, readings, strict=True)]
+        answers: list[Answer] = []
+        for context, reading in zip(contexts, self._reader.read(queries, contexts), strict=True):
+            answer = to_answer(reading, context, self._reader.settings)
+            is_sure = (answer.confidence or 0.0) >= self.min_confidence
+            answers.append(answer if is_sure else Answer("", confidence=answer.confidence))
+        return answers
 
     def judge(self, question: str, answer: Answer, selection: Selection) -> tuple[Passage, ...]:
         """Return the passages of a selection, likeliest first, with the probability that each answers the question."""
         return judged(question, answer, selection, self._embedder)
-
-    def _answer(self, context: str, reading: Reading) -> Answer:
-        answer = to_answer(reading, context, self._reader.settings)
-        return answer if (answer.confidence or 0.0) >= self.min_confidence else Answer("", confidence=answer.confidence)
 
 
 def span_reader(adapter: Adapter, placement: Placement) -> SpanReader:

@@ -55,8 +55,7 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
         telling, words = observed.closest[index], ""
         span = observed.spans[index]
         if span is not None and not asks_to_explain(question):
-            units_here = (unit.span for unit in units(chunk, SENTENCE) if isinstance(unit, UnitChunk))
-            telling = next((one for one in units_here if one[0] <= span[0] < one[1]), span)
+            telling = next((one for one in sentences_of(chunk) if one[0] <= span[0] < one[1]), span)
             if (answer.confidence or 0.0) >= SURE:
                 telling, words = span, answer.text
         if is_yes_no(question):
@@ -97,8 +96,7 @@ def signals(question: str, answer: Answer, selection: Selection, embedder: Cache
     """Return the observations on each passage of a selection, in the order of `sources`."""
     passages = sources(selection)
     texts = [chunk.text for chunk in passages]
-    parts = [[unit.span if isinstance(unit, UnitChunk) else (0, len(unit.text)) for unit in units(chunk, SENTENCE)]
-             for chunk in passages]  # fmt: skip
+    parts = list(map(sentences_of, passages))
     sentences = [text[slice(*span)] for text, spans in zip(texts, parts, strict=True) for span in spans]
     vectors = embedder.vectors([question, *texts, *sentences])
     cosines = vectors[1:] @ vectors[0]
@@ -120,6 +118,11 @@ def signals(question: str, answer: Answer, selection: Selection, embedder: Cache
         )
     closest = [spans[int(near.argmax())] for spans, near in zip(parts, by_sentence, strict=True)]
     return Signals(values, found, closest)
+
+
+def sentences_of(chunk: Chunk) -> list[Span]:
+    """Return the spans of a passage's sentences; its whole text if it is one."""
+    return [unit.span if isinstance(unit, UnitChunk) else (0, len(unit.text)) for unit in units(chunk, SENTENCE)]
 
 
 def sources(selection: Selection) -> list[Chunk]:
