@@ -62,4 +62,4 @@ def test_a_reply_can_be_written_as_json(small_index):
 def test_an_empty_selection_has_a_reason_and_no_answer(small_index):
     reply = asked(small_index, budget_tokens=1, unit="passage")
     assert (reply.answer.text, reply.selection.ids) == ("", ())
-    assert reply.shown.headline == "not found" and "costs more than the budget of 1" in reply.shown.reason
+    assert reply.shown.headline == "not found" and "budget of 1 " in reply.shown.reason

@@ -13,7 +13,7 @@ from corag import Candidate, Chunk, PromptedReader
 from corag.budget import Budget, Counts, reader_and_tokens
 from corag.errors import InputError
 from tests.corag.models.worlds import save_causal_lm
-from tests.corag.text.tokens.worlds import AWKWARD, CONTROL, ChatReader, language_models
+from tests.corag.text.tokens.worlds import AWKWARD, ChatReader, language_models
 
 COUNTERS = {**language_models(), **{name: corag.tokens(name) for name in ("minilm", "estimate")}}
 SELECTORS = ["top-k", "full", "corag(agent=none, reranker=bm25)", "top-tokens", "mmr"]
@@ -73,17 +73,6 @@ def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_befo
     with pytest.raises(InputError, match="at most 40"):
         Budget(200, reader, "context").select(selector, "so?", texts)
     assert reader.sent == []
-
-
-def test_texts_that_cost_more_in_the_prompt_are_chosen_again_with_less_room():
-    counter = COUNTERS["byte-level"]
-    reader = ChatReader(counter)
-    texts = pool([f"{CONTROL * 20} a", "the river", "in Europe"])
-    budget = Budget(reader.prompt_tokens("so?") + 40, reader)
-    selection = budget.select(corag.selector("full", tokens=counter), "so?", texts)
-    assert reader.prompt_tokens("so?", selection.text) <= budget.tokens
-    assert "the river" in selection.text
-    assert CONTROL not in selection.text
 
 
 @pytest.mark.parametrize(

@@ -65,13 +65,6 @@ def test_a_language_model_rewrites_and_is_told_what_was_said():
     assert reply.counts.prompt_tokens > reader.prompt_tokens(reply.question, reply.selection.text)
 
 
-def test_a_model_that_does_not_rewrite_leaves_the_question():
-    with ChatServer(Sent("310 metres"), Sent("word " * 400), Sent("yes")) as server:
-        talk = Conversation(TEXTS, reader=OllamaReader(host=server.host), budget_tokens=2000, **SETTINGS)
-        talk.ask("How deep is Lake Sable?")
-        assert talk.ask("Is it salty?").question == "Is it salty?"
-
-
 def test_old_turns_are_dropped_first():
     with ChatServer(*[Sent("word " * 80)] * 9) as server:
         talk = Conversation(TEXTS, reader=OllamaReader(host=server.host), budget_tokens=700, **SETTINGS)

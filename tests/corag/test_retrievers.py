@@ -25,17 +25,11 @@ def asked(retriever, selector="top-k", *, budget_tokens=200, num_candidates=20, 
     )
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        FOUND,
-        [{"text": text, "id": str(place)} for place, text in enumerate(FOUND)],
-        [Chunk(str(place), text) for place, text in enumerate(FOUND)],
-        # A fused ranking: the similarities do not fall.
-        [Candidate(Chunk(text, text), cosine) for text, cosine in zip(FOUND, [0.1, 0.9, 0.8, 0.0], strict=True)],
-    ],
-    ids=["texts", "mappings", "chunks", "candidates"],
-)
+# A fused ranking: the similarities do not fall.
+FUSED = [Candidate(Chunk(text, text), cosine) for text, cosine in zip(FOUND, [0.1, 0.9, 0.8, 0.0], strict=True)]
+
+
+@pytest.mark.parametrize("given", [FOUND, [{"text": text} for text in FOUND], FUSED])
 def test_the_ranking_of_the_retriever_is_kept(given):
     calls = []
 

@@ -47,20 +47,13 @@ def judged(*probabilities, words="", question="How do I start the pump?"):
     return shown(Answer("x"), chosen, read)
 
 
-@pytest.mark.parametrize(
-    ("probability", "headline"),
-    [
-        (0.8, "answer (very likely)"),
-        (0.79, "answer (likely)"),
-        (0.6, "answer (likely)"),
-        (0.59, "closest passages"),
-        (0.05, "not found"),
-    ],
-)
-def test_one_probability_decides_headline_and_label(probability, headline):
-    found = judged(probability)
-    assert (found.headline, found.label, found.probability) == (headline, label(probability), probability)
-    assert found.found is headline.startswith("answer") and bool(found.passages) is not headline.startswith("not")
+def test_one_probability_decides_headline_and_label():
+    likely, not_found = "answer (likely)", "not found"
+    headlines = {0.8: "answer (very likely)", 0.79: likely, 0.6: likely, 0.59: "closest passages", 0.05: not_found}
+    for probability, headline in headlines.items():
+        found = judged(probability)
+        assert (found.headline, found.label, found.probability) == (headline, label(probability), probability)
+        assert found.found is headline.startswith("answer") and bool(found.passages) is (headline != not_found)
 
 
 def test_a_passage_is_whole_and_what_tells_the_answer_is_marked():
@@ -113,8 +106,6 @@ def test_what_is_not_found_has_its_reason():
     unanswered = shown(Answer(""), selection_of(LIST))
     assert unanswered.headline == "not found" and "answers" in unanswered.reason and not unanswered.found
 
-
-def test_a_reader_that_does_not_say_how_likely_gets_no_label():
     quoted = shown(Answer("handle", 0.9, (span("handle"),)), selection_of(LIST))
     assert (quoted.headline, quoted.label, quoted.citations) == ("closest passages", None, {"[1]": LIST.id})
     written = shown(Answer("Turn the handle.", 0.9, chunk=1), selection_of(LIST))

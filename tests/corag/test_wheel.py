@@ -49,23 +49,14 @@ class Echo:
     def answer(self, query: str, context: str) -> corag.Answer:
         return corag.Answer(context)
 
-    def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[corag.Answer]:
-        return [self.answer(*pair) for pair in zip(queries, contexts, strict=True)]
-
-
-def batched(reader: corag.Reader) -> bool:
-    return isinstance(reader, corag.BatchReader) and len(reader.answer_many(["?"], ["a"])) == 1
-
 
 own: corag.Reranker = Shortest()
 echo: corag.Reader = Echo()
 corag.RERANKERS.register("shortest", Shortest)
-corag.SELECTORS.register("cheapest", Cheapest)
 tokens = corag.tokens("estimate")
 candidates = [corag.Candidate(corag.Chunk(text, text), 0.5) for text in ("one two three", "one", "one two")]
 selectors: list[corag.Selector] = [
     corag.selector("naive", reranker="shortest", tokens=tokens),
-    corag.selector("cheapest", tokens=tokens),
     Corag(reranker=own, search={"policy": "paper"}, tokens=tokens),
     Cheapest(tokens=tokens),
 ]
@@ -75,10 +66,8 @@ for selector in selectors:
     awaited: corag.Selection = asyncio.run(selector.aselect("how many?", candidates, 40))
     assert one.ids == many[0].ids == awaited.ids != ()
     scored: int = one.trace.orders_scored
-    reason: str | None = one.trace.reason
-    assert scored >= 0 and reason is None
 plain = corag.select("how many?", ["one", {"text": "one two"}], 16, method=Cheapest(tokens=tokens))
-assert len(plain) == 2 and batched(echo)
+assert len(plain) == 2
 try:
     corag.select("", [], 4)
 except corag.CoragError as error:

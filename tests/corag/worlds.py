@@ -44,6 +44,28 @@ class SetReranker(HashReranker):
         return JoinedTextScorer(self, query, chunks, order_matters=False)
 
 
+class TableReranker:
+    """Has given values of combinations, by ids of chunks: `TableReranker({("a",): 0.3, ("b", "a"): 0.9})`."""
+
+    name = "table"
+
+    def __init__(self, values, *, default=0.0):
+        self._values, self._default = dict(values), default
+
+    def score(self, query, texts):
+        return self._of([tuple(text.split("\n\n")) for text in texts])
+
+    def scorer(self, query, chunks):
+        def score_orders(orders):
+            return self._of([tuple(chunks[index].id for index in order) for order in orders])
+
+        score_orders.order_matters, score_orders.num_truncated = True, 0
+        return score_orders
+
+    def _of(self, combinations):
+        return np.array([self._values.get(ids, self._default) for ids in combinations], dtype=np.float64)
+
+
 COUNTERS = [
     corag.tokens(),
     corag.tokens("estimate"),

@@ -42,15 +42,6 @@ def test_chosen_sentences_come_back_as_the_text_of_their_document():
     assert FACTS[2][start:end] == first.text
 
 
-def test_a_title_in_the_text_stays_there():
-    chooser = Chooser(reranker="bm25", unit="sentence", agent="none")
-    before = [Note(f"River {place}\n{text}", f"n{place}", title=f"River {place}") for place, text in enumerate(FACTS)]
-    [first, *_] = choose(before, 12, chooser, Notes(template="{text}"))[0]
-    assert first.text == "River 2\nCher has 2 bridges."
-    whole = choose(before, 200, adapter=Notes(template="{text}"))[0]
-    assert [one.text for one in whole] == [one.text for one in before]
-
-
 def test_repeated_documents_are_chosen_once_and_ids_that_clash_do_no_harm():
     same, _ = choose([*NAMED[:2], NAMED[0], Note(FACTS[1])])
     assert [one.text for one in same] == FACTS[:2]

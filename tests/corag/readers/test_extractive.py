@@ -41,13 +41,6 @@ def test_says_nothing_twice(reader):
     assert answer.spans[0] == (0, len(CAPITAL))
 
 
-def test_the_title_of_a_chunk_is_no_part_of_an_answer(reader):
-    context = "Capital of Germany\nBerlin is its capital.\n\nFruit\nBananas are yellow."
-    answer = reader.answer(QUESTION, context)
-    assert answer.text == "Berlin is its capital. Bananas are yellow."
-    assert quoted(answer, context) == ["Berlin is its capital.", "Bananas are yellow."]
-
-
 @settings(max_examples=15)
 @given(st.text("aB. \n!?\x00é🦔א", max_size=60))
 def test_spans_point_at_what_was_said(reader, context):

@@ -275,16 +275,6 @@ def test_ollamas_window_grows_with_the_prompt_and_up_to_the_models():
     assert [path for path, _ in server.requests].count("/api/show") == 1
 
 
-@pytest.mark.parametrize(
-    ("about", "window"), [({"max_model_len": 4096}, 4096), ({"meta": {"n_ctx": 512}}, 512), (None, None)]
-)
-def test_the_window_of_an_openai_server_is_asked_for(about, window):
-    with ChatServer(about=about) as server:
-        reader = openai_reader(server)
-        assert (reader.window_tokens, reader.window_tokens) == (window, window)
-    assert [path for path, _ in server.requests] == ["/v1/models"]
-
-
 def test_the_prompt_is_counted_with_what_surrounds_the_context(reader_for):
     with ChatServer() as server:
         reader = reader_for(server, tokenizer="minilm")

@@ -14,7 +14,6 @@ from corag.readers.span_reader import (
     Reading,
     best_span,
     chunk_windows,
-    pair_row,
     to_answer,
 )
 
@@ -70,12 +69,6 @@ def test_windows_cover_a_context_and_divide_only_chunks_that_are_longer(lengths,
             assert any(start <= first and last <= end for start, end in spans)
     if max(lengths, default=0) <= size:
         assert sum(end - start for start, end in spans) == starts[-1]
-
-
-def test_a_pair_is_laid_out_as_bert_does():
-    ids, types = pair_row(np.array([7, 8]), np.array([9]))
-    assert ids.tolist() == [101, 7, 8, 102, 9, 102]
-    assert types.tolist() == [0, 0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import torch
 import transformers
 
 import corag
-from corag.errors import InputError, ModelError
+from corag.errors import InputError
 from corag.models.engine import quiet
 from corag.readers.chat import TransformersReader
 from corag.text.documents import SEPARATOR
-from tests.corag.models.worlds import save_bert, save_causal_lm
+from tests.corag.models.worlds import save_causal_lm
 
 pytestmark = pytest.mark.slow
 
@@ -115,13 +115,3 @@ def test_pieces_make_the_answer(reader):
     stopped.close()
     with pytest.raises(InputError):
         reader.stream(QUESTION, "river " * 500)
-
-
-# --- What does not work ---
-
-
-def test_a_model_that_cannot_chat(tmp_path):
-    with pytest.raises(ModelError):
-        TransformersReader(model=str(save_bert(tmp_path / "bert")))
-    with pytest.raises(ModelError, match="chat template"):
-        TransformersReader(model=str(save_causal_lm(tmp_path / "plain", chat_template=None)))

@@ -49,12 +49,6 @@ class Echo:
         return Answer(f"{query} {context}")
 
 
-class Together(Echo):
-    def answer_many(self, queries, contexts):
-        self.asked.append((list(queries), list(contexts)))
-        return [Answer(f"{query} {context}") for query, context in zip(queries, contexts, strict=True)]
-
-
 def test_each_context_is_read_once_for_each_question():
     echo = Echo()
     reader = CachedReader(echo)
@@ -64,11 +58,3 @@ def test_each_context_is_read_once_for_each_question():
     assert reader.answer("q", "b").text == "q b"
     assert echo.asked == [("q", "a"), ("q", "b"), ("p", "a")]
     assert reader.answer_many([], []) == []
-
-
-def test_what_is_new_is_read_together():
-    together = Together()
-    reader = CachedReader(together)
-    reader.answer("q", "a")
-    assert [one.text for one in reader.answer_many(["q", "q", "q"], ["c", "a", "b"])] == ["q c", "q a", "q b"]
-    assert together.asked == [(["q"], ["a"]), (["q", "q"], ["c", "b"])]

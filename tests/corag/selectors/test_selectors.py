@@ -15,7 +15,6 @@ from corag.errors import BudgetError, InputError, ScoringError
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
-from tests.corag.table_reranker import TableReranker
 from tests.corag.worlds import (
     CHARACTERS,
     COUNTERS,
@@ -24,6 +23,7 @@ from tests.corag.worlds import (
     SUMMARIZING,
     HashEmbedder,
     HashReranker,
+    TableReranker,
     cheap_selector,
     essence,
     offer,

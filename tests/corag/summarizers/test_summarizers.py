@@ -105,16 +105,6 @@ def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
 # Texts beyond the window
 
 
-def test_texts_beyond_the_window_are_summarized_in_parts():
-    summarizer = FirstWords(window=8)
-    texts = [f"{letter} is a word. Indeed." for letter in "abcdef"]
-    (summary,) = summarize_all(summarizer, [request(*texts)])
-    # Five words a text: one in each part; then the first words of the parts together.
-    assert [asked.texts for asked in summarizer.asked] == [*((text,) for text in texts), tuple("abcdef")]
-    assert (summary.text, summary.num_calls) == ("a b c d e f", 7)
-    assert all(WORDS.count(["\n\n".join(asked.texts)])[0] <= 8 for asked in summarizer.asked)
-
-
 @settings(max_examples=15)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(8, 30), st.integers(1, 20))
 def test_no_request_is_ever_beyond_the_window_and_every_word_is_read(lengths, window, max_tokens):
@@ -201,12 +191,6 @@ def test_an_openai_server_is_asked_the_same_and_its_window_kept():
         assert OpenAISummarizer(**given, task="person").identity != summarizer.identity
     first, second = server.chats
     assert first["messages"] == second["messages"]
-
-
-@pytest.mark.parametrize("reply", ["NOTHING RELEVANT", " **nothing relevant**.\n"])
-def test_ollama_that_finds_nothing(reply):
-    with ChatServer(Reply(reply)) as server:
-        assert ollama(server).summarize(request("a")) == ""
 
 
 @pytest.mark.parametrize("reply", [Reply(""), Reply(status=500), Reply("x", delay_s=9)])

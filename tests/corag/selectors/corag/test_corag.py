@@ -16,8 +16,17 @@ from corag.selectors.reranking import Upper
 from corag.types import Candidate, Chunk
 from search import PRESETS, SearchConfig
 from search.drivers import POLICIES
-from tests.corag.table_reranker import TableReranker
-from tests.corag.worlds import CHARACTERS, COUNTERS, QUESTIONS, HashReranker, SetReranker, essence, offer, pools
+from tests.corag.worlds import (
+    CHARACTERS,
+    COUNTERS,
+    QUESTIONS,
+    HashReranker,
+    SetReranker,
+    TableReranker,
+    essence,
+    offer,
+    pools,
+)
 
 POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim")
 
