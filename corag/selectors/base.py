@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import chain, islice
 from typing import Any, ClassVar, NamedTuple
 
@@ -60,6 +61,11 @@ class _Assembled(NamedTuple):
     cost: int
 
 
+def checked(default: Any, check: Callable[..., None], **rule: Any) -> Any:
+    """Return a setting that a function of `corag.checks` checks by a rule; None passes where it is the default."""
+    return field(default=default, metadata={"check": partial(check, **rule)})
+
+
 @dataclass(kw_only=True, eq=False)
 class BudgetedSelector(Part):
     """A selector whose selections never cost more than their budget.
@@ -77,8 +83,8 @@ class BudgetedSelector(Part):
 
     tokens: TokenCounter = field(default_factory=make_tokens)
     unit: str = "passage"
-    max_units: int = DEFAULT_MAX_UNITS
-    order: PromptOrder = "value"
+    max_units: int = checked(DEFAULT_MAX_UNITS, check_count, hint="30 to 100 are usual")
+    order: PromptOrder = checked("value", check_choice, names=PromptOrder)
 
     name: ClassVar[str]
     queries_at_once: ClassVar[int] = 64
@@ -89,8 +95,10 @@ class BudgetedSelector(Part):
     def __post_init__(self) -> None:
         self.tokens = make_tokens(self.tokens or "minilm")
         self._unit = Unit.parse(self.unit)
-        check_count("max_units", self.max_units, "30 to 100 are usual")
-        check_choice("order", self.order, PromptOrder)
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if "check" in setting.metadata and not (value is None and setting.default is None):
+                setting.metadata["check"](setting.name, value)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         """Return an order whose summed `problem.costs` are at most `problem.capacity`, or a choice with its own text.

@@ -22,10 +22,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag.checks import check_choice, check_count, check_seed
+from corag.checks import check_choice, check_count
 from corag.errors import InputError
 from corag.optional import require
-from corag.selectors.base import Choice, ComparingSelector, finite_numbers, keep_best, unscored
+from corag.selectors.base import Choice, ComparingSelector, checked, finite_numbers, keep_best, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.types import FloatArray
 
@@ -243,7 +243,8 @@ def cluster_cutoff(
         InputError: Distances are not finite, not `[N]` or not in ascending order, or a name is unknown.
         MissingExtraError: The method needs scikit-learn, which is not installed.
     """
-    _check_settings(method, scaling, solver)
+    for name, value, names in (("method", method, Method), ("scaling", scaling, Scaling), ("solver", solver, Solver)):
+        check_choice(name, value, names)
     given = finite_numbers("distances", distances)
     if (np.diff(given) < 0).any():
         raise InputError("distances: expected the nearest first, got some that fall; sort them and their documents")
@@ -266,12 +267,6 @@ def cluster_cutoff(
     return best
 
 
-def _check_settings(method: str, scaling: str, solver: str) -> None:
-    check_choice("method", method, Method)
-    check_choice("scaling", scaling, Scaling)
-    check_choice("solver", solver, Solver)
-
-
 def boundary_cutoff(normalised: FloatArray, labels: IntArray) -> int:
     """Return the documents before the best boundary (algorithm 1, lines 19 to 29), 1 to N.
 
@@ -290,22 +285,18 @@ def boundary_cutoff(normalised: FloatArray, labels: IntArray) -> int:
 class Car(ComparingSelector):
     """The candidates before the clearest boundary between clusters of similarity, as far as they fit.
 
+    Settings: see `cluster_cutoff`.
+
     Args:
         max_candidates: Only so many of the most similar candidates are clustered and may be kept; the paper has 40.
     """
 
-    method: Method = "bisecting-kmeans"
-    max_candidates: int = 40
-    seed: int = 0
-    scaling: Scaling = "unit"
-    solver: Solver = "exact"
+    method: Method = checked("bisecting-kmeans", check_choice, names=Method)
+    max_candidates: int = checked(40, check_count, hint="40 is usual")
+    seed: int = checked(0, check_count, hint="0 is usual", least=0, most=2**32 - 1)
+    scaling: Scaling = checked("unit", check_choice, names=Scaling)
+    solver: Solver = checked("exact", check_choice, names=Solver)
     name = "car"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_settings(self.method, self.scaling, self.solver)
-        check_count("max_candidates", self.max_candidates, "40 is usual")
-        check_seed(self.seed)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = problem.comparable(self._embed)

@@ -13,8 +13,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corag.checks import check_choice, check_count, check_seed
+from corag.checks import check_choice, check_count
 from corag.errors import InputError
+from corag.selectors.base import checked
 from corag.selectors.packing import unit_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.summarizing import SummarizingSelector
@@ -93,15 +94,13 @@ class Edc2(SummarizingSelector):
     tau: int = 3
     max_size: int = 20
     variant: Variant = "paper"
-    clustering: Clustering = "dynamic"
-    seed: int = 0
+    clustering: Clustering = checked("dynamic", check_choice, names=Clustering)
+    seed: int = checked(0, check_count, hint="0 is usual", least=0, most=2**32 - 1)
     name = "edc2"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_sizes(self.tau, self.max_size, self.variant)
-        check_choice("clustering", self.clustering, Clustering)
-        check_seed(self.seed)
 
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         if self.clustering == "one":

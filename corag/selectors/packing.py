@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 from corag.checks import check_choice, check_count, check_range
 from corag.errors import InputError
 from corag.rerankers.evidence.passages import STOP_WORDS
-from corag.selectors.base import Choice, EmbeddingSelector, fill, unscored
+from corag.selectors.base import Choice, EmbeddingSelector, checked, fill, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.text.units import source_of
 from corag.types import FloatArray, Order
@@ -43,6 +43,7 @@ Gains = Callable[[Sequence[int]], FloatArray]
 """The gain of each candidate beside those that are chosen, `[N]`; called with the chosen ones as they grow by one."""
 
 _WORD = re.compile(r"\w+")
+_OF_TERM = "0.3 to 1 are usual, 0 leaves the term out"
 
 
 def unit_vectors(vectors: ArrayLike) -> FloatArray:
@@ -110,15 +111,9 @@ class Mmr(EmbeddingSelector):
         k: The most chunks to take; None for as many as fit.
     """
 
-    relevance_weight: float = 0.5
-    k: int | None = None
+    relevance_weight: float = checked(0.5, check_range, low=0, high=1, hint="0.5 to 0.8 are usual")
+    k: int | None = checked(None, check_count, hint="3 to 20 are usual, None takes as many as fit")
     name = "mmr"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("relevance_weight", self.relevance_weight, 0, 1, "0.5 to 0.8 are usual")
-        if self.k is not None:
-            check_count("k", self.k, "3 to 20 are usual, None takes as many as fit")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = self._with_cosines(problem)
@@ -177,15 +172,9 @@ class AdaGReS(EmbeddingSelector):
             number.
     """
 
-    beta: float | None = None
-    variant: Variant = "paper"
+    beta: float | None = checked(None, check_range, low=0, high=1000, hint="0.05 to 1 are usual; None calibrates it")
+    variant: Variant = checked("paper", check_choice, names=Variant)
     name = "adagres"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("variant", self.variant, Variant)
-        if self.beta is not None:
-            check_range("beta", self.beta, 0, 1000, "0.05 to 1 are usual, None finds it for each question")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = self._with_cosines(problem)
@@ -287,18 +276,12 @@ class Submodular(EmbeddingSelector):
     The settings are the weights of the terms and the saturation; see `packing_gains` and `best_set`.
     """
 
-    relevance: float = 1.0
-    coverage: float = 0.5
-    representativeness: float = 0.4
-    diversity: float = 0.3
-    saturation: float = 0.3
+    relevance: float = checked(1.0, check_range, low=0, high=1000, hint=_OF_TERM)
+    coverage: float = checked(0.5, check_range, low=0, high=1000, hint=_OF_TERM)
+    representativeness: float = checked(0.4, check_range, low=0, high=1000, hint=_OF_TERM)
+    diversity: float = checked(0.3, check_range, low=0, high=1000, hint=_OF_TERM)
+    saturation: float = checked(0.3, check_range, low=1e-6, high=1, hint="0.3 is usual")
     name = "submodular"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("relevance", "coverage", "representativeness", "diversity"):
-            check_range(name, getattr(self, name), 0, 1000, "0.3 to 1 are usual, 0 leaves the term out")
-        check_range("saturation", self.saturation, 1e-6, 1, "0.3 is usual")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = self._with_cosines(problem)

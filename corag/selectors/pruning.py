@@ -13,7 +13,7 @@ from corag.errors import InputError
 from corag.naming import Spelling
 from corag.registry import tokens as make_tokens
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
-from corag.selectors.base import BudgetedSelector, Choice, EmbeddingSelector, fill, unscored
+from corag.selectors.base import BudgetedSelector, Choice, EmbeddingSelector, checked, fill, unscored
 from corag.selectors.order import PromptOrder
 from corag.selectors.price import COST_WEIGHT, REFERENCE_TOKENS, Scaling, gives_probabilities
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, selection_problem
@@ -229,19 +229,12 @@ class SentenceThreshold(RerankingSelector):
         k: The most passages to look at, best-ranked first; None for all.
     """
 
-    threshold: float = 0.5
+    threshold: float = checked(0.5, check_range, low=0, high=1, hint="0.1 to 0.7 are usual")
     relative: bool = True
-    at_least: int = 1
-    k: int | None = None
+    at_least: int = checked(1, check_count, hint="1 is usual", least=0)
+    k: int | None = checked(None, check_count, hint="5 is usual")
     unit: str = "sentence"
     name = "sentence-threshold"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("threshold", self.threshold, 0, 1, "0.1 to 0.7 are usual")
-        check_count("at_least", self.at_least, "1 is usual", least=0)
-        if self.k is not None:
-            check_count("k", self.k, "5 is usual")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         offered = units_of(problem, problem.passages.ranking[: self.k])
@@ -281,13 +274,9 @@ class ExtractiveCompression(EmbeddingSelector):
         k: The most sentences to take.
     """
 
-    k: int = 5
+    k: int = checked(5, check_count, hint="1 to 5 are usual")
     unit: str = "sentence"
     name = "extractive-compression"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("k", self.k, "1 to 5 are usual")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = self._with_cosines(problem)

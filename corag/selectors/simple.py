@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from corag.checks import check_count, check_range
-from corag.selectors.base import BudgetedSelector, Choice, ComparingSelector, fill, keep_best, unscored
+from corag.selectors.base import BudgetedSelector, Choice, ComparingSelector, checked, fill, keep_best, unscored
 from corag.selectors.problem import SelectionProblem
 
 
@@ -37,12 +37,8 @@ class TopK(BudgetedSelector):
         k: The most chunks to take.
     """
 
-    k: int = 5
+    k: int = checked(5, check_count, hint="3 to 20 are usual")
     name = "top-k"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("k", self.k, "3 to 20 are usual")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         return unscored(problem, fill(problem.ranking, problem.costs, problem.capacity, self.k))
@@ -57,13 +53,9 @@ class TopTokens(BudgetedSelector):
         skip: Whether a candidate that no longer fits is passed over, or ends the selection.
     """
 
-    num_tokens: int = 1024
+    num_tokens: int = checked(1024, check_count, hint="256 to 4096 are usual")
     skip: bool = True
     name = "top-tokens"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("num_tokens", self.num_tokens, "256 to 4096 are usual")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         room = min(problem.capacity, self.num_tokens + problem.separator_tokens)
@@ -87,13 +79,12 @@ class SimilarityCutoff(ComparingSelector):
 
     minimum: float = 0.3
     relative: bool = False
-    at_least: int = 1
+    at_least: int = checked(1, check_count, hint="1 is usual", least=0)
     name = "similarity-cutoff"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("minimum", self.minimum, 0 if self.relative else -1, 1, "0.2 to 0.5 are usual")
-        check_count("at_least", self.at_least, "1 is usual", least=0)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = problem.comparable(self._embed, only_cosines=not self.relative)

@@ -13,11 +13,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from corag.checks import check_choice, check_count, check_seed
+from corag.checks import check_choice, check_count
 from corag.naming import Spelling
 from corag.optional import require
 from corag.registry import SUMMARIZERS
-from corag.selectors.base import Choice, EmbeddingSelector, fill, keep_best, unscored
+from corag.selectors.base import Choice, EmbeddingSelector, checked, fill, keep_best, unscored
 from corag.selectors.car import IntArray, mean_silhouette, pairwise_distances, renumbered
 from corag.selectors.problem import SelectionProblem
 from corag.summarizers.runs import Summary, summarize_all
@@ -61,13 +61,8 @@ class SummarizingSelector(WithSummarizer, ABC):
         with_query: Whether summaries keep what matters for the question, or what the texts say together.
     """
 
-    max_summary_tokens: int | None = None
+    max_summary_tokens: int | None = checked(None, check_count, hint="100 is usual; None sets no limit")
     with_query: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_summary_tokens is not None:
-            check_count("max_summary_tokens", self.max_summary_tokens, "100 is usual; None sets no limit")
 
     @abstractmethod
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
@@ -204,9 +199,9 @@ class Crag(SummarizingSelector):
     """
 
     k: int | ChooseK = 4
-    max_k: int = 10
+    max_k: int = checked(10, check_count, hint="10 is usual")
     with_query: bool = False
-    seed: int = 0
+    seed: int = checked(0, check_count, hint="0 is usual", least=0, most=2**32 - 1)
     name = "crag"
 
     def __post_init__(self) -> None:
@@ -215,8 +210,6 @@ class Crag(SummarizingSelector):
             check_choice("k", self.k, ChooseK)
         else:
             check_count("k", self.k, f"4 is usual; or one of {', '.join(get_args(ChooseK))}")
-        check_count("max_k", self.max_k, "10 is usual")
-        check_seed(self.seed)
 
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         labels = kmeans(self._vectors(problem), self.k, max_k=self.max_k, seed=self.seed)

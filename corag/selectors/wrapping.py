@@ -11,7 +11,7 @@ from corag.naming import Spelling
 from corag.registry import SELECTORS
 from corag.registry import reader as make_reader
 from corag.registry import tokens as make_tokens
-from corag.selectors.base import BudgetedSelector, Choice
+from corag.selectors.base import BudgetedSelector, Choice, checked
 from corag.selectors.order import PromptOrder
 from corag.selectors.problem import SelectionProblem
 from corag.types import Reader, TokenCounter
@@ -56,12 +56,11 @@ class SelfRoute(BudgetedSelector):
     part: Spelling | BudgetedSelector = "top-k"
     full: Spelling | BudgetedSelector = "full"
     reader: Spelling | Reader = "extractive"
-    min_confidence: float = 0.5
+    min_confidence: float = checked(0.5, check_range, low=0, high=1, hint="0.5 is usual")
     name = "self-route"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("min_confidence", self.min_confidence, 0, 1, "0.5 is usual")
         self.part = self._part = built(self.part, self.tokens)
         self.full = self._full = built(self.full, self.tokens)
         self.reader = self._reader = make_reader(self.reader)

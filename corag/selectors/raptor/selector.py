@@ -11,7 +11,7 @@ from corag.checks import check_choice, check_count
 from corag.errors import IndexMismatchError
 from corag.memory import LRU
 from corag.registry import EMBEDDERS, trusted
-from corag.selectors.base import Choice, fill, unscored
+from corag.selectors.base import Choice, checked, fill, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import SUMMARY_TOKENS, build_tree, load_tree
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree, collapsed, traversal
@@ -46,10 +46,10 @@ class Raptor(WithSummarizer):
     """
 
     tree: str | Path | RaptorTree | None = None
-    scope: Scope = "tree"
-    retrieval: Retrieval = "collapsed"
-    top_k: int = 5
-    summary_tokens: int = SUMMARY_TOKENS
+    scope: Scope = checked("tree", check_choice, names=Scope)
+    retrieval: Retrieval = checked("collapsed", check_choice, names=Retrieval)
+    top_k: int = checked(5, check_count, hint="5 is usual")
+    summary_tokens: int = checked(SUMMARY_TOKENS, check_count, hint="100 is usual")
     name = "raptor"
 
     def __post_init__(self) -> None:
@@ -57,10 +57,6 @@ class Raptor(WithSummarizer):
         if self._tree is not None and self.embedder is None:
             self.embedder = trusted(EMBEDDERS, self._tree.embedder, "the tree")
         super().__post_init__()
-        check_choice("scope", self.scope, Scope)
-        check_choice("retrieval", self.retrieval, Retrieval)
-        check_count("top_k", self.top_k, "5 is usual")
-        check_count("summary_tokens", self.summary_tokens, "100 is usual")
         self._built: LRU[tuple[tuple[str, str], ...], RaptorTree] = LRU(_TREE_BYTES, kind="trees")
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
