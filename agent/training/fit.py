@@ -31,7 +31,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from agent.checkpoint import load, model_card, save
-from agent.config import AgentConfig, Keep, TrainConfig
+from agent.config import AgentConfig, TrainConfig
 from agent.errors import AgentError, CheckpointError
 from agent.files import folder_lock, replace_file
 from agent.predict import ConfigurationAgent
@@ -41,7 +41,6 @@ from agent.training.module import AgentModule
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
 RANK = "rank"
 """The figure by which Lightning tells the best epoch."""
-History = tuple[dict[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class TrainReport:
 
     agent: ConfigurationAgent
     checkpoint: Path
-    history: History
+    history: tuple[dict[str, float], ...]
     epochs_resumed: int
     best_epoch: int
 
@@ -73,13 +72,6 @@ def _monitored(row: Mapping[str, float]) -> str:
 def _rank(row: Mapping[str, float]) -> float:
     """Return what ranks an epoch, lower is better: the monitored figure, ties by the validation loss."""
     return row[_monitored(row)] + 1e-6 * row.get("val_loss", 0.0)
-
-
-def kept_epoch(history: History, keep: Keep | None) -> int:
-    """Return the index of the epoch to keep: the last, or the best, of equals the first."""
-    if keep == "last":
-        return len(history) - 1
-    return min(range(len(history)), key=lambda epoch: _rank(history[epoch]))
 
 
 def fit(
@@ -119,7 +111,7 @@ def fit(
     parts = json.dumps([tables, *settings], sort_keys=True, default=str)
     fingerprint = hashlib.sha256(parts.encode()).hexdigest()
     with folder_lock(out_dir):
-        if (done := _finished(out_dir, fingerprint, train_config.keep)) is not None:
+        if (done := _finished(out_dir, fingerprint)) is not None:
             _remove_epochs(out_dir)  # which a kill may have left
             return done
         epochs_dir = out_dir / f"{EPOCHS_DIR}-{fingerprint[:12]}"
@@ -134,16 +126,17 @@ def fit(
             if log is not None:
                 log.finalize("success")
         kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
-        module.load_state_dict(torch.load(kept, map_location="cpu", weights_only=True)["state_dict"])
+        state = torch.load(kept, map_location="cpu", weights_only=True)
+        module.load_state_dict(state["state_dict"])
         agent = ConfigurationAgent(config, module.finished_weights())
+        record = {"fingerprint": fingerprint, "best_epoch": state["epoch"], "history": figures.history}
         history = tuple(figures.history)
-        best_epoch = kept_epoch(history, train_config.keep)
-        report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, best_epoch)
+        report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, state["epoch"])
         device = lightning.strategy.root_device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {lightning.precision}"}
         save(report.checkpoint, agent, model_card(config, made | dict(facts or {})))
-        replace_file(out_dir / RECORD_FILE, json.dumps({"fingerprint": fingerprint, "history": history}, indent=1))
+        replace_file(out_dir / RECORD_FILE, json.dumps(record, indent=1))
         _remove_epochs(out_dir)
         return report
 
@@ -261,17 +254,17 @@ def _remove_epochs(out_dir: Path) -> None:
         shutil.rmtree(state, ignore_errors=True)
 
 
-def _finished(out_dir: Path, fingerprint: str, keep: Keep | None) -> TrainReport | None:
+def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:
     """Return the report of a finished training of the same data and settings, if there is one."""
     try:
         record = json.loads((out_dir / RECORD_FILE).read_text(encoding="utf-8"))
         if record["fingerprint"] != fingerprint:
             return None
-        history: History = tuple(record["history"])
+        history, best_epoch = tuple(record["history"]), int(record["best_epoch"])
         agent = load(out_dir / CHECKPOINT_DIR)
     except (OSError, ValueError, KeyError, TypeError, CheckpointError):
         return None  # missing or damaged: train again
-    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, len(history), kept_epoch(history, keep))
+    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, len(history), best_epoch)
 
 
 def _facts(

@@ -87,7 +87,9 @@ COMMANDS = {
         f"question {ANSWERING} json",
         bare="question",
     ),
-    "chat": Command("answer several questions in a row", "corag.cli.chat:ChatConfig", "corag.cli.chat:run", ANSWERING),
+    "chat": Command(
+        "answer several questions in a row", "corag.cli.ask:ChatConfig", "corag.cli.ask:run_chat", ANSWERING
+    ),
     "app": Command(
         "show the search on a local page",
         "corag.cli.serve:AppConfig",
