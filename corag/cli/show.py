@@ -47,10 +47,8 @@ class AnswerPrinter:
 def show_reply(reply: Reply, *, printed: bool = False, details: bool = True) -> None:
     """Print an answer, the chosen chunks with source, cost and value, and how they were chosen.
 
-    Args:
-        reply: The answer and how it came about.
-        printed: Whether the answer was printed as it was written.
-        details: Print all chosen chunks with figures; otherwise only the sources that the answer is based on.
+    `printed` says that the answer was printed as it was written. Without `details`, only the sources that the answer is
+    based on are printed.
     """
     console, selection, shown = stdout(), reply.selection, reply.shown
     if printed:
@@ -62,12 +60,14 @@ def show_reply(reply: Reply, *, printed: bool = False, details: bool = True) -> 
     for question in shown.missing:
         say(f"Not answered: {question}")
     if not details:
-        for marker, source in _cited(reply).items():
-            console.print(plain(f"{marker} {source}"))
+        by_id = {chunk.id: chunk for chunk in selection.chunks}
+        for marker, name in shown.citations.items():
+            if name in by_id:
+                console.print(plain(f"{marker} {citation(by_id[name])}"))
         return
     if selection.chunks:
         console.print(_sources(reply))
-    for line in (*_decided(reply), *_figures(reply)):
+    for line in _figures(reply):
         console.print(plain(line))
 
 
@@ -86,17 +86,11 @@ def _panel(shown: Shown) -> Panel:
     return Panel(Text("\n\n").join(lines), title=shown.headline, title_align="left")
 
 
-def _cited(reply: Reply) -> dict[str, str]:
-    """Return the markers of the sources that the answer is based on, and where these are."""
-    by_id = {chunk.id: chunk for chunk in reply.selection.chunks}
-    return {marker: citation(by_id[name]) for marker, name in reply.shown.citations.items() if name in by_id}
-
-
 def _sources(reply: Reply) -> Table:
     """Return a table of the chosen chunks: where each comes from, and how it begins."""
     selection, trace = reply.selection, reply.selection.trace
     has_values = trace.chunk_values is not None
-    values = trace.chunk_values if trace.chunk_values is not None else trace.chunk_similarities
+    values = trace.chunk_similarities if trace.chunk_values is None else trace.chunk_values
     numbers = markers(selection, cited=bool(reply.answer.citations))
     remark = "answer" if reply.found and reply.shown.passages else "cited"
     marks, before = dict.fromkeys(reply.shown.citations.values(), remark if reply.found else "closest"), ""
@@ -121,15 +115,11 @@ def _sources(reply: Reply) -> Table:
     return drawn
 
 
-def _decided(reply: Reply) -> Iterator[str]:
-    """Yield what the agent named for the question, if there is one."""
-    if because := reply.selection.trace.details.get("because"):
-        yield f"chosen for this question: {because}"
-
-
 def _figures(reply: Reply) -> Iterator[str]:
-    """Yield what was chosen how, what the prompt costs, and how long each step took."""
+    """Yield why and how the chunks were chosen, what the prompt costs, and how long each step took."""
     selection, trace = reply.selection, reply.selection.trace
+    if because := trace.details.get("because"):
+        yield f"chosen for this question: {because}"
     notes = trace.to_dict()
     shown = {name: notes[name] for name in CHOSEN_BY if name in notes}
     shown |= {name: f"{value:.3g}" for name, value in shown.items() if isinstance(value, float)}

@@ -9,21 +9,6 @@ from tests.agent.worlds import DIM, random_weights, toy_config, toy_table
 pytestmark = pytest.mark.slow
 
 
-def test_the_papers_layers_by_default():
-    shapes = AgentModel(toy_config(hidden=(512, 256), map_dim=128), seed=0).weights()
-    assert shapes["encoder.0.weight"].shape == (512, DIM)
-    assert shapes["encoder.1.weight"].shape == (256, 512)
-    assert shapes["encoder.2.weight"].shape == (128, 256)
-    assert shapes["choice.weight"].shape == (2, 128)
-    assert shapes["settings.bias"].shape == (3,)
-
-
-def test_tensors_are_those_the_configuration_names():
-    config = toy_config(hidden=())
-    shapes = {name: array.shape for name, array in AgentModel(config, seed=0).weights().items()}
-    assert shapes == config.tensor_shapes
-
-
 def test_the_seed_alone_decides_the_initial_weights():
     torch.manual_seed(5)
     before = torch.get_rng_state()

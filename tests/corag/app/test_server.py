@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 import corag.app
-from corag.app.http import address, is_loopback, listening
+from corag.app.http import is_loopback
 from corag.app.server import AT_ONCE, MAX_BODY, make_app
 from corag.app.session import MAX_QUESTION
-from corag.errors import InputError, ModelError
+from corag.errors import ModelError
 from corag.index import ChunkIndex
 from corag.types import Answer
 from tests.corag.app.worlds import FirstWords, client, make_workbench, serving
@@ -162,14 +162,11 @@ def test_a_fault_is_reported_without_its_traceback(small_data, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_addresses():
-    with listening("127.0.0.1", 0) as sock:
-        host, port = sock.getsockname()
-        assert address(sock) == f"http://127.0.0.1:{port}/"
-        with pytest.raises(InputError, match=f"port {port}"):
-            listening(host, port)
-    for name, expected in {"localhost": True, "127.9.9.9": True, "::1": True, "0.0.0.0": False, "a.b": False}.items():
-        assert is_loopback(name) is expected
+@pytest.mark.parametrize(
+    ("name", "expected"), [("localhost", True), ("127.9.9.9", True), ("::1", True), ("0.0.0.0", False), ("a.b", False)]
+)
+def test_names_of_this_machine_alone(name, expected):
+    assert is_loopback(name) is expected
 
 
 class Writer(FirstWords):
