@@ -55,12 +55,9 @@ def vectors_by(embedder: Embedder, texts: Sequence[str], *, unit: bool = False) 
 
 
 class CachedEmbedder:
-    """An embedder that embeds each text once while its vector is in the cache.
+    """An embedder that embeds each text once while its vector is in the cache; one given by name is built when used.
 
-    Args:
-        embedder: Name, or object; one given by name is built when it is first used.
-        batch: The most texts that are embedded at once. With 1 a vector is the same to the last bit whatever was
-            embedded before; by default no bound.
+    With a `batch` of 1 text at a time a vector is the same to the last bit whatever was embedded before.
     """
 
     def __init__(self, embedder: Spelling | Embedder, *, batch: int | None = None) -> None:
@@ -79,12 +76,12 @@ class CachedEmbedder:
     def __str__(self) -> str:
         return spelling(self._given)
 
-    @cached_property
+    @property
     def name(self) -> str:
         """The embedder's name."""
         return self.embedder.name
 
-    @cached_property
+    @property
     def dimension(self) -> int:
         """Numbers of a vector."""
         return self.embedder.dimension

@@ -58,11 +58,6 @@ class SentenceTransformerEmbedder(Part):
         precision: `fp32`, `bf16` or `fp16`; see `corag.models.runtime`, as for the next.
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
         trust_remote_code: Whether code that comes with the model may run.
-
-    Raises:
-        InputError: A setting does not exist, or not on this machine.
-        MissingExtraError: sentence-transformers is not installed.
-        ModelError: The model is missing, damaged, or no such model.
     """
 
     def __init__(

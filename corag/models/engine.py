@@ -61,13 +61,7 @@ class EncoderSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A loaded model that runs rows in batches.
-
-    Attributes:
-        forward: The model; 0 is the id of its padding.
-        max_batch_tokens: Maximum tokens of a batch.
-        used: Name and placement that are recorded when it runs; see `corag.models.runtime.recording`.
-    """
+    """A loaded model, the id of whose padding is 0, that runs rows in batches; `used` is recorded when it runs."""
 
     forward: Forward
     max_batch_tokens: int
@@ -95,13 +89,7 @@ class Engine:
 
 
 def load_engine(source: EncoderSource, placement: Placement) -> Engine:
-    """Load a model onto its device.
-
-    Raises:
-        InputError: OpenVINO does not have the precision on this CPU.
-        MissingExtraError: The backend is not installed.
-        ModelError: The device has too little memory for it.
-    """
+    """Load a model onto its device; `ModelError` where that has too little memory, else as `openvino_forward`."""
     if placement.backend == "openvino":
         forward = openvino_forward(source, placement.precision)
     else:

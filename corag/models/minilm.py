@@ -53,12 +53,9 @@ def _sha256(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Token ids of texts, cut to the window.
+    """Token ids of texts without special tokens, cut to the window, and which were, `[n]`.
 
-    Attributes:
-        ids: One array per text, without special tokens, at most `MAX_TOKENS` long.
-        truncated: Whether each text was longer than the window, `[n]`.
-        starts: The first character of each token, one array per text; empty unless asked for.
+    `starts` has the first character of each token, if asked for.
     """
 
     ids: list[NDArray[np.int64]]
@@ -206,9 +203,6 @@ def from_folder(folder: str | Path) -> Iterator[None]:
     """Take the model from a folder instead of its package inside the block, for benchmarks of machines without it.
 
     The weights may be those of another precision, and are not checked.
-
-    Raises:
-        ModelError: The folder lacks one of the model's files.
     """
     folder = Path(folder).resolve()
     for name in ("config.json", "tokenizer.json", WEIGHTS_FILE):

@@ -78,15 +78,7 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where and how one model runs: a `Runtime` in which `auto` and defaults are resolved.
-
-    Attributes:
-        device: Its device, such as `cuda:0`.
-        precision: Of its large matrix products.
-        backend: What runs it.
-        batch_tokens: Maximum tokens of a batch, padding included.
-        trust_remote_code: Whether code that comes with the model may run.
-    """
+    """Where and how one model runs: a `Runtime` in which `auto` and defaults are resolved."""
 
     device: str
     precision: Literal["fp32", "bf16", "fp16"]
@@ -115,14 +107,11 @@ def current() -> Runtime:
 
 @contextmanager
 def runtime(given: Runtime | None = None, **settings: Any) -> Iterator[Runtime]:
-    """Apply settings to the models that are built inside this block.
+    """Apply settings to the models that are built inside this block, and yield all that hold there.
 
     Args:
         given: A `Runtime`, or the settings of a command; its default values leave the surrounding settings as they are.
         settings: `device`, `precision`, `trust_remote_code`, `batch_tokens`, `cache_mb`; see `Runtime`.
-
-    Yields:
-        The settings inside the block.
 
     Raises:
         InputError: A setting is unknown or invalid, or a device is not on this machine.
@@ -213,10 +202,7 @@ _RECORDS: Ambient[tuple[dict[tuple[str, ...], None], ...]] = Ambient(())
 def recording() -> Iterator[Callable[[], list[dict[str, str]]]]:
     """Record which models run while the block is open.
 
-    Yields:
-        A function that returns a row for each model that ran so far, in the order of their first runs: its name or
-        folder, its device, the name of that hardware, the precision of large matrix products, and the backend with its
-        version.
+    Yields a function that returns a row for each model that ran so far, in the order of their first runs.
     """
     columns = ("model", "device", "hardware", "precision", "backend")
     seen: dict[tuple[str, ...], None] = {}

@@ -38,13 +38,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "checkpoints"
 
 @dataclass(frozen=True, slots=True)
 class AdapterConfig:
-    """What an adapter is.
-
-    Attributes:
-        name: Name of the part that uses it, such as `minilm-reader`.
-        form: How its tensors are to be used; a part refuses adapters of another form.
-        settings: JSON values that its part needs besides the tensors.
-    """
+    """What an adapter is: for which part, in what form its tensors are, and what JSON values its part needs besides."""
 
     name: str
     form: str
@@ -53,14 +47,7 @@ class AdapterConfig:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A loaded adapter.
-
-    Attributes:
-        config: What it is.
-        tensors: Its tensors by name, in the precision that they are stored in.
-        weights_sha256: Of the file that the tensors were read from.
-        sha256: Of configuration and weights.
-    """
+    """A loaded adapter, its tensors in their stored precision; `sha256` is that of configuration and weights."""
 
     config: AdapterConfig = field(compare=False)
     tensors: Mapping[str, NDArray[Any]] = field(compare=False)
@@ -69,11 +56,7 @@ class Adapter:
 
 
 def save_adapter(folder: str | Path, tensors: Mapping[str, NDArray[Any]], config: AdapterConfig, card: str) -> None:
-    """Write an adapter with its model card; an existing one is replaced only by a complete one.
-
-    Raises:
-        ModelError: The folder holds something else, which would be lost.
-    """
+    """Write an adapter and its card in place of an older one; `ModelError` if the folder holds something else."""
     weights: bytes = require("safetensors.numpy", "models").save(
         {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     )

@@ -60,11 +60,8 @@ class CrossEncoder(WindowedReranker):
         output: `probability` or `logit`.
 
     Attributes:
-        name: The model's name on the hub; `cross-encoder` for a folder.
-        placement: Where and how it runs.
         card: The model's window and licence; of an unknown model, only what its files say.
-        max_tokens: The window: tokens of question and text together, special tokens included. A question is never
-            cut; see `corag.rerankers.window` for texts.
+        max_tokens: The window: tokens of question and text together, special tokens included. A question is never cut.
 
     Raises:
         InputError: A setting does not exist, or not on this machine.

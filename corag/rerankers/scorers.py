@@ -71,12 +71,7 @@ class CachedScorer:
     """Computes each value once, and refuses values that cannot be ranked.
 
     Values depend on the query, the reranker and the order alone, so one scorer serves every setting of a search over
-    the same candidates. Nothing is dropped while it lives.
-
-    Args:
-        scorer: Computes values.
-        name: The reranker's name.
-        ids: Ids of the chunks that orders index, for error messages.
+    the same candidates. Nothing is dropped while it lives. Reranker and chunks are named in errors.
     """
 
     def __init__(self, scorer: Scorer, name: str, ids: Sequence[str]) -> None:

@@ -24,12 +24,11 @@ from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.types import Chunk, FloatArray, Order
 
 SOFT = 8.0
-"""Default order of the norm, chosen on training questions of HotpotQA and MuSiQue; 4 to 12 do about as well
-there."""
+"""Default order of the norm, chosen on training questions of HotpotQA and MuSiQue; 4 to 12 do about as well there."""
 
 
 class MiniLMSoftSim(Part):
-    """Late-interaction value, of one chunk in [0, 1]; the order of chunks does not matter.
+    """Late-interaction value, of one chunk in [0, 1]; the order of chunks does not matter. Combinations are never cut.
 
     Args:
         sharpness: Order of the norm that pools the chunks of a combination, at least 1. Infinity is their maximum.
@@ -37,13 +36,6 @@ class MiniLMSoftSim(Part):
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
         encoder: Used in place of the encoder that backend and precision select.
-
-    Attributes:
-        name: `minilm-softsim`.
-        max_tokens: The window *of one chunk*; combinations are never cut.
-
-    Raises:
-        InputError: A setting does not exist, or not on this machine.
     """
 
     name = "minilm-softsim"

@@ -38,11 +38,9 @@ class ChatReply:
     """A reply.
 
     Attributes:
-        text: The reply.
         log_probabilities: Of its tokens, `[t]`; empty if they were not requested, or the server has none.
         cut: Whether it ends because `max_answer_tokens` were written.
-        prompt_tokens: Tokens of the prompt, as the model counted them; None if a server does not say.
-        answer_tokens: The same for the reply.
+        prompt_tokens: As the model counted them, as the next; None if a server does not say.
     """
 
     text: str = ""
@@ -115,9 +113,7 @@ class Chat(Part, ABC):
     def stream_reply(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
         """Yield the pieces of a reply as they are written, none empty, and return the whole; closing stops the model.
 
-        Raises:
-            InputError: As for `ask_many`.
-            ReaderError: While iterating: the reply did not begin or did not end.
+        It raises as `ask_many`; a `ReaderError` while iterating.
         """
 
     def ask(self, messages: Messages, *, scored: bool = False) -> ChatReply:

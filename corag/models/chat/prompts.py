@@ -23,12 +23,7 @@ _TAG = re.compile(r"</?([a-z]+)>")
 
 @dataclass(frozen=True)
 class Prompt:
-    """The messages of a chat, with fields to be filled in.
-
-    Attributes:
-        name: Its name, or its path.
-        text: Content of its file.
-    """
+    """The messages of a chat, with fields to be filled in: its name, or its path, and the content of its file."""
 
     name: str
     text: str

@@ -47,13 +47,9 @@ _LATE_UNIT_SINGLES = ("is_unit", "source_cosine", "source_maxsim")
 
 @dataclass(frozen=True, slots=True)
 class Hypotheses:
-    """Sets of candidates, each of which could be the evidence.
+    """Sets of candidates, `[N, n]`, each of which could be the evidence, and how plausible each is, `[N]`.
 
     The first is the empty set: the evidence is not among the candidates. Its logit is 0.
-
-    Attributes:
-        members: Whether a hypothesis holds a candidate, `[N, n]`.
-        logits: How plausible each is, `[N]`.
     """
 
     members: NDArray[np.bool_]

@@ -44,13 +44,10 @@ class EvidenceParts:
     """The trained parts of an evidence reranker.
 
     Attributes:
-        name: Of the adapter.
         max_size: The most chunks that the evidence may be spread over.
-        network: Weighs hypotheses.
         rarity: Inverse document frequency of each token in the training data, `[VOCABULARY]`.
         reading_order: How much each figure of a chunk, then of a pair, says that the first chunk is to be read before
             the second, `[len(SINGLES) + len(PAIRS)]`.
-        weights: How a value is put together.
     """
 
     name: str
@@ -62,11 +59,7 @@ class EvidenceParts:
 
     @classmethod
     def load(cls, folder: str | Path) -> EvidenceParts:
-        """Read an adapter.
-
-        Raises:
-            ModelError: It is missing, damaged, of another form, or made by another release.
-        """
+        """Read an adapter; `ModelError` if it is missing, damaged, of another form, or made by another release."""
         adapter = load_adapter(folder, FORM)
         settings, tensors = adapter.config.settings, adapter.tensors
         try:
@@ -103,10 +96,7 @@ class EvidenceParts:
         logits: Callable[[Float32], FloatArray] | None = None,
         places: Places | None = None,
     ) -> EvidenceScorer:
-        """Weigh the hypotheses about a question and its candidates, and return what values orders of these.
-
-        `logits` is the network where it runs elsewhere; see `Ensemble.on`.
-        """
+        """Weigh the hypotheses about candidates; `logits` is the network where it runs elsewhere, see `Ensemble.on`."""
         found = signals(question, passages, places)
         return EvidenceScorer(
             weigh(found, self.max_size, logits or self.network),

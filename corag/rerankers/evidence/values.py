@@ -25,14 +25,12 @@ LARGEST_EXPONENT = 500.0
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of the terms of a value.
+    """Weights of a value, which is sigmoid(slope * utility + offset).
 
     Attributes:
         temperature: Softmax temperature of the probabilities of the hypotheses.
         share: Weight of the expected share of the evidence, beside 1 for the probability that it is complete.
         sequence: Weight of the reading order.
-        slope: Of the calibration: the value is sigmoid(slope * utility + offset).
-        offset: Of the calibration.
     """
 
     temperature: float = 1.0
