@@ -87,12 +87,6 @@ class CachedScorer:
         return self.scorer.num_truncated
 
     @property
-    def overlong_orders(self) -> set[Order]:
-        """Orders so far that were longer than the reranker's window, for rerankers that declare one."""
-        overlong: set[Order] = getattr(self.scorer, "overlong_orders", set())
-        return overlong
-
-    @property
     def num_computed(self) -> int:
         """Distinct orders, or sets where order does not matter, that the reranker was asked for."""
         return len(self._values)

@@ -42,7 +42,7 @@ _MIN_WINDOW = 4096
 # Names of the window in model descriptions: vLLM, llama.cpp, LM Studio, OpenRouter.
 _WINDOW_NAMES = ("max_model_len", "n_ctx", "loaded_context_length", "max_context_length", "context_length")
 # Fields of a request that some servers refuse without naming them.
-_OPTIONAL_FIELDS = ("logprobs", "stream_options", "seed")
+_OPTIONAL_FIELDS = frozenset(("logprobs", "stream_options", "seed"))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -326,34 +326,31 @@ class OpenAIChat(OpenAIServer, ServerChat):
         """Send one request; if the server refuses fields, send it again without them."""
         import openai
 
+        wanted: dict[str, Any] = {
+            "temperature": self.temperature,
+            "seed": self.seed,
+            "stream_options": {"include_usage": True},
+            "max_tokens": self.max_answer_tokens,
+        }
+        wanted |= {"logprobs": True} if scored else {}
         refused = self._refused
         while True:
-            fields = self._fields(scored, refused)
+            fields = {name: value for name, value in wanted.items() if name not in refused}
+            if "max_tokens" in refused:
+                # Its new name; older servers do not know it, and some newer models refuse the old one.
+                fields["max_completion_tokens"] = self.max_answer_tokens
             try:
                 reply = self._client.chat.completions.create(model=self.model, messages=messages, stream=True, **fields)
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                named = [
-                    name for name in fields if name != "max_completion_tokens" and re.search(rf"\b{name}\b", str(error))
-                ]
-                if not (dropped := named or [name for name in _OPTIONAL_FIELDS if name in fields]):
+                named = {name for name in wanted.keys() & fields.keys() if re.search(rf"\b{name}\b", str(error))}
+                if not (dropped := named or _OPTIONAL_FIELDS & fields.keys()):
                     raise
-                refused = refused.union(dropped)
+                refused |= dropped
                 continue
             if refused != self._refused:
                 warn_once(f"{self.title} does not take {', '.join(sorted(refused))}; it is asked without")
                 self._refused = refused
             return reply
-
-    def _fields(self, scored: bool, refused: frozenset[str]) -> dict[str, Any]:
-        fields: dict[str, Any] = {
-            "temperature": self.temperature,
-            "seed": self.seed,
-            "stream_options": {"include_usage": True},
-            **({"logprobs": True} if scored else {}),
-            # Its new name; older servers do not know it, and some newer models refuse the old one.
-            ("max_completion_tokens" if "max_tokens" in refused else "max_tokens"): self.max_answer_tokens,
-        }
-        return {name: value for name, value in fields.items() if name not in refused}
 
 
 class ServerCounter:
