@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
@@ -38,6 +39,8 @@ def read_section(record: Mapping[str, Any], svg: str, path: str) -> Section:
     """Return the section that `section_record` gave, with its figure, if there is one, and that file's path."""
     blocks: list[Block] = [Table(**one) if isinstance(one, Mapping) else one for one in record["blocks"]]
     if svg:
+        # Ids that no other figure of a page has.
+        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{record['anchor']}-", svg)
         blocks.insert(1, Figure(svg, record["anchor"], path=path))
     return Section(record["title"], blocks, anchor=record["anchor"])
 
