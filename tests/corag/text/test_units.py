@@ -161,24 +161,6 @@ def select(bodies, budget, query="Who does it?", **given):
     return selector.select(query, offered, budget)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "J. I. Clements Stadium is a venue. It opened in 2005.",
-            ["J. I. Clements Stadium is a venue.", "It opened in 2005."],
-        ),
-        ("Dr. Smith of the U.S. Army came at 5 p.m. on Jan. 5. He left.",
-         ["Dr. Smith of the U.S. Army came at 5 p.m. on Jan. 5.", "He left."]),
-        ("北京是中国的首都。它有两千万人口！你去过吗？", ["北京是中国的首都。", "它有两千万人口！", "你去过吗？"]),
-        ("no end of it\nand no end", ["no end of it\nand no end"]),
-        ("One.\r\nTwo.\r\n", ["One.", "Two."]),
-    ],
-)  # fmt: skip
-def test_sentences_of_many_kinds_of_text(text, expected):
-    assert texts(text) == expected
-
-
 def test_lists_and_letters():
     assert cut("You need:\n- a bolt. It is long.\n* a nut\n1. first\nb) second\nC) third\nGo on.") == [
         ("You need:", []), ("- a bolt. It is long.", ["You need:"]), ("* a nut", ["You need:"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import logging
@@ -108,16 +109,11 @@ def vocabularies(tmp_path, monkeypatch) -> Path:
 
 def put_o200k(folder: Path, monkeypatch) -> None:
     """Place a small vocabulary where tiktoken would keep the one of gpt-4o."""
-    lines = (f"{piece} {rank}" for piece, rank in _pieces())
+    pieces = made_encoding()._mergeable_ranks.items()
+    lines = (f"{base64.b64encode(piece).decode()} {rank}" for piece, rank in pieces)
     name = hashlib.sha1(b"https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken").hexdigest()
     (folder / name).write_text("\n".join(lines))
     monkeypatch.setattr(tiktoken.load, "check_hash", lambda *_: True)
-
-
-def _pieces():
-    from base64 import b64encode
-
-    return [(b64encode(piece).decode(), rank) for piece, rank in made_encoding()._mergeable_ranks.items()]
 
 
 @pytest.mark.parametrize("part", ["gpt-4o", "tiktoken(model=gpt-4o)", "o3-mini"])

@@ -6,11 +6,10 @@ import base64
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from corag.text.tokens import TokenizerCounter
+from corag.text.tokens import CallableCounter, TokenizerCounter
 from corag.types import Answer, TokenCounter
 
 PROSE = [
@@ -74,19 +73,6 @@ def words() -> TokenizerCounter:
     return TokenizerCounter(tokenizer, name="words")
 
 
-class Merging:
-    """An encoding of tiktoken with a small vocabulary."""
-
-    exact = True
-    name = "tiktoken/made"
-
-    def __init__(self) -> None:
-        self._encoding = made_encoding()
-
-    def count(self, texts):
-        return np.array([len(tokens) for tokens in self._encoding.encode_ordinary_batch(list(texts))], dtype=np.int64)
-
-
 def made_encoding():
     """Return an encoding of tiktoken that knows all bytes and a few words."""
     import tiktoken
@@ -102,7 +88,8 @@ def made_encoding():
 
 def language_models() -> dict[str, TokenCounter]:
     """Return tokenizers of the kinds that language models have."""
-    return {"byte-level": byte_level(), "by-score": by_score(), "unigram": unigram(), "tiktoken": Merging()}
+    tiktoken = CallableCounter(made_encoding().encode_ordinary, name="tiktoken/made")
+    return {"byte-level": byte_level(), "by-score": by_score(), "unigram": unigram(), "tiktoken": tiktoken}
 
 
 AWKWARD = st.one_of(
