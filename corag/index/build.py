@@ -58,9 +58,8 @@ def update_index(
     batch_size: int = 256,
     report: Report = lambda done, total: None,
 ) -> IndexUpdate:
-    """Index a folder, update its index, or resume an interrupted call.
+    """Index a data folder or a folder of documents, update its index, or resume an interrupted call.
 
-    A folder with `corpus.jsonl[.gz]` is a data folder; any other is a folder of documents (see `corag.files`).
     In an index of the same folder, made with the same settings, files that have not changed are not read again, and no
     text that it holds is embedded again. It stays readable until the new one is complete.
 

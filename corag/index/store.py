@@ -43,7 +43,8 @@ CHUNK_COLUMNS = ["id", "text", "metadata"]
 _REMEDIES = {
     "read": "open it again if it was updated meanwhile, else check that the storage can be reached with the "
     "credentials in the environment; damaged files need a new index",
-    "write": "what was stored so far is kept: check free space, permissions and credentials, and run the command again",
+    "write": "what was stored so far is kept: check free space, permissions and credentials, and run the command again"
+    ", with --overwrite if files are damaged",
 }
 
 

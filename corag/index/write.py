@@ -34,7 +34,6 @@ from corag.index.store import (
     open_table,
     read_manifest,
     read_parts,
-    reason,
     to_rows,
     write_manifest,
 )
@@ -170,20 +169,18 @@ def write_index(
 
 
 def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[IndexManifest | None, dict[str, str]]:
-    """Return what a complete index says about itself, and its parts; one that cannot be read is deleted to `overwrite`.
+    """Return what a complete index says about itself, and its parts.
 
-    What cannot be opened cannot be replaced by a new version either.
+    With `overwrite`, one that cannot be read is deleted: it cannot be replaced by a new version either.
     """
     try:
         if (table := open_table(database, CHUNKS)) is not None:
             # A file that was cut off has lost its footer, without which no column of it can be read.
             table.search().select(["position"]).to_arrow()
         return read_manifest(database, uri), read_parts(database)
-    except (IndexMismatchError, OSError, RuntimeError, TypeError, ValueError) as error:
+    except (IndexMismatchError, OSError, RuntimeError, TypeError, ValueError):
         if not overwrite:
-            if isinstance(error, IndexMismatchError):
-                raise
-            raise IndexMismatchError(f"the index at {uri} cannot be read: {reason(error)}; {REMEDY}") from error
+            raise
         for name in (MANIFEST, CHUNKS):
             database.drop_table(name, ignore_missing=True)
         return None, {}

@@ -1,15 +1,9 @@
 """Data folders: `corpus.jsonl[.gz]` and `queries.jsonl[.gz]`, checked line by line; BEIR folders, too.
 
-corpus: `{"id", "title", "text"}`. queries: `{"id", "question", "answers": [...], "gold": [ids], "split"}`
-and, where a question comes with its own pool, `"candidates": [ids]`. A gold entry names a passage, or a span
-of one as `passage#start-end` (character offsets) when passages are long. Ids may be written as numbers.
-`"grades": {id: grade}` grades passages by relevance; without `gold`, those above 0 are the gold. `"history": [...]` is
-what was said before the question, user and system in turn; a question that refers back to it gets the subject of the
-one that it goes on from, as in `corag.conversation`. `"answerable": false` says that no passage holds the answer. Other
-fields of a question are kept and ignored.
-
-In a BEIR folder (Thakur et al., 2021) `_id` is the `id`, `text` for `question`, and `qrels/*.tsv` hold grades: each
-file is a split of the questions that it judges, and the others are left out.
+docs/data.md describes the fields. A gold entry names a passage, or a span of one as `passage#start-end` (character
+offsets). A question that refers back to its `history` gets the subject of the one that it goes on from. In a BEIR
+folder (Thakur et al., 2021) each file `qrels/*.tsv` is a split of the questions that it judges; the others are left
+out.
 """
 
 from __future__ import annotations
@@ -104,12 +98,11 @@ class DataFolder:
             for name in query.candidates or ():
                 if name not in documents:
                     raise DataError(f"{file}, question {query.id!r}: candidate {name!r} is not in the corpus")
-        # Corpora are often subsets. Such evidence cannot be retrieved, which lowers recall.
+        # Corpora are often subsets, which lowers recall.
         lost = [query.id for query in queries if not all(passage_at(gold, documents) for gold in query.gold)]
         if lost:
-            logger.warning(
-                "%s: the evidence of %d questions is not in the corpus (first: %s)", file, len(lost), lost[0]
-            )
+            warning = "%s: the evidence of %d questions is not in the corpus (first: %s)"
+            logger.warning(warning, file, len(lost), lost[0])
         return cls(folder, documents, queries)
 
     def split(self, name: str, limit: int | None = None) -> list[Query]:
