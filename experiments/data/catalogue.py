@@ -68,12 +68,8 @@ class DataSet:
 def ir_data_set(name: str, ir_name: str, *, splits: Mapping[str, str] | None = None, **known: Any) -> DataSet:
     """Return any data set of `ir_datasets`, BEIR among them: passages, questions and relevance judgements.
 
-    Args:
-        name: Name of the set.
-        ir_name: Its name in `ir_datasets`, which has the passages.
-        splits: Name in `ir_datasets` of the questions of each split; by default the parts `train`, `dev` and `test`
-            if there are some, else its own questions.
-        known: Fields of the set.
+    `splits` has the name in `ir_datasets` of the questions of each split; by default the parts `train`, `dev` and
+    `test` if there are some, else its own questions. `known` are fields of the set.
     """
     home = f"https://ir-datasets.com/{ir_name.partition('/')[0]}.html"
     if splits is None:

@@ -114,15 +114,9 @@ Remote = Hub | Url
 
 
 class Files:
-    """The files of a data set, fetched when they are first read, or taken from a folder.
+    """The files of each part of a data set, fetched when they are first read, or taken from a folder.
 
-    Args:
-        parts: Where the files of each part are.
-        folder: Folder with the files, under the names that they have at the source; None to fetch them.
-        quiet: Show no progress.
-
-    Attributes:
-        used: What was read: name, address, revision if there is one, and SHA-256 of each file.
+    `used` is what was read: name, address, revision if there is one, and SHA-256 of each file.
     """
 
     def __init__(

@@ -84,12 +84,7 @@ def list_data(_: DataListConfig) -> None:
 
 
 def get_data(config: GetConfig) -> Path:
-    """Write a data set as a data folder, and return the folder.
-
-    Raises:
-        InputError: There is no set of that name, or it has no such split.
-        DataError: It cannot be fetched, read or written, or the folder holds other data.
-    """
+    """Write a data set as a data folder, and return the folder."""
     data_set = find_data_set(config.name)
     splits = tuple(comma_separated(config.splits)) or data_set.default_splits
     _check(data_set, splits, config)

@@ -68,13 +68,7 @@ class ReferencesConfig(Runtime):
 def write_references(config: ReferencesConfig, reader: Reader | None = None) -> tuple[Path, int]:
     """Write a data folder with reference answers; return it, and the number of answers written.
 
-    Args:
-        config: What to do.
-        reader: The reader; by default the one that the config spells.
-
-    Raises:
-        DataError: `out` holds other data, or no question needs an answer.
-        ReaderError: The reader fails; what it answered before is kept for the next run.
+    A reader that fails raises its error; what it answered before is kept for the next run.
     """
     with runtime(config):
         return _write(config, reader or corag.reader(config.reader))

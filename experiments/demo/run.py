@@ -1,8 +1,4 @@
-"""The whole job on the demo corpus: index, label, train, load, answer, compare, report.
-
-Every step goes on where an interrupted one stopped. Indexing, labelling and comparing are skipped when their
-results are there; training takes seconds, ends with the same bits, and is done again.
-"""
+"""The whole job on the demo corpus: index, label, train, load, answer, compare, report; an interrupted run resumes."""
 
 from __future__ import annotations
 

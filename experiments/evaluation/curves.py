@@ -50,12 +50,7 @@ class CurveMeasuring:
     """Measures points, whose selectors share problems and rerankers, so that only their searches differ.
 
     Lambda replaces that of the configuration that the agent names for a question, as in `corag(cost_weight=...)`.
-
-    Args:
-        parts: What selectors are made of.
-        points: Of all curves.
-        reranker: Of all points; None for the agent's choice, and for the default of the simple methods.
-        documents: The corpus.
+    Without a `reranker`, the agent chooses it, and simple methods have their default.
     """
 
     def __init__(

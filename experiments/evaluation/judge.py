@@ -1,8 +1,7 @@
 """A language model as the judge of answers and contexts.
 
-`grade` is a share, `mention` the three steps of Adaptive-k (section 4.4: LLM-as-a-judge). The others are the measures
-of evaluation frameworks that CAR reports (table 3), each a share that follows from a structured reply, not a number
-that the model makes up.
+`mention` has the three steps of Adaptive-k (section 4.4: LLM-as-a-judge). Those without references are the measures of
+evaluation frameworks that CAR reports (table 3): shares that follow from a structured reply, not from a number in it.
 """
 
 from __future__ import annotations
@@ -144,16 +143,7 @@ _LIST = [
     ),
 ]  # fmt: skip
 JUDGEMENTS = {GRADE if one.key == "judge" else one.key: one for one in _LIST}
-"""What a judge can be asked, by name. With A the statements of the answer and C the sentences of the context:
-
-- `grade`: how much of the reference answers is right; none without references.
-- `mention`: 1, 0.5 or 0 for an answer that mentions the reference answers correctly, partly or not, as for HoloBench in
-  Adaptive-k (section 4.4); none without references.
-- `answer_relevancy`: share of A that is relevant to the question; 0 for an empty answer.
-- `contextual_relevancy`: share of C that the answer needs; 0 for an empty context.
-- `faithfulness`: share of A that the context supports; none for an empty answer, 0 for one out of an empty context.
-- `hallucination`: share of the context's texts that the answer contradicts; none if one of both is empty.
-"""
+"""What a judge can be asked, by name; docs/experiments.md says of what each is a share."""
 
 
 def judgements(text: str) -> tuple[str, ...]:

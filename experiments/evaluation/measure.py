@@ -103,9 +103,9 @@ class Measuring:
         claims = {
             (one.query.id, one.selection.text): claim for one in outcomes if (claim := claim_of(one.query)) is not None
         }
-        if self.parts.verifier is None or self.measures is not None or not claims:
+        if self.parts.verify is None or self.measures is not None or not claims:
             return {}
-        choices = self.parts.verifier.verify(list(claims.values()), [context for _, context in claims])
+        choices = self.parts.verify(list(claims.values()), [context for _, context in claims])
         return {key: verdict_figures(claims[key], choice) for key, choice in zip(claims, choices, strict=True)}
 
 

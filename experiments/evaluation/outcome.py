@@ -67,9 +67,6 @@ class Outcome:
     Attributes:
         ranking: Chunks of the candidates, best first.
         budget: What the prompt may cost.
-        tokens: Counts them.
-        embedder: Compares texts.
-        support: The question's evidence below the passage.
         answer: What was read; None if nothing was.
         original_answer: For a summarised selection, the answer from its chunks as they are.
         served_tokens: Tokens of the prompt, as the model itself counted them.

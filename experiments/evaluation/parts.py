@@ -24,16 +24,15 @@ from corag.types import Reader, Reranker
 from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.evaluation.judge import Judge, chat_of, judgements
 from experiments.evaluation.methods import Methods, make_methods
-from experiments.evaluation.verify import ChatVerifier, WordVerifier, verifier_of
+from experiments.evaluation.verify import ChatVerifier, Claim, verifier_of, verify_by_words
 
 
 class Parts:
     """The parts that the config of a set of questions names.
 
     Attributes:
-        tokens: Counts tokens.
-        reader: The reader, which reads each context once; None where nothing is to be read.
-        verifier: Decides in place of it what is to be verified, or None.
+        reader: Reads each context once; None where nothing is to be read.
+        verify: Decides in place of it what is to be verified, or None.
         prompted: Who gets the prompts that a budget is for, or None.
         unread: Why a reader that was asked for reads nothing, or None.
     """
@@ -41,7 +40,7 @@ class Parts:
     def __init__(self, config: EvaluateConfig, queries: Sequence[Query]) -> None:
         self._config = config
         self.reader: CachedReader | None = None
-        self.verifier: ChatVerifier | WordVerifier | None = None
+        self.verify: Callable[[Sequence[Claim], Sequence[str]], list[int | None]] | None = None
         self.prompted: Reader | None = None
         self.unread: str | None = None
         self._own_reader: Reader | None = None
@@ -51,9 +50,9 @@ class Parts:
         self._own_reader, self.tokens = reader_and_tokens(config.reader, config.tokenizer)
         self.prompted = self._own_reader
         if config.task == "verify":
-            self.verifier = verifier_of(self._own_reader, queries)
-            if isinstance(self.verifier, ChatVerifier):
-                self.prompted = self.verifier
+            verifier = verifier_of(self._own_reader, queries)
+            self.prompted = verifier or self._own_reader
+            self.verify = verify_by_words if verifier is None else verifier.verify
         elif config.judge is not None or any(query.answers for query in queries):
             self.reader = CachedReader(self._own_reader)
         else:

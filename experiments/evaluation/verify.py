@@ -147,22 +147,19 @@ def majority(choices: Iterable[int | None]) -> int | None:
     return votes[0][0] if votes else None
 
 
-class WordVerifier:
-    """Decides by the words that a context holds: a stand-in where there is no language model.
+def verify_by_words(claims: Sequence[Claim], contexts: Sequence[str]) -> list[int | None]:
+    """Return the option chosen for each claim by the words that its context holds, without a language model.
 
     Of two answers the one with more support is chosen, ties to the first; a statement is true from `THRESHOLD` on.
     """
-
-    def verify(self, claims: Sequence[Claim], contexts: Sequence[str]) -> list[int | None]:
-        """Return the option chosen for each claim."""
-        return [_choice_by_words(*pair) for pair in zip(claims, contexts, strict=True)]
-
-
-def _choice_by_words(claim: Claim, context: str) -> int:
-    if claim.is_statement:
-        return int(support(claim.question, context) < THRESHOLD)
-    first, second = (support(option, context) for option in claim.options)
-    return int(second > first)
+    choices: list[int | None] = []
+    for claim, context in zip(claims, contexts, strict=True):
+        if claim.is_statement:
+            choices.append(int(support(claim.question, context) < THRESHOLD))
+        else:
+            first, second = (support(option, context) for option in claim.options)
+            choices.append(int(second > first))
+    return choices
 
 
 def support(text: str, context: str) -> float:
@@ -171,9 +168,9 @@ def support(text: str, context: str) -> float:
     return len(words.intersection(_WORD.findall(context.lower()))) / len(words) if words else 0.0
 
 
-def verifier_of(reader: Reader, queries: Iterable[Query]) -> ChatVerifier | WordVerifier:
-    """Return a verifier of all these questions that asks the language model of a reader, else `WordVerifier`."""
+def verifier_of(reader: Reader, queries: Iterable[Query]) -> ChatVerifier | None:
+    """Return what asks the language models of a reader about these questions; None for a reader without any."""
     claims = [claim for query in queries if (claim := claim_of(query)) is not None]
     if isinstance(reader, SelfConsistentReader):
         return ChatVerifier(reader.readers, claims)
-    return ChatVerifier([reader], claims) if isinstance(reader, ChatReader) else WordVerifier()
+    return ChatVerifier([reader], claims) if isinstance(reader, ChatReader) else None

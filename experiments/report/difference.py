@@ -64,9 +64,6 @@ def paired_difference(
         statistic: Of the means.
         resamples: Samples of the bootstrap.
         seed: Of the samples.
-
-    Raises:
-        InputError: There is no question.
     """
     ours = _columns(ours)
     theirs = np.zeros_like(ours) if theirs is None else _columns(theirs)

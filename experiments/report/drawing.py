@@ -25,10 +25,7 @@ Points: TypeAlias = Sequence[tuple[float, float, Difference | None]]
 
 
 def quality_plot(results: Sequence[Result], name: str) -> str:
-    """Return an SVG of a measure against mean tokens: a line for each method, a mark for each budget.
-
-    Rows of questions, if they are known, give 95% intervals as bars.
-    """
+    """Return an SVG of a measure against mean tokens: a line for each method, a mark for each budget."""
     lines: list[tuple[str, Points, Mapping[str, Any]]] = []
     for number, method in enumerate(dict.fromkeys(method for result in results for method in result.methods)):
         known = [result for result in results if method in result.methods and result.value(method, name) is not None]

@@ -62,10 +62,15 @@ class Result:
         """Read a file of `corag evaluate --out`, and the files beside it; `DataError` if it is anything else."""
         with _reading(path):
             record = _checked(json.loads(path.read_text(encoding="utf-8")))
-        rows, curves = path.with_suffix(ROWS), path.with_suffix(CURVES)
-        if not rows.is_file():
+        rows_file, curves_file = path.with_suffix(ROWS), path.with_suffix(CURVES)
+        if not rows_file.is_file():
             return cls(record)
-        return cls(record, _read_rows(rows, record), _read_curves(curves) if curves.is_file() else [])
+        rows = {method: rows for (method,), rows in _read_rows(rows_file, "method").items()}
+        found = [(row["method"], record["queries"]) for row in record["methods"]]
+        if found != [(method, len(of_method)) for method, of_method in rows.items()]:
+            raise DataError(f"{rows_file} has other questions or methods than its result; evaluate again")
+        points = _read_rows(curves_file, "curve", "method", "budget_tokens") if curves_file.is_file() else {}
+        return cls(record, rows, [CurvePoint(*(*point, of_point)) for point, of_point in points.items()])
 
     def write(self, path: Path) -> None:
         """Write the files that `read` reads, the result last."""
@@ -152,25 +157,15 @@ def _reading(file: Path) -> Iterator[None]:
         raise DataError(f"{file} is not what `corag evaluate --out` writes ({error}); evaluate again") from error
 
 
-def _read_curves(file: Path) -> list[CurvePoint]:
-    points: dict[tuple[str, str, int], list[Row]] = {}
+def _read_rows(file: Path, *key: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Return the rows of a file by some of their fields; all groups have the same questions in one order."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     with _reading(file), file.open(encoding="utf-8") as lines:
         for row in map(json.loads, lines):
-            points.setdefault((row.pop("curve"), row.pop("method"), row.pop("budget_tokens")), []).append(row)
-        if len({tuple(row["query"] for row in rows) for rows in points.values()}) > 1:
-            raise ValueError("its points are of different questions")
-    return [CurvePoint(*key, rows) for key, rows in points.items()]
-
-
-def _read_rows(file: Path, record: Mapping[str, Any]) -> dict[str, list[Row]]:
-    by_method: dict[str, dict[str, Row]] = {row["method"]: {} for row in record["methods"]}
-    with _reading(file), file.open(encoding="utf-8") as lines:
-        for row in map(json.loads, lines):
-            by_method[row.pop("method")][row["query"]] = row
-        queries = next(iter(by_method.values())).keys()
-        if any(rows.keys() != queries for rows in by_method.values()) or len(queries) != record["queries"]:
-            raise ValueError("it has other questions or methods than its result")
-    return {name: [rows[query] for query in queries] for name, rows in by_method.items()}
+            groups.setdefault(tuple(row.pop(name) for name in key), []).append(row)
+        if len({tuple(row["query"] for row in rows) for rows in groups.values()}) > 1:
+            raise ValueError("its rows are of different questions")
+    return groups
 
 
 def _checked(record: dict[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.verify import (
     ChatVerifier,
     Claim,
-    WordVerifier,
     claim_of,
     parse_verdict,
     support,
+    verify_by_words,
 )
 from experiments.report.comparison import terminal_page
 from experiments.report.results import Result
@@ -60,7 +60,7 @@ def test_words_decide_without_a_model():
     assert support("Kell and Oro", "Kell is a village.") == 0.5
     assert support("of the", "Kell") == support("", "Kell") == 0
     contexts = ["Tolmere is old.", "nothing", "Kell is a city.", "Kell."]
-    assert WordVerifier().verify([PAIR, PAIR, STATEMENT, STATEMENT], contexts) == [1, 0, 0, 1]
+    assert verify_by_words([PAIR, PAIR, STATEMENT, STATEMENT], contexts) == [1, 0, 0, 1]
 
 
 def test_the_prompts_have_all_that_is_known():
