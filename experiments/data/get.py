@@ -187,7 +187,6 @@ def _passages(passages: Iterator[Document], gold: set[str], limit: int | None) -
 
 
 def _reported(items: Iterator[Item], what: str, *, quiet: bool) -> Iterator[Item]:
-    """Yield items, and report their number."""
     number = 0
     with progress(what, quiet=quiet) as report:
         for number, item in enumerate(items, start=1):

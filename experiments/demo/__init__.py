@@ -82,7 +82,6 @@ def load() -> Demo:
 
 
 def _heading(text: str, name: str) -> str:
-    """Return a topic's own heading, its first line, or its name when it has none."""
     first = text.strip().split("\n", 1)[0].strip()
     return first.strip('"') if 0 < len(first) <= 80 else name
 

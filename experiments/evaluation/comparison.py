@@ -340,7 +340,6 @@ class SetRun:
 
     @property
     def _quality(self) -> str:
-        """Name of the measure that methods are compared by."""
         if self._parts.reader is None:
             return "evidence_recall"
         words = [answer_words(query.answers) for query in self._queries if query.answers]
@@ -348,7 +347,7 @@ class SetRun:
 
 
 def _measuring_alone(name: str, config: EvaluateConfig) -> Callable[[Job], Measurements]:
-    """Return what measures jobs in a worker; it writes nothing."""
+    # In a worker, which writes nothing.
     return SetRun(name, replace(config, out=None), several=False).measured
 
 

@@ -112,14 +112,12 @@ def _mention(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
 
 
 def _share_of_items(items: str, flag: str, content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
-    """Return the share of the listed items whose flag is true."""
     listed = content.get(items)
     flags = [one.get(flag) if isinstance(one, dict) else None for one in listed] if isinstance(listed, list) else []
     return sum(map(bool, flags)) / len(flags) if flags and all(isinstance(one, bool) for one in flags) else None
 
 
 def _share_of_numbers(field: str, of: str, content: Mapping[str, Any], answer: JudgedAnswer) -> float | None:
-    """Return the share of the numbered texts or sentences that are listed."""
     listed, total = content.get(field), len(getattr(answer, of))
     if not isinstance(listed, list) or not all(type(one) is int and 1 <= one <= total for one in listed):
         return None

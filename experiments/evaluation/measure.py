@@ -90,7 +90,6 @@ class Measuring:
         return dict(zip(pairs, reader.answer_many(*map(list, zip(*pairs, strict=True))), strict=True))
 
     def _judge(self, outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
-        """Return what a judge says of one question's answers, by context."""
         answers = {one.selection.text: one.answer for one in outcomes if one.answer is not None}
         if self.parts.judge is None or self.measures is not None or not answers:
             return {}
@@ -99,7 +98,6 @@ class Measuring:
         return dict(zip(answers, self.parts.judge.rows(judged), strict=True))
 
     def _verify(self, outcomes: Sequence[Outcome]) -> dict[tuple[str, str], dict[str, object]]:
-        """Return the figures of the verdicts on all questions, by id and context."""
         claims = {
             (one.query.id, one.selection.text): claim for one in outcomes if (claim := claim_of(one.query)) is not None
         }

@@ -117,7 +117,6 @@ def statistics(results: Sequence[Result], curves: Curves | None) -> list[str]:
 
 
 def _figures(results: Sequence[Result], curves: Curves | None) -> list[Block]:
-    """Return the curves, if there are any, and lines over budgets, if there are several."""
     blocks = [] if curves is None else _curve_blocks(curves)
     if curves is None or len(results) > 1:
         main = results[0].main_measure
@@ -162,7 +161,6 @@ def measures_table(result: Result, title: str = "") -> Table:
 
 
 def _cells(result: Result, one: Measure) -> list[str]:
-    """Return a measure of each method, the best in bold."""
     values = [result.value(method, one.name) for method in result.methods]
     known = {value for value in values if value is not None}
     best = max(known, key=lambda value: one.direction * value) if one.direction and len(known) > 1 else None

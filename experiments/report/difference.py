@@ -84,7 +84,6 @@ def paired_difference(
 
 
 def _columns(values: Any) -> FloatArray:
-    """Return figures as `[n, k]`."""
     columns = np.asarray(values, dtype=np.float64)
     return columns[:, None] if columns.ndim == 1 else columns
 

@@ -114,10 +114,8 @@ def test_markdown_and_terminal_show_the_same_texts(capsys):
     [
         ({"corag(agent=none)": [1.0], "top-k": [0.0], "mmr": [0.5], "corag": [0.75], "upper": [1.0]}, ("corag", "mmr")),
         ({"top-k": [0.0, 1.0], "mmr": [1.0, 1.0]}, ("mmr", "top-k")),  # without corag, the best
-        (
-            {"corag": [0.5, 0.5], "corag(agent=none)": [0.0, 1.0]},
-            ("corag", "corag(agent=none)"),
-        ),  # its variants
+        # Without others, its own variants.
+        ({"corag": [0.5, 0.5], "corag(agent=none)": [0.0, 1.0]}, ("corag", "corag(agent=none)")),
         ({"corag": [0.5, 0.5], "upper": [1.0, 1.0]}, None),
         ({"corag": [0.5, 0.5]}, None),
     ],
@@ -156,9 +154,7 @@ def test_wins_come_first_with_contexts_evidence_and_the_answer_marked(tmp_path):
     html = result_page([result], title="T").html()
     text = " ".join(parsed(html).text)
     assert "64 tokens: 2 won, 1 lost, 1 alike" in text
-    order = [
-        text.index(part) for part in ("What is 0 <b>? (+1.00)", "What is 2 <b>? (+0.25)", "What is 1 <b>? (-1.00)")
-    ]
+    order = [text.index(f"What is {part})") for part in ("0 <b>? (+1.00", "2 <b>? (+0.25", "1 <b>? (-1.00")]
     assert order == sorted(order)
     assert "<script>alert" not in html and "alert(1)" in text
     assert (html.count("<mark>"), html.count('class="passage evidence"')) == (8, 4)
