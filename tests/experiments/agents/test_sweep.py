@@ -3,17 +3,15 @@
 import json
 import re
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 
 import agent
 from corag.cli.main import MISTAKE, main, make_parser
-from corag.errors import DataError, InputError
-from experiments.agents import sweep as module
+from corag.errors import InputError
 from experiments.agents.recipes import flattened
 from experiments.agents.sweep import SweepConfig, plan, ranked, sweep, sweep_page, with_settings
-from experiments.agents.train import TrainAgentConfig, fit
+from experiments.agents.train import TrainAgentConfig
 from tests.experiments.worlds import training_rows, write_labels
 from tests.paths import ROOT
 
@@ -35,35 +33,6 @@ def config_of(labels, out, vary, **settings):
     return SweepConfig(replace(BASE, labels=str(labels), out=str(out)), vary, **{"quiet": True, **settings})
 
 
-@pytest.fixture(scope="module")
-def parse():
-    """Return the settings that the command line makes of some arguments."""
-
-    def parsed(name, *arguments):
-        parser = make_parser("train agent" if name == "train" else name)
-        values = parser.instantiate(parser.parse_args(list(arguments)))
-        values.pop("config")
-        return vars(values)
-
-    return parsed
-
-
-@pytest.fixture
-def trained(monkeypatch):
-    """The configurations that were really trained."""
-    configs = []
-
-    def noted(labels, config, group):
-        configs.append(config)
-        return fit(labels, config, group=group)
-
-    monkeypatch.setattr(module, "fit", noted)
-    return configs
-
-
-# --- The grid ---
-
-
 def test_the_grid_has_every_combination_with_every_seed():
     runs = [
         run for _, run in plan(SweepConfig(BASE, {"training.lr": [0.1, 0.2], "hidden": [[8, 4], []]}, seeds=(5, 7)))
@@ -80,32 +49,22 @@ def test_the_grid_has_every_combination_with_every_seed():
     )
 
 
-def test_nothing_varied_is_one_combination_over_the_seeds():
-    assert [run.training.seed for _, run in plan(SweepConfig(BASE, {}))] == [0, 1, 2]
-
-
 def test_nested_settings_are_set_by_dotted_name():
     changed = with_settings(BASE, {"training.lr": 1, "target.margin": 0.3, "hidden": [9], "training.keep": "last"})
     assert (changed.training.lr, changed.target.margin, changed.hidden, changed.training.keep) == (1, 0.3, (9,), "last")
-    assert BASE.training.lr == 1e-3
-    assert flattened({"a": 1, "b": {"c": 2, "d": {"e": (3,)}}}) == {"a": 1, "b.c": 2, "b.d.e": (3,)}
-
-
-# --- Training ---
+    assert [run.training.seed for _, run in plan(SweepConfig(BASE, {}))] == [0, 1, 2]
 
 
 @pytest.mark.slow
-def test_a_sweep_trains_all_and_says_which_is_best(labels, tmp_path, trained):
+def test_a_sweep_trains_all_and_says_which_is_best(labels, tmp_path):
     summary = sweep(config_of(labels, tmp_path / "lr", {"training.lr": [1e-7, 0.03]}, seeds=(0, 1)))
-    assert len(trained) == 4
     regrets = {}
-    for config in trained:
-        done = json.loads((Path(config.out) / "training.json").read_text())["history"]
-        regrets.setdefault(config.training.lr, []).append(min(epoch["val_regret"] for epoch in done))
-        assert agent.load(Path(config.out) / "checkpoint").config.hidden == (4,)
+    for path in (tmp_path / "lr").glob("*/training.json"):
+        done = json.loads(path.read_text())
+        regrets.setdefault("lr=0.03" in path.parent.name, []).append(min(one["val_regret"] for one in done["history"]))
     assert [row["runs"] for row in summary["rows"]] == [2, 2]
     for row in summary["rows"]:
-        first, second = regrets[row["settings"]["training.lr"]]
+        first, second = regrets[row["settings"]["training.lr"] == 0.03]
         found = row["figures"]["val_regret"]
         assert found["mean"] == pytest.approx((first + second) / 2)
         assert found["sd"] == pytest.approx(abs(first - second) / 2**0.5)
@@ -113,7 +72,6 @@ def test_a_sweep_trains_all_and_says_which_is_best(labels, tmp_path, trained):
     means = [row["figures"]["val_regret"]["mean"] for row in summary["rows"]]
     assert means == sorted(means)
     assert json.loads((tmp_path / "lr" / "summary.json").read_text()) == json.loads(json.dumps(summary))
-    assert (tmp_path / "lr" / "report.html").exists()
 
 
 @pytest.mark.slow
@@ -137,23 +95,6 @@ def test_a_finished_run_is_not_trained_again(labels, tmp_path):
     assert len(before.items() - written().items()) == 1
 
 
-def test_a_sweep_that_was_stopped_goes_on(labels, tmp_path, monkeypatch):
-    config = config_of(labels, tmp_path / "s", {"training.lr": [0.01, 0.02]}, seeds=(0,))
-    whole = sweep(replace(config, base=replace(config.base, out=str(tmp_path / "whole"))))
-
-    def stopped(labels, run, group):
-        if run.training.lr == 0.02:
-            raise KeyboardInterrupt
-        return fit(labels, run, group=group)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "fit", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            sweep(config)
-    assert not (tmp_path / "s" / "summary.json").exists()
-    assert sweep(config)["rows"] == whole["rows"]
-
-
 def test_a_run_that_cannot_be_trained_is_noted_and_the_others_go_on(labels, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     config = config_of(labels, tmp_path / "s", {"map_dim": [0, 3]}, seeds=(0, 1), quiet=False)
@@ -167,18 +108,10 @@ def test_a_run_that_cannot_be_trained_is_noted_and_the_others_go_on(labels, tmp_
     assert "map_dim=0 | 2, 2 failed | - | - | - |" in sweep_page(summary, "lr").markdown()
 
 
-def test_labels_that_are_not_there_stop_the_sweep(tmp_path):
-    with pytest.raises(DataError, match="nowhere"):
-        sweep(config_of(tmp_path / "nowhere.parquet", tmp_path / "s", {}))
-
-
 def test_without_validation_there_is_nothing_to_compare_by(labels, tmp_path):
     config = config_of(labels, tmp_path / "s", {})
-    with pytest.raises(InputError, match="there are no validation questions, and without them no val_regret"):
+    with pytest.raises(InputError, match="val_regret"):
         sweep(replace(config, base=replace(config.base, own_splits=False, shares=(1.0, 0.0, 0.0))))
-
-
-# --- The table ---
 
 
 def record(regret, seed=0, **settings):
@@ -195,15 +128,12 @@ def test_ranked_by_mean_regret_then_by_the_file():
     assert rows[1]["figures"]["val_regret"]["sd"] == pytest.approx(0.02**0.5)
 
 
-# --- On the command line, and for W&B ---
-
-
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
-def test_every_shipped_ablation_is_a_grid_that_can_be(path, parse):
-    config = SweepConfig(**parse("sweep", "--config", str(path)))
-    runs = plan(config)
-    assert len(runs) >= 9 and len(config.seeds) == 3
-    assert config.base.out == f"runs/sweeps/{path.stem}"
+def test_every_shipped_ablation_is_a_grid_that_can_be(path):
+    parser = make_parser("sweep")
+    values = vars(parser.instantiate(parser.parse_args(["--config", str(path)])))
+    config = SweepConfig(**{name: value for name, value in values.items() if name != "config"})
+    assert len(plan(config)) >= 9 and config.base.out == f"runs/sweeps/{path.stem}"
     # The defaults are among what is tried: without them there is nothing to compare with.
     defaults = flattened(json.loads(json.dumps(asdict(TrainAgentConfig("labels", "out").settled()))))
     if path.stem != "loss_weights":
@@ -218,8 +148,7 @@ def test_the_command_trains_and_points_to_the_summary(labels, tmp_path, capsys, 
     )
     assert main(["sweep", "--config", str(tmp_path / "s.yaml"), "--base.training.epochs", "1"]) == 0
     said = capsys.readouterr().out
-    assert f"report and figures in {tmp_path / 's'}: report.html and summary.json" in said
-    assert "training.lr" in said and "0.02" in said and "regret" in said
+    assert str(tmp_path / "s") in said and "training.lr" in said and "0.02" in said and "regret" in said
     assert len(list((tmp_path / "s").glob("*/checkpoint/model.safetensors"))) == 2
     assert main(["sweep", "--config", str(tmp_path / "s.yaml"), "--vary", '{"training.speed": [1]}']) == MISTAKE
     assert "'training.speed' is no setting" in capsys.readouterr().err
