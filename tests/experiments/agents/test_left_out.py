@@ -39,13 +39,14 @@ def test_the_lead_gains_most_and_loses_on_no_kind():
 
 def test_an_agent_that_never_saw_a_kind_is_measured_on_it(tmp_path):
     labels = read_labels(str(write_kinds(tmp_path / "l.parquet")))
-    classes = labels.classes()
+    tests = replace(labels, measures={**labels.measures, "f1": labels.measures["f1"][:, ::-1]})
+    classes = labels.classes().names
+    ranges = agent.Ranges((2, 8), (0.1, 0.1), (0.0, 0.0))
+    config = agent.AgentConfig(classes, agent.Fallback(classes[0], 8, 0.1, 0.0), ranges=ranges)
     seen = []
 
     def fit(others, tests, kind):
         seen.append((kind, set(others.kind)))
-        config = agent.AgentConfig(classes.names, agent.Fallback(classes.names[0], 8, 0.1, 0.0), ranges=agent.Ranges(
-            (2, 8), (0.1, 0.1), (0.0, 0.0)))  # fmt: skip
         return agent.ConfigurationAgent(config)
 
     kinds = leave_kinds_out(labels, labels, TARGET, fit)
@@ -58,14 +59,8 @@ def test_an_agent_that_never_saw_a_kind_is_measured_on_it(tmp_path):
     single, best = (table.headings.index(f"utility, {name}") for name in ("single", "oracle"))
     assert [round(float(row[best]) - float(row[single]), 4) for row in table.rows] == [0.3] * 4
 
-
-def test_a_kind_is_measured_as_its_own_table_says(tmp_path):
-    labels = read_labels(str(write_kinds(tmp_path / "l.parquet")))
-    tests = replace(labels, measures={**labels.measures, "f1": labels.measures["f1"][:, ::-1]})
-    config = agent.AgentConfig(labels.classes().names, agent.Fallback(labels.classes().names[0], 8, 0.1, 0.0),
-                               ranges=agent.Ranges((2, 8), (0.1, 0.1), (0.0, 0.0)))  # fmt: skip
-    kinds = leave_kinds_out(labels, tests, TARGET, lambda others, tests, kind: agent.ConfigurationAgent(config))
     # The best single configuration is that of the tests, where the columns are turned.
+    kinds = leave_kinds_out(labels, tests, TARGET, fit)
     assert {one.single for one in kinds} == {int(utility(tests, TARGET).mean(axis=0).argmax())}
 
 

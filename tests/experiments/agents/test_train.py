@@ -16,7 +16,7 @@ from experiments.agents.recipes import departures
 from experiments.agents.targets import PAPER, TargetConfig, learnt_targets
 from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, divided, train
 from experiments.labels.table import read_labels
-from experiments.run.journal import commit
+from tests.corag.worlds import offer
 from tests.experiments.worlds import (
     label_row,
     question_row,
@@ -31,17 +31,9 @@ BM25, SOFTSIM = "corag(unit=passage, reranker=bm25)", "corag(unit=passage, reran
 
 
 def config_of(labels, out, **settings):
-    given = {
-        "logger": "none",
-        "own_splits": True,
-        "features": "query",
-        "settings_head": True,
-        "target": TargetConfig(shrink=0.0),
-        "training": QUICK,
-        "quiet": True,
-        **settings,
-    }
-    return TrainAgentConfig(labels=str(labels), out=str(out), **given)
+    given = {"own_splits": True, "features": "query", "settings_head": True, "target": TargetConfig(shrink=0.0)}
+    given |= {"training": QUICK, "logger": "none", "quiet": True}
+    return TrainAgentConfig(str(labels), str(out), **{**given, **settings})
 
 
 @pytest.fixture
@@ -78,11 +70,8 @@ def test_whole_configurations_are_classes_of_their_own(tmp_path):
     rows = [{**row, "configuration": "top-k" if "bm25" in row["configuration"] else "corag"} for row in training_rows()]
     rows = [row for row in rows if row["orders_scored"] == 80]
     config = train(config_of(write_labels(tmp_path / "l.parquet", rows), tmp_path / "out")).agent.config
-    assert (config.configurations, config.ranges, config.fallback) == (
-        ("top-k", "corag"),
-        None,
-        agent.Fallback("top-k"),
-    )
+    assert (config.configurations, config.ranges) == (("top-k", "corag"), None)
+    assert config.fallback == agent.Fallback("top-k")
 
 
 def test_the_questions_are_divided_by_group(tmp_path):
@@ -132,20 +121,18 @@ def test_a_comparison_worked_by_hand(tmp_path):
 def test_candidates_are_features_in_training_and_in_use(tmp_path, table, features):
     report = train(config_of(table, tmp_path / "out", features=features))
     selector = corag.selector("corag", agent=report.checkpoint)
-    candidates = [
-        corag.Candidate(corag.Chunk(str(number), text), similarity)
-        for number, (text, similarity) in enumerate([("a red boat", 0.7), ("the moon", 0.4), ("nine eggs", 0.1)])
-    ]
+    texts, cosines = ["a red boat", "the moon", "nine eggs"], [0.7, 0.4, 0.1]
+    candidates = offer(*texts, similarities=cosines)
     question, embedder = "how many eggs are there?", corag.embedder()
-    vectors = embedder.embed([question, *(candidate.chunk.text for candidate in candidates)])
-    parts = {"query": vectors[0], "candidates": vectors[1:].mean(axis=0), "curve": curve_statistics([0.7, 0.4, 0.1])}
+    vectors = embedder.embed([question, *texts])
+    parts = {"query": vectors[0], "candidates": vectors[1:].mean(axis=0), "curve": curve_statistics(cosines)}
     expected = report.agent.predict(np.concatenate([parts[name] for name in features.split(",")]))
     assert selector.predict(question, candidates, 48).probabilities == pytest.approx(expected.probabilities, abs=1e-5)
 
 
 def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
     one_class = [row for row in training_rows() if int(row["query"][1:]) % 2]
-    with pytest.raises(AgentError, match="at least 2"):
+    with pytest.raises(AgentError):
         train(config_of(write_labels(tmp_path / "one.parquet", one_class), tmp_path / "out"))
     renamed = write_labels(tmp_path / "renamed.parquet", [{**row, "split": "x"} for row in training_rows()])
     with pytest.raises(DataError, match="own_splits"):
@@ -162,25 +149,13 @@ def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
     assert "mix the budgets 32, 64" in caplog.text
 
 
-# The paper's agent.
-
-
-def test_the_paper_by_name_has_all_its_settings():
-    config = TrainAgentConfig(labels="l", out="o", recipe="paper").settled()
-    assert (config.parts, config.hidden, config.map_dim, config.min_lead) == (("query",), (512, 256), 128, 0.0)
-    assert config.target == PAPER and config.settings_head
-    training = config.training
-    assert (training.lr, training.batch_size, training.epochs, training.margin) == (1e-3, 32, 60, 1.0)
-    assert (training.keep, training.temperature, training.regret_weight) == ("last", 0, 0)
-    assert {getattr(training, f"{name}_weight") for name in ("contrastive", "choice", "settings")} == {1}
-
-
 def test_what_is_set_beside_a_recipe_wins():
     target = TargetConfig(metric="f1", shrink=0.5)
     training = agent.TrainConfig(keep="best", epochs=5)
     config = TrainAgentConfig("l", "o", recipe="paper", target=target, training=training).settled()
     assert (config.target.metric, config.target.shrink, config.target.weighting) == ("f1", 0.5, "rule")
     changed = departures(config, TrainAgentConfig("l", "o", recipe="paper").settled())
+    assert config.parts == ("query",) and config.settings_head and config.min_lead == 0.0
     assert changed.keys() == {"target.metric", "target.shrink", "training.epochs", "training.keep"}
 
 
@@ -194,7 +169,3 @@ def test_questions_that_are_not_clear_are_left_out(tmp_path, caplog):
     train(config_of(tmp_path / "l.parquet", tmp_path / "out", recipe="paper", target=PAPER))
     [warning] = [record for record in caplog.records if "target.margin" in record.getMessage()]
     assert warning.levelname == "WARNING" and "5 of 6 training questions" in warning.getMessage()
-
-
-def test_the_commit_is_named():
-    assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?|unknown", commit())

@@ -40,10 +40,6 @@ def test_the_table_is_whole(labels):
     assert np.isfinite(left_out.measures["cost_tokens"]).all()
 
 
-def parts(labels):
-    return divided(labels, TrainAgentConfig("l", "o"))
-
-
 def test_the_shipped_agent_knows_the_tables_classes_and_its_best_single_configuration(labels):
     config = agent.load(Path(FOLDER) / SHIPPED_AGENT).config
     assert config.configurations == labels.configurations and config.ranges is None
@@ -56,7 +52,7 @@ def test_the_shipped_agent_knows_the_tables_classes_and_its_best_single_configur
 def test_what_the_shipped_agent_says(labels):
     """Golden: how often it departs from its fallback on the test questions, and its first predictions."""
     loaded = agent.load(Path(FOLDER) / SHIPPED_AGENT)
-    test = labels.of(parts(labels) == TEST)
+    test = labels.of(divided(labels, TrainAgentConfig("l", "o")) == TEST)
     predictions = loaded.predict(test.features(loaded.config.features))
     golden = json.loads((GOLDEN / "agent-minilm.json").read_text())
     assert Counter(one.configuration for one in predictions) == golden["counts"]
