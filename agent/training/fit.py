@@ -134,8 +134,9 @@ def fit(
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, state["epoch"])
         device = lightning.strategy.root_device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        made = _facts(train, val, train_config, report) | {"trained on": f"{name}, precision {lightning.precision}"}
-        save(report.checkpoint, agent, model_card(config, made | dict(facts or {})))
+        hardware = {"trained on": f"{name}, precision {lightning.precision}"}
+        card_facts = _facts(train, val, train_config, report) | hardware | dict(facts or {})
+        save(report.checkpoint, agent, model_card(config, card_facts))
         replace_file(out_dir / RECORD_FILE, json.dumps(record, indent=1))
         _remove_epochs(out_dir)
         return report

@@ -68,12 +68,12 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         """Log the figures of a batch."""
         self._loss("val", batch)
 
-    def _note_predictions(self, split: str, output: AgentOutput, batch: Batch) -> None:
+    def _log_predictions(self, split: str, output: AgentOutput, batch: Batch) -> None:
         """Log how often the best class is first and among the first two, the error of each setting, and the regret."""
         label, rows = batch["label"], len(batch["label"])
         first = output.logits.topk(min(2, output.logits.shape[1]), dim=1).indices == label[:, None]
-        self._note(f"{split}_accuracy", first[:, 0].float().mean(), rows)
-        self._note(f"{split}_top2_accuracy", first.any(dim=1).float().mean(), rows)
+        self._log_mean(f"{split}_accuracy", first[:, 0].float().mean(), rows)
+        self._log_mean(f"{split}_top2_accuracy", first.any(dim=1).float().mean(), rows)
         # To the CPU first: not every accelerator has float64.
         probabilities = output.logits.detach().float().cpu().double().softmax(dim=1).numpy()
         unit = output.settings.detach().float().cpu().double().numpy()
@@ -82,11 +82,11 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
             best = self._config.ranges.from_unit(batch["settings"].float().cpu().double().numpy())
             errors = np.abs(self._config.ranges.from_unit(unit) - best).mean(axis=0)
             for name, error in zip(SETTINGS, errors, strict=True):
-                self._note(f"{split}_{name}_error", torch.tensor(error), rows)
+                self._log_mean(f"{split}_{name}_error", torch.tensor(error), rows)
         if (values := batch.get("quality")) is not None:
             index = torch.from_numpy(chosen).to(values.device)
             lost = values.max(dim=1).values - values.gather(1, index[:, None])[:, 0]
-            self._note(f"{split}_regret", lost.mean(), rows)
+            self._log_mean(f"{split}_regret", lost.mean(), rows)
 
     def finished_weights(self) -> dict[str, Float32]:
         """Return a copy of the weights for features as they are."""
@@ -118,11 +118,11 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         weights = (config.contrastive_weight, config.choice_weight, config.settings_weight, config.regret_weight)
         total = total_loss(losses, weights)
         for name, value in {"loss": total, **losses._asdict()}.items():
-            self._note(f"{split}_{name}", value.detach(), len(output.maps))
-        self._note_predictions(split, output, batch)
+            self._log_mean(f"{split}_{name}", value.detach(), len(output.maps))
+        self._log_predictions(split, output, batch)
         return total
 
-    def _note(self, name: str, mean: Tensor, rows: int) -> None:
+    def _log_mean(self, name: str, mean: Tensor, rows: int) -> None:
         self.log(name, mean, on_step=False, on_epoch=True, batch_size=rows, logger=False)
 
 

@@ -15,7 +15,7 @@ from search.tree import backed_up
 DECIMALS = 6
 
 
-def grown(problem: SelectionProblem, result: SearchResult, config: SearchConfig, scorer: CachedScorer) -> Any:
+def tree_data(problem: SelectionProblem, result: SearchResult, config: SearchConfig, scorer: CachedScorer) -> Any:
     """Return the nodes of a tree, as columns, and the steps in which it grew; None if the policy keeps no tree.
 
     `tokens` are those of the order by itself, `share` is the share of the budget that eq. 5 charges, `scaled` the value

@@ -1,6 +1,6 @@
 """What CORAG does as a service: it ranks documents, selects texts for a prompt, and searches an index, as plain data.
 
-`corag.app.api` serves it over HTTP, `corag.app.tools` as tools of an assistant. Whoever asks may name shipped parts
+`corag.app.api` serves it over HTTP, `corag.app.tools` as tools of an assistant. A client may name shipped parts
 only: no server, model, file or key; see `corag.registry.trusted`.
 """
 

@@ -1,6 +1,6 @@
 """What the page shows, as plain data: a question searched with given settings, its answer, the agent, all methods.
 
-Every call contains all that it asks for; what is kept between calls only saves time, so people share nothing else.
+Every call carries its full state. Caches only save time, so users share nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, get_args
 
-from corag.app.growth import grown
+from corag.app.growth import tree_data
 from corag.app.source import Evidence, Source
 from corag.app.view import blocks, title_of, trace_rows
 from corag.app.why import verdicts
@@ -75,7 +75,7 @@ class Settings:
 class Inquiry:
     """One question with its candidates, best first, what the data folder knows about it, and cached results.
 
-    `lock` is held while something is computed for it, but not while a reader answers, which may take minutes.
+    `lock` is held while something is computed, but not while a reader answers, which may take minutes.
     """
 
     question: str
@@ -155,7 +155,7 @@ class Workbench:
         `number` is that of the question in the data folder, or None. `given` are settings by name; by default what the
         agent predicts, else the defaults.
         """
-        inquiry = self._asked(question, number)
+        inquiry = self._inquiry_for(question, number)
         with inquiry.lock:
             settings = self._settings(inquiry, given)
             problem, selector = self._search(inquiry, settings)
@@ -168,7 +168,7 @@ class Workbench:
             result = selection.trace.result
             price = float(selection.trace.details.get("token_price", 0.0))
             num_scored = 0 if result is None else result.num_scored
-            judged = verdicts(problem, scorer, self.tokens, order, token_price=price, num_scored=num_scored)
+            verdict_rows = verdicts(problem, scorer, self.tokens, order, token_price=price, num_scored=num_scored)
             singles = scorer([(index,) for index in range(len(problem.chunks))]).tolist() if problem.chunks else []
             passages = inquiry.positions
             evidence = inquiry.evidence
@@ -187,7 +187,7 @@ class Workbench:
                         "similarity": problem.given_similarities[index],
                         "value": singles[index],
                         "evidence": None if evidence is None else evidence.marks(chunk),
-                        **judged[index],
+                        **verdict_rows[index],
                     }
                     for index, chunk in enumerate(problem.chunks)
                 ],
@@ -196,7 +196,7 @@ class Workbench:
                 "value": float(scorer([order])[0]) if order else None,
                 "reason": selection.trace.reason,
                 "trace": trace_rows(selection),
-                "tree": None if result is None else grown(problem, result, selector.search_of(problem), scorer),
+                "tree": None if result is None else tree_data(problem, result, selector.search_of(problem), scorer),
                 "rounds": [] if result is None else result.incumbents,
                 "blocks": blocks(selection, evidence),
                 **inquiry.evidence_counts(selection),
@@ -211,7 +211,7 @@ class Workbench:
         on_token: Callable[[str], None] | None = None,
     ) -> dict[str, Any]:
         """Return the reader's answer from what `search` chose; `on_token` gets each piece as it is written."""
-        inquiry = self._asked(question, number)
+        inquiry = self._inquiry_for(question, number)
         with inquiry.lock:
             problem, selector = self._search(inquiry, self._settings(inquiry, given))
             selection = selector.select_from(problem)
@@ -219,7 +219,7 @@ class Workbench:
 
     def agent(self, question: str, number: int | None, budget: int) -> dict[str, Any]:
         """Return what `corag ask` does with a question: what the agent says of it, if there is one, and the trace."""
-        inquiry = self._asked(question, number)
+        inquiry = self._inquiry_for(question, number)
         with inquiry.lock:
             selector = self._selector("corag")
             selection = selector.select(inquiry.question, inquiry.candidates, Settings(budget).budget)
@@ -234,7 +234,7 @@ class Workbench:
     def method(self, question: str, number: int | None, budget: int, name: str) -> dict[str, Any]:
         """Return the selection of one method, its cost and the reader's answer; or why it cannot be used."""
         check_choice("method", name, self.methods)
-        inquiry = self._asked(question, number)
+        inquiry = self._inquiry_for(question, number)
         try:
             with inquiry.lock:
                 selector = self._selector(name)
@@ -258,7 +258,7 @@ class Workbench:
             **read,
         }
 
-    def _asked(self, question: str, number: int | None) -> Inquiry:
+    def _inquiry_for(self, question: str, number: int | None) -> Inquiry:
         question = well_formed(question)
         check_query(question)
         if len(question) > MAX_QUESTION:

@@ -40,18 +40,18 @@ class Command(NamedTuple):
     """A command.
 
     Attributes:
-        does: What it does, for the list of commands.
+        summary: What it does, for the list of commands.
         settings: The dataclass of its settings, as `module:attribute`.
         run: The function that takes them.
         shown: The settings that `--help` shows; `--help-all` shows the rest, too.
-        bare: Settings that may stand without their names, in this order.
+        positional: Settings that may be given without their names, in this order.
     """
 
-    does: str
+    summary: str
     settings: str
     run: str
     shown: str = ""
-    bare: str = ""
+    positional: str = ""
 
 
 ANSWERING = "index budget method agent unit reranker reader tokenizer device"
@@ -66,7 +66,10 @@ COMMANDS = {
         "list the public data sets", "experiments.data.get:DataListConfig", "experiments.data.get:list_data"
     ),
     "data get": Command(
-        "download one as a data folder", "experiments.data.get:GetConfig", "corag.cli.experiments:data_get", bare="name"
+        "download one as a data folder",
+        "experiments.data.get:GetConfig",
+        "corag.cli.experiments:data_get",
+        positional="name",
     ),
     "data references": Command(
         "have a reader write reference answers from gold passages",
@@ -85,7 +88,7 @@ COMMANDS = {
         "corag.cli.ask:AskConfig",
         "corag.cli.ask:run",
         f"question {ANSWERING} json",
-        bare="question",
+        positional="question",
     ),
     "chat": Command(
         "answer several questions in a row", "corag.cli.ask:ChatConfig", "corag.cli.ask:run_chat", ANSWERING
@@ -161,27 +164,27 @@ COMMANDS = {
         "experiments.papers.run:ReproduceConfig",
         "experiments.papers.run:reproduce",
         "name out only standin limit logger device",
-        bare="name",
+        positional="name",
     ),
     "bench": Command(
         "measure speed",
         "experiments.bench.run:BenchConfig",
         "experiments.bench.run:bench",
         "part out rounds data methods budget questions device",
-        bare="part",
+        positional="part",
     ),
     "list": Command(
         "list all parts, or the settings of one",
         "corag.cli.parts:ListConfig",
         "corag.cli.parts:run",
-        bare="kind part",
+        positional="kind part",
     ),
     "doctor": Command("show what is installed and available", "corag.cli.doctor:DoctorConfig", "corag.cli.doctor:run"),
 }
 """Every command, also those of two words."""
 
-DEFAULT_WORD = {"train": "agent"}
-"""What the first word of a command alone stands for."""
+DEFAULT_SUBCOMMAND = {"train": "agent"}
+"""The second word of a command, if only the first is given."""
 
 
 def make_parser(name: str, *, all_settings: bool = True) -> Any:
@@ -192,7 +195,7 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
     command = COMMANDS[name]
     settings = load(command.settings)
     parser = ArgumentParser(
-        prog=" ".join(["corag", name, *(f"[{word}]" for word in command.bare.split())]),
+        prog=" ".join(["corag", name, *(f"[{word}]" for word in command.positional.split())]),
         exit_on_error=False,
         description=(settings.__doc__ or "").split("\n", 1)[0],
     )
@@ -227,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if debug := arguments[:1] == ["--debug"]:
         del arguments[0]
-    _multiply_on_one_thread()
+    _limit_blas_threads()
     _configure_logging(debug=debug)
     try:
         if arguments[:1] == ["--version"]:
@@ -250,8 +253,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         of_system = isinstance(error, OSError) and not isinstance(error, CoragError)
         remedy = "; check the path, its permissions and the free space" if of_system else ""
-        said = one_line(hide_secrets(f"{error}{remedy}"))
-        stderr().print(Text.assemble(("error:", "bold red"), " ", said), soft_wrap=True)
+        message = one_line(hide_secrets(f"{error}{remedy}"))
+        stderr().print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)
         return MISTAKE
     return 0
 
@@ -260,7 +263,7 @@ def _parsed(name: str, arguments: Sequence[str]) -> Any:
     """Return the settings of a command; parts that hold secrets are `PartName`s, so that no record shows them."""
     parser = make_parser(name, all_settings="--help-all" in arguments)
     try:
-        parsed = vars(parser.instantiate(parser.parse_args(_spelt_out(arguments, parser, COMMANDS[name].bare))))
+        parsed = vars(parser.instantiate(parser.parse_args(_normalised(arguments, parser, COMMANDS[name].positional))))
     except (argparse.ArgumentError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{_what_is_wrong(error, name)}; see corag {name} --help-all") from error
     del parsed["config"]
@@ -283,7 +286,7 @@ def _show_commands() -> None:
     say("usage: corag [--debug] COMMAND [settings]\n")
     say("Which chunks go into the prompt, how many, and in which order, under a token budget.\n")
     for name, command in COMMANDS.items():
-        say(f"  {name:<16} {command.does}")
+        say(f"  {name:<16} {command.summary}")
     say("\ncorag COMMAND --help shows the main settings, --help-all all of them.")
 
 
@@ -294,7 +297,7 @@ def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
     first, *rest = arguments
     words = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
     if words:
-        second = rest.pop(0) if rest and not rest[0].startswith("-") else DEFAULT_WORD.get(first, "")
+        second = rest.pop(0) if rest and not rest[0].startswith("-") else DEFAULT_SUBCOMMAND.get(first, "")
         if second not in words:
             raise InputError(f"corag {first} is followed by {', '.join(words)}; see corag {first} {words[0]} --help")
         return f"{first} {second}", rest
@@ -303,35 +306,35 @@ def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
     return first, rest
 
 
-def _spelt_out(arguments: Sequence[str], parser: Any, bare: str) -> list[str]:
+def _normalised(arguments: Sequence[str], parser: Any, positional: str) -> list[str]:
     """Return the arguments as the parser knows them.
 
-    A word behind no option is one of the `bare` settings. A switch that stands alone, as in `--json`, is true.
-    `--num-candidates` is `--num_candidates`, and `--from`, a word of Python, the setting `from_`.
+    A word that follows no option is one of the `positional` settings. A switch without a value is true.
+    `--num-candidates` is `--num_candidates`, and `--from`, a keyword of Python, the setting `from_`.
     """
     types = {flag: getattr(action, "_typehint", None) for action in parser._actions for flag in action.option_strings}
-    names, words = bare.split(), list(arguments)
-    spelt_out = []
+    names, words = positional.split(), list(arguments)
+    normalised = []
     while words:
         word = words.pop(0)
         if not word.startswith("--") and word != "-h":
-            spelt_out.append(f"--{names.pop(0)}={word}" if names else word)
+            normalised.append(f"--{names.pop(0)}={word}" if names else word)
             continue
         flag, equals, value = word[2:].partition("=")
         if word.startswith("--") and word != "--help-all":
             word = f"--{flag.replace('-', '_')}{'_' * iskeyword(flag)}{equals}{value}"
-        spelt_out.append(word)
+        normalised.append(word)
         if types.get(word) is bool and not (words and words[0].lower() in ("true", "false")):
-            spelt_out.append("true")
+            normalised.append("true")
         elif words and not equals and not words[0].startswith("--"):
-            spelt_out.append(words.pop(0))
-    return spelt_out
+            normalised.append(words.pop(0))
+    return normalised
 
 
-def _multiply_on_one_thread() -> None:
-    """Leave the cores to the models: NumPy's products are small here, and its threads wait for the next one in a loop.
+def _limit_blas_threads() -> None:
+    """Leave the cores to the models: NumPy's products are small here, and its idle threads spin.
 
-    On two cores that took 5 to 12% of the time of a selection. Whoever sets a number of threads keeps it.
+    On two cores that took 5 to 12% of the time of a selection. A number of threads that the user sets is kept.
     """
     if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
         ThreadpoolController().select(internal_api="openblas").limit(limits=1)

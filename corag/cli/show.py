@@ -1,4 +1,4 @@
-"""Prints a reply for people."""
+"""Prints a reply to the terminal."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def _sources(reply: Reply) -> Table:
     for number, (chunk, tokens, value) in rows:
         if number != before:
             inside = [other.id for other, its in zip(selection.chunks, numbers, strict=True) if its == number]
-            told = next((f"  <- {marks[name]}" for name in inside if name in marks), "")
-            drawn.add_row(number, "", "", plain(citation(chunk) + told))
+            remark_of_source = next((f"  <- {marks[name]}" for name in inside if name in marks), "")
+            drawn.add_row(number, "", "", plain(citation(chunk) + remark_of_source))
         before = number
-        begins = plain(textwrap.shorten(visible(body(chunk)), MAX_BEGINNING, placeholder=" ..."))
-        begins.no_wrap, begins.overflow = True, "ellipsis"
-        begins.stylize("" if chunk.id in marks else "dim")
+        excerpt = plain(textwrap.shorten(visible(body(chunk)), MAX_BEGINNING, placeholder=" ..."))
+        excerpt.no_wrap, excerpt.overflow = True, "ellipsis"
+        excerpt.stylize("" if chunk.id in marks else "dim")
         figures = ("-" if tokens is None else str(tokens), "-" if value is None else f"{value:.2f}")
-        drawn.add_row("", *figures, begins)
+        drawn.add_row("", *figures, excerpt)
     return drawn
 
 
