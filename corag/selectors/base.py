@@ -151,15 +151,8 @@ class BudgetedSelector(Part):
     def select_each(self, pairs: Iterable[tuple[str, Iterable[Text]]], budget_tokens: int) -> Iterator[Selection]:
         """Choose chunks for as many questions as come, in memory that does not grow with their number.
 
-        Args:
-            pairs: Question and candidates, such as a generator; `queries_at_once` of them are read ahead.
-            budget_tokens: The most tokens that each selection's text may cost.
-
-        Returns:
-            An iterator over a selection for each pair, in their order; equal to that of `select`.
-
-        Raises:
-            InputError: See `select`; the questions read together with a wrong one have no selections then.
+        Of the pairs of question and candidates `queries_at_once` are read ahead; those read together with a wrong one
+        have no selections. Each selection equals that of `select`.
         """
         check_budget(budget_tokens)
         read = iter(pairs)

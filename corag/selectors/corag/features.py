@@ -213,14 +213,7 @@ def feature_vectors(
     similarities: Sequence[ArrayLike],
     texts: ArrayLike | None = None,
 ) -> Float32:
-    """Return one feature vector per question, `[n, feature_dim]`.
-
-    Args:
-        recipe: The parts, in order.
-        queries: Embedding of each question, `[n, d]`.
-        candidates: Mean embedding of each question's ten best candidates, `[n, d]`; zeros without any.
-        similarities: Each question's similarities, `n` lists.
-        texts: Each question's `text_statistics`, `[n, 29]`; needed if the recipe names `texts`.
+    """Return one feature vector per question, `[n, feature_dim]`, from the `QuestionVectors` of each.
 
     Raises:
         InputError: The recipe is no recipe, or names `texts`, which are not given.
@@ -233,13 +226,10 @@ def feature_vectors(
 
 
 class QuestionVectors(NamedTuple):
-    """The parts of a feature vector.
+    """The parts of a feature vector: embeddings `[d]`, similarities `[n]` and `text_statistics` `[29]`.
 
-    Attributes:
-        query: Embedding of the question, `[d]`.
-        candidates: Mean embedding of its ten best candidates, `[d]`; zeros without any.
-        similarities: Cosine of each candidate to the question, `[n]`.
-        texts: See `text_statistics`, `[29]`.
+    `candidates` is the mean embedding of the ten best candidates, zeros without any; `similarities` are the cosines of
+    all candidates to the question.
     """
 
     query: Float32
@@ -253,10 +243,9 @@ def question_vectors(
 ) -> list[QuestionVectors]:
     """Return the vectors of questions and of their best candidates, by one embedder.
 
-    The candidates' similarities are used if they are cosines in [-1, 1] that name no other embedder. Otherwise all
-    candidates are embedded and their cosines computed: a BM25 score or a rank would mislead an agent trained on
-    cosines. Candidates are embedded only as far as the recipe needs it; what it does not name stays zeros
-    (`candidates`, `texts`) or as given (`curve`).
+    The candidates' similarities are used if they are cosines that name no other embedder. Otherwise all candidates are
+    embedded and their cosines computed: a BM25 score or a rank would mislead an agent trained on cosines. Candidates
+    are embedded only as far as the recipe needs it; what it does not name stays zeros, or as given (`curve`).
     """
     names = (None, embedder.name)
     compares = not {"curve", "texts"}.isdisjoint(recipe)
@@ -276,9 +265,8 @@ def question_vectors(
             similarities = np.asarray(rest @ query, dtype=np.float64)
             rest = rest[np.argsort(-similarities, kind="stable")]
         mean = np.asarray(rest[:some], dtype=np.float32).mean(axis=0) if some and len(rest) else np.zeros_like(query)
-        statistics = np.zeros(len(TEXTS), dtype=np.float32)
-        if "texts" in recipe:
-            statistics = text_statistics(problem, similarities, mean)
+        wanted = "texts" in recipe
+        statistics = text_statistics(problem, similarities, mean) if wanted else np.zeros(len(TEXTS), dtype=np.float32)
         found.append(QuestionVectors(query, mean, similarities, statistics))
     return found
 

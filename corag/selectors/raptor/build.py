@@ -126,7 +126,6 @@ def build_tree(
     vectors: NDArray[Any] | None = None,
     store: DiskStore | None = None,
     report: Report = lambda written, needed: None,
-    strict: bool = False,
 ) -> RaptorTree:
     """Return a tree over chunks; equal chunks and settings give equal trees.
 
@@ -141,11 +140,11 @@ def build_tree(
         vectors: The chunks' unit vectors, `[len(chunks), D]`, if they are known.
         store: Keeps each summary as soon as it is written, so that an interrupted build resumes.
         report: See `Report`.
-        strict: Whether it is an error if all of many summaries fail; else a tree of beginnings of texts comes of it.
 
     Raises:
         InputError: Two chunks share an id, or one has an id that summaries have.
-        SummarizerError: With `strict`, all of `SUMMARIES_AT_ONCE` summaries failed, or all of a layer.
+        SummarizerError: With a `store`, all of `SUMMARIES_AT_ONCE` summaries failed, or all of a layer. Without one a
+            tree of beginnings of texts comes of it.
     """
     ids = {chunk.id for chunk in chunks}
     if len(ids) < len(chunks):
@@ -163,8 +162,8 @@ def build_tree(
         if len(clusters) >= len(layer):
             break
         groups = [[layer[index] for index in cluster] for cluster in clusters]
-        written = len(nodes) - len(chunks)
-        summaries = _summarize(groups, summarizer, summary_tokens, store, report, written, strict=strict)
+        requests = [SummaryRequest(tuple(node.text for node in group), summary_tokens) for group in groups]
+        summaries = _summaries(requests, summarizer, store, report, written=len(nodes) - len(chunks))
         num_failed += sum(not summary.text for summary in summaries)
         layer = []
         for position, (group, summary) in enumerate(zip(groups, summaries, strict=True)):
@@ -177,18 +176,10 @@ def build_tree(
     return RaptorTree(tuple(nodes), np.concatenate(of_layers), embedder.name, num_failed)
 
 
-def _summarize(
-    groups: Sequence[Sequence[Node]],
-    summarizer: Summarizer,
-    limit: int,
-    store: DiskStore | None,
-    report: Report,
-    written: int,
-    *,
-    strict: bool,
+def _summaries(
+    requests: Sequence[SummaryRequest], summarizer: Summarizer, store: DiskStore | None, report: Report, written: int
 ) -> list[Summary]:
-    """Return a summary of each group; `written` have been written before."""
-    requests = [SummaryRequest(tuple(node.text for node in group), limit) for group in groups]
+    """Return the summaries of a layer; `written` have been written before."""
     summaries: list[Summary] = []
     total = written + len(requests)
     at_once = max(SUMMARIES_AT_ONCE, 4 * summarizer.max_concurrent)
@@ -196,7 +187,7 @@ def _summarize(
         report(written + begin, total)
         some = summarize_all(summarizer, requests[begin : begin + at_once], store=store)
         failures = [summary.failure for summary in some if summary.failure is not None]
-        if strict and len(failures) == len(some):
+        if store is not None and len(failures) == len(some):
             raise SummarizerError(f"all of {len(some)} summaries by {summarizer.name} failed; the first: {failures[0]}")
         summaries += some
     report(total, total)
@@ -252,7 +243,6 @@ def update_tree(
             vectors=index.vectors(),
             store=summary_store(folder / "summaries.sqlite"),
             report=report,
-            strict=True,
         )
         tree = replace(tree, record=record)
         tree.save(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import combinations
 
@@ -75,28 +74,36 @@ def test_mmr_by_hand():
     assert marginal_relevance(similarities, vectors, np.array([3, 1, 1]), 2) == (1, 2)
 
 
-@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
-def test_mmr_with_loops(seed, weight):
-    """Compare with the definition, one candidate and one cosine at a time."""
+def taken_one_by_one(score, costs, left, *, stop=False):
+    """Take the first candidate of the largest score beside those taken, as long as one fits."""
+    taken = []
+    while True:
+        scores = {i: score(i, taken) for i in range(len(costs)) if i not in taken and costs[i] <= left}
+        best = max(scores, key=lambda i: (scores[i], -i), default=None)
+        if best is None or (stop and taken and scores[best] <= 0):
+            return tuple(taken)
+        taken.append(best)
+        left -= costs[best]
+
+
+def drawn(seed):
+    """Unit vectors, similarities, costs and a budget."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(0, 8))
     vectors = rng.normal(size=(n, 3))
-    similarities, costs, budget = rng.random(n), rng.integers(1, 5, n), int(rng.integers(0, 12))
-    taken, left = [], budget
-    while True:
-        best, best_score = None, -math.inf
-        for i in range(n):
-            if i in taken or costs[i] > left:
-                continue
-            cosines = [vectors[i] @ vectors[j] / np.linalg.norm(vectors[i]) / np.linalg.norm(vectors[j]) for j in taken]
-            score = weight * similarities[i] - (1 - weight) * max(cosines, default=0.0)
-            if score > best_score + 1e-12:
-                best, best_score = i, score
-        if best is None:
-            break
-        taken.append(best)
-        left -= costs[best]
-    assert marginal_relevance(similarities, vectors, costs, budget, relevance_weight=weight) == tuple(taken)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors, unit @ unit.T, rng.uniform(-0.3, 1, n), rng.integers(1, 5, n), int(rng.integers(0, 12))
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
+def test_mmr_with_loops(seed, weight):
+    vectors, cosines, similarities, costs, budget = drawn(seed)
+
+    def score(i, taken):
+        return weight * similarities[i] - (1 - weight) * max((cosines[i][j] for j in taken), default=0.0)
+
+    expected = taken_one_by_one(score, costs, budget)
+    assert marginal_relevance(similarities, vectors, costs, budget, relevance_weight=weight) == expected
 
 
 def test_reorder_combines_with_any_selector():
@@ -188,26 +195,13 @@ def test_beta_by_hand():
 
 @given(SEEDS, st.sampled_from([0.0, 0.2, 1.0]), st.booleans())
 def test_greedy_with_loops(seed, beta, stop):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(0, 8))
-    vectors, similarities = rng.normal(size=(n, 3)), rng.uniform(-0.3, 1, n)
-    costs, budget = rng.integers(1, 5, n), int(rng.integers(0, 12))
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    taken, left = [], budget
-    while True:
-        scores = {
-            i: similarities[i] - beta * sum(unit[i] @ unit[j] for j in taken)
-            for i in range(n)
-            if i not in taken and costs[i] <= left
-        }
-        if not scores:
-            break
-        best = max(scores, key=scores.get)
-        if stop and taken and scores[best] <= 0:
-            break
-        taken.append(best)
-        left -= costs[best]
-    assert greedy_set(similarities, vectors, beta, costs, budget, stop=stop) == tuple(taken)
+    vectors, cosines, similarities, costs, budget = drawn(seed)
+
+    def score(i, taken):
+        return similarities[i] - beta * sum(cosines[i][j] for j in taken)
+
+    expected = taken_one_by_one(score, costs, budget, stop=stop)
+    assert greedy_set(similarities, vectors, beta, costs, budget, stop=stop) == expected
 
 
 def test_the_variant_of_the_code_fills_the_budget():
