@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 import corag
 from corag.models.cached import CachedEmbedder
@@ -32,8 +33,6 @@ from experiments.protocol.held_out import is_held_out
 
 SETS = {"demo": (100, 0.0), "clapnq": (60, 0.6), "mtrag": (50, 0.4), "squad": (40, 1.0)}
 """Questions of each set, and the share of an answer's words that a passage with evidence must have to be right."""
-NUM_LEFT_OUT = 0.25
-"""Share of the questions whose evidence is left out, so that nothing answers them."""
 NUM_PASSAGES = 8
 JUDGED = Path(__file__).with_name("judged.jsonl")
 BINS = ((0.8, 1.0), (0.6, 0.8), (0.35, 0.6), (0.15, 0.35), (0.0, 0.15))
@@ -48,20 +47,18 @@ class Seen(NamedTuple):
     right: FloatArray
 
 
-def questions(folder: DataFolder, number: int, random: np.random.Generator) -> tuple[list[Query], set[str]]:
-    """Return questions with an answer that may be learned from, and the documents that are left out."""
-    usable = [query for query in folder.queries if query.gold and query.answers and not is_held_out(folder, query)]
-    usable = [query for query in usable if folder.path.name != "squad" or query.split == "dev"]
-    drawn = [usable[index] for index in random.permutation(len(usable))[:number].tolist()]
-    without = drawn[: int(NUM_LEFT_OUT * len(drawn))]
-    kept = {name.partition("#")[0] for query in drawn[len(without) :] for name in query.gold}
-    return drawn, {name.partition("#")[0] for query in without for name in query.gold} - kept
-
-
 def seen(name: str, folder: DataFolder, number: int, share: float) -> Iterator[Seen]:
     """Yield what is observed of a set's questions, with candidates by BM25."""
     bm25s = require("bm25s", "bm25")
-    drawn, left_out = questions(folder, number, np.random.default_rng(0))
+    usable = [query for query in folder.queries if query.gold and query.answers and not is_held_out(folder, query)]
+    usable = [query for query in usable if name != "squad" or query.split == "dev"]
+    drawn = [usable[index] for index in np.random.default_rng(0).permutation(len(usable))[:number].tolist()]
+    # The evidence of the first quarter is left out, so that nothing answers these.
+    without = drawn[: len(drawn) // 4]
+    left_out, kept = (
+        {gold.partition("#")[0] for query in some for gold in query.gold} for some in (without, drawn[len(without) :])
+    )
+    left_out -= kept
     documents = [document for document in folder.documents.values() if document.id not in left_out][:1500]
     chunks = [chunk for document in documents for chunk in chunk_document(document, corag.tokens())]
     index = bm25s.BM25()
@@ -88,8 +85,6 @@ def is_right(query: Query, passage: Chunk, share: float) -> bool:
 
 def fit(cases: Sequence[Seen]) -> tuple[FloatArray, float]:
     """Return the weights, `[5]`, and the offset of a logistic regression over all passages."""
-    from sklearn.linear_model import LogisticRegression
-
     values, right = np.concatenate([case.values for case in cases]), np.concatenate([case.right for case in cases])
     spread = values.std(axis=0)
     model = LogisticRegression(C=0.3).fit(values / spread, right)
@@ -114,18 +109,10 @@ def likeliest(cases: Sequence[Seen], weights: FloatArray, offset: float) -> Floa
 
 def lines(best: FloatArray) -> FloatArray:
     """Return slope and offset to the log-odds that the likeliest passage is right: `[2, 2]`, explanations second."""
-    from sklearn.linear_model import LogisticRegression
-
     log_odds, explains, right = best.T
     model = LogisticRegression(C=10).fit(np.stack([log_odds, explains, log_odds * explains], axis=1), right)
     (slope, more_offset, more_slope), offset = model.coef_[0], model.intercept_[0]
     return np.array([[slope, offset], [slope + more_slope, offset + more_offset]])
-
-
-def calibrated(best: FloatArray, fitted: FloatArray) -> FloatArray:
-    """Return the probability of each question's likeliest passage, `[n]`."""
-    slope, offset = fitted[best[:, 1].astype(int)].T
-    return np.asarray(1 / (1 + np.exp(-(slope * best[:, 0] + offset))))
 
 
 def main() -> dict[str, Any]:
@@ -133,17 +120,18 @@ def main() -> dict[str, Any]:
     cases: list[Seen] = []
     with TemporaryDirectory() as scratch:
         for name, (number, share) in SETS.items():
-            path = Path(scratch) / "demo" if name == "demo" else find_data(name)
             if name == "demo":
-                write_data_folder(path)
-            cases += seen(name, DataFolder.open(path), number, share)
+                write_data_folder(Path(scratch))
+            cases += seen(name, DataFolder.open(scratch if name == "demo" else find_data(name)), number, share)
+    everything = [*cases, *judged()]
     checked = []
     for name in (*SETS, "documents"):
-        others = [case for case in [*cases, *judged()] if case.data != name]
+        others = [case for case in everything if case.data != name]
         weights, offset = fit([case for case in others if case.data != "documents"])
         line = lines(likeliest(others, weights, offset))
-        best = likeliest([case for case in [*cases, *judged()] if case.data == name], weights, offset)
-        checked.append(np.stack([calibrated(best, line), best[:, 2]], axis=1))
+        best = likeliest([case for case in everything if case.data == name], weights, offset)
+        slope, offset_of_line = line[best[:, 1].astype(int)].T
+        checked.append(np.stack([1 / (1 + np.exp(-(slope * best[:, 0] + offset_of_line))), best[:, 2]], axis=1))
     probability, right = np.concatenate(checked).T
     weights, offset = fit(cases)
     reliability = {}
@@ -153,7 +141,7 @@ def main() -> dict[str, Any]:
     result = {
         "weights": weights.round(3).tolist(),
         "offset": round(offset, 3),
-        "lines": lines(likeliest([*cases, *judged()], weights, offset)).round(2).tolist(),
+        "lines": lines(likeliest(everything, weights, offset)).round(2).tolist(),
         "reliability on the set left out": reliability,
     }
     print(json.dumps(result, indent=2))  # noqa: T201

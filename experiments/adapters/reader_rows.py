@@ -53,10 +53,9 @@ class ReadingExample:
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
-    """An input of the network, token ids and types `[L]` with special tokens, and its target.
+    """An input of the network, ids and types `[L]` with special tokens, and its target.
 
-    `spans` are right answers as token positions in the row, none where there is no answer; `kind` is an index in
-    `KINDS`.
+    `spans` are right answers as token positions in the row; `kind` is an index in `KINDS`.
     """
 
     ids: Int64
@@ -75,7 +74,7 @@ def examples(folder: DataFolder, queries: Sequence[Query], repeat: int) -> list[
     ids = {name: np.array(encoding.ids, dtype=np.int64) for name, encoding in encoded.items()}
     questions = encode(tokenizer, [query.question for query in queries])
     made = []
-    for query, question, similar in zip(queries, questions, _similar(texts, queries, SIMILAR), strict=True):
+    for query, question, similar in zip(queries, questions, _similar(texts, queries), strict=True):
         gold = tuple(
             TokenPassage(ids[name], _answer_tokens(texts[name], query, encoded[name].offsets))
             for name in query.gold
@@ -91,18 +90,18 @@ def examples(folder: DataFolder, queries: Sequence[Query], repeat: int) -> list[
     return made
 
 
-def _similar(texts: Mapping[str, str], queries: Sequence[Query], number: int) -> list[list[str]]:
+def _similar(texts: Mapping[str, str], queries: Sequence[Query]) -> list[list[str]]:
     """Return passages that a question might be confused about, best first: its own pool, or those that BM25 finds."""
     bm25s = require("bm25s", "bm25")
     names = list(texts)
     index = bm25s.BM25()
     index.index(bm25s.tokenize(list(texts.values()), show_progress=False), show_progress=False)
     words = bm25s.tokenize([query.question for query in queries], show_progress=False)
-    hits, _ = index.retrieve(words, k=min(number + 4, len(names)), show_progress=False)
+    hits, _ = index.retrieve(words, k=min(SIMILAR + 4, len(names)), show_progress=False)
     similar = []
     for query, row in zip(queries, hits.tolist(), strict=True):
         pool = query.candidates or [names[hit] for hit in row]
-        similar.append([name for name in pool if name not in query.gold][: max(number, len(query.candidates or ()))])
+        similar.append([name for name in pool if name not in query.gold][: max(SIMILAR, len(query.candidates or ()))])
     return similar
 
 
@@ -151,11 +150,7 @@ def _draw(others: Sequence[TokenPassage], random: np.random.Generator) -> TokenP
 
 
 def _row(
-    question: Int64,
-    parts: Sequence[TokenPassage],
-    kind: int,
-    settings: RowSettings,
-    random: np.random.Generator,
+    question: Int64, parts: Sequence[TokenPassage], kind: int, settings: RowSettings, random: np.random.Generator
 ) -> ReadingRow:
     """Return a row with these passages, cut to a random length."""
     space = settings.max_tokens - len(question) - 3

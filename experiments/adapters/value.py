@@ -44,6 +44,7 @@ from experiments.adapters.training import (
 )
 from experiments.adapters.value_fit import (
     Hypothesised,
+    ValueBatches,
     ValueExample,
     fit_networks,
     fit_order,
@@ -129,8 +130,8 @@ def _fitted(config: ValueTraining, training: Training, work: str) -> tuple[dict[
     counts = np.ones((len(tables), len(kinds) + config.fit.members))
     counts[np.arange(len(tables)), fold] = 0
     seeds = [*[config.seed] * len(kinds), *(config.seed + number for number in range(config.fit.members))]
-    device = resolve_device("reranker").device
-    module = fit_networks(tables, counts, seeds, config, work, device)
+    batches = ValueBatches(tables, counts, config.fit.batch_size, config.seed)
+    module = fit_networks(batches, seeds, config, work, resolve_device("reranker").device)
     networks = {kind: module.ensemble(slice(row, row + 1)) for row, kind in enumerate(kinds)}
     return networks, module.ensemble(slice(len(kinds), None))
 

@@ -40,9 +40,7 @@ LEARNING_RATE, WEIGHT_DECAY = 5e-3, 1e-2
 class ValueExample:
     """A question to learn from: signals of its candidates, and its weight in the loss.
 
-    `golds` are the sets each of which may be the evidence, of ascending indices: one if it is known, none if it is
-    not among the candidates. `ordered` is the evidence in reading order, empty if the data gives none. Questions of
-    one `kind` are left out together.
+    `golds` and `ordered` are as in `Pooled`, `ordered` empty if the data gives no order.
     """
 
     id: str
@@ -55,10 +53,9 @@ class ValueExample:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesised:
-    """The hypotheses of an example, N of them, without the empty one.
+    """The hypotheses of an example, N of them, without the empty one; the `num_true` that may be true are first.
 
-    Those that may be true are first, unless it is the empty one: that of an example without evidence. `corrections` are
-    logarithms of how many sets each stands for.
+    `corrections` are logarithms of how many sets each stands for.
     """
 
     example: ValueExample
@@ -243,24 +240,9 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
 
 
 def fit_networks(
-    tables: Sequence[Hypothesised],
-    counts: FloatArray,
-    seeds: Sequence[int],
-    config: ValueTraining,
-    work: str,
-    device: str,
+    batches: ValueBatches, seeds: Sequence[int], config: ValueTraining, work: str, device: str
 ) -> ValueModule:
-    """Fit networks side by side, first their floors; an interrupted fit resumes, see `training.fit`.
-
-    Args:
-        tables: The questions.
-        counts: 1 if a network learns from a question, else 0, `[questions, M]`.
-        seeds: Seed of each network, `M`.
-        config: Of the training.
-        work: Hash of everything that the networks depend on.
-        device: Where they are fitted.
-    """
-    batches = ValueBatches(tables, counts, config.fit.batch_size, config.seed)
+    """Fit networks side by side, of a seed each, first their floors; see `training.fit`."""
     floor = ValueModule(batches, seeds, config.fit)
     # One thread: the bits then do not depend on the number of cores.
     fit(floor, config, f"{work}-floor", epochs=floor.epochs, device=device, threads=1)

@@ -151,7 +151,7 @@ def fitted(tables, out, settings, seeds=(1,), counts=None):
         name="toy", out=str(out), sources=(EvidenceSource("none"),), fit=settings, logger="none", quiet=True
     )
     counts = np.ones((len(tables), len(seeds))) if counts is None else counts
-    return fit_networks(tables, counts, seeds, config, "toy", "cpu")
+    return fit_networks(ValueBatches(tables, counts, settings.batch_size, 0), seeds, config, "toy", "cpu")
 
 
 def right(ensemble, numbers):
