@@ -6,11 +6,12 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise, takewhile
 from typing import Any
 
-from corag.files.markdown import Block, FileSection, FileText
+from corag.files.markdown import FileSection, FileText
 from corag.text.chunking import (
     ChunkConfig,
     ChunkMeter,
@@ -45,13 +46,13 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
     lines = [match.end() for match in re.finditer(r"\r\n?|\n", file.text)] if file.lines else []
     meter_of = partial(ChunkMeter, path, file.text, tokens=tokens, max_tokens=config.max_tokens)
     chunks = []
-    for headings, anchor, span, blocks in _joined(file, meter_of(""), config.max_tokens):
-        title = fitting_title(headings, tokens, config.max_tokens // _TITLE_SHARE)
-        for start, end, header in _cut(file.text, title, span, blocks, meter_of, config.overlap_tokens):
+    for section in _joined(file, meter_of(""), config.max_tokens):
+        title = fitting_title(section.headings, tokens, config.max_tokens // _TITLE_SHARE)
+        for start, end, header in _cut(file.text, title, section, meter_of, config.overlap_tokens):
             metadata: dict[str, Any] = {"document": path, "title": title, "start": start, "end": end}
-            metadata["headings"] = list(headings)
-            if anchor:
-                metadata["anchor"] = anchor
+            metadata["headings"] = list(section.headings)
+            if section.anchor:
+                metadata["anchor"] = section.anchor
             if file.pages:
                 metadata["page"], last = file.page(start), file.page(end - 1)
                 if last != metadata["page"]:
@@ -77,45 +78,39 @@ def fitting_title(headings: Sequence[str], tokens: TokenCounter, limit: int) -> 
     return cut_to_tokens(last, tokens, limit)
 
 
-def _joined(
-    file: FileText, meter: ChunkMeter, max_tokens: int
-) -> Iterator[tuple[tuple[str, ...], str, Span, list[Block]]]:
-    """Yield headings, anchor, span and blocks of each section; short neighbours under a shared heading are one."""
+def _joined(file: FileText, meter: ChunkMeter, max_tokens: int) -> list[FileSection]:
+    """Return the sections with text; short neighbours under a shared heading are one."""
     sections = [section for section in file.sections if section.blocks]
     # Which sections are short shows in their first characters.
     sizes = meter.sizes([(section.start, min(section.end, section.start + 2 * max_tokens)) for section in sections])
-    # Shared headings, sections, and their tokens; infinite for a section that is not short.
-    groups: list[tuple[tuple[str, ...], list[FileSection], float]] = []
+    joined: list[FileSection] = []
+    total = math.inf
     for section, size in zip(sections, sizes, strict=True):
         short = size < max_tokens // _SHORT_SHARE
-        if groups and short:
-            headings, group, total = groups[-1]
-            pairs = zip(headings, section.headings, strict=False)
-            shared = tuple(name for name, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-            if shared and total + size <= max_tokens - max_tokens // _TITLE_SHARE:
-                groups[-1] = shared, [*group, section], total + size
+        if short and total + size <= max_tokens - max_tokens // _TITLE_SHARE:
+            last = joined[-1]
+            pairs = zip(last.headings, section.headings, strict=False)
+            if shared := tuple(name for name, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)):
+                first, *others = last.blocks
+                if shared != last.headings:
+                    first = first._replace(start=last.start, kind="text")
+                blocks = (first, *others, *section.blocks)
+                joined[-1], total = replace(last, headings=shared, blocks=blocks, end=section.end), total + size
                 continue
-        groups.append((section.headings, [section], size if short else math.inf))
-    for headings, group, _ in groups:
-        first, last = group[0], group[-1]
-        blocks = [block for section in group for block in section.blocks]
-        if headings != first.headings:
-            blocks[0] = blocks[0]._replace(start=first.start, kind="text")
-        yield headings, first.anchor, (blocks[0].start, last.end), blocks
+        joined.append(section)
+        total = size if short else math.inf
+    return joined
 
 
 def _cut(
-    text: str,
-    title: str,
-    span: Span,
-    blocks: Sequence[Block],
-    meter_of: Callable[[str], ChunkMeter],
-    overlap_tokens: int,
+    text: str, title: str, section: FileSection, meter_of: Callable[[str], ChunkMeter], overlap_tokens: int
 ) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and repeated table header of each chunk of a section, without white space around it."""
     meter = meter_of(title)
     pieces: list[SizedSpan] = []
-    for block, (start, end) in zip(blocks, pairwise([*(block.start for block in blocks), span[1]]), strict=True):
+    ends = [*(block.start for block in section.blocks[1:]), section.end]
+    for block, end in zip(section.blocks, ends, strict=True):
+        start = block.start
         stripped = (start, start + len(text[start:end].rstrip()))
         if block.kind == "table" and not meter.fits(*stripped):
             yield from _trimmed(text, pack(pieces, meter, overlap_tokens))

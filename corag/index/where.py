@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -26,15 +25,7 @@ FIELDS = "fields"
 
 def fields_json(metadata: Mapping[str, Any]) -> str:
     """Return metadata as strict JSON: what JSON cannot hold is null, a lone surrogate a question mark."""
-    return _json(_strict(metadata))
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _strict(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return _json(json.loads(json.dumps(dict(metadata)), parse_constant=lambda _: None))
 
 
 def sql_of(where: Where | None) -> str | None:
