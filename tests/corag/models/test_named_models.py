@@ -21,7 +21,6 @@ from corag.models.embedders import MiniLMEmbedder, SentenceTransformerEmbedder, 
 from corag.models.engine import quiet  # noqa: E402
 from corag.models.known import KNOWN_RERANKERS, announce  # noqa: E402
 from corag.rerankers.cross_encoder import CrossEncoder  # noqa: E402
-from corag.text.tokens import model_folder  # noqa: E402
 from corag.types import Embedder  # noqa: E402
 from tests.corag.models.worlds import (  # noqa: E402
     JINA_V2,
@@ -152,12 +151,6 @@ def test_one_unit_vector_per_text_whatever_stands_beside_it(embedder):
     assert isinstance(embedder, Embedder)
     nothing = embedder.embed([])
     assert (nothing.shape, nothing.dtype) == ((0, embedder.dimension), np.float32)
-
-
-def test_minilm_through_sentence_transformers_is_the_same_model():
-    texts = [text for text in TEXTS if len(text) < 100]
-    other = SentenceTransformerEmbedder(model=model_folder(), device="cpu")
-    np.testing.assert_allclose(other.embed(texts), MiniLMEmbedder().embed(texts), atol=1e-4)
 
 
 def test_bge_m3_is_the_first_state_of_its_encoder(models):

@@ -49,15 +49,6 @@ def test_what_names_a_chunk_is_read_before_it():
     assert forward > backward
 
 
-def test_empty_texts_and_no_candidates():
-    reranker = reranker_of()
-    scorer = reranker.scorer(QUESTION, [Chunk("a", ""), *CHUNKS])
-    values = scorer([(0,), (1,), (1, 0), (0, 3)])
-    assert np.isfinite(values).all()
-    assert values[0] < values[1]
-    assert reranker.scorer(QUESTION, [])([]).shape == (0,)
-
-
 def test_an_adapter_holds_what_was_saved(adapter):
     parts = EvidenceParts.load(adapter)
     assert parts.name == EvidenceReranker(adapter=adapter).name == "toy"
