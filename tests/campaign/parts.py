@@ -1,12 +1,16 @@
-"""Parts that cost next to nothing and misbehave: flat, windowed and broken rerankers, lost embedders, layouts."""
+"""Parts that cost next to nothing and misbehave: rerankers, embedders, layouts, and nineteen ways to count tokens."""
 
 from __future__ import annotations
 
 import numpy as np
 
+import corag
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.text.documents import SEPARATOR
+from corag.text.tokens import CallableCounter
 from tests.corag.rerankers.test_window import Letters
+from tests.corag.text.tokens.worlds import byte_level, made_encoding, unigram
+from tests.corag.worlds import COUNTERS as DOZEN
 from tests.corag.worlds import HashEmbedder, HashReranker, SetReranker
 
 
@@ -84,3 +88,20 @@ class Numbered:
 
 
 LAYOUTS = (Numbered, lambda: Numbered("", mark=""), lambda: Numbered("\n-----\n", sort=True, mark="Source {}:\n"))
+
+COUNTERS = {
+    counter.name: counter
+    for counter in (
+        *DOZEN,
+        corag.tokens("estimate"),
+        byte_level(),
+        unigram(),
+        CallableCounter(made_encoding().encode_ordinary, name="tiktoken/made"),
+        CallableCounter(lambda text: 0, name="nothing"),
+        CallableCounter(lambda text: len(text) * 10**9, name="huge"),
+        CallableCounter(
+            lambda text: len(f"<|user|>{text}<|end|>\n<|assistant|>".split("|")) + len(text), name="template"
+        ),
+    )
+}
+"""Counter by name; the first dozen are those of the other tests."""

@@ -13,8 +13,8 @@ import pytest
 import corag
 from corag import Candidate, Chunk
 from corag.errors import CoragError
-from tests.campaign.counters import COUNTERS
 from tests.campaign.draws import DRAWN, drawn_selector
+from tests.campaign.parts import COUNTERS
 from tests.campaign.sound import campaign
 from tests.effort import CAMPAIGN
 

@@ -1,6 +1,7 @@
 """Long commands, killed again and again, end with what an unbroken run gives: no row is lost or doubled."""
 
 import json
+import operator
 import random
 import re
 import signal
@@ -43,37 +44,18 @@ class Task:
     """A command that can be stopped and run again.
 
     Attributes:
-        arguments: Its words, which write below a folder.
+        arguments: Its words, of the folder of all inputs and the folder that it writes below.
         progress: Returns the units of work that are done below that folder.
         num_units: How many there are.
+        content: What is compared of a folder.
+        equal: Whether two contents agree.
     """
 
     arguments: object
     progress: object
     num_units: int
-
-    def broken_and_whole(self, folder, figure):
-        """Run it undisturbed, and killed at random points of its work before it may end; return both folders."""
-        whole, broken = folder / "whole", folder / "broken"
-        for place in (whole, broken):
-            place.mkdir()
-        done = run_command(*self.arguments(whole))
-        assert done.returncode == 0, done.stderr
-        for number in range(TIMES if CAMPAIGN else 1):
-            kills = KILLS if CAMPAIGN else 1
-            moments = random.Random(f"{self.arguments(folder)[0]} {number}")
-            points = sorted(moments.sample(range(self.num_units), kills))
-            # With nothing done yet, the kill comes while data and models are loaded.
-            delays = [moments.uniform(0.1, 1.0) if point == 0 else moments.uniform(0, 0.03) for point in points]
-            place = broken / str(number)
-            place.mkdir()
-            for moment in zip(points, delays, strict=True):
-                if kill_when(self.arguments(place), lambda place=place: self.progress(place), *moment):
-                    figure("kills", 1)
-            done = run_command(*self.arguments(place))
-            assert done.returncode == 0, done.stderr
-            assert names_in(place) == names_in(whole)
-            yield place, whole
+    content: object
+    equal: object = operator.eq
 
 
 def names_in(folder):
@@ -100,40 +82,17 @@ def untimed(content):
     return [untimed(one) for one in content] if isinstance(content, list) else content
 
 
-def test_index(tmp_path, small_data, figure):
-    def rows_of(folder):
-        return ChunkIndex.open(folder / "i")._table.search().to_arrow()
-
-    settings = ["--max_tokens", 32, "--batch_size", 1, "--quiet"]
-    task = Task(
-        lambda folder: ["index", "--data", small_data, "--out", folder / "i", *settings],
-        lambda folder: len(list(folder.glob("i/corag_chunks.lance/data/*"))),
-        10,
-    )
-    for broken, whole in task.broken_and_whole(tmp_path, figure):
-        found, expected = rows_of(broken), rows_of(whole)
-        assert found.num_rows == expected.num_rows > 10
-        for column in ("position", "id", "text", "metadata"):
-            assert found[column].to_pylist() == expected[column].to_pylist()
-        np.testing.assert_allclose(found["vector"].to_pylist(), expected["vector"].to_pylist(), atol=1e-6)
-        hits = [
-            ChunkIndex.open(folder / "i").retrieve("lighthouse", np.ones(384), 9, "text") for folder in (broken, whole)
-        ]
-        assert hits[0] == hits[1]
+def index_rows(folder):
+    index = ChunkIndex.open(folder / "i")
+    rows = index._table.search().to_arrow()
+    assert rows.num_rows > 10
+    columns = [rows[name].to_pylist() for name in ("position", "id", "text", "metadata", "vector")]
+    return [*columns, index.retrieve("lighthouse", np.ones(384), 9, "text")]
 
 
-def test_label(tmp_path, small_data, figure):
-    classes = "corag(unit=passage, reranker=bm25), corag(unit=sentence, reranker=minilm-softsim)"
-    grid = ["--configurations", classes, "--iterations", "2,4", "--cost_weights", "0,0.4", "--budget", 48, "--quiet"]
-    task = Task(
-        lambda folder: ["label", "--data", small_data, "--out", folder / "labels.parquet", *grid],
-        lambda folder: lines_in(folder / "labels.journal.jsonl") - 1,
-        8,
-    )
-    for broken, whole in task.broken_and_whole(tmp_path, figure):
-        found, expected = (rows_of(folder / "labels.parquet") for folder in (broken, whole))
-        assert found == expected
-        assert names_in(broken) == ["labels.parquet"]
+def label_rows(folder):
+    assert names_in(folder) == ["labels.parquet"]
+    return rows_of(folder / "labels.parquet")
 
 
 def epochs_done(folder):
@@ -146,94 +105,121 @@ def epochs_done(folder):
     return 0
 
 
-def test_train_agent(tmp_path, figure):
-    labels, num_epochs = write_labels(tmp_path / "labels.parquet"), 20
-    settings = ["--logger", "none", "--training.epochs", num_epochs, "--quiet"]
-    task = Task(
-        lambda folder: ["train", "agent", "--labels", labels, "--out", folder, *settings],
+def sweep_weights(folder):
+    weights = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("model.safetensors")}
+    assert len(weights) == 6
+    return [weights, untimed(json.loads((folder / "s" / SUMMARY_FILE).read_text()))]
+
+
+def results(folder):
+    rows = [untimed(json.loads(row)) for row in (folder / "r.rows.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 * 5
+    return [rows, untimed(json.loads((folder / "r.json").read_text()))]
+
+
+def tuned(folder):
+    rows = rows_of(folder / "t" / "labels.parquet")
+    assert len(rows) == 24 * 26
+    return rows, json.loads((folder / "t" / "config.json").read_text())["fallback"]["configuration"]
+
+
+def references(folder):
+    queries = DataFolder.open(folder / "out").queries
+    assert sum(bool(query.answers) for query in queries) == 11
+    return queries
+
+
+TASKS = {
+    "index": Task(
+        lambda inputs, folder: ["index", "--data", inputs / "data", "--out", folder / "i", "--max_tokens", 32,
+                                "--batch_size", 1, "--quiet"],
+        lambda folder: len(list(folder.glob("i/corag_chunks.lance/data/*"))),
+        10, index_rows, same,
+    ),
+    "label": Task(
+        lambda inputs, folder: [
+            "label", "--data", inputs / "data", "--out", folder / "labels.parquet", "--iterations", "2,4",
+            "--configurations", "corag(unit=passage, reranker=bm25), corag(unit=sentence, reranker=minilm-softsim)",
+            "--cost_weights", "0,0.4", "--budget", 48, "--quiet"],
+        lambda folder: lines_in(folder / "labels.journal.jsonl") - 1,
+        8, label_rows,
+    ),
+    "train agent": Task(
+        lambda inputs, folder: ["train", "agent", "--labels", inputs / "labels.parquet", "--out", folder,
+                                "--logger", "none", "--training.epochs", 20, "--quiet"],
         epochs_done,
-        num_epochs - 5,
-    )
-    for broken, whole in task.broken_and_whole(tmp_path, figure):
-        weights = "checkpoint/model.safetensors"
-        assert (broken / weights).read_bytes() == (whole / weights).read_bytes()
+        15, lambda folder: (folder / "checkpoint" / "model.safetensors").read_bytes(),
+    ),
+    "train value": Task(
+        lambda inputs, folder: ["train", "value", "--config", inputs / "adapter.yaml", "--out", folder / "a"],
+        epochs_done,
+        15,
+        lambda folder: [(folder / "a/adapter" / one).read_bytes() for one in ("model.safetensors", "config.json")],
+    ),
+    "sweep": Task(
+        lambda inputs, folder: [
+            "sweep", "--base.labels", inputs / "labels.parquet", "--base.out", folder / "s", "--base.logger", "none",
+            "--vary", '{"training.margin": [0.5, 1.0]}', "--base.training.epochs", 4, "--quiet", "true"],
+        lambda folder: len(list(folder.glob("s/*/training.json"))),
+        6, sweep_weights, same,
+    ),
+    "evaluate": Task(
+        lambda inputs, folder: ["evaluate", "--data", inputs / "data", "--out", folder / "r.json", "--split", "train",
+                                "--methods", "top-k,naive(reranker=bm25),mmr", "--budget", 64, "--quiet"],
+        lambda folder: lines_in(folder / "r.journal.jsonl") - 1,
+        5, results, same,
+    ),
+    "tune": Task(
+        lambda inputs, folder: [
+            "tune", "--data", inputs / "many", "--out", folder / "t", "--reader", "extractive", "--quiet",
+            "--configurations", "naive(reranker=bm25), top-k(k=1)"],
+        lambda folder: lines_in(folder / "t" / "labels.journal.jsonl") - 1,
+        24, tuned,
+    ),
+    "references": Task(
+        lambda inputs, folder: ["data", "references", "--data", inputs / "unanswered", "--out", folder / "out",
+                                "--reader", "extractive", "--batch_size", 1, "--quiet"],
+        lambda folder: lines_in(folder / ".out.references.jsonl") - 1,
+        11, references,
+    ),
+}  # fmt: skip
 
 
-def test_train_value(tmp_path, small_data, figure):
-    source = {"data": small_data.name, "within": "corpus", "num_candidates": 4}
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A folder of what the commands read."""
+    folder = tmp_path_factory.mktemp("inputs")
+    write_folder(folder / "data")
+    write_folder(folder / "many", DOCUMENTS, MANY_QUERIES)
+    write_folder(folder / "unanswered", DOCUMENTS, [{**query, "answers": []} for query in QUERIES])
+    write_labels(folder / "labels.parquet")
     training = {
-        "name": "toy", "data": str(small_data.parent), "sources": [source], "logger": "none", "quiet": True,
-        "max_size": 2,
+        "name": "toy", "data": str(folder), "logger": "none", "quiet": True, "max_size": 2,
+        "sources": [{"data": "data", "within": "corpus", "num_candidates": 4}],
         "fit": {"hidden": 4, "epochs": 20, "members": 2},
     }  # fmt: skip
-    config = tmp_path / "adapter.yaml"
-    config.write_text(yaml.safe_dump(training))
-    task = Task(lambda folder: ["train", "value", "--config", config, "--out", folder / "a"], epochs_done, 15)
-    for broken, whole in task.broken_and_whole(tmp_path, figure):
-        for name in ("model.safetensors", "config.json"):
-            found, expected = ((folder / "a" / "adapter" / name).read_bytes() for folder in (broken, whole))
-            assert found == expected
+    (folder / "adapter.yaml").write_text(yaml.safe_dump(training))
+    return folder
 
 
-def test_sweep(tmp_path, figure):
-    labels = write_labels(tmp_path / "labels.parquet")
-    settings = ["--base.logger", "none", "--base.training.epochs", 4, "--quiet", "true"]
-    vary = '{"training.margin": [0.5, 1.0]}'
-    task = Task(
-        lambda folder: ["sweep", "--base.labels", labels, "--base.out", folder / "s", "--vary", vary, *settings],
-        lambda folder: len(list(folder.glob("s/*/training.json"))),
-        6,
-    )
-    for broken, whole in task.broken_and_whole(tmp_path, figure):
-        found, expected = (
-            {path.relative_to(folder): path.read_bytes() for path in folder.rglob("model.safetensors")}
-            for folder in (broken, whole)
-        )
-        assert found == expected and len(found) == 6
-        runs = [untimed(json.loads((folder / "s" / SUMMARY_FILE).read_text())) for folder in (broken, whole)]
-        assert same(*runs)
-
-
-def test_evaluate(tmp_path, small_data, figure):
-    settings = ["--split", "train", "--methods", "top-k,naive(reranker=bm25),mmr", "--budget", 64, "--quiet"]
-    task = Task(
-        lambda folder: ["evaluate", "--data", small_data, "--out", folder / "r.json", *settings],
-        lambda folder: lines_in(folder / "r.journal.jsonl") - 1,
-        5,
-    )
-    for broken, whole in task.broken_and_whole(tmp_path, figure):
-        results = [untimed(json.loads((folder / "r.json").read_text())) for folder in (broken, whole)]
-        assert same(*results)
-        rows = [
-            [untimed(json.loads(row)) for row in (folder / "r.rows.jsonl").read_text().splitlines()]
-            for folder in (broken, whole)
-        ]
-        assert same(*rows) and len(rows[0]) == 3 * 5
-
-
-def test_tune(tmp_path, figure):
-    data = write_folder(tmp_path / "data", DOCUMENTS, MANY_QUERIES)
-    settings = ["--configurations", "naive(reranker=bm25), top-k(k=1)", "--reader", "extractive", "--quiet"]
-    task = Task(
-        lambda folder: ["tune", "--data", data, "--out", folder / "t", *settings],
-        lambda folder: lines_in(folder / "t" / "labels.journal.jsonl") - 1,
-        24,
-    )
-    for broken, whole in task.broken_and_whole(tmp_path, figure):
-        found, expected = (rows_of(folder / "t" / "labels.parquet") for folder in (broken, whole))
-        assert found == expected and len(found) == 24 * 26
-        records = [json.loads((folder / "t" / "config.json").read_text()) for folder in (broken, whole)]
-        assert records[0]["fallback"]["configuration"] == records[1]["fallback"]["configuration"]
-
-
-def test_references(tmp_path, figure):
-    data = write_folder(tmp_path / "data", DOCUMENTS, [{**query, "answers": []} for query in QUERIES])
-    settings = ["--reader", "extractive", "--batch_size", 1, "--quiet"]
-    task = Task(
-        lambda folder: ["data", "references", "--data", data, "--out", folder / "out", *settings],
-        lambda folder: lines_in(folder / ".out.references.jsonl") - 1,
-        11,
-    )
-    for broken, whole in task.broken_and_whole(tmp_path, figure):
-        found, expected = (DataFolder.open(folder / "out").queries for folder in (broken, whole))
-        assert found == expected and sum(bool(query.answers) for query in found) == 11
+@pytest.mark.parametrize("name", TASKS)
+def test_killed_at_random_points_a_command_ends_as_undisturbed(inputs, tmp_path, figure, name):
+    task, whole = TASKS[name], tmp_path / "whole"
+    whole.mkdir()
+    done = run_command(*task.arguments(inputs, whole))
+    assert done.returncode == 0, done.stderr
+    kills = KILLS if CAMPAIGN else 1
+    for number in range(TIMES if CAMPAIGN else 1):
+        moments = random.Random(f"{name} {number}")
+        points = sorted(moments.sample(range(task.num_units), kills))
+        # With nothing done yet, the kill comes while data and models are loaded.
+        delays = [moments.uniform(0.1, 1.0) if point == 0 else moments.uniform(0, 0.03) for point in points]
+        broken = tmp_path / str(number)
+        broken.mkdir()
+        for moment in zip(points, delays, strict=True):
+            if kill_when(task.arguments(inputs, broken), lambda: task.progress(broken), *moment):  # noqa: B023
+                figure("kills", 1)
+        done = run_command(*task.arguments(inputs, broken))
+        assert done.returncode == 0, done.stderr
+        assert names_in(broken) == names_in(whole)
+        assert task.equal(task.content(broken), task.content(whole))

@@ -11,8 +11,8 @@ import corag
 from corag.errors import CoragError
 from corag.index import ChunkIndex
 from corag.readers.chat import OpenAIReader
-from tests.campaign.counters import COUNTERS
 from tests.campaign.draws import DRAWN, QUERIES, drawn_candidates, drawn_selector
+from tests.campaign.parts import COUNTERS
 from tests.chat_server import ChatServer, Reply
 from tests.corag.worlds import essence
 from tests.effort import CAMPAIGN

@@ -46,42 +46,33 @@ DOCUMENTS = [
 ]
 
 
-def _query(number, question, answers, gold, candidates, split):
-    return {
-        "id": f"q{number}",
-        "question": question,
-        "answers": answers,
-        "gold": gold,
-        "candidates": candidates,
-        "split": split,
-    }
-
-
+_QUERIES = [
+    ("Who founded the capital of Varn?", ["Ilsa Brandt", "Queen Ilsa Brandt"], "varn tolmere",
+     "varn tolmere choir mayor bread pine", "train"),
+    ("How deep is the lake in which the Oro ends?", ["310 metres"], "oro sable",
+     "oro sable kell bread harrow emory", "train"),
+    ("What gives the glass of Kell its colour?", ["cobalt"], "kell glass",
+     "kell glass cobalt varnish ilsa pine", "train"),
+    ("When did the mine for cobalt open?", ["1871"], "cobalt",
+     "cobalt glass harrow railway mayor finch", "train"),
+    ("How high is the lighthouse that Otto Lind designed?", ["61 metres"], "otto emory",
+     "otto emory railway harrow puffin pine", "train"),
+    ("Who built the railway to Kell?", ["Otto Lind"], "railway", "railway kell otto oro tolmere choir", "dev"),
+    ("What do the puffins of Port Emory eat?", ["herring"], "puffin",
+     "puffin emory herring bread sable otto", "dev"),
+    ("When did mount Harrow last erupt?", ["1902"], "harrow", "harrow finch cobalt varn emory sable", "dev"),
+    ("Is there anything to see in the south?", [], "", "emory puffin choir varn finch oro", "dev"),
+    ("What protects the hulls of boats?", ["varnish made of resin"], "varnish",
+     "varnish pine herring emory glass bread", "test"),
+    ("Who is mayor of the capital of Varn?", ["Runa Holt"], "mayor varn",
+     "mayor varn tolmere choir ilsa railway", "test"),
+    ("Which salt is used for salt bread?", ["salt of Lake Sable"], "bread",
+     "bread sable glass herring choir kell", "test"),
+]  # fmt: skip
 QUERIES = [
-    _query(1, "Who founded the capital of Varn?", ["Ilsa Brandt", "Queen Ilsa Brandt"], ["varn", "tolmere"],
-           ["varn", "tolmere", "choir", "mayor", "bread", "pine"], "train"),
-    _query(2, "How deep is the lake in which the Oro ends?", ["310 metres"], ["oro", "sable"],
-           ["oro", "sable", "kell", "bread", "harrow", "emory"], "train"),
-    _query(3, "What gives the glass of Kell its colour?", ["cobalt"], ["kell", "glass"],
-           ["kell", "glass", "cobalt", "varnish", "ilsa", "pine"], "train"),
-    _query(4, "When did the mine for cobalt open?", ["1871"], ["cobalt"],
-           ["cobalt", "glass", "harrow", "railway", "mayor", "finch"], "train"),
-    _query(5, "How high is the lighthouse that Otto Lind designed?", ["61 metres"], ["otto", "emory"],
-           ["otto", "emory", "railway", "harrow", "puffin", "pine"], "train"),
-    _query(6, "Who built the railway to Kell?", ["Otto Lind"], ["railway"],
-           ["railway", "kell", "otto", "oro", "tolmere", "choir"], "dev"),
-    _query(7, "What do the puffins of Port Emory eat?", ["herring"], ["puffin"],
-           ["puffin", "emory", "herring", "bread", "sable", "otto"], "dev"),
-    _query(8, "When did mount Harrow last erupt?", ["1902"], ["harrow"],
-           ["harrow", "finch", "cobalt", "varn", "emory", "sable"], "dev"),
-    _query(9, "Is there anything to see in the south?", [], [],
-           ["emory", "puffin", "choir", "varn", "finch", "oro"], "dev"),
-    _query(10, "What protects the hulls of boats?", ["varnish made of resin"], ["varnish"],
-           ["varnish", "pine", "herring", "emory", "glass", "bread"], "test"),
-    _query(11, "Who is mayor of the capital of Varn?", ["Runa Holt"], ["mayor", "varn"],
-           ["mayor", "varn", "tolmere", "choir", "ilsa", "railway"], "test"),
-    _query(12, "Which salt is used for salt bread?", ["salt of Lake Sable"], ["bread"],
-           ["bread", "sable", "glass", "herring", "choir", "kell"], "test"),
+    {"id": f"q{number}", "question": question, "answers": answers, "gold": gold.split(),
+     "candidates": candidates.split(), "split": split}
+    for number, (question, answers, gold, candidates, split) in enumerate(_QUERIES, start=1)
 ]  # fmt: skip
 
 MANY_QUERIES = [{**QUERIES[number % 8], "id": f"q{number}", "split": "train"} for number in range(24)]

@@ -16,7 +16,7 @@ from experiments.agents.targets import TargetConfig
 from experiments.labels.table import read_labels
 from experiments.tune.config import TuneConfig
 from experiments.tune.tune import DEFAULT_NAME, OWN_WEIGHT, TEMPERATURE, choose, tune, tuned_agent, tuning_page
-from tests.experiments.worlds import QUERIES, label_row, question_row, write_folder, write_labels
+from tests.experiments.worlds import MANY_QUERIES, label_row, question_row, write_folder, write_labels
 
 NAMES = ("corag(cost_weight=0.1)", "top-k", "full")
 FREE = TargetConfig(price=0.0)
@@ -113,15 +113,9 @@ def test_the_prices_by_name():
         TuneConfig("d", "o", prefer="beauty")
 
 
-def questions(number=24):
-    """As many questions, told apart by their ids."""
-    rows = [row for row in QUERIES if row["gold"]]
-    return [{**rows[n % len(rows)], "id": f"q{n}", "split": "train"} for n in range(number)]
-
-
 @pytest.mark.slow
 def test_from_questions_to_a_checkpoint_that_is_used(tmp_path):
-    data = write_folder(tmp_path / "island", queries=questions())
+    data = write_folder(tmp_path / "island", queries=MANY_QUERIES)
     config = TuneConfig(
         str(data), str(tmp_path / "tuned"), configurations="naive(reranker=bm25),top-k(k=1)", budget=48, quiet=True
     )
@@ -142,7 +136,7 @@ def test_from_questions_to_a_checkpoint_that_is_used(tmp_path):
 
 
 def test_too_few_questions_and_none_to_learn_from(tmp_path):
-    for queries in (questions(5), [{**row, "answers": [], "gold": []} for row in questions()]):
+    for queries in (MANY_QUERIES[:5], [{**row, "answers": [], "gold": []} for row in MANY_QUERIES]):
         with pytest.raises(DataError, match="queries"):
             tune(TuneConfig(str(write_folder(tmp_path / "island", queries=queries)), str(tmp_path / "out"), quiet=True))
 
