@@ -59,6 +59,13 @@ def test_a_reply_can_be_written_as_json(small_index):
     assert "result" not in said["trace"] and len(said["trace"]["chunk_tokens"]) == len(reply.selection)
 
 
+def test_an_index_by_its_path_and_one_that_is_not_there(small_index):
+    by_path = corag.ask(QUESTION, str(small_index), budget_tokens=48, reader="extractive", num_candidates=8)
+    assert by_path.selection.ids == asked(small_index).selection.ids
+    with pytest.raises(corag.errors.IndexMismatchError, match="nowhere"):
+        corag.ask("How deep?", "nowhere")
+
+
 def test_an_empty_selection_has_a_reason_and_no_answer(small_index):
     reply = asked(small_index, budget_tokens=1, unit="passage")
     assert (reply.answer.text, reply.selection.ids) == ("", ())

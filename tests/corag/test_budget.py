@@ -12,7 +12,6 @@ import corag
 from corag import Candidate, Chunk, PromptedReader
 from corag.budget import Budget, Counts, reader_and_tokens
 from corag.errors import InputError
-from tests.corag.models.worlds import save_causal_lm
 from tests.corag.text.tokens.worlds import AWKWARD, ChatReader, language_models
 
 COUNTERS = {**language_models(), **{name: corag.tokens(name) for name in ("minilm", "estimate")}}
@@ -104,21 +103,3 @@ def test_a_model_that_counts_more_than_the_budget_is_a_warning(caplog, served, o
     with caplog.at_level(logging.WARNING):
         corag.ask("so?", ["It flows."], budget_tokens=100, selector="full", reader=reader, budget_for=of)
     assert ("counted 101 tokens" in caplog.text) == (served == 101 and of == "prompt")
-
-
-@pytest.fixture(scope="module")
-def chat_model(tmp_path_factory):
-    """A reader that runs a small chat model, with random weights, in this process."""
-    folder = tmp_path_factory.mktemp("model")
-    save_causal_lm(folder)
-    return corag.reader("transformers", model=str(folder), max_answer_tokens=2, device="cpu", precision="fp32")
-
-
-@pytest.mark.slow
-@given(texts=st.lists(AWKWARD, min_size=1, max_size=5), extra=st.integers(1, 500))
-@settings(max_examples=10)
-def test_no_prompt_by_a_chat_template_exceeds_the_budget(chat_model, texts, extra):
-    budget = Budget(chat_model.prompt_tokens("so?") + extra, chat_model)
-    selection = budget.select(corag.selector("full", tokens=chat_model.tokens), "so?", pool(texts))
-    sent = chat_model.encode(chat_model.template.messages(question="so?", context=selection.text))
-    assert len(sent) == chat_model.prompt_tokens("so?", selection.text) <= budget.tokens

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.candidates import as_candidates
-from corag.errors import InputError, MissingExtraError
-from tests.corag.worlds import CHARACTERS
+from corag.errors import InputError
 
 QUERY = "What is Germany's capital?"
 TEXTS = ["Cats sleep a lot.", "Paris is the capital of France.", "Berlin is the capital of Germany."]
@@ -78,16 +77,6 @@ def test_selectors_that_compare_similarities_get_cosines(method):
     assert selection.trace.chunk_similarities == pytest.approx([float(vectors[0] @ vectors[1])], abs=1e-5)
 
 
-def test_without_the_embedder_the_given_order_counts(monkeypatch):
-    def missing():
-        raise MissingExtraError("not installed")
-
-    monkeypatch.setattr("corag.candidates.make_embedder", missing)
-    assert corag.select(QUERY, TEXTS, 20, method="top-k", tokens=CHARACTERS).text == TEXTS[0]
-    with pytest.raises(InputError, match="similarit"):
-        corag.select(QUERY, TEXTS, 20, method="similarity-cutoff", tokens=CHARACTERS)
-
-
 def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
     class First:
         name = "first"
@@ -102,30 +91,6 @@ def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
         corag.select(QUERY, TEXTS, 8, method=First(), reranker="bm25")
     with pytest.raises(InputError, match="rerankr"):
         corag.select(QUERY, TEXTS, 8, method="naive", rerankr="bm25")
-
-
-def test_a_trace_can_be_written_as_json_and_names_what_has_no_field():
-    trace = corag.Trace.of({"orders_scored": 3, "cutoff": 2, "reason": None})
-    assert (trace.orders_scored, trace.reason, dict(trace.details)) == (3, None, {"cutoff": 2})
-    noted = trace.to_dict()
-    assert (noted["orders_scored"], noted["cutoff"]) == (3, 2)
-    assert "reason" not in noted and "details" not in noted and "result" not in noted
-    assert corag.Trace().details == {}
-
-
-def test_ask_takes_a_path_and_parts_by_name(small_index):
-    asked = corag.ask(
-        "How deep is the lake?", str(small_index), budget_tokens=48, selector="naive", reader="extractive"
-    )
-    index = corag.ChunkIndex.open(small_index)
-    same = corag.ask(
-        "How deep is the lake?", index, budget_tokens=48, selector=corag.selector("naive"),
-        reader=corag.reader("extractive"), embedder=corag.embedder(),
-    )  # fmt: skip
-    assert (asked.selection.ids, asked.answer) == (same.selection.ids, same.answer)
-    assert np.isfinite(asked.selection.value)
-    with pytest.raises(corag.errors.IndexMismatchError, match="nowhere"):
-        corag.ask("How deep?", "nowhere")
 
 
 @given(st.text(st.characters(categories=["Cs"]), min_size=1), st.text(), st.sampled_from(["none", "full", "corag"]))

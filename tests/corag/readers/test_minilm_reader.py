@@ -88,15 +88,6 @@ def test_many_are_read_as_each_alone(reader):
     assert reader.answer_many([], []) == []
 
 
-def test_openvino_reads_as_torch_does(reader, tmp_path):
-    pytest.importorskip("openvino")
-    other = MiniLMReader(adapter=tmp_path / "small", backend="openvino")
-    for context in (LONG, LONG[:200]):
-        expected, found = reader.answer(QUESTION, context), other.answer(QUESTION, context)
-        assert found.text == expected.text
-        assert found.confidence == pytest.approx(expected.confidence, abs=1e-4)
-
-
 @pytest.fixture(scope="module")
 def shipped():
     return corag.reader("minilm-reader")

@@ -1,6 +1,5 @@
 """Readers that ask a server, over real HTTP in both protocols: whole answers, or one clear error."""
 
-import json
 import math
 import re
 import subprocess
@@ -9,13 +8,10 @@ import time
 
 import pytest
 
-from corag.cli.main import main
 from corag.errors import InputError, MissingExtraError, ReaderError
 from corag.models.chat.base import ChatError
 from corag.readers.chat import NO_ANSWER, OllamaReader, OpenAIReader
 from corag.types import Answer, BatchReader, PromptedReader
-from experiments.evaluation.comparison import evaluate
-from experiments.evaluation.config import EvaluateConfig
 from tests.chat_server import ChatServer, Reply
 
 QUERY = "What is the capital of France?"
@@ -212,33 +208,6 @@ def test_no_server_and_no_model(reader_for):
     assert server.host in error and "start" in error
     with ChatServer(Reply("Paris"), models=("tiny",)) as server, pytest.raises(ChatError, match="ollama pull"):
         ollama_reader(server).check()
-
-
-NASTY = (
-    b'data: {"choices": [{"index": 0, "delta": {"content": "Otto\\ud800 \\u001b[31mLind\\u2028\\u0085"}, '
-    b'"finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
-)
-
-
-@pytest.mark.slow
-def test_broken_characters_harm_no_terminal_and_no_file(small_index, small_data, tmp_path, capsys):
-    with ChatServer(Reply(body=NASTY)) as server:
-        reader = f"openai(base_url={server.base_url}, model={MODEL}, tokenizer=minilm)"
-        command = ["ask", "Who is the mayor?", "--index", str(small_index), "--reader", reader]
-        main([*command, "--json"])
-        assert json.loads(capsys.readouterr().out)["answer"] == "Otto\ufffd \x1b[31mLind"
-        main(command)
-        printed = capsys.readouterr().out
-        assert "Lind" in printed and "\x1b" not in printed
-        out = tmp_path / "result.json"
-        config = EvaluateConfig(
-            data=str(small_data), methods="none", reader=reader, budget=400, out=str(out), limit=2, quiet=True
-        )
-        result = evaluate(config)
-        lines = out.with_suffix(".rows.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
-        assert {json.loads(line)["answer"] for line in lines} == {"Otto\ufffd \x1b[31mLind"}
-        asked = len(server.chats)
-        assert evaluate(config) == result and len(server.chats) == asked
 
 
 # --- Pieces ---
