@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -48,7 +48,8 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
     """
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
         raise InputError(
-            f"texts is of type {type(texts).__name__}; give an iterable of strings, mappings, documents or candidates"
+            f"texts is of type {type(texts).__name__}; give (or have the retriever return) an iterable of strings, "
+            "mappings, documents or candidates"
         )
     return [_candidate(text, f"texts[{position}]") for position, text in enumerate(texts)]
 
@@ -136,36 +137,37 @@ def _candidate(text: Text, name: str) -> Candidate:
         return text
     if isinstance(text, Chunk):
         return Candidate(text)
-    if isinstance(text, str):
-        return Candidate(Chunk(_made_up_id(text), text))
     if isinstance(text, tuple | list) and len(text) == 2:
         candidate = _candidate(text[0], name)
         return replace(candidate, similarity=_score(text[1], name), kind="score", embedder=None)
-    given = dict(text) if isinstance(text, Mapping) else _fields(text)
+    if isinstance(text, str):
+        text = {"text": text}
+    given: dict[str, Any] = dict(text) if isinstance(text, Mapping) else _fields(text)
     key = next((key for key in _TEXT_NAMES if isinstance(given.get(key), str)), None)
     if key is None:
-        names = ", ".join(map(str, given)) if isinstance(text, Mapping) else f"type {type(text).__name__}"
         raise InputError(
-            f"{name} has no text ({names}); give a string, a mapping with 'text', a document of LangChain, LlamaIndex "
-            "or Haystack, a chunk, a candidate, or a pair of one of these and its score"
+            f"{name}, of type {type(text).__name__}, has no text; give a string, a mapping with 'text', a document of "
+            "LangChain, LlamaIndex or Haystack, a chunk, a candidate, or a pair of one of these and its score"
         )
     similarity, kind = _score(given.pop("similarity", None), name), given.pop("kind", "cosine")
     metadata = given.pop("metadata", None) or {}
     if not isinstance(metadata, Mapping):
         raise InputError(f"{name} has metadata {metadata!r:.80}; it must be a mapping")
     whole = with_title(str(given.get("title") or ""), given.pop(key))
-    id_ = str(given.pop("id", None) or _made_up_id(whole))
-    return Candidate(Chunk(id_, whole, {**metadata, **given}), similarity, kind)
+    made_up = f"text-{hashlib.sha256(whole.encode('utf-8', 'replace')).hexdigest()[:12]}"
+    return Candidate(Chunk(str(given.pop("id", None) or made_up), whole, {**metadata, **given}), similarity, kind)
 
 
 def _fields(document: object) -> dict[str, Any]:
     """Return what a document of LangChain, LlamaIndex or Haystack says, as a mapping; without a text for others."""
     scored, document = document, getattr(document, "node", document)
     texts = {key: getattr(document, key, None) for key in _TEXT_NAMES}
-    fields: dict[str, Any] = {key: text for key, text in texts.items() if isinstance(text, str)}
-    fields["id"] = getattr(document, "node_id", None) or getattr(document, "id", None)
-    fields["metadata"] = getattr(document, "metadata", None) or getattr(document, "meta", None)
-    return fields | {"similarity": getattr(scored, "score", None), "kind": "score"}
+    return {key: text for key, text in texts.items() if isinstance(text, str)} | {
+        "id": getattr(document, "node_id", None) or getattr(document, "id", None),
+        "metadata": getattr(document, "metadata", None) or getattr(document, "meta", None),
+        "similarity": getattr(scored, "score", None),
+        "kind": "score",
+    }
 
 
 def _score(value: object, name: str) -> float | None:
@@ -176,30 +178,17 @@ def _score(value: object, name: str) -> float | None:
     return value if isinstance(value, int | float) else value.item()
 
 
-def _made_up_id(text: str) -> str:
-    return f"text-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
-
-
 Retriever: TypeAlias = "Callable[[str, int], Iterable[Text] | Awaitable[Iterable[Text]]]"
 """Takes a question and the number of texts wanted; returns texts as `corag.select` takes them, best first."""
 
 
 def candidates_of(found: object, k: int) -> list[Candidate]:
-    """Return what a retriever found as at most `k` candidates that keep its ranking.
-
-    Raises:
-        InputError: It returned something other than texts; see `as_candidates`.
-    """
+    """Return what a retriever found as at most `k` candidates that keep its ranking; see `as_candidates`."""
     if isinstance(found, Awaitable):
         if isinstance(found, Coroutine):
             found.close()
         raise InputError("the retriever is asynchronous; await corag.aask in place of corag.ask")
-    if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
-        raise InputError(
-            f"the retriever returned a {type(found).__name__}; it must return a list of strings, mappings, chunks or "
-            "candidates, best first"
-        )
-    ranked = enumerate(as_candidates(list(found))[:k])
+    ranked = enumerate(as_candidates(cast(Iterable[Text], found))[:k])
     return [replace(candidate, rank=rank) for rank, candidate in ranked]
 
 

@@ -40,19 +40,11 @@ class Turn:
 
 
 class Conversation:
-    """Questions about the same documents, one after the other.
+    """Questions about the same documents, one after the other; the settings are those of `corag.ask`.
 
     A language model rewrites a question so that it can be understood alone, and gets the turns before it in its prompt:
     at most half of the budget, the oldest turns are dropped first. For any other reader, a question that refers back
     gets the subject of the one that it refers to.
-
-    Args:
-        index: What is asked; see `corag.ask`, as for the rest.
-        budget_tokens: The most tokens of a prompt, or of a context.
-        reader: Name or object.
-        embedder: Name or object; by default the index's.
-        tokens: Counts tokens: name or object; by default the tokenizer of the reader's model.
-        settings: Further settings of `corag.ask`.
 
     Attributes:
         turns: What was asked and answered so far.
@@ -82,12 +74,7 @@ class Conversation:
         self._settings = {**settings, "selector": SELECTORS.offer(selector, offered)}
 
     def ask(self, question: str, *, on_token: Callable[[str], None] | None = None) -> Reply:
-        """Return the answer to a question, whose `question` is what it was understood as.
-
-        Raises:
-            InputError: As for `corag.ask`; the conversation stays as it was.
-            ReaderError: A language model gave no whole reply.
-        """
+        """Return the answer to a question, whose `question` is what it was understood as; errors change nothing."""
         check_query(question)
         reader = self._reader
         if isinstance(reader, ChatReader):

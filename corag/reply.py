@@ -169,8 +169,7 @@ def ask(
             with _timed(seconds, "embed"):
                 vector = vectors_by(embedding, [question])[0]
             with _timed(seconds, "retrieve"):
-                how = retrieval or "hybrid"
-                candidates = source.retrieve(question, vector, num_candidates, how, where)
+                candidates = source.retrieve(question, vector, num_candidates, retrieval or "hybrid", where)
         elif callable(source):
             with _timed(seconds, "retrieve"):
                 candidates = candidates_of(source(question, num_candidates), num_candidates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -35,13 +35,7 @@ _OWN_LINE = re.compile(r"[-*+•‣▪–]\s|\||\d{1,3}[.)]\s|```|~~~")  # noqa:
 
 
 class Reading(NamedTuple):
-    """What was read for one of the questions that a question consists of.
-
-    Attributes:
-        question: It.
-        answer: What the reader said.
-        passages: The chosen passages, likeliest first.
-    """
+    """What a reader said about one of the questions that a question consists of; passages are likeliest first."""
 
     question: str
     answer: Answer
@@ -147,7 +141,8 @@ def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = (), ar
         return Shown(NOT_FOUND, reason=selection.trace.reason or "nothing was chosen")
     if read:
         return _judged(selection, read, around)
-    passages = tuple(_quoted(answer, selection, around))
+    places = [place for span in answer.spans if (place := place_of(span, selection)) is not None]
+    passages = _shown_passages(places, selection, around)
     cited = {passage.marker: passage.chunk for passage in passages} or cited_chunks(answer, selection)
     if not answer.text:
         return Shown(NOT_FOUND, passages=passages, reason=NO_ANSWER)
@@ -168,32 +163,28 @@ def _judged(selection: Selection, read: Sequence[Reading], around: Around) -> Sh
         best = [passage for passage in ranked if passage.probability >= LEAST][:MAX_CLOSEST]
         probability = ranked[0].probability
         headline, words = "closest passages" if best else NOT_FOUND, ""
-    telling: dict[str, tuple[Chunk, list[Span]]] = {}
-    for passage in best:
-        telling.setdefault(passage.chunk.id, (passage.chunk, []))[1].extend(passage.telling)
-    passages = tuple(_shown_passage(chunk, spans, selection, around) for chunk, spans in telling.values())
+    telling = [(passage.chunk, span) for passage in best for span in passage.telling]
+    passages = _shown_passages(telling, selection, around)
     missing = tuple(one.question for one in read if likely and one not in likely)
     citations = {passage.marker: passage.chunk for passage in passages}
     reason = "" if best else NO_ANSWER
     return Shown(headline, label(probability), probability, words, passages, citations, missing, reason)
 
 
-def _quoted(answer: Answer, selection: Selection, around: Around) -> Iterator[ShownPassage]:
-    """Yield the passages that an answer quotes, in the order of its spans."""
-    quoted: dict[str, tuple[Chunk, list[Span]]] = {}
-    for span in answer.spans:
-        if (place := place_of(span, selection)) is not None:
-            quoted.setdefault(place[0].id, (place[0], []))[1].append(place[1])
-    for chunk, spans in quoted.values():
-        yield _shown_passage(chunk, spans, selection, around)
+def _shown_passages(
+    telling: Sequence[tuple[Chunk, Span]], selection: Selection, around: Around
+) -> tuple[ShownPassage, ...]:
+    """Return the passages that spans are in, each once, in the order of their first spans."""
+    spans: dict[str, tuple[Chunk, list[Span]]] = {}
+    for chunk, span in telling:
+        spans.setdefault(chunk.id, (chunk, []))[1].append(span)
+    return tuple(_shown_passage(chunk, inside, selection, around) for chunk, inside in spans.values())
 
 
 def _shown_passage(source: Chunk, telling: Sequence[Span], selection: Selection, around: Around) -> ShownPassage:
-    inside = [index for index, chunk in enumerate(selection.chunks) if source_of(chunk).id == source.id]
-    spans = [chunk.span if isinstance(chunk := selection.chunks[index], UnitChunk) else None for index in inside]
-    index = next(
-        (i for i, span in zip(inside, spans, strict=True) if span is None or telling[0][0] < span[1]), inside[-1]
-    )
+    inside = [(index, chunk) for index, chunk in enumerate(selection.chunks) if source_of(chunk).id == source.id]
+    # Of chosen sentences, the one that tells the answer, or else follows.
+    index = next((i for i, c in inside if not isinstance(c, UnitChunk) or telling[0][0] < c.span[1]), inside[-1][0])
     wide, shift = widened(source, *around.get(source.id, (None, None)))
     telling = [(start + shift, end + shift) for start, end in telling]
     text, marked = one_text(wide, run_around(wide, telling), telling)

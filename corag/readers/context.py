@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 
 from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
@@ -32,7 +33,7 @@ def headings(context: str) -> dict[int, int]:
 def borders(context: str) -> list[int]:
     """Return the offsets at which titles, texts, chunks and marks of gaps begin and end; no answer crosses one."""
     empty = [match.end() for match in re.finditer(r"\n\n", context)]
-    return sorted({*empty, *(offset for gap in _gaps(context) for offset in gap), *headings(context).values()})
+    return sorted({*empty, *chain.from_iterable(_gaps(context)), *headings(context).values()})
 
 
 def sentences(context: str) -> list[Span]:
@@ -68,10 +69,9 @@ def answer_chunk(answer: str, context: str) -> int | None:
 
 
 def closest(answer: str, texts: Sequence[str]) -> tuple[int, float]:
-    """Return the text that contains most of an answer's words, see `answer_chunk`, and their share of its words.
+    """Return which text contains most of an answer's words, see `answer_chunk`, and their share of its words.
 
-    There is at least one text. Citation markers are no words of an answer; one without words has a share of 0 in the
-    first text.
+    Citation markers are no words of an answer; one without words has a share of 0 in the first text.
     """
     phrase = _words(MARKER.sub("", answer))
     distinct = set(phrase)
