@@ -19,20 +19,23 @@ from corag.app.why import verdicts
 from corag.budget import AUTO, Budget, reader_and_tokens, tokens_setting
 from corag.checks import check_choice, check_count, check_query, check_range
 from corag.errors import CoragError, InputError
-from corag.naming import Spelling
+from corag.naming import Spelling, parse
 from corag.registry import RERANKERS, SELECTORS
 from corag.registry import reranker as make_reranker
 from corag.reply import Reply
 from corag.reply import read as read_answer
+from corag.selectors.corag.agents import fixed_configuration
 from corag.selectors.corag.selector import EXPLORATION, ITERATIONS, Corag
+from corag.selectors.price import default_cost_weight
 from corag.selectors.problem import SelectionProblem, selection_problem
 from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.shown import Reading, readings
+from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.data import Query
 from corag.text.documents import body
 from corag.text.units import Unit, UnitChunk, source_of
 from corag.text.visible import well_formed
-from corag.types import Answer, Candidate, Reader, Reranker, Selection, Selector, TokenCounter
+from corag.types import Answer, Candidate, PromptedReader, Reader, Reranker, Selection, Selector, TokenCounter
 from search import Policy
 
 MAX_QUESTION = 4_000
@@ -52,23 +55,27 @@ ALL_METHODS = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a question is searched: budget of the context, unit, reranker, and settings of `search.SearchConfig`."""
+    """How a question is searched: budget as in `corag ask`, unit, reranker, and settings of `search.SearchConfig`."""
 
-    budget: int = 256
-    unit: str = "passage"
-    reranker: str = ""
-    policy: str = "paper"
-    iterations: int = ITERATIONS
-    exploration: float = EXPLORATION
-    cost_weight: float = 0.1
+    budget: int
+    unit: str
+    reranker: str
+    policy: str
+    iterations: int
+    exploration: float
+    cost_weight: float
 
     def __post_init__(self) -> None:
-        check_count("budget", self.budget, "256 is usual", most=MAX_BUDGET)
+        _check_budget(self.budget)
         check_choice("unit", self.unit, UNITS)
         check_choice("policy", self.policy, POLICIES)
         check_count("iterations", self.iterations, f"{ITERATIONS} is usual", most=MAX_ITERATIONS)
         check_range("exploration", self.exploration, 0, 100, f"{EXPLORATION} is usual")
         check_range("cost_weight", self.cost_weight, 0, 100, "0.1 is usual")
+
+
+def _check_budget(budget: object) -> None:
+    check_count("budget", budget, f"{DEFAULT_BUDGET} is usual", most=MAX_BUDGET)
 
 
 @dataclass
@@ -119,13 +126,14 @@ class Workbench:
         tokens: Spelling | TokenCounter = AUTO,
         agent: str = "default",
         reranker: str | None = None,
-        budget: int = 256,
+        budget: int = DEFAULT_BUDGET,
         methods: tuple[str, ...] = ALL_METHODS,
     ) -> None:
         self.source = source
         self.reader: Reader
         self.reader, self.tokens = reader_and_tokens(reader, tokens)
-        self.defaults = Settings(budget=budget)
+        _check_budget(budget)
+        self.budget = budget
         self._reranker, self._agent = reranker, agent
         self.rerankers = tuple(dict.fromkeys(([reranker] if reranker else []) + list(RERANKERS.local)))
         self.methods = methods
@@ -147,6 +155,7 @@ class Workbench:
             "units": UNITS,
             "max_question": MAX_QUESTION,
             "max_iterations": MAX_ITERATIONS,
+            "budget_for": "prompt" if isinstance(self.reader, PromptedReader) else "context",
         }
 
     def search(self, question: str, number: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,10 +166,10 @@ class Workbench:
         """
         inquiry = self._inquiry_for(question, number)
         with inquiry.lock:
+            usual = self._usual(inquiry, self.budget, None, None)
             settings = self._settings(inquiry, given)
-            problem, selector = self._search(inquiry, settings)
             started_s = time.perf_counter()
-            selection = selector.select_from(problem)
+            problem, selector, selection = self._search(inquiry, settings)
             seconds = time.perf_counter() - started_s
             scorer = problem.scorer(self._make_reranker(settings.reranker), selector.window)
             position = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
@@ -176,6 +185,8 @@ class Workbench:
                 "question": inquiry.question,
                 "answers": [] if inquiry.query is None else inquiry.query.answers,
                 "settings": asdict(settings),
+                "changed": {name: value for name, value in asdict(usual).items() if value != getattr(settings, name)},
+                "budget_tokens": problem.budget_tokens,
                 "unit": settings.unit,
                 "similarity": problem.kind,
                 "items": [
@@ -213,8 +224,7 @@ class Workbench:
         """Return the reader's answer from what `search` chose; `on_token` gets each piece as it is written."""
         inquiry = self._inquiry_for(question, number)
         with inquiry.lock:
-            problem, selector = self._search(inquiry, self._settings(inquiry, given))
-            selection = selector.select_from(problem)
+            _, _, selection = self._search(inquiry, self._settings(inquiry, given))
         return self._read(inquiry, selection, on_token)
 
     def agent(self, question: str, number: int | None, budget: int) -> dict[str, Any]:
@@ -222,7 +232,7 @@ class Workbench:
         inquiry = self._inquiry_for(question, number)
         with inquiry.lock:
             selector = self._selector("corag")
-            selection = selector.select(inquiry.question, inquiry.candidates, Settings(budget).budget)
+            selection = self._within(budget).select(selector, inquiry.question, inquiry.candidates)
             details = selection.trace.details
             return {
                 "because": details.get("because"),
@@ -239,7 +249,7 @@ class Workbench:
             with inquiry.lock:
                 selector = self._selector(name)
                 started_s = time.perf_counter()
-                selection = selector.select(inquiry.question, inquiry.candidates, Settings(budget).budget)
+                selection = self._within(budget).select(selector, inquiry.question, inquiry.candidates)
                 seconds = time.perf_counter() - started_s
             read = self._read(inquiry, selection)
         except CoragError as error:
@@ -270,20 +280,58 @@ class Workbench:
         question = question if query is None else query.question
         return Inquiry(question, query, self.source.candidates(question, query), self.source.evidence(query))
 
+    def _within(self, budget: int) -> Budget:
+        _check_budget(budget)
+        return Budget(budget, self.reader)
+
     def _settings(self, inquiry: Inquiry, given: Mapping[str, Any]) -> Settings:
         names = [setting.name for setting in fields(Settings)]
         if unknown := [name for name in given if name not in names]:
             raise InputError(f"{unknown[0]!r:.80} is not a setting; the settings are {', '.join(names)}")
         given = {name: value for name, value in given.items() if value is not None}
-        settings = replace(self.defaults, **given)
-        if settings.reranker:
-            check_choice("reranker", settings.reranker, self.rerankers)
-        elif not self._reranker:
-            settings = replace(settings, **{**self._predicted(inquiry, settings.budget, given.get("unit")), **given})
-        return replace(settings, reranker=settings.reranker or self._reranker or DEFAULT_RERANKER)
+        if "reranker" in given:
+            check_choice("reranker", given["reranker"], self.rerankers)
+        if "unit" in given:
+            check_choice("unit", given["unit"], UNITS)
+        usual = self._usual(inquiry, given.get("budget", self.budget), given.get("unit"), given.get("reranker"))
+        return replace(usual, **given)
 
-    def _search(self, inquiry: Inquiry, settings: Settings) -> tuple[SelectionProblem, Corag]:
-        """Return what is chosen from, and what searches it."""
+    def _usual(self, inquiry: Inquiry, budget: int, unit: str | None, reranker: str | None) -> Settings:
+        """Return the settings that `corag` has for a question, where unit and reranker may be given."""
+        reranker = reranker or self._reranker
+        named = {} if reranker else self._named(inquiry, budget, unit)
+        unit = unit or named.get("unit") or "passage"
+        reranker = reranker or named.get("reranker") or DEFAULT_RERANKER
+        selector = Corag(reranker=self._make_reranker(reranker), unit=unit, search=named.get("search"))
+        search = selector.search_of(self._problem(inquiry, unit, budget))
+        price = named.get("cost_weight", default_cost_weight(Unit.parse(unit)))
+        return Settings(
+            budget, unit, reranker, search.policy, min(search.iterations, MAX_ITERATIONS),
+            round(search.exploration, 3), round(price, 3),
+        )  # fmt: skip
+
+    def _named(self, inquiry: Inquiry, budget: int, unit: str | None) -> dict[str, Any]:
+        """Return the settings of the configuration that the agent names, or its fallback without an agent."""
+        selector, configuration = self._corag(unit), fixed_configuration()
+        if selector.agent is not None:
+            tokens = self._within(budget).for_context(inquiry.question)
+            try:
+                configuration = parse(str(selector.predict(inquiry.question, inquiry.candidates, tokens)))
+            except InputError:  # none of its configurations has the unit
+                return {}
+        shown = {"unit": UNITS, "reranker": self.rerankers}
+        settings = configuration.settings if configuration.name == "corag" else {}
+        return {name: value for name, value in settings.items() if name not in shown or value in shown[name]}
+
+    def _problem(self, inquiry: Inquiry, unit: str, budget: int) -> SelectionProblem:
+        tokens = self._within(budget).for_context(inquiry.question)
+        if unit not in inquiry.problems:
+            given = (inquiry.question, inquiry.candidates, self.tokens, tokens)
+            inquiry.problems[unit] = selection_problem(*given, Unit.parse(unit))
+        return replace(inquiry.problems[unit], budget_tokens=tokens)
+
+    def _search(self, inquiry: Inquiry, settings: Settings) -> tuple[SelectionProblem, Corag, Selection]:
+        """Return what is chosen from, what searches it, and what it selects."""
         selector = Corag(
             reranker=self._make_reranker(settings.reranker),
             tokens=self.tokens,
@@ -291,30 +339,13 @@ class Workbench:
             search={name: getattr(settings, name) for name in ("policy", "iterations", "exploration")},
             cost_weight=settings.cost_weight,
         )
-        unit, problems = settings.unit, inquiry.problems
-        if unit not in problems:
-            given = (inquiry.question, inquiry.candidates, self.tokens, settings.budget)
-            problems[unit] = selection_problem(*given, Unit.parse(unit))
-        return replace(problems[unit], budget_tokens=settings.budget), selector
-
-    def _predicted(self, inquiry: Inquiry, budget: int, unit: str | None) -> dict[str, Any]:
-        """Return the settings that the agent names for a question; none without an agent, or if none has the unit."""
-        try:
-            named = self._corag(unit).predict(inquiry.question, inquiry.candidates, budget)
-        except InputError:
-            named = None
-        settings = (
-            {}
-            if named is None
-            else {
-                "unit": named.unit if named.unit in UNITS else None,
-                "reranker": named.reranker if named.reranker in self.rerankers else None,
-                "iterations": named.iterations and min(named.iterations, MAX_ITERATIONS),
-                "exploration": named.exploration and round(named.exploration, 3),
-                "cost_weight": named.cost_weight and round(named.cost_weight, 3),
-            }
+        problem = self._problem(inquiry, settings.unit, settings.budget)
+        selection = self._within(settings.budget).within(
+            inquiry.question,
+            lambda tokens: selector.select_from(replace(problem, budget_tokens=tokens)),
+            lambda chosen: [chosen.text],
         )
-        return {name: value for name, value in settings.items() if value is not None}
+        return replace(problem, budget_tokens=selection.budget_tokens), selector, selection
 
     def _new_corag(self, unit: str | None) -> Corag:
         return Corag(agent=self._agent, unit=unit, tokens=self.tokens)

@@ -62,18 +62,22 @@ def verdicts(
             reasons = reasons or [("not chosen", "The search chose nothing.")]
         else:
             price = token_price * alone if cost <= budget else None
-            reasons += _value_reasons(values[index], chosen_value, price, num_scored)
+            likeness = f"{share:.0%} of its words are in the chosen chunk at position {position + 1}" if share else ""
+            reasons += _value_reasons(values[index], chosen_value, price, num_scored, f"{alone:,} tokens", likeness)
         found.append({"chosen": None, "with": figures, "reasons": reasons})
     return found
 
 
-def _value_reasons(value: float, chosen_value: float, price: float | None, num_scored: int) -> list[tuple[str, str]]:
+def _value_reasons(
+    value: float, chosen_value: float, price: float | None, num_scored: int, size: str, likeness: str
+) -> list[tuple[str, str]]:
     """Return why an order's value spoke against it; `price` is that of the added tokens, None if they do not fit."""
     gain = value - chosen_value
     if gain == 0:
         return [("adds nothing", f"Adding it leaves the value at {value:.3f}.")]
     if gain < 0:
-        return [("lowers the value", f"Adding it lowers the value from {chosen_value:.3f} to {value:.3f}.")]
+        why = f"Adding its {size} lowers the value from {chosen_value:.3f} to {value:.3f}"
+        return [("lowers the value", f"{why}; {likeness}." if likeness else f"{why}.")]
     if price is None:
         return []
     if gain <= price:

@@ -56,7 +56,7 @@ class AppConfig(ServerConfig):
         data: Data folder, or its name, with questions to pick from; known evidence is marked. Questions without
             candidates of their own are searched in the index.
         split: Split of the data folder; by default all.
-        budget: Initial token budget of the context.
+        budget: Initial token budget; see `corag ask`.
         reranker: Initial reranker; by default the agent's, if there is one.
         methods: Methods that are compared, separated by commas; by default all that need no further setting.
         reader: Reader that answers from the context.
@@ -67,7 +67,7 @@ class AppConfig(ServerConfig):
 
     data: str | None = None
     split: str | None = None
-    budget: int = 256
+    budget: int = DEFAULT_BUDGET
     reranker: str | None = None
     methods: Spellings | None = None
     reader: Spelling = "minilm-reader"

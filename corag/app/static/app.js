@@ -1,7 +1,7 @@
 // What people do on the page, and what is asked of the server. The last setting wins; nothing is asked twice at once.
 
 import { byId, called, definitions, element, foreign, number, replaced } from "./dom.js";
-import { showAgent, showAnswer, showCandidates, showContext, showStreamed, showMeter, showMethods, showRounds, showUnread, showWaiting } from "./parts.js";
+import { showAgent, showAnswer, showCandidates, showContext, showFailed, showStreamed, showMeter, showMethods, showRounds, showUnread, showWaiting } from "./parts.js";
 import { forget, goTo, pause, play, redraw, showTree } from "./tree.js";
 
 const SLIDERS = ["budget", "cost_weight", "iterations", "exploration"];
@@ -48,6 +48,15 @@ function showSettings(given) {
   showOutputs(given);
 }
 
+function showChanged(changed) {
+  const was = { ...changed };
+  if ("budget" in was) was.budget = `${number(was.budget, 0)} tokens`;
+  const names = { cost_weight: "λ", exploration: "c" };
+  byId("changed").textContent = Object.keys(was).length
+    ? `Changed here. corag ask has ${Object.entries(was).map(([name, value]) => `${names[name] ?? name} ${LABELS[value] ?? value}`).join(", ")}.`
+    : "As corag ask searches this question.";
+}
+
 function showOutputs(given) {
   const texts = { budget: `${number(given.budget, 0)} tokens`, cost_weight: number(given.cost_weight, 2),
     iterations: String(given.iterations), exploration: number(given.exploration, 3) };
@@ -62,7 +71,34 @@ function complain(error) {
   byId("error").textContent = error ? error.message : "";
 }
 
-async function ask(question, number) {
+// The address holds the question and what was changed, so that it can be kept, sent and gone back to.
+function toAddress() {
+  const held = new URLSearchParams({ q: found.question });
+  if (asked.number !== null) held.set("number", asked.number);
+  for (const name of Object.keys(found.changed)) held.set(name, found.settings[name]);
+  history.replaceState(null, "", `?${held}`);
+}
+
+function fromAddress() {
+  const held = new URLSearchParams(location.search);
+  if (!held.get("q")) return null;
+  const given = {};
+  for (const name of SLIDERS) if (held.has(name)) given[name] = Number(held.get(name));
+  for (const name of SELECTS) if (held.has(name)) given[name] = held.get(name);
+  return { question: held.get("q"), number: held.has("number") ? Number(held.get("number")) : null, given };
+}
+
+// What was found is gone when something else is asked, so that no answer stands below another question.
+function clear() {
+  found = drawn = null;
+  byId("found").hidden = true;
+  complain(null);
+}
+
+async function ask(question, number, given = null) {
+  const budget = found?.settings.budget;
+  clear();
+  byId("welcome").hidden = true;
   if (question.length > about.max_question) {
     complain(new Error(`The question has ${question.length.toLocaleString("en")} characters; ask with at most ${about.max_question.toLocaleString("en")}.`));
     return;
@@ -72,7 +108,7 @@ async function ask(question, number) {
   run += 1;
   showMethods([], 0, "");
   replaced(byId("agent-says"), element("p", { class: "hint" }, "…"));
-  wanted = found ? { budget: found.settings.budget } : {};
+  wanted = given ?? (budget ? { budget } : {});
   await search();
 }
 
@@ -92,7 +128,10 @@ async function search() {
       complain(null);
       if (!wanted) show();
     } catch (error) {
-      if (!wanted) complain(error);
+      if (wanted) continue;
+      // Where the answer would be: below the question, or with the sliders that led to it still there.
+      if (found) showFailed(error.message);
+      else complain(error);
     }
   }
   searching = false;
@@ -105,6 +144,8 @@ function show() {
   byId("found").hidden = false;
   byId("welcome").hidden = true;
   showSettings(found.settings);
+  showChanged(found.changed);
+  toAddress();
   showMeter(found);
   showContext(byId("context"), found.blocks, found.order);
   showWaiting(kept);
@@ -209,6 +250,7 @@ async function begin() {
     replaced(byId(name), values.map((value) => element("option", { value }, LABELS[value] ?? value)));
   }
   byId("iterations").max = about.max_iterations;
+  byId("budget-covers").textContent = `Most tokens of the ${about.budget_for === "prompt" ? "whole prompt" : "context"}.`;
   const sources = [about.index && `index ${about.index.name}, ${about.index.chunks.toLocaleString("en")} chunks`,
     about.data && `data ${about.data.name}, ${about.data.passages.toLocaleString("en")} passages`];
   byId("about").append(" ", foreign(sources.filter(Boolean).join("; "), "small"));
@@ -218,7 +260,7 @@ async function begin() {
   for (const name of SELECTS) {
     byId(name).addEventListener("change", () => { wanted = settings(); if (name === "unit") wanted.reranker = null; search(); });
   }
-  byId("as-agent").addEventListener("click", () => { wanted = { budget: found.settings.budget }; search(); });
+  byId("as-agent").addEventListener("click", () => { wanted = {}; search(); });
   byId("ask").addEventListener("submit", submit);
   byId("question").addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.shiftKey) submit(event); });
   byId("step").addEventListener("input", () => { pause(); goTo(Number(byId("step").value)); });
@@ -233,7 +275,13 @@ async function begin() {
     byId("picker").hidden = false;
     byId("num-questions").textContent = about.questions.toLocaleString("en");
     const listed = await list(0);
-    if (listed?.questions.length) await pick(listed.questions[0]);
+    if (!fromAddress() && listed?.questions.length) await pick(listed.questions[0]);
+  }
+  const held = fromAddress();
+  if (held) {
+    byId("question").value = held.question;
+    picked = held.number === null ? null : held;
+    await ask(held.question, held.number, held.given);
   }
 }
 

@@ -27,6 +27,12 @@ export function showWaiting(kept) {
 // What a language model has written so far.
 export const showStreamed = (text) => replaced(byId("said"), element("p", { class: "said waiting" }, foreign(text)));
 
+// Settings under which nothing can be chosen: no answer and no context, but why.
+export function showFailed(why) {
+  replaced(byId("said"), element("p", { class: "said failed" }, foreign(why)));
+  for (const name of ["meter", "context"]) replaced(byId(name));
+}
+
 export const showUnread = (why) => replaced(byId("said"), element("p", { class: "said" }, "The reader could not answer."), foreign(why, "p"));
 
 export function showAnswer(said, found) {
@@ -44,11 +50,11 @@ export function showAnswer(said, found) {
 }
 
 export function showMeter(found) {
-  const { settings, order, tokens } = found;
-  const share = tokens / settings.budget;
+  const { order, tokens } = found;
+  const share = tokens / found.budget_tokens;
   const evidence = found.gold === null ? null : `, ${found.found} of ${found.gold} pieces of evidence`;
   replaced(byId("meter"),
-    bar(share, `${number(tokens, 0)} of ${number(settings.budget, 0)} tokens`, "meter"),
+    bar(share, `${number(tokens, 0)} of ${number(found.budget_tokens, 0)} tokens`, "meter"),
     element("p", { class: "hint" }, order.length ? `${order.length} ${order.length > 1 ? unitOf(found) + "s" : unitOf(found)} in this order: ` : `Nothing was chosen: ${found.reason}. `,
       order.map((one) => element("span", { class: "chip" }, one + 1)), order.length ? ` value ${number(found.value)}${evidence ?? ""}` : evidence));
 }

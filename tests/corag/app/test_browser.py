@@ -107,6 +107,11 @@ def test_a_person_asks_looks_and_turns_the_dials(browser, served):
     page.locator("#meter b", has_text="of 16 tokens").wait_for()
     assert page.locator("#meter b").inner_text() != tokens
     page.locator("#items .tag.out", has_text="too large").first.wait_for()
+    # The page says that this is not what `corag ask` has, and its address holds it.
+    assert "corag ask has budget 80 tokens" in page.locator("#changed").inner_text()
+    page.reload()
+    page.locator("#meter b", has_text="of 16 tokens").wait_for()
+    assert NASTY in page.locator("#question").input_value()
     # All methods; one of them says why it cannot.
     page.locator("#compare").click()
     page.get_by_text(re.compile("^4 methods at 16 tokens")).wait_for()
@@ -145,6 +150,10 @@ def test_everybody_can_use_it_wide_and_narrow_light_and_dark(browser, served):
     for scheme, width in (("light", 1400), ("dark", 400)):
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 900})
+        # On a narrow screen the answer comes before the sliders.
+        page.evaluate("scrollTo(0, 0)")
+        answer, sliders = (page.locator(name).bounding_box() for name in ("#answer", "#settings"))
+        assert (answer["y"] < sliders["y"]) == (width == 400)
         found = axe.run(page).response["violations"]
         assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
         assert page.evaluate("document.documentElement.scrollWidth") == width
