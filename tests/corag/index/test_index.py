@@ -232,6 +232,18 @@ def test_kills_at_any_moment_lose_and_double_nothing(tmp_path: Path, chunks: lis
     assert 60 <= sum(num_embedded) + embedder.num_embedded <= 60 + 4 * len(num_embedded)
 
 
+@pytest.mark.slow
+def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path: Path, chunks: list[Chunk]):
+    old = [Chunk("old", "an old text")]
+    ChunkIndex.build(tmp_path, old, HashingEmbedder())
+    build_and_kill(tmp_path, "overwrite", num_embedded=24, delay_s=0.01)
+    assert list(ChunkIndex.open(tmp_path).chunks()) == old
+    embedder = HashingEmbedder()
+    index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=4, overwrite=True)
+    assert 0 < embedder.num_embedded < 60
+    assert list(index.chunks()) == chunks
+
+
 @pytest.fixture
 def partitioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ChunkIndex, list]:
     """An index of 20 partitions and its chunks."""

@@ -149,6 +149,16 @@ def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
     assert "mix the budgets 32, 64" in caplog.text
 
 
+def test_the_paper_by_name_has_all_its_settings():
+    config = TrainAgentConfig(labels="l", out="o", recipe="paper").settled()
+    assert (config.parts, config.hidden, config.map_dim, config.min_lead) == (("query",), (512, 256), 128, 0.0)
+    assert config.target == PAPER and config.settings_head
+    training = config.training
+    assert (training.lr, training.batch_size, training.epochs, training.margin) == (1e-3, 32, 60, 1.0)
+    assert (training.keep, training.temperature, training.regret_weight) == ("last", 0, 0)
+    assert {getattr(training, f"{name}_weight") for name in ("contrastive", "choice", "settings")} == {1}
+
+
 def test_what_is_set_beside_a_recipe_wins():
     target = TargetConfig(metric="f1", shrink=0.5)
     training = agent.TrainConfig(keep="best", epochs=5)
