@@ -35,8 +35,8 @@ def reader_and_tokens(reader: Spelling | Reader, tokens: Spelling | TokenCounter
 
 
 def tokens_setting(tokens: TokenCounter) -> dict[str, TokenCounter]:
-    """Return the setting `tokens` of a selector; none for MiniLM's counter, which all selectors have by default."""
-    return {} if tokens is make_tokens() else {"tokens": tokens}
+    """Return the setting `tokenizer` of a selector; none for MiniLM's counter, which all selectors have by default."""
+    return {} if tokens is make_tokens() else {"tokenizer": tokens}
 
 
 class Counts(NamedTuple):

@@ -84,7 +84,7 @@ def select(
             with a score; see `as_candidates`. Best first if they have an order.
         budget_tokens: The most tokens that the selection's text may cost.
         method: Name of the selector, or the selector itself.
-        settings: Settings of a selector given by name, such as `reranker` and `tokens`; see `corag.selectors`.
+        settings: Settings of a selector given by name, such as `reranker` and `tokenizer`; see `corag.selectors`.
 
     Raises:
         InputError: The question is empty, the budget below 1, a text of a wrong type, or a setting unknown.

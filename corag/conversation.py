@@ -57,7 +57,7 @@ class Conversation:
         budget_tokens: int = 1024,
         reader: Spelling | Reader = "minilm-reader",
         embedder: Any = None,
-        tokens: Spelling | TokenCounter = AUTO,
+        tokenizer: Spelling | TokenCounter = AUTO,
         **settings: Any,
     ) -> None:
         check_budget(budget_tokens)
@@ -66,12 +66,12 @@ class Conversation:
         if embedder is None and isinstance(self._index, ChunkIndex):
             embedder = CachedEmbedder(trusted(EMBEDDERS, self._index.embedder_name, f"the index at {self._index.uri}"))
         self._embedder, self._budget = embedder, budget_tokens
-        self._reader, self._tokens = reader_and_tokens(reader, tokens)
+        self._reader, self._tokens = reader_and_tokens(reader, tokenizer)
         # Built once: an agent and its models are not loaded again for each question.
-        selector = settings.get("selector", "corag")
-        offered = {**tokens_setting(self._tokens), **tree_setting(selector, self._index)}
+        method = settings.get("method", "corag")
+        offered = {**tokens_setting(self._tokens), **tree_setting(method, self._index)}
         self._before: Selection | None = None
-        self._settings = {**settings, "selector": SELECTORS.offer(selector, offered)}
+        self._settings = {**settings, "method": SELECTORS.offer(method, offered)}
 
     def ask(self, question: str, *, on_token: Callable[[str], None] | None = None) -> Reply:
         """Return the answer to a question, whose `question` is what it was understood as; errors change nothing."""
@@ -90,7 +90,7 @@ class Conversation:
                 budget_tokens=self._budget,
                 reader=reader,
                 embedder=self._embedder,
-                tokens=self._tokens,
+                tokenizer=self._tokens,
                 on_token=on_token,
                 **self._settings,
             )

@@ -105,13 +105,13 @@ def ask(
     index: ChunkIndex | str | Path | Sequence[Text] | Retriever,
     *,
     budget_tokens: int = 1024,
-    selector: Spelling | Selector = "corag",
+    method: Spelling | Selector = "corag",
     reader: Spelling | Reader = "minilm-reader",
     embedder: Spelling | Embedder | None = None,
     num_candidates: int = 20,
     retrieval: Retrieval | None = None,
     where: Where | None = None,
-    tokens: Spelling | TokenCounter = AUTO,
+    tokenizer: Spelling | TokenCounter = AUTO,
     budget_for: BudgetFor = "prompt",
     on_token: Callable[[str], None] | None = None,
 ) -> Reply:
@@ -124,14 +124,14 @@ def ask(
             ranking and similarities are kept.
         budget_tokens: Maximum tokens of the prompt; for a reader without a prompt, such as `minilm-reader`, of the
             context.
-        selector: Name, or object with a token counter of its own.
+        method: The selector: name, or object with a token counter of its own.
         reader: Name or object.
         embedder: Embedder of the question: name or object; by default the index's, and `minilm` for texts. Texts of a
             retriever are embedded only if the selector compares similarities and the retriever gives none.
         num_candidates: How many chunks or texts the selector gets.
         retrieval: How the index ranks them; see `ChunkIndex.retrieve`. By default `hybrid`.
         where: Filter of chunks by metadata; see `ChunkIndex.retrieve`.
-        tokens: Token counter: name or object; by default the tokenizer of the reader's model.
+        tokenizer: Token counter: name or object; by default the tokenizer of the reader's model.
         budget_for: What the budget covers: the whole `prompt`, or the `context` alone.
         on_token: Called with each piece of the answer as it is written, if the reader is a `StreamingReader`.
 
@@ -158,8 +158,8 @@ def ask(
             f"the index at {source.uri} was made by embedder {source.embedder_name!r}, not by {embedding.name!r}; "
             "use that embedder"
         )
-    reading, counter = reader_and_tokens(reader, tokens)
-    selecting = SELECTORS.offer(selector, {**tokens_setting(counter), **tree_setting(selector, source)})
+    reading, counter = reader_and_tokens(reader, tokenizer)
+    selecting = SELECTORS.offer(method, {**tokens_setting(counter), **tree_setting(method, source)})
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)
@@ -188,7 +188,7 @@ def ask(
             answer = read(reading, question, selection.text, on_token)
             parts_read = readings(reading, question, answer, selection)
     budget.warn_if_exceeded(answer.prompt_tokens, counter)
-    counts = budget.counts(question, selection.text, getattr(selecting, "tokens", counter))
+    counts = budget.counts(question, selection.text, getattr(selecting, "tokenizer", counter))
     parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
     reply = Reply(question, answer, selection, seconds, counts, parts, models(), parts_read)
     if isinstance(source, ChunkIndex):

@@ -58,7 +58,7 @@ class Service:
         check_count("num_candidates", num_candidates, "10 to 50 are usual", most=MAX_RESULTS)
         self.budget, self.index = budget, index
         self._num_candidates, self._retrieval = num_candidates, retrieval
-        self._offered = {"tokens": make_tokens(tokenizer), "agent": agent}
+        self._offered = {"tokenizer": make_tokens(tokenizer), "agent": agent}
         self._method = method
         self._selector = lru_cache(maxsize=16)(self._new_selector)
         self._selector(None, None, None)  # refuses a wrong method, and loads its models

@@ -334,7 +334,7 @@ class Workbench:
         """Return what is chosen from, what searches it, and what it selects."""
         selector = Corag(
             reranker=self._make_reranker(settings.reranker),
-            tokens=self.tokens,
+            tokenizer=self.tokens,
             unit=settings.unit,
             search={name: getattr(settings, name) for name in ("policy", "iterations", "exploration")},
             cost_weight=settings.cost_weight,
@@ -348,7 +348,7 @@ class Workbench:
         return replace(problem, budget_tokens=selection.budget_tokens), selector, selection
 
     def _new_corag(self, unit: str | None) -> Corag:
-        return Corag(agent=self._agent, unit=unit, tokens=self.tokens)
+        return Corag(agent=self._agent, unit=unit, tokenizer=self.tokens)
 
     def _read(
         self, inquiry: Inquiry, selection: Selection, on_token: Callable[[str], None] | None = None

@@ -188,12 +188,12 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
     offered |= tree_setting(config.method, config.index)
     return {
         "budget_tokens": config.budget,
-        "selector": SELECTORS.offer(config.method, offered, **settings),
+        "method": SELECTORS.offer(config.method, offered, **settings),
         "reader": reader,
         "embedder": config.embedder,
         "num_candidates": config.num_candidates,
         "retrieval": config.retrieval,
         "where": config.where,
-        "tokens": tokens,
+        "tokenizer": tokens,
         "budget_for": config.budget_for,
     }

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.checks import check_count
-from corag.errors import DataError, IndexMismatchError
+from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index import store
 from corag.index.states import encoded_states
 from corag.index.store import (
@@ -89,7 +89,9 @@ def listed(chunks: Iterable[Chunk]) -> ChunkSource:
     """
     given: dict[str, Chunk] = {}
     digest = hashlib.sha256()
-    for chunk in chunks:
+    for number, chunk in enumerate(chunks):
+        if not isinstance(chunk, Chunk):
+            raise InputError(f"chunks[{number}] is a {type(chunk).__name__}; give Chunk(id, text) objects")
         if chunk.id in given:
             raise DataError(f"chunk id {chunk.id!r} occurs twice; every chunk needs an id of its own")
         given[chunk.id] = chunk

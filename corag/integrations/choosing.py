@@ -135,7 +135,7 @@ class Chooser(BaseModel):
         budget_tokens: The most tokens of the context, as the framework puts it into the prompt.
         tokenizer: Counts tokens as the answering model does: name or object, such as `gpt-4o`. By default as the
             selector counts: MiniLM's.
-        selector: Chooses: name or object; see `corag.selector`.
+        method: The selector: name or object; see `corag.selector`.
         order: The order that the selector chose (`selected`), or that in which the documents came (`given`).
         score_kind: What the documents' scores are: `cosine`, `score` on another scale, or `rank`, which looks at
             their order alone. So does a question where a document has no finite score.
@@ -145,7 +145,7 @@ class Chooser(BaseModel):
 
     budget_tokens: int = 1024
     tokenizer: Any = Field(None, frozen=True)
-    selector: Any = Field("corag", frozen=True)
+    method: Any = Field("corag", frozen=True)
     order: DocumentOrder = "selected"
     score_kind: SimilarityKind = "score"
     trace: bool = True
@@ -159,18 +159,16 @@ class Chooser(BaseModel):
         check_budget(budget_tokens)
         check_choice("order", known.get("order", "selected"), DocumentOrder)
         check_choice("score_kind", known.get("score_kind", "score"), SimilarityKind)
-        if "tokens" in settings:
-            raise InputError(f"tokens: got {settings['tokens']!r:.80}; use tokenizer= for the token counter")
-        selector, tokenizer = known.get("selector", "corag"), known.get("tokenizer")
-        if isinstance(selector, str):
-            SELECTORS.check(selector, **settings)
+        method, tokenizer = known.get("method", "corag"), known.get("tokenizer")
+        if isinstance(method, str):
+            SELECTORS.check(method, **settings)
         else:
-            SELECTORS.make(selector, **settings)
+            SELECTORS.make(method, **settings)
         if isinstance(tokenizer, str):
             TOKENIZERS.check(tokenizer)
         super().__init__(budget_tokens=budget_tokens, settings=settings, **known)
 
-    @field_serializer("selector", "tokenizer", "settings")
+    @field_serializer("method", "tokenizer", "settings")
     def _by_name(self, value: Any, info: Any) -> Any:
         return as_json(info.field_name, value)
 
@@ -181,9 +179,9 @@ class Chooser(BaseModel):
 
     def _parts(self) -> tuple[Selector, TokenCounter]:
         if self._cache.parts is None:
-            offered = {} if self.tokenizer is None else {"tokens": make_tokens(self.tokenizer)}
-            selector = SELECTORS.offer(self.selector, offered, **self.settings)
-            tokens = offered.get("tokens") or getattr(selector, "tokens", None) or make_tokens()
+            offered = {} if self.tokenizer is None else {"tokenizer": make_tokens(self.tokenizer)}
+            selector = SELECTORS.offer(self.method, offered, **self.settings)
+            tokens = offered.get("tokenizer") or getattr(selector, "tokenizer", None) or make_tokens()
             self._cache.parts = selector, tokens
         return self._cache.parts
 
@@ -199,7 +197,7 @@ class Chooser(BaseModel):
             budget_tokens: The most tokens of the rendered documents, if not those of the settings.
 
         Returns:
-            The documents, and `selector`, `budget_tokens`, `cost_tokens`, `value`, `trace`.
+            The documents, and `method`, `budget_tokens`, `cost_tokens`, `value`, `trace`.
 
         Raises:
             InputError: As for `BudgetedSelector.select`.
@@ -237,7 +235,7 @@ class Chooser(BaseModel):
             return int(tokens.count([text])[0])
 
         described: dict[str, Any] = {
-            "selector": selection.method,
+            "method": selection.method,
             "budget_tokens": budget_tokens,
             "cost_tokens": 0,
             "value": selection.value,

@@ -51,7 +51,7 @@ class CoragSelector:
         self,
         budget_tokens: int = 1024,
         tokenizer: Any = None,
-        selector: str | Selector = "corag",
+        method: str | Selector = "corag",
         template: str = LOOP,
         order: DocumentOrder = "selected",
         score_kind: SimilarityKind = "score",
@@ -63,7 +63,7 @@ class CoragSelector:
         self._chooser = Chooser(
             budget_tokens,
             tokenizer=tokenizer,
-            selector=selector,
+            method=method,
             order=order,
             score_kind=score_kind,
             trace=trace,

@@ -73,7 +73,7 @@ class BudgetedSelector(Part):
     Settings are the fields of the class, given by keyword.
 
     Args:
-        tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
+        tokenizer: Counts tokens as the answering model does: name or object; MiniLM's by default.
         unit: What is chosen: candidates as they are (`passage`), their sentences (`sentence`), or windows of n of
             these (`window(n)`). Sentences are below the title of their document, in its order.
         max_units: The most sentences or windows to choose from.
@@ -81,7 +81,7 @@ class BudgetedSelector(Part):
             selector writes itself, such as a summary, has no order to change.
     """
 
-    tokens: TokenCounter = field(default_factory=make_tokens)
+    tokenizer: TokenCounter = field(default_factory=make_tokens)
     unit: str = "passage"
     max_units: int = checked(DEFAULT_MAX_UNITS, check_count, hint="30 to 100 are usual")
     order: PromptOrder = checked("value", check_choice, names=PromptOrder)
@@ -93,7 +93,7 @@ class BudgetedSelector(Part):
     """How often it chooses again with the tokens that chosen units save below one shared title."""
 
     def __post_init__(self) -> None:
-        self.tokens = make_tokens(self.tokens or "minilm")
+        self.tokenizer = make_tokens(self.tokenizer or "minilm")
         self._unit = Unit.parse(self.unit)
         for setting in fields(self):
             value = getattr(self, setting.name)
@@ -171,7 +171,7 @@ class BudgetedSelector(Part):
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the candidates, or their units."""
-        return selection_problem(query, candidates, self.tokens, budget_tokens, self._unit, self.max_units)
+        return selection_problem(query, candidates, self.tokenizer, budget_tokens, self._unit, self.max_units)
 
     async def aselect(self, query: str, candidates: Iterable[Text], budget_tokens: int) -> Selection:
         """Choose chunks for one query without blocking the event loop; see `select`."""
@@ -207,8 +207,8 @@ class BudgetedSelector(Part):
             trace["sentences_cut"] = cut
         if problem.num_duplicates:
             trace["duplicates_dropped"] = problem.num_duplicates
-        if not self.tokens.exact:
-            trace["tokens_estimated"] = self.tokens.name
+        if not self.tokenizer.exact:
+            trace["tokens_estimated"] = self.tokenizer.name
         if self.order == "stable" and (before := PREVIOUS.get()) is not None:
             trace["prefix_kept"] = share_kept(before.text, chosen.text)
         trace["select_s"] = time.perf_counter() - started
@@ -277,7 +277,7 @@ class BudgetedSelector(Part):
         return _Assembled(choice, text, spans, self._count(text) if choice.order else 0)
 
     def _count(self, text: str) -> int:
-        return int(token_counts(self.tokens, [text])[0])
+        return int(token_counts(self.tokenizer, [text])[0])
 
     def _reason(self, problem: SelectionProblem) -> str:
         if not problem.chunks:

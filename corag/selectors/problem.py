@@ -286,7 +286,7 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     for candidate in candidates:
         chunk = candidate.chunk
         similarity: Any = candidate.similarity
-        if similarity is not None and not (isinstance(similarity, Real) and math.isfinite(similarity)):
+        if similarity is not None and not _is_finite(similarity):
             raise InputError(f"candidate {chunk.id!r} has similarity {similarity!r:.80}; give a finite number, or none")
         if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
             raise InputError(f"two candidates with different texts share the id {chunk.id!r}; use unique ids")
@@ -294,3 +294,10 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
             texts.add(chunk.text)
             kept.append(candidate)
     return kept
+
+
+def _is_finite(number: object) -> bool:
+    try:
+        return isinstance(number, Real) and math.isfinite(number)
+    except OverflowError:  # an integer that no float can hold
+        return False

@@ -110,7 +110,7 @@ class Prune(RerankingSelector):
             pruned together with the others, until that changes nothing.
         max_units: The most sentences to choose from.
         order: See `BudgetedSelector`.
-        tokens: Counts tokens as the answering model does: name or object; passed on to a selector given by name.
+        tokenizer: Counts tokens as the answering model does: name or object; passed on to a selector given by name.
         settings: Settings of a selector given by name.
     """
 
@@ -128,14 +128,14 @@ class Prune(RerankingSelector):
         refill: bool = False,
         max_units: int = DEFAULT_MAX_UNITS,
         order: PromptOrder = "value",
-        tokens: Spelling | TokenCounter | None = None,
+        tokenizer: Spelling | TokenCounter | None = None,
         **settings: Any,
     ) -> None:
-        counter = make_tokens(tokens or "minilm")
+        counter = make_tokens(tokenizer or "minilm")
         super().__init__(
-            unit="sentence", max_units=max_units, order=order, tokens=counter, reranker=reranker, window=window
+            unit="sentence", max_units=max_units, order=order, tokenizer=counter, reranker=reranker, window=window
         )
-        self.inner = built(selector, self.tokens, **settings)
+        self.inner = built(selector, self.tokenizer, **settings)
         if Unit.parse(self.inner.unit).size is not None:
             raise InputError(f"selector: prune cuts passages into sentences, but {str(self.inner)!r} chooses units")
         check_range("tolerance", tolerance, 0, 1, "0 to 0.1 are usual")
@@ -144,7 +144,7 @@ class Prune(RerankingSelector):
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the sentences of all candidates."""
-        return selection_problem(query, candidates, self.tokens, budget_tokens, self._unit, MOST_UNITS)
+        return selection_problem(query, candidates, self.tokenizer, budget_tokens, self._unit, MOST_UNITS)
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         choices = self.inner._choose_many([problem.passages for problem in problems])

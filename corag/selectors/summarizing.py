@@ -44,7 +44,7 @@ class WithSummarizer(EmbeddingSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.summarizer = self._summarizer = SUMMARIZERS.offer(self.summarizer, {"tokens": self.tokens})
+        self.summarizer = self._summarizer = SUMMARIZERS.offer(self.summarizer, {"tokens": self.tokenizer})
 
 
 @dataclass(kw_only=True, eq=False)
@@ -113,7 +113,7 @@ class SummarizingSelector(WithSummarizer, ABC):
             "summaries_empty": sum(not summary.text for summary in summaries) - len(failures),
             **({"failure": failures[0]} if failures else {}),
         }
-        return joined(problem, parts, self.tokens, trace)
+        return joined(problem, parts, self.tokenizer, trace)
 
 
 def joined(

@@ -21,7 +21,7 @@ def reorder(
     *,
     selector: Spelling = "top-k",
     order: PromptOrder = "ends",
-    tokens: Spelling | TokenCounter | None = None,
+    tokenizer: Spelling | TokenCounter | None = None,
     **settings: Any,
 ) -> BudgetedSelector:
     """Return another selector with the best chunks first and last in the prompt, or in another `order`.
@@ -29,10 +29,10 @@ def reorder(
     Args:
         selector: Its name; one that is built already takes `order` when it is built.
         order: See `corag.selectors.order`.
-        tokens: Counts tokens as the answering model does: name or object.
+        tokenizer: Counts tokens as the answering model does: name or object.
         settings: Settings of the selector.
     """
-    made = built(selector, make_tokens(tokens or "minilm"), order=order, **settings)
+    made = built(selector, make_tokens(tokenizer or "minilm"), order=order, **settings)
     made.name = "reorder"  # type: ignore[misc]  # what selections call it
     return made
 
@@ -61,8 +61,8 @@ class SelfRoute(BudgetedSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.part = self._part = built(self.part, self.tokens)
-        self.full = self._full = built(self.full, self.tokens)
+        self.part = self._part = built(self.part, self.tokenizer)
+        self.full = self._full = built(self.full, self.tokenizer)
         self.reader = self._reader = make_reader(self.reader)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
@@ -85,7 +85,7 @@ def _routed(choice: Choice, selector: BudgetedSelector, **trace: Any) -> Choice:
 
 def built(selector: Spelling | BudgetedSelector, tokens: TokenCounter, **settings: Any) -> BudgetedSelector:
     """Return a selector given by name or as an object, which takes no more settings."""
-    made = SELECTORS.offer(selector, {"tokens": tokens}, **settings)
+    made = SELECTORS.offer(selector, {"tokenizer": tokens}, **settings)
     if not isinstance(made, BudgetedSelector):
         raise InputError(f"selector {made.name!r} is no BudgetedSelector; derive it from that class to wrap it")
     return made

@@ -141,7 +141,7 @@ def demo(config: DemoConfig) -> Path:
         selector = Corag(agent=report.checkpoint, embedder=embedder)
         show_reply(
             corag.ask(
-                row["question"], index, budget_tokens=budget, selector=selector, reader=READER, embedder=embedder,
+                row["question"], index, budget_tokens=budget, method=selector, reader=READER, embedder=embedder,
                 num_candidates=config.num_candidates,
             )
         )  # fmt: skip

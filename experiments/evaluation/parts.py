@@ -106,7 +106,8 @@ class Parts:
         if not shared:
             return make_methods(methods, offered)
         takes = SUMMARIZERS.settings(config.summarizer)
-        settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes and name in offered}
+        wanted = {"tokens": offered.get("tokenizer"), "embedder": offered["embedder"]}
+        settings = {name: value for name, value in wanted.items() if name in takes and value is not None}
         offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
         with SHARED.set({"encoder": self.encoder}):
             return make_methods(methods, offered, self._reranker)

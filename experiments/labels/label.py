@@ -77,6 +77,7 @@ def label(config: LabelConfig) -> Path:
             )
         logger.info("%s is complete already", out)
         return out
+    worker.selectors("")  # refuses wrong settings before anything is written
     own = out.with_suffix(f".{config.shard.replace('/', '-of-')}{'.' * bool(config.shard)}journal.jsonl")
     beside = _units_beside(out, own, work)
     with Journal(own, work) as journal:
@@ -139,7 +140,7 @@ class Worker:
         self.budget = Budget(config.budget, self.parts.prompted, config.budget_for)
         self._pools: dict[int, Pool] = {}
         self._problems: dict[Any, SelectionProblem] = {}
-        self._selectors = cache(self._selectors_with)
+        self.selectors = cache(self._selectors_with)
 
     def _selectors_with(self, adapter: str) -> dict[str, Any]:
         """Return the selectors by configuration, with an adapter in place of the shipped one of the same name."""
@@ -164,7 +165,7 @@ class Worker:
         """Yield key and unit of each question."""
         number, queries = job
         source = self._sources[number]
-        selectors = self._selectors(source.settings.adapter)
+        selectors = self.selectors(source.settings.adapter)
         # A question depends on what its candidates were embedded with, too.
         with recording() as before:
             self.prepare(number, quiet=True)

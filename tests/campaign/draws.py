@@ -180,7 +180,7 @@ def drawn_selector(rng: random.Random, name: str, tokens: TokenCounter, **fixed:
     if name == "corag" and not fixed and rng.random() < 0.3:
         settings = {key: settings[key] for key in ("cost_weight", "prefer", "window", "max_units") if key in settings}
         settings |= {"agent": sign_agent(rerankers=("bm25", "hash")), "embedder": SignEmbedder()}
-    return corag.selector(name, tokens=tokens, **settings)
+    return corag.selector(name, tokenizer=tokens, **settings)
 
 
 # --- Candidates ---

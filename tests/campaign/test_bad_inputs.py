@@ -191,7 +191,7 @@ HUGE = [Candidate(Chunk("a", "a"), 10**400)]
 
 
 def answered(answer):
-    return corag.ask("q?", ["The lake is deep."], selector="full", reader=Says(answer), embedder=HashEmbedder())
+    return corag.ask("q?", ["The lake is deep."], method="full", reader=Says(answer), embedder=HashEmbedder())
 
 
 def select(method="top-k", query="q?", candidates=POOL, budget=100, **settings):
@@ -210,9 +210,9 @@ CALLS = [
         lambda extra=extra: corag.select("q?", [{"text": "x", **extra}])
         for extra in ({"similarity": "high"}, {"metadata": [1]}, {"kind": "best"})
     ),
-    *(lambda count=count: select(tokens=lambda text: count) for count in (-1, "many")),
+    *(lambda count=count: select(tokenizer=lambda text: count) for count in (-1, "many")),
     *(
-        lambda counts=counts: select(tokens=Counts(counts))
+        lambda counts=counts: select(tokenizer=Counts(counts))
         for counts in (None, [10**30], np.array([1]), np.full(3, np.nan))
     ),
     *(

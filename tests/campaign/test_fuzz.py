@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 NUM_CASES = 1_000_000 if CAMPAIGN else 10_000
 NUM_PARTS = 400 if CAMPAIGN else 20
-NOT_DRAWN = {"tokens", "settings"}
+NOT_DRAWN = {"tokenizer", "settings"}
 """Settings that every case draws by itself, or that belong to another selector."""
 
 

@@ -17,7 +17,7 @@ def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_token
         question,
         ChunkIndex.open(uri),
         budget_tokens=budget_tokens,
-        selector=corag.selector(method, **settings),
+        method=corag.selector(method, **settings),
         reader=corag.reader("extractive"),
         embedder=embedder,
         num_candidates=8,

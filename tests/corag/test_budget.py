@@ -36,7 +36,7 @@ def test_no_prompt_that_is_sent_exceeds_the_budget(counter, texts, extra, of, se
     around = reader.prompt_tokens("so?")
     budget = Budget(around + extra if of == "prompt" else extra, reader, of)
     try:
-        selection = budget.select(corag.selector(selector, tokens=counter), "so?", pool(texts))
+        selection = budget.select(corag.selector(selector, tokenizer=counter), "so?", pool(texts))
     except InputError as error:
         assert "leaves no room" in str(error)
         return
@@ -66,7 +66,7 @@ def test_the_prompt_is_paid_out_of_the_budget_unless_it_is_for_the_context():
 def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_before_it_is_sent():
     reader = ChatReader(corag.tokens("minilm"), window_tokens=60, max_answer_tokens=20)
     texts = pool(["The river flows through ten countries of Europe.", "It is long."])
-    selector = corag.selector("full", tokens=reader.tokens)
+    selector = corag.selector("full", tokenizer=reader.tokens)
     [fits] = [Budget(40, reader).select(selector, "so?", texts)]
     assert reader.prompt_tokens("so?", fits.text) + 20 <= 60
     with pytest.raises(InputError, match="at most 40"):
@@ -78,14 +78,14 @@ def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_befo
     ("settings", "counts"),
     [
         ({"budget_for": "context"}, ("context", "minilm", True)),
-        ({"tokens": "estimate"}, ("prompt", "estimate", False)),
+        ({"tokenizer": "estimate"}, ("prompt", "estimate", False)),
         ({"reader": ChatReader(COUNTERS["byte-level"])}, ("prompt", "byte-level", True)),
-        ({"reader": ChatReader(COUNTERS["byte-level"]), "tokens": "minilm"}, ("prompt", "minilm", False)),
+        ({"reader": ChatReader(COUNTERS["byte-level"]), "tokenizer": "minilm"}, ("prompt", "minilm", False)),
     ],
 )
 def test_a_reply_says_what_its_prompt_cost_and_whether_that_is_exact(settings, counts):
     texts = ["The river is long.", "It flows."]
-    reply = corag.ask("so?", texts, budget_tokens=100, selector="full", **{"reader": "extractive", **settings})
+    reply = corag.ask("so?", texts, budget_tokens=100, method="full", **{"reader": "extractive", **settings})
     reader = settings.get("reader")
     prompt = None if reader is None else reader.prompt_tokens("so?", reply.selection.text)
     budget_for, tokenizer, exact = counts
@@ -101,5 +101,5 @@ def test_a_reply_says_what_its_prompt_cost_and_whether_that_is_exact(settings, c
 def test_a_model_that_counts_more_than_the_budget_is_a_warning(caplog, served, of):
     reader = ChatReader(COUNTERS["byte-level"], served=served)
     with caplog.at_level(logging.WARNING):
-        corag.ask("so?", ["It flows."], budget_tokens=100, selector="full", reader=reader, budget_for=of)
+        corag.ask("so?", ["It flows."], budget_tokens=100, method="full", reader=reader, budget_for=of)
     assert ("counted 101 tokens" in caplog.text) == (served == 101 and of == "prompt")

@@ -41,7 +41,7 @@ def sent(server, tokenizer, budget_tokens, of="prompt"):
     )
     pool = [Candidate(Chunk(str(place), text), 1 - place / 100) for place, text in enumerate(TEXTS)]
     budget = Budget(budget_tokens, reader, of)
-    selection = budget.select(corag.selector("full", tokens=reader.tokens), QUESTION, pool)
+    selection = budget.select(corag.selector("full", tokenizer=reader.tokens), QUESTION, pool)
     return reader, budget, selection, reader.answer(QUESTION, selection.text).prompt_tokens
 
 

@@ -13,7 +13,7 @@ from tests.chat_server import ChatServer
 from tests.chat_server import Reply as Sent
 
 TEXTS = ["Lake Sable is 310 metres deep.", "The Oro ends in Lake Sable.", "The mill burned in 1830."]
-SETTINGS = {"selector": "top-k(k=2)"}
+SETTINGS = {"method": "top-k(k=2)"}
 
 
 class Echo:

@@ -171,7 +171,7 @@ def test_mistakes_are_named(parts, text, named):
 
 def test_a_part_names_its_settings(parts):
     assert parts.settings("path") == ("size", "kind", "inner") and parts.settings("broken") == ()
-    reorder = {"selector", "order", "tokens"}
+    reorder = {"selector", "order", "tokenizer"}
     assert set(corag.SELECTORS.settings("reorder")) == reorder | set(corag.SELECTORS.settings("top-k"))
     passed_on = set(corag.SELECTORS.settings("naive")) - {"reranker"}
     assert set(corag.SELECTORS.settings("reorder(selector=naive(reranker=bm25))")) == reorder | passed_on

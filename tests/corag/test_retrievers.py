@@ -19,7 +19,7 @@ def asked(retriever, selector="top-k", *, budget_tokens=200, num_candidates=20, 
         QUESTION,
         retriever,
         budget_tokens=budget_tokens,
-        selector=corag.selector(selector, tokens=CHARACTERS, **settings),
+        method=corag.selector(selector, tokenizer=CHARACTERS, **settings),
         reader=corag.reader("extractive"),
         num_candidates=num_candidates,
     )
@@ -67,7 +67,7 @@ def test_asking_in_an_event_loop():
         return FOUND[:k]
 
     async def all_of_them():
-        settings = {"selector": "full", "reader": "extractive", "num_candidates": 3}
+        settings = {"method": "full", "reader": "extractive", "num_candidates": 3}
         return [await corag.aask(QUESTION, one, **settings) for one in (search, Searcher(), blocking)]
 
     replies = asyncio.run(all_of_them())

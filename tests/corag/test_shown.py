@@ -152,7 +152,7 @@ def test_a_document_has_one_marker_however_many_of_its_sentences_were_chosen():
     with ChatServer(Sent("Otto Brunner [1].")) as server:
         reader = OllamaReader(host=server.host, prompt="cited")
         selector = corag.selector("full", unit="sentence")
-        reply = corag.ask(QUESTION, documents, selector=selector, reader=reader, budget_tokens=2000)
+        reply = corag.ask(QUESTION, documents, method=selector, reader=reader, budget_tokens=2000)
         sent = server.chats[0]["messages"][1]["content"]
     assert len(reply.selection) == 6
     assert "[1] Mill\nThe mill stands in Aldorf. It burned" in sent and "[2] Lake\nThe lake is cold. Nobody" in sent

@@ -56,9 +56,9 @@ corag.RERANKERS.register("shortest", Shortest)
 tokens = corag.tokens("estimate")
 candidates = [corag.Candidate(corag.Chunk(text, text), 0.5) for text in ("one two three", "one", "one two")]
 selectors: list[corag.Selector] = [
-    corag.selector("naive", reranker="shortest", tokens=tokens),
-    Corag(reranker=own, search={"policy": "paper"}, tokens=tokens),
-    Cheapest(tokens=tokens),
+    corag.selector("naive", reranker="shortest", tokenizer=tokens),
+    Corag(reranker=own, search={"policy": "paper"}, tokenizer=tokens),
+    Cheapest(tokenizer=tokens),
 ]
 for selector in selectors:
     one: corag.Selection = selector.select("how many?", candidates, budget_tokens=40)
@@ -66,7 +66,7 @@ for selector in selectors:
     awaited: corag.Selection = asyncio.run(selector.aselect("how many?", candidates, 40))
     assert one.ids == many[0].ids == awaited.ids != ()
     scored: int = one.trace.orders_scored
-plain = corag.select("how many?", ["one", {"text": "one two"}], 16, method=Cheapest(tokens=tokens))
+plain = corag.select("how many?", ["one", {"text": "one two"}], 16, method=Cheapest(tokenizer=tokens))
 assert len(plain) == 2
 try:
     corag.select("", [], 4)

@@ -197,7 +197,7 @@ EMBEDDING = (*PACKING, *SUMMARIZING)
 
 def cheap_selector(name, *, reranker=None, tokens=None):
     """Build any registered selector; where it takes a reranker, a cheap one."""
-    settings = {"tokens": tokens} if tokens else {}
+    settings = {"tokenizer": tokens} if tokens else {}
     if name in ("naive", "corag", "upper"):
         settings["reranker"] = reranker or HashReranker()
     if name in EMBEDDING:

@@ -72,7 +72,7 @@ class Corag(BudgetedSelector):
         agent: `default`, the shipped one; a folder that `corag train` or `tune` wrote; `owner/name` on the Hugging Face
             hub; a loaded agent; or `none` or None.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
-        tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
+        tokenizer: Counts tokens as the answering model does: name or object; MiniLM's by default.
     """
 
     name = "corag"
@@ -91,7 +91,7 @@ class Corag(BudgetedSelector):
         window: WindowPolicy = DEFAULT_POLICY,
         agent: AgentSource = DEFAULT_AGENT,
         embedder: Spelling | Embedder | None = None,
-        tokens: Spelling | TokenCounter | None = None,
+        tokenizer: Spelling | TokenCounter | None = None,
     ) -> None:
         if preset is not None:
             check_choice("preset", preset, PRESETS)
@@ -107,7 +107,7 @@ class Corag(BudgetedSelector):
             unit=unit or ("sentence" if reranker is None and preset is None else "passage"),
             max_units=max_units,
             order=order,
-            tokens=make_tokens(tokens or "minilm"),
+            tokenizer=make_tokens(tokenizer or "minilm"),
         )
         self.preset, self.window = preset, check_policy(window)
         self._agent: AgentSelectors | None = None
@@ -117,7 +117,7 @@ class Corag(BudgetedSelector):
             usual = {"max_units": DEFAULT_MAX_UNITS, "order": "value", "prefer": "balanced", "window": DEFAULT_POLICY}
             given = {name: value for name, value in given.items() if value != usual.get(name)}
             embeds = None if embedder is None else make_embedder(embedder)
-            self._agent = AgentSelectors(agent, self.tokens, embeds, given)
+            self._agent = AgentSelectors(agent, self.tokenizer, embeds, given)
             return
         offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
         self._reranker = RERANKERS.offer(DEFAULT_RERANKER if reranker is None else reranker, offered)
@@ -147,7 +147,7 @@ class Corag(BudgetedSelector):
         """
         if self._agent is None:
             return None
-        return self._agent.predict([SelectionProblem(query, candidates, self.tokens, budget_tokens)])[0]
+        return self._agent.predict([SelectionProblem(query, candidates, self.tokenizer, budget_tokens)])[0]
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what is chosen from; see `BudgetedSelector`."""

@@ -93,7 +93,7 @@ class Raptor(WithSummarizer):
             if members:
                 # A summary of one chunk may be that chunk again.
                 parts.setdefault(node.text, PromptPart(node.text, members, "summary" if node.layer else "original"))
-        return joined(problem, list(parts.values()), self.tokens, trace)
+        return joined(problem, list(parts.values()), self.tokenizer, trace)
 
     def _ranked(self, tree: RaptorTree, query: str) -> list[Node]:
         """Return the nodes of a tree that have a text, in the order in which they are tried."""

@@ -100,7 +100,7 @@ def test_thirty_documents_changed_and_asked(tmp_path: Path, capsys: pytest.Captu
     printed = json.loads(capsys.readouterr().out)
     opened, embedder = ChunkIndex.open(uri), corag.embedder()
     for question, document, place, fact in QUESTIONS:
-        reply = corag.ask(question, opened, selector="top-k", reader="extractive", embedder=embedder).to_dict()
+        reply = corag.ask(question, opened, method="top-k", reader="extractive", embedder=embedder).to_dict()
         chunks = reply["chunks"]
         assert question != printed["question"] or chunks == printed["chunks"]
         if document is None:

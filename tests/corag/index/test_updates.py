@@ -413,7 +413,7 @@ def test_with_token_states_answers_are_the_same_and_no_candidate_is_encoded(fold
         forget()
         del lengths[:]
         index = ChunkIndex.open(tmp_path / "index")
-        answers.append(corag.ask(QUESTION, index, selector=selector, reader=Silent(), budget_tokens=64))
+        answers.append(corag.ask(QUESTION, index, method=selector, reader=Silent(), budget_tokens=64))
         num_tokens.append(sum(lengths))
     plain, known = answers
     assert known.selection.ids == plain.selection.ids and known.answer == plain.answer

@@ -104,7 +104,7 @@ def test_what_is_not_a_filter(where):
 
 def test_ask_filters_an_index_and_nothing_else(index):
     reply = corag.ask(
-        "Which stone is red?", index, where={"field": ["abc", 3.5]}, embedder=HashingEmbedder(), selector="top-k(k=9)",
+        "Which stone is red?", index, where={"field": ["abc", 3.5]}, embedder=HashingEmbedder(), method="top-k(k=9)",
         reader="extractive",
     )  # fmt: skip
     assert set(reply.selection.ids) == expected(lambda found: found in ("abc", 3.5))

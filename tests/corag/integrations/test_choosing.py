@@ -12,7 +12,7 @@ from corag.integrations.choosing import KEY, Chooser
 from tests.corag.integrations.worlds import FACTS, QUESTION, Note, Notes, Writes, tokens
 from tests.corag.worlds import COUNTERS, TEXTS, HashReranker, cheap_selector
 
-TOP = Chooser(selector="top-k", k=50)
+TOP = Chooser(method="top-k", k=50)
 PLAIN = Notes()
 NAMED = [Note(text, f"n{place}") for place, text in enumerate(FACTS)]
 
@@ -30,7 +30,7 @@ def test_documents_come_back_as_they_were_with_a_note():
     assert note["place"] == 1 and note["tokens"] == tokens(FACTS[1]) and "spans" not in note
     assert note["selection"] == selection == json.loads(json.dumps(selection))
     assert selection["cost_tokens"] == tokens("\n\n".join(FACTS[:2])) <= 40
-    assert selection["selector"] == "top-k" and selection["trace"]["chunk_tokens"]
+    assert selection["method"] == "top-k" and selection["trace"]["chunk_tokens"]
 
 
 def test_chosen_sentences_come_back_as_the_text_of_their_document():
@@ -60,30 +60,30 @@ def test_scores_of_any_scale_are_taken_unless_one_is_missing():
         assert selection["trace"]["chunk_similarities"] == taken
         assert [one.text for one in chosen] == FACTS[:3]
     with pytest.raises(InputError, match="cosine"):
-        choose([Note("a", score=31)], chooser=Chooser(selector="similarity-cutoff", score_kind="cosine"))
-    ranked = Chooser(selector="top-k", score_kind="rank")
+        choose([Note("a", score=31)], chooser=Chooser(method="similarity-cutoff", score_kind="cosine"))
+    ranked = Chooser(method="top-k", score_kind="rank")
     assert choose([Note("a", score=31)], chooser=ranked)[1]["trace"]["chunk_similarities"] == [None]
 
 
 def test_the_order_is_the_selectors_or_the_one_given():
     for order, ids in (("selected", ["n0", "n2", "n1"]), ("given", ["n0", "n1", "n2"])):
-        chooser = Chooser(selector="reorder(selector=top-k, k=3)", order=order)
+        chooser = Chooser(method="reorder(selector=top-k, k=3)", order=order)
         assert [one.id for one in choose(NAMED, chooser=chooser)[0]] == ids
 
 
 def test_a_text_of_the_selectors_own_is_one_document_that_names_its_sources():
-    [document], _ = choose(NAMED, 30, Chooser(selector=Writes()))
+    [document], _ = choose(NAMED, 30, Chooser(method=Writes()))
     assert document.text == Writes.text and document.meta[KEY]["sources"] == ["n0", "n1"]
     # With its frame it costs more than the budget, whatever the selector counted.
     framed, selection = choose(
-        NAMED, 30, Chooser(selector=Writes()), Notes(template="<a b='c' d='e' f='g' h='i'>{text}</a>" * 2)
+        NAMED, 30, Chooser(method=Writes()), Notes(template="<a b='c' d='e' f='g' h='i'>{text}</a>" * 2)
     )
     assert framed == [] and selection["cost_tokens"] == 0
 
 
 @pytest.mark.parametrize("name", corag.SELECTORS.names)
 def test_every_selector_keeps_the_budget_of_what_is_rendered(name):
-    chooser = Chooser(selector=cheap_selector(name), score_kind="cosine")
+    chooser = Chooser(method=cheap_selector(name), score_kind="cosine")
     adapter = Notes("\n-----\n", "<document title='{title}'>\n{text}\n</document>")
     documents = [Note(text, f"n{place}", title="Rivers", score=0.9 - place / 9) for place, text in enumerate(FACTS)]
     for budget in (10, 50, 300):

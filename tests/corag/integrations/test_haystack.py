@@ -32,7 +32,7 @@ def documents(texts=FACTS, scores=None, **meta):
 
 
 def top(budget_tokens=70, **given):
-    return CoragSelector(budget_tokens, selector="top-k", k=50, **given)
+    return CoragSelector(budget_tokens, method="top-k", k=50, **given)
 
 
 def contents(found):

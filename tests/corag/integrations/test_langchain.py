@@ -39,7 +39,7 @@ def documents(texts=FACTS, **metadata):
 
 
 def top(budget_tokens=60, **given):
-    return CoragCompressor(budget_tokens, selector="top-k", k=50, **given)
+    return CoragCompressor(budget_tokens, method="top-k", k=50, **given)
 
 
 def compressing(compressor, found):

@@ -61,7 +61,7 @@ def nodes(texts=FACTS, scores=None, **metadata):
 
 
 def top(budget_tokens=60, **given):
-    return CoragPostprocessor(budget_tokens, selector="top-k", k=50, **given)
+    return CoragPostprocessor(budget_tokens, method="top-k", k=50, **given)
 
 
 def engine(found, *processors, **given):

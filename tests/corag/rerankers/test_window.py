@@ -73,7 +73,7 @@ def test_the_trace_counts_what_was_cut(method):
     noted = {}
     for policy in ("windows", "truncate"):
         settings = {"unit": "passage", "search": {"iterations": 20}} if method is Corag else {}
-        selector = method(reranker=Letters(10), window=policy, tokens=CHARACTERS, **settings)
+        selector = method(reranker=Letters(10), window=policy, tokenizer=CHARACTERS, **settings)
         noted[policy] = selector.select("who?", offer("aaaa", "bbbb", "c" * 16), 26).trace.truncated
     assert noted["windows"] == 0 < noted["truncate"]
     if method is Upper:

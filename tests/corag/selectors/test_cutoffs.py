@@ -76,7 +76,7 @@ def test_numbers_that_cannot_be_cut(values):
 def test_the_selector_keeps_what_fits_of_what_stands_before_the_gap():
     characters = CallableCounter(len, name="characters")
     pool = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.1, 0.9, 0.2, 0.8])
-    select = corag.selector("adaptive-k", buffer=0, tokens=characters).select
+    select = corag.selector("adaptive-k", buffer=0, tokenizer=characters).select
     selection = select("a?", pool, 100)
     assert (selection.ids, selection.trace.details["cutoff"]) == (("c1", "c3"), 2)
     assert selection.value == pytest.approx(0.85)
@@ -125,13 +125,13 @@ def test_the_selector_keeps_what_stands_before_the_boundary():
     characters = CallableCounter(len, name="characters")
     texts = ["aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff"]
     pool = offer(*texts, similarities=[0.1, 0.9, 0.12, 0.88, 0.11, 0.89])
-    select = corag.selector("car", tokens=characters).select
+    select = corag.selector("car", tokenizer=characters).select
     selection = select("a?", pool, 100)
     assert selection.ids == ("c1", "c5", "c3")
     assert selection.trace.details["cutoff"] == 3
     assert selection.trace.details["clusterer"] == {"n_clusters": 2}
     assert select("a?", pool, 9).ids == ("c1",)
-    assert corag.selector("car", max_candidates=2, tokens=characters).select("a?", pool, 100).ids == ("c1", "c5")
+    assert corag.selector("car", max_candidates=2, tokenizer=characters).select("a?", pool, 100).ids == ("c1", "c5")
 
 
 RISING = st.lists(st.integers(0, 12), min_size=3, max_size=6).map(lambda values: np.sort(values) / 12)

@@ -31,7 +31,7 @@ def test_orders_by_hand():
 
 
 def after(before, texts, budget=60, **given):
-    selector = corag.selector("full", order="stable", tokens=CHARACTERS, **given)
+    selector = corag.selector("full", order="stable", tokenizer=CHARACTERS, **given)
     with PREVIOUS.set(before):
         return selector.select("Why?", offer(*texts) if isinstance(texts[0], str) else texts, budget)
 
@@ -54,7 +54,7 @@ def test_sentences_of_a_document_are_appended_below_its_title():
 
     def select(before, numbers):
         units = [f"d#{start}-{end}" for start, end in ((0, 7), (8, 15), (16, 25))]
-        problem = corag.selector("full", order="stable", unit="sentence", tokens=CHARACTERS)
+        problem = corag.selector("full", order="stable", unit="sentence", tokenizer=CHARACTERS)
         with PREVIOUS.set(before):
             offered = problem.problem("Is?", [Candidate(whole, 0.5)], 60)
             rows = [row for row, chunk in enumerate(offered.chunks) if units.index(chunk.id) in numbers]
@@ -89,7 +89,7 @@ def test_a_conversation_continues_its_context():
     offers = iter([["Oro is a lake.", "Oro is deep."], ["It is cold.", "Oro is deep.", "Oro is a lake."], ["A mill."]])
     with ChatServer(Reply("a lake")) as server:
         reader = OllamaReader(host=server.host, tokenizer="minilm")
-        talk = Conversation(lambda *_: next(offers), reader=reader, selector="full(order=stable)", budget_tokens=400)
+        talk = Conversation(lambda *_: next(offers), reader=reader, method="full(order=stable)", budget_tokens=400)
         first, second = talk.ask("What is Oro?"), talk.ask("Is it cold?")
         assert second.selection.text == f"{first.selection.text}\n\nIt is cold."
         assert second.selection.trace.details["prefix_kept"] == 1

@@ -25,7 +25,7 @@ POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
 
 
 def ids(name, budget=100, pool=POOL, **settings):
-    return corag.selector(name, tokens=CHARACTERS, **settings).select("a?", pool, budget).ids
+    return corag.selector(name, tokenizer=CHARACTERS, **settings).select("a?", pool, budget).ids
 
 
 def test_none_takes_nothing_and_says_so():
@@ -207,7 +207,7 @@ def test_greedy_with_loops(seed, beta, stop):
 def test_the_variant_of_the_code_fills_the_budget():
     pool = offer("aa", "ab", "ac", "bb", similarities=[0.9, 0.8, 0.7, 0.6])
     ids = {
-        variant: corag.selector("adagres", embedder=AxisEmbedder(), tokens=CHARACTERS, variant=variant, beta=1.0)
+        variant: corag.selector("adagres", embedder=AxisEmbedder(), tokenizer=CHARACTERS, variant=variant, beta=1.0)
         .select("x?", pool, 100)
         .ids
         for variant in ("paper", "code")

@@ -38,7 +38,7 @@ class Counting:
 
 def select(name, budget=60, offered=OFFERED, query=QUESTION, **given):
     kind = {"embedder": "minilm"} if "extractive" in name else {"reranker": "bm25"}
-    return corag.selector(name, **{**kind, "tokens": WORDS, **given}).select(query, offered, budget)
+    return corag.selector(name, **{**kind, "tokenizer": WORDS, **given}).select(query, offered, budget)
 
 
 # --- Backward elimination ---
@@ -99,7 +99,7 @@ class Written(BudgetedSelector):
 
 
 def test_a_text_that_the_selector_wrote_stays_as_it_is():
-    selection = select("prune", selector=Written(tokens=WORDS))
+    selection = select("prune", selector=Written(tokenizer=WORDS))
     assert selection.text == "A lake."
     assert {chunk.source.id for chunk in selection.chunks} == {"lake"}
 
@@ -108,7 +108,7 @@ def test_prune_is_spelled_like_other_parts_and_can_be_wrapped():
     made = corag.selector("prune(selector=top-k(k=2), reranker=bm25, tolerance=0.1)")
     assert str(made) == "prune(selector=top-k(k=2), reranker=bm25, tolerance=0.1)"
     assert corag.selector("prune", reranker="bm25", k=2).inner.k == 2
-    reordered = corag.selector("reorder(selector=prune(reranker=bm25, selector=top-k(k=2)))", tokens=WORDS)
+    reordered = corag.selector("reorder(selector=prune(reranker=bm25, selector=top-k(k=2)))", tokenizer=WORDS)
     assert reordered.select(QUESTION, OFFERED, 60).text == select("prune", selector="top-k(k=2)").text
 
 

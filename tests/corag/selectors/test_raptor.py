@@ -133,7 +133,7 @@ class East:
 
 def test_nodes_above_the_candidates():
     pool = [corag.Candidate(Chunk(name, f"text {name}"), 0.5) for name in "abcd"]
-    made = corag.selector("raptor", tree=hand_made(), scope="candidates", embedder=East(), tokens=CHARACTERS)
+    made = corag.selector("raptor", tree=hand_made(), scope="candidates", embedder=East(), tokenizer=CHARACTERS)
     everything = "text b\n\nsum ab\n\ntext a\n\ntext c\n\nsum cd\n\ntext d"
     for budget, text, ids in ((100, everything, ("b", "a", "c", "d")), (14, "text b\n\nsum ab", ("b", "a"))):
         selection = made.select("?", pool, budget)
@@ -156,7 +156,7 @@ def test_nodes_above_the_candidates():
     ],
 )
 def test_all_nodes_of_a_tree_are_searched_whatever_the_candidates(retrieval, budget, text, ids):
-    given_ = {"retrieval": retrieval, "top_k": 1, "embedder": East(), "tokens": CHARACTERS}
+    given_ = {"retrieval": retrieval, "top_k": 1, "embedder": East(), "tokenizer": CHARACTERS}
     made = corag.selector("raptor", tree=hand_made(), **given_)
     for pool in ([], offer("another text")):
         selection = made.select("?", pool, budget)
@@ -178,7 +178,7 @@ def tree_of_topics():
 @settings(max_examples=12, deadline=None)
 @given(budget=st.integers(1, 200), question=st.sampled_from(["topic1 ?", "topic3", "x"]))
 def test_nodes_of_a_tree_never_exceed_the_budget(tree_of_topics, retrieval, budget, question):
-    settings_ = {"tree": tree_of_topics, "retrieval": retrieval, "embedder": TopicEmbedder(), "tokens": CHARACTERS}
+    settings_ = {"tree": tree_of_topics, "retrieval": retrieval, "embedder": TopicEmbedder(), "tokenizer": CHARACTERS}
     selection = corag.selector("raptor", **settings_).select(question, [], budget)
     assert len(selection.text) == selection.cost_tokens <= budget
     # As long as a node fits alone, there is one.

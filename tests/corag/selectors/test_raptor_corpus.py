@@ -103,7 +103,7 @@ def test_a_tree_of_another_state_is_refused_and_brought_up_to_date(index):
     with pytest.raises(IndexMismatchError, match="--tree"):
         corag.selector("raptor", tree=index.uri)
     with pytest.raises(IndexMismatchError, match="--tree"):
-        corag.ask("topic1 ?", later, selector="raptor", embedder=TopicEmbedder(), reader="extractive")
+        corag.ask("topic1 ?", later, method="raptor", embedder=TopicEmbedder(), reader="extractive")
     with pytest.raises(IndexMismatchError):
         update_tree(index, TopicEmbedder(), FirstOfAll())
     second = FirstOfAll()
@@ -129,11 +129,11 @@ def test_a_damaged_tree_is_refused_and_built_anew(tmp_path, index):
 @pytest.mark.parametrize("retrieval", ["collapsed", "traversal"])
 def test_asking_an_index_uses_its_tree(index, retrieval):
     spelt = f"raptor(retrieval={retrieval})"
-    asked = {"embedder": TopicEmbedder(), "reader": "extractive", "tokens": CHARACTERS, "budget_tokens": 60}
+    asked = {"embedder": TopicEmbedder(), "reader": "extractive", "tokenizer": CHARACTERS, "budget_tokens": 60}
     without = corag.selector("raptor", embedder=TopicEmbedder(), summarizer=FirstOfAll())
     assert corag.ask("topic3 ?", index, **asked | {"selector": without}).selection.trace.details["nodes"] < len(CHUNKS)
     tree, _ = update_tree(index, TopicEmbedder(), FirstOfAll())
-    own = corag.selector(spelt, tree=index.uri, embedder=TopicEmbedder(), tokens=CHARACTERS)
+    own = corag.selector(spelt, tree=index.uri, embedder=TopicEmbedder(), tokenizer=CHARACTERS)
     reply = corag.ask("topic3 ?", index, **asked | {"selector": own})
     assert reply.selection.trace.details["nodes"] == len(tree.nodes)
     assert any("topic3" in chunk.text for chunk in reply.selection.chunks)

@@ -149,13 +149,13 @@ def test_what_compares_similarities_computes_them_or_says_what_to_do(name, kind)
         corag.selector(name).select("a?", given_by(kind), 40)
     vectors = HashEmbedder().embed(["a?", *TEXTS])
     cosines = (vectors[1:] @ vectors[0]).astype(float).tolist()
-    told = corag.selector(name, tokens=CHARACTERS).select("a?", offer(*TEXTS, similarities=cosines), 40)
-    selector = corag.selector(name, embedder=HashEmbedder(), tokens=CHARACTERS)
+    told = corag.selector(name, tokenizer=CHARACTERS).select("a?", offer(*TEXTS, similarities=cosines), 40)
+    selector = corag.selector(name, embedder=HashEmbedder(), tokenizer=CHARACTERS)
     computed = selector.select("a?", given_by(kind), 40)
     assert (computed.ids, computed.value) == (told.ids, pytest.approx(told.value, abs=1e-6))
     # What is given is preferred to what it would compute.
     assert selector.select("a?", given_by("cosine"), 40).value == pytest.approx(
-        corag.selector(name, tokens=CHARACTERS).select("a?", given_by("cosine"), 40).value
+        corag.selector(name, tokenizer=CHARACTERS).select("a?", given_by("cosine"), 40).value
     )
 
 
@@ -179,7 +179,7 @@ class Broken(BudgetedSelector):
     name = "broken"
 
     def __init__(self, order):
-        super().__init__(tokens=CHARACTERS)
+        super().__init__(tokenizer=CHARACTERS)
         self.told = order
 
     def _choose(self, problem):
@@ -194,7 +194,7 @@ def test_broken_selector_never_reaches_the_prompt(order):
 
 def test_naive_takes_the_best_valued_first_and_values_the_combination():
     values = {("c0",): 0.2, ("c1",): 0.9, ("c2",): 0.5, ("c1", "c2", "c0"): 0.7, ("c1", "c0"): 0.6}
-    selector = corag.selector("naive", reranker=TableReranker(values), tokens=CHARACTERS)
+    selector = corag.selector("naive", reranker=TableReranker(values), tokenizer=CHARACTERS)
     everything = selector.select("a?", offer("aaaa", "bbbb", "cccccccc"), 100)
     assert (everything.ids, everything.value) == (("c1", "c2", "c0"), 0.7)
     # What no longer fits is passed over.
@@ -204,7 +204,7 @@ def test_naive_takes_the_best_valued_first_and_values_the_combination():
 
 def test_a_budget_for_fewer_than_three_candidates_is_a_warning_once(caplog):
     words = CallableCounter(lambda text: len(text.split()))
-    selector = corag.selector("top-k", tokens=words)
+    selector = corag.selector("top-k", tokenizer=words)
 
     candidates = offer(*(f"{number} of ten words w w w w w w" for number in range(9)))
     for count, budget_tokens in ((9, 30), (2, 29), (3, 29), (9, 29), (0, 29)):

@@ -21,7 +21,7 @@ class Reader:
 
 
 def route(reader, budget=100, k=2, **settings):
-    made = corag.selector("self-route", reader=reader, part=f"top-k(k={k})", tokens=CHARACTERS, **settings)
+    made = corag.selector("self-route", reader=reader, part=f"top-k(k={k})", tokenizer=CHARACTERS, **settings)
     return made.select("Why?", POOL, budget)
 
 

@@ -16,7 +16,7 @@ POOL = offer("aaaa", "bbbb", "cccc", "dddd", "eeee", similarities=[0.9, 0.8, 0.7
 
 
 def select(name, summarizer, budget=200, pool=POOL, query="Why?", **settings):
-    made = corag.selector(name, summarizer=summarizer, tokens=CHARACTERS, **{"embedder": AxisEmbedder(), **settings})
+    made = corag.selector(name, summarizer=summarizer, tokenizer=CHARACTERS, **{"embedder": AxisEmbedder(), **settings})
     return made.select(query, pool, budget)
 
 

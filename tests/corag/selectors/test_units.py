@@ -24,7 +24,7 @@ COUNTERS = st.sampled_from([CHARACTERS, WORDS, corag.tokens("minilm"), corag.tok
 
 
 def select(budget=60, tokens=WORDS, **given):
-    return corag.selector("naive", **{"reranker": "bm25", "unit": "sentence", "tokens": tokens, **given}).select(
+    return corag.selector("naive", **{"reranker": "bm25", "unit": "sentence", "tokenizer": tokens, **given}).select(
         QUESTION, OFFERED, budget
     )
 
@@ -41,14 +41,16 @@ def test_the_sentence_that_answers_is_chosen_below_its_title():
 def test_an_item_costs_what_stands_between_it_and_the_line_that_leads_into_it(unit):
     offered = [corag.Candidate(corag.Chunk("c", "You need:\n\n- a bolt. Long.\n- a nut\n- a key"), 0.9)]
     for budget in range(1, 50):
-        selection = corag.selector("top-k", k=1, unit=unit, tokens=CHARACTERS).select("key?", offered, budget)
+        selection = corag.selector("top-k", k=1, unit=unit, tokenizer=CHARACTERS).select("key?", offered, budget)
         assert selection.cost_tokens == len(selection.text) <= budget
     assert "You need:\n\u2026\n- a " in selection.text
 
 
 def test_a_title_that_sentences_share_is_paid_once():
     whole = f"{LAKE.title}\n{LAKE.text}"
-    selection = corag.selector("full", unit="sentence", tokens=WORDS).select(QUESTION, OFFERED[:1], len(whole.split()))
+    selection = corag.selector("full", unit="sentence", tokenizer=WORDS).select(
+        QUESTION, OFFERED[:1], len(whole.split())
+    )
     assert selection.text == whole
     assert selection.cost_tokens == selection.budget_tokens
 
@@ -75,7 +77,7 @@ def test_no_budget_is_exceeded_and_every_span_is_the_documents_text(bodies, budg
     given = {"reranker": "bm25"} if name in ("naive", "corag") else {}
     given |= {"embedder": "minilm"} if name == "mmr" else {}
     given |= {"unit": unit} if "(" not in name else {}
-    selection = corag.selector(name.replace("bm25)", f"bm25, unit={unit})"), tokens=tokens, **given).select(
+    selection = corag.selector(name.replace("bm25)", f"bm25, unit={unit})"), tokenizer=tokens, **given).select(
         QUESTION, offered, budget
     )
     assert selection.cost_tokens <= budget

@@ -180,7 +180,7 @@ def test_a_header_of_several_lines_stands_before_every_row():
 def test_a_cell_that_spans_rows_stands_before_those_below():
     table = "| place | year |\n|---|---|\n| Kell | 1 |\n| | 2 |\n| Oro | 3 |\n| | 4 |"
     assert [leads[1:] for _, leads in cut(table)] == [[], ["| Kell | 1 |"], [], ["| Oro | 3 |"]]
-    selection = select([table], 60, query="4?", tokens=corag.tokens(str.split))
+    selection = select([table], 60, query="4?", tokenizer=corag.tokens(str.split))
     assert "| Oro | 3 |" in selection.text
 
 

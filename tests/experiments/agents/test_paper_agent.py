@@ -113,7 +113,7 @@ def test_it_reaches_the_oracle_within_two_percent_and_is_searched_with(labels, t
     assert values[np.arange(len(test)), named(report.agent, test)].mean() >= 0.98 * oracle
     # The best single configuration serves one kind.
     assert values.mean(axis=0).max() < 0.4 * oracle
-    selector = corag.selector("corag", agent=report.checkpoint, tokens="minilm")
+    selector = corag.selector("corag", agent=report.checkpoint, tokenizer="minilm")
     [name] = NAMES["test"]
     offered = [corag.Candidate(corag.Chunk(kind, passage(kind, name)[0]), 0.5) for kind in KINDS]
     for kind, (forms, *_) in KINDS.items():

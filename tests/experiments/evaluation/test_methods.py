@@ -11,7 +11,7 @@ from experiments.evaluation.methods import make_methods
 
 def offered(**settings):
     return {
-        "tokens": corag.tokens(), "reranker": "bm25", "agent": None,
+        "tokenizer": corag.tokens(), "reranker": "bm25", "agent": None,
         "reader": "extractive", "summarizer": "extractive", "embedder": corag.embedder(), **settings,
     }  # fmt: skip
 

@@ -45,7 +45,7 @@ def parts(monkeypatch):
 
 
 def named(agent, **settings):
-    return Corag(agent=agent, embedder=SignEmbedder(), tokens=CHARACTERS, **settings)
+    return Corag(agent=agent, embedder=SignEmbedder(), tokenizer=CHARACTERS, **settings)
 
 
 def single(configuration):
@@ -71,9 +71,9 @@ def test_each_question_gets_the_selector_that_the_agent_names(parts):
 
 @pytest.mark.parametrize("configuration", ["top-k(k=2)", "naive(reranker=bm25)"])
 def test_one_configuration_for_all_questions_asks_no_embedder(configuration):
-    selector = Corag(agent=single(configuration), tokens="minilm")
+    selector = Corag(agent=single(configuration), tokenizer="minilm")
     selection = selector.select("a cat?", POOL, 12)
-    expected = corag.selector(configuration, tokens="minilm").select("a cat?", POOL, 12)
+    expected = corag.selector(configuration, tokenizer="minilm").select("a cat?", POOL, 12)
     assert selection.text == expected.text
     assert selection.trace.details["configuration"] == configuration
     assert "all questions" in selection.trace.details["because"]

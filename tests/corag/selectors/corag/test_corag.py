@@ -80,7 +80,7 @@ def test_without_an_agent_the_fallback_of_the_shipped_one_holds():
 
 def chosen(reranker, cost_weight, budget=40, **given):
     given = {"policy": "paper", "iterations": 60, **given}
-    selector = Corag(reranker=reranker, search=given, cost_weight=cost_weight, tokens=CHARACTERS)
+    selector = Corag(reranker=reranker, search=given, cost_weight=cost_weight, tokenizer=CHARACTERS)
     return selector.select("who?", POOL, budget)
 
 
@@ -114,7 +114,7 @@ def test_values_that_are_no_probabilities_span_from_0_to_1():
 @pytest.mark.parametrize("noise", [0.0, 1e-7, 5e-324])
 def test_values_equal_but_for_rounding_are_not_stretched(noise):
     reranker = TableReranker({("c0",): 0.0, ("c1",): noise, ("c1", "c0"): 0.9})
-    selection = Corag(reranker=reranker, tokens=CHARACTERS).select("who?", POOL[:2], 40)
+    selection = Corag(reranker=reranker, tokenizer=CHARACTERS).select("who?", POOL[:2], 40)
     assert (selection.ids, selection.value) == (("c1", "c0"), 0.9)
 
 
@@ -123,7 +123,7 @@ def test_values_equal_but_for_rounding_are_not_stretched(noise):
 def test_with_exact_search_a_higher_price_never_costs_more(pool, query, budget, seed):
     search = {"policy": "paper", "iterations": 100}
     found = [
-        Corag(reranker=HashReranker(seed), search=search, cost_weight=weight, tokens=CHARACTERS)
+        Corag(reranker=HashReranker(seed), search=search, cost_weight=weight, tokenizer=CHARACTERS)
         for weight in (0, 0.5, 1, 2, 5)
     ]
     costs = [selector.select(query, pool, budget).cost_tokens for selector in found]
@@ -141,7 +141,11 @@ def test_what_units_save_by_sharing_a_title_is_spent_where_it_is_worth_it():
 
     def costs(weight):
         selector = Corag(
-            reranker=PerSentence(), cost_weight=weight, unit="sentence", search={"policy": "paper"}, tokens=CHARACTERS
+            reranker=PerSentence(),
+            cost_weight=weight,
+            unit="sentence",
+            search={"policy": "paper"},
+            tokenizer=CHARACTERS,
         )
         return selector.select("Lake?", [lake], 32).cost_tokens
 
@@ -160,8 +164,8 @@ def test_what_units_save_by_sharing_a_title_is_spent_where_it_is_worth_it():
 )  # fmt: skip
 def test_ample_iterations_reach_the_upper_bound(pool, query, budget, seed, tokens):
     search = {"policy": "paper", "iterations": 100}
-    searched = Corag(reranker=HashReranker(seed), search=search, cost_weight=0, tokens=tokens)
-    bound = Upper(reranker=HashReranker(seed), tokens=tokens)
+    searched = Corag(reranker=HashReranker(seed), search=search, cost_weight=0, tokenizer=tokens)
+    bound = Upper(reranker=HashReranker(seed), tokenizer=tokens)
     # Nothing is cut off: four candidates have 64 orders, and each iteration expands one of them.
     assert searched.select(query, pool, budget).value == bound.select(query, pool, budget).value
 
@@ -172,7 +176,7 @@ def test_the_trace_tells_how_it_came_about():
     # Four singles; then c2 (14), which leaves room for c1 or c3 (9 + 2) but not for c0 (11 + 2).
     assert (trace.orders_scored, trace.scorer_calls, trace.orders_computed) == (6, 2, 6)
     assert trace.truncated == 0 and trace.result.order == (2,)
-    empty = Corag(reranker=RELATED, tokens=CHARACTERS).select("who?", POOL, 3).trace
+    empty = Corag(reranker=RELATED, tokenizer=CHARACTERS).select("who?", POOL, 3).trace
     assert (empty.orders_scored, empty.orders_computed, empty.result.order) == (0, 0, ())
 
 
@@ -212,7 +216,7 @@ def test_a_preset_is_the_search_of_its_source(preset):
     selector = corag.selector(f"corag(preset={preset}, reranker=bm25)")
     for budget in (40, 4000):  # lambda is that of eq. 5, of the whole budget
         assert selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, budget)) == SearchConfig(**PRESETS[preset])
-    tree = Corag(preset=preset, reranker=COSTLY, tokens=CHARACTERS).select("who?", POOL, 40).trace.result.tree
+    tree = Corag(preset=preset, reranker=COSTLY, tokenizer=CHARACTERS).select("who?", POOL, 40).trace.result.tree
     assert set(tree.value.tolist()) <= {0.0, 0.1, 0.2, 0.3, 0.6, 0.7}  # as they are
 
 
@@ -220,7 +224,7 @@ def test_a_preset_asks_for_logits_where_there_are_any(monkeypatch, caplog):
     monkeypatch.setitem(RERANKERS.parts, "logits", Logits)
 
     def trace(**given):
-        return Corag(tokens=CHARACTERS, **given).select("who?", POOL, 40).trace.details
+        return Corag(tokenizer=CHARACTERS, **given).select("who?", POOL, 40).trace.details
 
     assert trace(preset="paper", reranker="logits")["logits"] is True
     assert trace(preset="paper", reranker="logits(output=probability)")["logits"] is True
@@ -233,7 +237,7 @@ def test_a_preset_asks_for_logits_where_there_are_any(monkeypatch, caplog):
 
 def test_a_preset_takes_the_logits_of_probabilities():
     values = {("c0",): 0.5, ("c1",): 0.9, ("c2",): 0.0, ("c3",): 1.0}
-    selection = Corag(preset="paper", reranker=probable(values, default=0.6), tokens=CHARACTERS).select(
+    selection = Corag(preset="paper", reranker=probable(values, default=0.6), tokenizer=CHARACTERS).select(
         "who?", POOL, 14
     )
     tree = selection.trace.result.tree
@@ -259,12 +263,12 @@ def test_a_preset_picks_by_value_from_the_shipped_value(preset):
 
 
 def test_upper_finds_the_best_of_all_orders():
-    selection = Upper(reranker=RELATED, tokens=CHARACTERS).select("who?", POOL, 1000)
+    selection = Upper(reranker=RELATED, tokenizer=CHARACTERS).select("who?", POOL, 1000)
     assert (selection.ids, selection.value) == (("c1", "c0"), 0.9)
     # 4 + 4 * 3 + 4 * 3 * 2 + 4!
     assert selection.trace.orders_scored == 64
-    assert Upper(reranker=RELATED, max_length=1, tokens=CHARACTERS).select("who?", POOL, 1000).ids == ("c2",)
-    sets = Upper(reranker=SetReranker(), tokens=CHARACTERS).select("who?", POOL, 1000)
+    assert Upper(reranker=RELATED, max_length=1, tokenizer=CHARACTERS).select("who?", POOL, 1000).ids == ("c2",)
+    sets = Upper(reranker=SetReranker(), tokenizer=CHARACTERS).select("who?", POOL, 1000)
     assert sets.trace.orders_scored == 2**4 - 1
     with pytest.raises(InputError, match="max_orders"):
-        Upper(reranker=RELATED, max_orders=63, tokens=CHARACTERS).select("who?", POOL, 1000)
+        Upper(reranker=RELATED, max_orders=63, tokenizer=CHARACTERS).select("who?", POOL, 1000)
