@@ -122,9 +122,9 @@ class Corag(BudgetedSelector):
         offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
         self._reranker = RERANKERS.offer(DEFAULT_RERANKER if reranker is None else reranker, offered)
         self._given = _as_mapping(search)
+        config = search_config("paper", preset, self._given)  # refuses wrong settings now, not with the first question
         if cost_weight is None:
-            of_source = search_config("paper", preset, self._given).cost_weight
-            cost_weight = default_cost_weight(self._unit) if preset is None else of_source
+            cost_weight = default_cost_weight(self._unit) if preset is None else config.cost_weight
         self._price = factor * cost_weight
 
     @property
