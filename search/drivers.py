@@ -10,17 +10,9 @@ from numpy.typing import ArrayLike
 
 from search.bayesian import bayesian_search
 from search.config import Policy, SearchConfig
-from search.tree import tree_search
-from search.types import (
-    FloatArray,
-    IntArray,
-    Order,
-    ScoreOrders,
-    ScoreProblemOrders,
-    SearchCoroutine,
-    SearchError,
-    SearchResult,
-)
+from search.mcts import tree_search
+from search.result import SearchCoroutine, SearchResult
+from search.types import FloatArray, IntArray, Order, ScoreOrders, ScoreProblemOrders, SearchError
 from search.validation import checked_problem, checked_values
 
 _DEFAULT = SearchConfig()

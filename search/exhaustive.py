@@ -7,7 +7,8 @@ from collections.abc import Callable
 from numpy.typing import ArrayLike
 
 from search.orders import OrderSpace
-from search.types import Order, ScoreOrders, SearchError, SearchResult
+from search.result import SearchResult
+from search.types import Order, ScoreOrders, SearchError
 from search.validation import check_at_least, checked_problem, checked_values
 
 BATCH_SIZE = 4096
