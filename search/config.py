@@ -28,7 +28,7 @@ PRESETS: dict[Preset, dict[str, Any]] = {
 """How the settings of the sources differ from the defaults, which suit the raw logits of a cross-encoder.
 
 `paper`: section 6.1, algorithm 3 read literally, N over all nodes, the answer by eq. 6. `public-code`: what the code
-published with the paper runs without its agent; `search.tree.mcts` says what is left out of it.
+published with the paper runs without its agent; `search.mcts` says what is left out of it.
 """
 
 
@@ -41,7 +41,7 @@ class SearchConfig:
         exploration: c of eq. 5, >= 0; higher spreads the search, 0 follows the best mean.
         cost_weight: lambda of eq. 5, >= 0, in units of value for the whole budget.
         backup: What goes up the path: the best new child's value, every new child's, or the utility of the node that
-            was expanded (`search.tree.rules.backed_up`).
+            was expanded (`search.tree.backed_up`).
         visits: N of eq. 5: the visits of all nodes, or the parent's.
         choice: What the answer maximises. `mean` and `utility` need the visits of a tree.
         max_length: Most candidates in an order, >= 1, or None for no bound but the budget.

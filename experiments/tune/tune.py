@@ -300,7 +300,9 @@ def _limits(tuning: Tuning, config: TuneConfig, groups: int) -> list[str]:
         lines.append(
             f"Choice: on {best - reached:.0%} another configuration has all evidence and the chosen one lacks some."
         )
-        answers = np.where(labels.long_form[:, None], labels.measures["rougeL"], labels.measures["f1"])
+        unread = np.full(found.shape, np.nan)
+        of_long, of_short = (labels.measures.get(name, unread) for name in ("rougeL", "f1"))
+        answers = np.where(labels.long_form[:, None], of_long, of_short)
         answers = answers[rows, chosen][with_gold & (found[rows, chosen] == 1)]
         if np.isfinite(answers).any():
             lines.append(

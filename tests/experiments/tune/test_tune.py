@@ -148,3 +148,8 @@ def test_the_page_says_what_holds_the_user_back(tmp_path):
     # Half of the questions have all evidence under no configuration, and where it is there the reader reaches 0.6.
     assert "on 50% of the questions no configuration" in page and "reaches 0.60 of 1" in page
     assert "with 88, half of that" in page
+    # Where nothing was read, the reader holds nobody back.
+    unread = {name: value for name, value in tuning.labels.measures.items() if name not in ("f1", "rougeL")}
+    tuning = replace(tuning, labels=replace(tuning.labels, measures=unread))
+    page = tuning_page(tuning, TuneConfig("data", str(tmp_path), prefer="0", reader="none")).markdown()
+    assert "on 50% of the questions no configuration" in page and "Reader:" not in page
