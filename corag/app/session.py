@@ -166,8 +166,9 @@ class Workbench:
         """
         inquiry = self._inquiry_for(question, number)
         with inquiry.lock:
-            usual = self._usual(inquiry, self.budget, None, None)
             settings = self._settings(inquiry, given)
+            # With the same budget: the usual one may be too small for this question's prompt.
+            usual = replace(self._usual(inquiry, settings.budget, None, None), budget=self.budget)
             started_s = time.perf_counter()
             problem, selector, selection = self._search(inquiry, settings)
             seconds = time.perf_counter() - started_s

@@ -54,15 +54,15 @@ def verdicts(
         if alone > budget:
             reasons.append(("too large", f"It costs {alone:,} tokens by itself; the budget is {budget:,}."))
         share, position = _repetition(words, index, order)
+        likeness = f"{share:.0%} of its words are in the chosen chunk at position {position + 1}"
         if share >= REPEATS:
-            reasons.append(("repeats", f"{share:.0%} of its words are in the chosen chunk at position {position + 1}."))
+            reasons.append(("repeats", f"{likeness}."))
         if alone <= budget < cost:
             reasons.append(("no room", f"With it the text would cost {cost:,} tokens; the budget is {budget:,}."))
         if chosen_value is None:
             reasons = reasons or [("not chosen", "The search chose nothing.")]
         else:
             price = token_price * alone if cost <= budget else None
-            likeness = f"{share:.0%} of its words are in the chosen chunk at position {position + 1}" if share else ""
             reasons += _value_reasons(values[index], chosen_value, price, num_scored, f"{alone:,} tokens", likeness)
         found.append({"chosen": None, "with": figures, "reasons": reasons})
     return found
@@ -76,8 +76,8 @@ def _value_reasons(
     if gain == 0:
         return [("adds nothing", f"Adding it leaves the value at {value:.3f}.")]
     if gain < 0:
-        why = f"Adding its {size} lowers the value from {chosen_value:.3f} to {value:.3f}"
-        return [("lowers the value", f"{why}; {likeness}." if likeness else f"{why}.")]
+        fall = f"from {chosen_value:.3f} to {value:.3f}"
+        return [("lowers the value", f"Adding its {size} lowers the value {fall}; {likeness}.")]
     if price is None:
         return []
     if gain <= price:

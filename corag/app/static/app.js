@@ -88,7 +88,7 @@ function fromAddress() {
   return { question: held.get("q"), number: held.has("number") ? Number(held.get("number")) : null, given };
 }
 
-// What was found is gone when something else is asked, so that no answer stands below another question.
+// What was found is gone when something else is asked, so that no answer is shown below another question.
 function clear() {
   found = drawn = null;
   byId("found").hidden = true;
