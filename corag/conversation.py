@@ -12,13 +12,12 @@ from corag.budget import AUTO, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text
 from corag.checks import check_budget, check_query
 from corag.index import ChunkIndex
-from corag.models.cached import CachedEmbedder
 from corag.models.chat.base import MESSAGE_TOKENS
 from corag.models.chat.prompts import Prompt, prompt
 from corag.naming import Spelling
 from corag.readers.chat import ChatReader, without_thoughts
-from corag.registry import EMBEDDERS, SELECTORS, trusted
-from corag.reply import Reply, ask
+from corag.registry import SELECTORS
+from corag.reply import Reply, ask, embedder_of
 from corag.selectors.order import PREVIOUS
 from corag.selectors.raptor.tree import tree_setting
 from corag.text.questions import understood
@@ -63,9 +62,7 @@ class Conversation:
         check_budget(budget_tokens)
         self.turns: list[Turn] = []
         self._index = ChunkIndex.open(index) if isinstance(index, str | Path) else index
-        if embedder is None and isinstance(self._index, ChunkIndex):
-            embedder = CachedEmbedder(trusted(EMBEDDERS, self._index.embedder_name, f"the index at {self._index.uri}"))
-        self._embedder, self._budget = embedder, budget_tokens
+        self._embedder, self._budget = embedder or embedder_of(self._index), budget_tokens
         self._reader, self._tokens = reader_and_tokens(reader, tokenizer)
         # Built once: an agent and its models are not loaded again for each question.
         method = settings.get("method", "corag")
@@ -115,14 +112,11 @@ class Conversation:
         """Return the last turns that fit their share of the budget, oldest first."""
         remaining, recent = HISTORY_SHARE * self._budget, []
         for turn in reversed(self.turns):
-            remaining -= self._count(turn.question) + self._count(turn.answer) + 2 * MESSAGE_TOKENS
+            remaining -= int(sum(self._tokens.count([turn.question, turn.answer]))) + 2 * MESSAGE_TOKENS
             if remaining < 0:
                 break
             recent.append(turn)
         return recent[::-1]
-
-    def _count(self, text: str) -> int:
-        return int(self._tokens.count([text])[0])
 
     @cached_property
     def _prompt(self) -> Prompt:

@@ -149,10 +149,7 @@ def ask(
     opened = ChunkIndex.open(index, embedding) if isinstance(index, str | Path) else index
     source = opened if isinstance(opened, ChunkIndex) or callable(opened) else as_candidates(opened)
     if embedding is None:
-        named: Spelling = DEFAULT_EMBEDDER
-        if isinstance(source, ChunkIndex):
-            named = trusted(EMBEDDERS, source.embedder_name, f"the index at {source.uri}")
-        embedding = CachedEmbedder(named) if callable(source) else make_embedder(named)
+        embedding = embedder_of(source)
     elif isinstance(source, ChunkIndex) and embedding.name != source.embedder_name:
         raise IndexMismatchError(
             f"the index at {source.uri} was made by embedder {source.embedder_name!r}, not by {embedding.name!r}; "
@@ -209,6 +206,13 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
     retrieve_s = time.perf_counter() - begun_s
     reply = await asyncio.to_thread(ask, question, lambda *_: retrieved, **settings)
     return replace(reply, seconds={**reply.seconds, "retrieve": retrieve_s})
+
+
+def embedder_of(source: object) -> CachedEmbedder:
+    """Return what questions are embedded by if no embedder is given: the index's own, else the default."""
+    if isinstance(source, ChunkIndex):
+        return CachedEmbedder(trusted(EMBEDDERS, source.embedder_name, f"the index at {source.uri}"))
+    return CachedEmbedder(DEFAULT_EMBEDDER)
 
 
 def read(reader: Reader, question: str, context: str, on_token: Callable[[str], None] | None = None) -> Answer:

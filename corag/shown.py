@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
@@ -30,7 +31,7 @@ MIN_SHOWN, MIN_BELOW, MAX_SHOWN = 200, 600, 900
 Around: TypeAlias = Mapping[str, tuple[Chunk | None, Chunk | None]]
 """Id of a chunk -> the chunks before and after it in its document, where they are known."""
 
-_SPACE = re.compile(r"\s+")
+_SPACE_OR_WORD = re.compile(r"\s+|\S+")
 _OWN_LINE = re.compile(r"[-*+•‣▪–]\s|\||\d{1,3}[.)]\s|```|~~~")  # noqa: RUF001
 
 
@@ -210,28 +211,24 @@ def one_text(source: Chunk, run: Span, telling: Sequence[Span]) -> tuple[str, tu
 
     Lines of running text are joined; items of a list, rows of a table and paragraphs keep a line of their own.
     """
-    text, shown_text, last = source.text, "", None
-    marked: dict[Span, Span] = {}
+    text, last = source.text, run[0]
+    pieces: list[str] = []
+    offsets: list[int] = []  # of each shown character in the text
     for start, end in sentences_of(source):
         start, end = max(start, run[0]), min(end, run[1])
         if start >= end:
             continue
-        if last is not None:
+        if pieces:
             breaks = "\n\n" in text[last:start] or ("\n" in text[last:start] and _OWN_LINE.match(text, start))
-            shown_text += "\n" if breaks else " "
+            pieces.append("\n" if breaks else " ")
+            offsets.append(last)
         is_code = text.startswith(("```", "~~~"), start)
-        edges = sorted({start, end, *(min(max(edge, start), end) for span in telling for edge in span)})
-        begin: dict[int, int] = {}
-        for first, until in pairwise(edges):
-            begin[first] = len(shown_text)
-            shown_text += text[first:until] if is_code else _SPACE.sub(" ", text[first:until])
-        begin[end] = len(shown_text)
-        for span in telling:
-            if span[0] < end and start < span[1]:
-                here = (begin[max(span[0], start)], begin[min(span[1], end)])
-                marked[span] = (marked[span][0], here[1]) if span in marked else here
+        for match in _SPACE_OR_WORD.finditer(text, start, end):
+            pieces.append(match[0] if is_code or not match[0].isspace() else " ")
+            offsets += range(match.start(), match.start() + len(pieces[-1]))
         last = end
-    return shown_text, tuple(sorted(set(marked.values())))
+    marked = {(bisect_left(offsets, start), bisect_left(offsets, end)) for start, end in telling}
+    return "".join(pieces), tuple(sorted(span for span in marked if span[0] < span[1]))
 
 
 def run_around(source: Chunk, telling: Sequence[Span]) -> Span:
@@ -241,34 +238,30 @@ def run_around(source: Chunk, telling: Sequence[Span]) -> Span:
     an option with what leads into it, so that steps and commands are whole. Paragraphs longer than `MAX_SHOWN` are cut
     after a sentence.
     """
-    text = source.text
-    spans = sentences_of(source)
-    paragraphs = [[spans[0]]]
-    for last, span in pairwise(spans):
-        paragraphs += [[]] if "\n\n" in text[last[1] : span[0]] else []
-        paragraphs[-1].append(span)
-    inside = [any(span[0] < one[1] and one[0] < span[1] for span in part for one in telling) for part in paragraphs]
-    first = inside.index(True) if any(inside) else 0
-    until = len(inside) - inside[::-1].index(True) if any(inside) else 1
-
-    def size(first: int, until: int) -> int:
-        return paragraphs[until - 1][-1][1] - paragraphs[first][0][0]
-
-    opens = any(text[slice(*span)].rstrip().endswith(("?", *COLONS)) for span in telling)
-    least = MIN_BELOW if opens else MIN_SHOWN
-    while first > 0 and size(first - 1, until) <= MAX_SHOWN:
-        begins, leads = text[paragraphs[first][0][0]], text[paragraphs[first - 1][-1][1] - 1]
-        if not (begins.islower() or leads in COLONS or _OWN_LINE.match(text, paragraphs[first][0][0])):
+    text, sentences = source.text, sentences_of(source)
+    told, told_until = min(start for start, _ in telling), max(end for _, end in telling)
+    paragraphs = sentences[:1]
+    for start, end in sentences[1:]:
+        if "\n\n" in text[paragraphs[-1][1] : start]:
+            paragraphs.append((start, end))
+        else:
+            paragraphs[-1] = (paragraphs[-1][0], end)
+    first = sum(start <= told for start, _ in paragraphs[1:])
+    last = sum(start < told_until for start, _ in paragraphs[1:])
+    while first > 0 and paragraphs[last][1] - paragraphs[first - 1][0] <= MAX_SHOWN:
+        start = paragraphs[first][0]
+        if not (text[start].islower() or text[paragraphs[first - 1][1] - 1] in COLONS or _OWN_LINE.match(text, start)):
             break
         first -= 1
-    while until < len(paragraphs) and size(first, until) < least:
-        until += 1
-    sentences = [span for part in paragraphs[first:until] for span in part]
-    start, last_told = sentences[0][0], max((one[1] for one in telling), default=0)
-    if last_told - start > MAX_SHOWN:  # one long paragraph: from the telling sentence on
-        start = max(span[0] for span in sentences if span[0] <= min(one[0] for one in telling))
-    ends = [span[1] for span in sentences if span[1] <= max(start + MAX_SHOWN, last_told)]
-    return start, max([*ends, min(last_told, sentences[-1][1])])
+    opens = any(text[slice(*span)].rstrip().endswith(("?", *COLONS)) for span in telling)
+    while last + 1 < len(paragraphs) and paragraphs[last][1] - paragraphs[first][0] < (
+        MIN_BELOW if opens else MIN_SHOWN
+    ):
+        last += 1
+    start, until = paragraphs[first][0], paragraphs[last][1]
+    if told_until - start > MAX_SHOWN:  # one long paragraph: from the telling sentence on
+        start = max((begin for begin, _ in sentences if begin <= told), default=start)
+    return start, max(end for begin, end in sentences if begin < told_until or end <= min(until, start + MAX_SHOWN))
 
 
 # --- Sources ---
@@ -279,14 +272,13 @@ def markers(selection: Selection, *, cited: bool = False) -> list[str]:
 
     With `cited`, as a language model counts that cites by number: the parts that empty lines divide.
     """
-    chunks, spans = selection.chunks, spans_of(selection)
+    chunks, parts = selection.chunks, _parts(selection) if cited else []
     keys = [(isinstance(chunk, UnitChunk) or index, citation(chunk)) for index, chunk in enumerate(chunks)]
     made: list[str] = []
     for number, (_, group) in enumerate(groupby(range(len(keys)), key=keys.__getitem__), start=1):
-        indices, parts = list(group), [number]
-        if cited and spans:
-            parts = sorted({selection.text.count(SEPARATOR, 0, spans[index][0]) + 1 for index in indices})
-        made += [f"[{parts[0]}]" if len(parts) == 1 else f"[{parts[0]}-{parts[-1]}]"] * len(indices)
+        indices = list(group)
+        numbers = sorted({parts[index][0] + 1 for index in indices}) if parts else [number]
+        made += [f"[{numbers[0]}]" if len(numbers) == 1 else f"[{numbers[0]}-{numbers[-1]}]"] * len(indices)
     return made
 
 
@@ -296,21 +288,20 @@ def cited_chunks(answer: Answer, selection: Selection) -> dict[str, str]:
     If sentences were chosen, a marker refers to a whole document, and the sentence is the one that shares most words
     with the answer. A reply without markers cites the chunk that its words are from; a summary has no chunks.
     """
-    parts = answer.citations or (() if answer.chunk is None else (answer.chunk,))
     numbers = markers(selection, cited=bool(answer.citations))
+    spans, parts = spans_of(selection), _parts(selection)
     cited: dict[str, str] = {}
-    for part in parts:
-        if (index := _chunk_of(part, answer, selection)) is not None:
-            cited[f"[{part + 1}]" if answer.citations else numbers[index]] = selection.ids[index]
+    for part in answer.citations or (() if answer.chunk is None else (answer.chunk,)):
+        within = [index for index, its_parts in enumerate(parts) if part in its_parts]
+        if within:
+            best = within[closest(answer.text, [selection.text[slice(*spans[index])] for index in within])[0]]
+            cited[f"[{part + 1}]" if answer.citations else numbers[best]] = selection.ids[best]
     return cited
 
 
-def _chunk_of(part: int, answer: Answer, selection: Selection) -> int | None:
-    """Return the position of the chunk in a part of the context; a chunk with empty lines is several parts."""
-    texts, spans = selection.text.split(SEPARATOR), spans_of(selection)
-    begin = sum(len(text) + len(SEPARATOR) for text in texts[:part])
-    end = begin + len(texts[part])
-    within = [index for index, (start, _) in enumerate(spans) if begin <= start < end]
-    if len(within) < 2:
-        return next((index for index, (_, stop) in enumerate(spans) if begin < stop), None)
-    return within[closest(answer.text, [selection.text[slice(*spans[index])] for index in within])[0]]
+def _parts(selection: Selection) -> list[range]:
+    """Return in which parts of the context, which empty lines divide, each chunk is; none for a summary."""
+    text = selection.text
+    return [
+        range(text.count(SEPARATOR, 0, start), text.count(SEPARATOR, 0, end) + 1) for start, end in spans_of(selection)
+    ]
