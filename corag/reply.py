@@ -188,11 +188,7 @@ def ask(
     counts = budget.counts(question, selection.text, getattr(selecting, "tokenizer", counter))
     parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
     reply = Reply(question, answer, selection, seconds, counts, parts, models(), parts_read)
-    if isinstance(source, ChunkIndex):
-        by_id = {chunk.id: source_of(chunk) for chunk in selection.chunks}
-        passages = {by_id[passage.chunk].id: by_id[passage.chunk] for passage in reply.shown.passages}
-        reply = replace(reply, around={name: source.around(chunk) for name, chunk in passages.items()})
-    return reply
+    return with_neighbours(reply, source) if isinstance(source, ChunkIndex) else reply
 
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:
@@ -206,6 +202,13 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
     retrieve_s = time.perf_counter() - begun_s
     reply = await asyncio.to_thread(ask, question, lambda *_: retrieved, **settings)
     return replace(reply, seconds={**reply.seconds, "retrieve": retrieve_s})
+
+
+def with_neighbours(reply: Reply, index: ChunkIndex) -> Reply:
+    """Return a reply whose shown passages go on into the chunks before and after them in an index."""
+    sources = {chunk.id: source_of(chunk) for chunk in reply.selection.chunks}
+    passages = [sources[passage.chunk] for passage in reply.shown.passages]
+    return replace(reply, around={passage.id: index.around(passage) for passage in passages})
 
 
 def embedder_of(source: object) -> CachedEmbedder:

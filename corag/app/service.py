@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from corag.app.source import embedder_of
 from corag.candidates import Text, as_candidates, compares_similarities, select_by
 from corag.checks import check_budget, check_count, check_query
 from corag.errors import InputError
@@ -19,6 +18,7 @@ from corag.models.cached import vectors_by
 from corag.naming import Spelling
 from corag.registry import SELECTORS, trusted
 from corag.registry import tokens as make_tokens
+from corag.reply import embedder_of
 from corag.text.documents import citation
 from corag.text.units import source_of
 from corag.types import Candidate, Chunk, Selection, Selector

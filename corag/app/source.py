@@ -11,7 +11,7 @@ from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.naming import Spelling
-from corag.registry import EMBEDDERS, trusted
+from corag.reply import embedder_of
 from corag.text.data import DataFolder, Query, is_evidence
 from corag.text.documents import passage
 from corag.text.support import SupportingSpan, supporting_spans
@@ -21,11 +21,6 @@ from corag.types import Candidate, Chunk, Embedder
 
 PAGE = 20
 """Questions of a data folder that are listed at once."""
-
-
-def embedder_of(index: ChunkIndex) -> CachedEmbedder:
-    """Return the embedder that an index names; whoever wrote the index may name shipped parts only."""
-    return CachedEmbedder(trusted(EMBEDDERS, index.embedder_name, f"the index at {index.uri}"))
 
 
 @dataclass(frozen=True)
@@ -56,9 +51,7 @@ class Source:
     @cached_property
     def cached_embedder(self) -> CachedEmbedder:
         """What embeds."""
-        if self.embedder is not None or self.index is None:
-            return CachedEmbedder(self.embedder or "minilm")
-        return embedder_of(self.index)
+        return CachedEmbedder(self.embedder) if self.embedder is not None else embedder_of(self.index)
 
     @cached_property
     def queries(self) -> list[Query]:
