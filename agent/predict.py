@@ -63,6 +63,7 @@ class ConfigurationAgent:
         self.config = config
         self.weights = MappingProxyType(dict(weights))
         # In float64 no finite float32 feature can overflow to infinity on its way through.
+        self._encoder_layers = [f"encoder.{layer}" for layer in range(len(config.encoder_shapes))]
         self._tensors = {name: np.ascontiguousarray(tensor.T, dtype=np.float64) for name, tensor in weights.items()}
 
     @property
@@ -128,8 +129,8 @@ class ConfigurationAgent:
         return odds / odds.sum(axis=1, keepdims=True), settings
 
     def _maps(self, rows: FloatArray) -> FloatArray:
-        for layer in range(len(self.config.encoder_shapes)):
-            rows = np.maximum(self._linear(f"encoder.{layer}", rows), 0.0)
+        for layer in self._encoder_layers:
+            rows = np.maximum(self._linear(layer, rows), 0.0)
         return rows
 
     def _linear(self, layer: str, rows: FloatArray) -> FloatArray:

@@ -101,18 +101,18 @@ def select(
     else:
         chosen = make_selector(method, **settings)
         compares = isinstance(method, str) and compares_similarities(method)
-    return select_by(chosen, query, candidates, budget_tokens, compares=compares)
+    if compares:
+        candidates = with_missing_cosines(query, candidates)
+    return chosen.select(query, candidates, budget_tokens)
 
 
-def select_by(
-    selector: Selector, query: str, candidates: Sequence[Candidate], budget_tokens: int, *, compares: bool
-) -> Selection:
-    """Return a selector's selection; if it `compares` similarities and there are none, of candidates with cosines."""
-    if compares and candidates and all(candidate.similarity is None for candidate in candidates):
+def with_missing_cosines(query: str, candidates: list[Candidate]) -> list[Candidate]:
+    """Return candidates, with cosines by the default embedder if none of them has a similarity."""
+    if candidates and all(candidate.similarity is None for candidate in candidates):
         # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
         with suppress(MissingExtraError):
-            candidates = with_cosines(query, candidates, make_embedder())
-    return selector.select(query, candidates, budget_tokens)
+            return with_cosines(query, candidates, make_embedder())
+    return candidates
 
 
 def compares_similarities(method: Spelling) -> bool:
@@ -153,7 +153,8 @@ def _candidate(text: Text, name: str) -> Candidate:
     metadata = given.pop("metadata", None) or {}
     if not isinstance(metadata, Mapping):
         raise InputError(f"{name} has metadata {metadata!r:.80}; it must be a mapping")
-    whole = with_title(str(given.get("title") or ""), given.pop(key))
+    title, whole = str(given.get("title") or ""), given.pop(key)
+    whole = with_title(title, whole) if title else whole
     made_up = f"text-{hashlib.sha256(whole.encode('utf-8', 'replace')).hexdigest()[:12]}"
     return Candidate(Chunk(str(given.pop("id", None) or made_up), whole, {**metadata, **given}), similarity, kind)
 

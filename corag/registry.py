@@ -31,6 +31,7 @@ from corag.optional import load, warn_once
 from corag.redaction import HIDDEN, SECRETS, without_hidden
 from corag.text.tokens.counters import CallableCounter
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer, TokenCounter
+from search.config import SearchConfig
 
 P = TypeVar("P")
 
@@ -190,6 +191,8 @@ class Registry(Generic[P]):
             unknown = [key for key in given if key not in signature.parameters]
             reason = f"it has no setting {unknown[0]!r}" if unknown else str(error)
             hint = nearest(unknown[0], signature.parameters) if unknown else ""
+            if "search" in signature.parameters and unknown and unknown[0] in SearchConfig.__dataclass_fields__:
+                hint = f" (write search={{{unknown[0]}: {given[unknown[0]]}}})"
             listed = ", ".join(map(with_default, signature.parameters.values())) or "(none)"
             raise InputError(f"{self.kind} {written.name!r}: {reason}{hint}; its settings are {listed}") from error
         return PartName(written.name, given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +13,7 @@ from search.bayesian import bayesian_search
 from search.config import Policy, SearchConfig
 from search.mcts import tree_search
 from search.result import SearchCoroutine, SearchResult
-from search.types import FloatArray, IntArray, Order, ScoreOrders, ScoreProblemOrders, SearchError
+from search.types import IntArray, Order, ScoreOrders, ScoreProblemOrders, SearchError
 from search.validation import checked_problem, checked_values
 
 _DEFAULT = SearchConfig()
@@ -61,19 +62,19 @@ def search_many(
         raise SearchError(f"expected one config per problem, or one for all; got {len(configs)} for {len(problems)}")
     checked = [checked_problem(costs, budget) for costs, budget in problems]
     running = [POLICIES[own.policy](*problem, own) for problem, own in zip(checked, configs, strict=True)]
-    states = [_advanced(coroutine) for coroutine in running]
-    while unfinished := [index for index, (_, result) in enumerate(states) if result is None]:
-        asked = [(index, order) for index in unfinished for order in states[index][0]]
-        values = checked_values(score_orders(asked), asked)
-        ends = list(accumulate(len(states[index][0]) for index in unfinished))
-        for index, own_values in zip(unfinished, np.split(values, ends[:-1]), strict=True):
-            states[index] = _advanced(running[index], own_values)
-    return [result for _, result in states if result is not None]
-
-
-def _advanced(coroutine: SearchCoroutine, values: FloatArray | None = None) -> tuple[list[Order], SearchResult | None]:
-    """Return the orders that a search asks for next, given the values of the last ones, or its result."""
-    try:
-        return next(coroutine) if values is None else coroutine.send(values), None
-    except StopIteration as end:
-        return [], end.value
+    results: dict[int, SearchResult] = {}
+    answers: dict[int, Any] = dict.fromkeys(range(len(running)))  # None starts a search
+    while answers:
+        orders: dict[int, list[Order]] = {}
+        for index, answer in answers.items():
+            try:
+                orders[index] = running[index].send(answer)
+            except StopIteration as end:
+                results[index] = end.value
+        answers = {}
+        if orders:
+            asked = [(index, order) for index, own in orders.items() for order in own]
+            values = checked_values(score_orders(asked), asked)
+            ends = list(accumulate(map(len, orders.values())))
+            answers = dict(zip(orders, np.split(values, ends[:-1]), strict=True))
+    return [results[index] for index in range(len(running))]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from corag.candidates import Text, as_candidates, compares_similarities, select_by
+from corag.candidates import Text, as_candidates, compares_similarities, with_missing_cosines
 from corag.checks import check_budget, check_count, check_query
 from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval
@@ -175,7 +175,8 @@ class Service:
         check_budget(budget)
         named = None if method is None else str(trusted(SELECTORS, method, "the request"))
         selector, compares = self._selector(named, unit, default_unit)
-        return select_by(selector, query, candidates, budget, compares=compares)
+        candidates = with_missing_cosines(query, list(candidates)) if compares else candidates
+        return selector.select(query, candidates, budget)
 
     def _new_selector(self, method: str | None, unit: str | None, default_unit: str | None) -> tuple[Selector, bool]:
         """Return a selector, and whether it compares similarities."""

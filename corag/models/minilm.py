@@ -76,7 +76,7 @@ def states_key(ids: NDArray[np.int64]) -> bytes:
 
 
 class TextEncoder(ABC):
-    """Texts to token ids, token ids to states, and to token and sentence embeddings."""
+    """Texts to token ids, token ids to states and to sentence embeddings."""
 
     @abstractmethod
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
@@ -89,10 +89,6 @@ class TextEncoder(ABC):
     @abstractmethod
     def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
         """Return the last layer of each text, special tokens included, one `[length + 2, DIMENSION]` per text."""
-
-    def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """Return unit vectors of every token in its context, one `[length, DIMENSION]` per text."""
-        return [unit(states[1:-1]) for states in self.states(ids)]  # between [CLS] and [SEP]
 
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
         """Return unit vectors: means of all token embeddings, special tokens included, `[n, DIMENSION]`."""

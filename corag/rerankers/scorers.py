@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +15,10 @@ from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
 from search import SearchError
 from search.validation import checked_values
+
+FLAT = 1e-6
+"""Values of single candidates that differ by no more than this, or this share of the largest, differ by the
+rounding of float32 models: stretched to [0, 1] they would drown what combinations are worth."""
 
 
 class JoinedTextScorer:
@@ -36,8 +40,8 @@ class JoinedTextScorer:
         return self._reranker.score(self._query, [SEPARATOR.join(self._texts[i] for i in order) for order in orders])
 
 
-class ChunkScorer(ABC):
-    """A scorer of orders from what was computed per chunk; `truncated`, `[chunks]`, tells which chunks were cut."""
+class ChunkScorer:
+    """Base of scorers of orders from what was computed per chunk; `truncated`, `[chunks]`, tells which were cut."""
 
     def __init__(self, truncated: NDArray[np.bool_]) -> None:
         self._cut_chunks = frozenset(np.flatnonzero(truncated).tolist())
@@ -48,15 +52,10 @@ class ChunkScorer(ABC):
         """Distinct orders so far that contain a chunk that was cut."""
         return len(self.truncated_orders)
 
-    def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`."""
+    def count_truncated(self, orders: Sequence[Order]) -> None:
+        """Count the orders that contain a chunk that was cut; called by every scorer for the orders it gets."""
         if self._cut_chunks:
             self.truncated_orders.update(order for order in orders if self._cut_chunks.intersection(order))
-        return self._values(orders)
-
-    @abstractmethod
-    def _values(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`."""
 
 
 def by_length(orders: Sequence[Order]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
@@ -127,6 +126,31 @@ class CachedScorer:
     def known(self, keys: Sequence[Order]) -> FloatArray:
         """Return the known values of keys, `[len(keys)]`."""
         return np.array([self._values[key] for key in keys], dtype=np.float64)
+
+
+def gives_probabilities(reranker: Reranker) -> bool:
+    """Return whether a reranker says that its values are probabilities, which are used as they are."""
+    return bool(getattr(reranker, "gives_probabilities", False))
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Shifts and stretches values: `low` becomes 0, and what is `spread` above it 1."""
+
+    low: float = 0.0
+    spread: float = 1.0
+
+    @classmethod
+    def of(cls, singles: FloatArray) -> Scaling:
+        """Return what makes the values of the single candidates, `[n]`, span [0, 1]; nothing for equal ones."""
+        low, spread = (float(singles.min()), float(np.ptp(singles))) if len(singles) else (0.0, 0.0)
+        if spread <= FLAT * max(1.0, float(np.abs(singles).max(initial=0.0))):
+            return cls()
+        return cls(low, spread)
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Return values on the new scale, `[n]`."""
+        return values if self == Scaling() else (values - self.low) / self.spread
 
 
 def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from corag.errors import InputError
 from corag.models.cached import CachedEncoder
-from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
+from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder, unit
 from corag.models.runtime import Backend, Precision
 from corag.naming import Part
 from corag.rerankers.scorers import ChunkScorer, by_length
@@ -69,9 +69,10 @@ class MiniLMSoftSim(Part):
 
         The cosines, `[len(texts), question tokens]`, are in [0, 1]; 0 for an empty text.
         """
-        [query_tokens] = self._encoder.token_embeddings(self._encoder.tokenize([query]).ids)
         tokens = self._encoder.tokenize(texts)
-        embeddings = self._encoder.token_embeddings(tokens.ids)
+        [states] = self._encoder.states(self._encoder.tokenize([query]).ids)
+        # Unit vectors of the tokens between [CLS] and [SEP].
+        query_tokens, embeddings = unit(states[1:-1]), [unit(of[1:-1]) for of in self._encoder.states(tokens.ids)]
         maxima = np.zeros((len(texts), max(1, len(query_tokens))), dtype=np.float64)
         for row, vectors in enumerate(embeddings):
             if len(vectors) and len(query_tokens):
@@ -89,7 +90,9 @@ class SoftSimScorer(ChunkScorer):
         self._maxima = maxima
         self._sharpness = sharpness
 
-    def _values(self, orders: Sequence[Order]) -> FloatArray:
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return one value per order, `[len(orders)]`."""
+        self.count_truncated(orders)
         values = np.empty(len(orders), dtype=np.float64)
         for rows, chunks in by_length(orders):
             # Ascending, so that rounding is the same for every order of the same chunks.

@@ -184,6 +184,8 @@ class BudgetedSelector(Part):
         """
         started = time.perf_counter()
         warn_if_few_fit(problem)
+        if choice is None:
+            choice = self._choose_many([problem])[0] if problem.chunks else Choice(())
         chosen = self._respend_savings(problem, self._fit_to_budget(problem, choice))
         choice = chosen.choice
         order, trace = choice.order, dict(choice.trace)
@@ -223,22 +225,21 @@ class BudgetedSelector(Part):
             spans=tuple(sorted(chosen.spans)),
         )
 
-    def _fit_to_budget(self, problem: SelectionProblem, choice: Choice | None) -> _Assembled:
+    def _fit_to_budget(self, problem: SelectionProblem, choice: Choice) -> _Assembled:
         """Return a choice whose text costs no more than the budget.
 
         Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators: this
         combination no longer fits, what fits alone still does, so the loop ends; values are cached.
         """
         while True:
-            if choice is None:
-                choice = self._choose_many([problem])[0] if problem.chunks else Choice(())
             chosen = self._assembled(problem, choice)
             joints, summed = len(choice.order) - 1, problem.summed_tokens(choice.order)
             broken = summed + problem.separator_tokens > problem.capacity
             if chosen.cost <= problem.budget_tokens or joints < 1 or broken or choice.text is not None:
                 return chosen
             extra = problem.extra_separator_tokens - (summed - chosen.cost) // joints
-            problem, choice = replace(problem, extra_separator_tokens=extra), None
+            problem = replace(problem, extra_separator_tokens=extra)
+            choice = self._choose_many([problem])[0]
 
     def _respend_savings(self, problem: SelectionProblem, chosen: _Assembled) -> _Assembled:
         """Return a choice that also spends the tokens that chosen units save below one shared title."""
@@ -271,7 +272,7 @@ class BudgetedSelector(Part):
                 text, spans = continued(before, chunks)
                 if (cost := self._count(text)) <= problem.budget_tokens:
                     return _Assembled(choice, text, spans, cost)
-            rows = arranged(chunks, self.order)
+            rows = list(range(len(chunks))) if self.order == "value" else arranged(chunks, self.order)
             text, in_rows = problem.assembled(tuple(choice.order[row] for row in rows))
             spans = [in_rows[rows.index(row)] for row in range(len(rows))]
         return _Assembled(choice, text, spans, self._count(text) if choice.order else 0)

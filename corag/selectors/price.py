@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-
-import numpy as np
 
 from corag.errors import InputError
 from corag.text.units import Unit
-from corag.types import FloatArray, Reranker
 
 REFERENCE_TOKENS = 256
 """lambda is the price of this many tokens."""
@@ -22,9 +18,6 @@ PASSAGE_COST_WEIGHT = 0.03
 questions of HotpotQA as many tokens, as much evidence and the same F1 at 256 tokens as before; see LOG.md."""
 PREFERENCES: Mapping[str, float] = {"quality": 0.5, "balanced": 1.0, "tokens": 2.0}
 """Factors on lambda, whether an agent names it, the user gives it, or it is the default."""
-FLAT = 1e-6
-"""Values of single candidates that differ by no more than this, or this share of the largest, differ by the
-rounding of float32 models: stretched to [0, 1] they would drown what combinations are worth."""
 
 
 def default_cost_weight(unit: Unit) -> float:
@@ -44,28 +37,3 @@ def price_factor(prefer: str | float) -> float:
             "such as 2"
         )
     return factor
-
-
-def gives_probabilities(reranker: Reranker) -> bool:
-    """Return whether a reranker says that its values are probabilities, which are used as they are."""
-    return bool(getattr(reranker, "gives_probabilities", False))
-
-
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """Shifts and stretches values: `low` becomes 0, and what is `spread` above it 1."""
-
-    low: float = 0.0
-    spread: float = 1.0
-
-    @classmethod
-    def of(cls, singles: FloatArray) -> Scaling:
-        """Return what makes the values of the single candidates, `[n]`, span [0, 1]; nothing for equal ones."""
-        low, spread = (float(singles.min()), float(np.ptp(singles))) if len(singles) else (0.0, 0.0)
-        if spread <= FLAT * max(1.0, float(np.abs(singles).max(initial=0.0))):
-            return cls()
-        return cls(low, spread)
-
-    def __call__(self, values: FloatArray) -> FloatArray:
-        """Return values on the new scale, `[n]`."""
-        return values if self == Scaling() else (values - self.low) / self.spread

@@ -12,10 +12,11 @@ from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.naming import Spelling
 from corag.registry import tokens as make_tokens
+from corag.rerankers.scorers import Scaling, gives_probabilities
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, EmbeddingSelector, checked, fill, unscored
 from corag.selectors.order import PromptOrder
-from corag.selectors.price import COST_WEIGHT, REFERENCE_TOKENS, Scaling, gives_probabilities
+from corag.selectors.price import COST_WEIGHT, REFERENCE_TOKENS
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, selection_problem
 from corag.selectors.reranking import RerankingSelector
 from corag.selectors.wrapping import built

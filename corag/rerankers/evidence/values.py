@@ -76,7 +76,9 @@ class EvidenceScorer(ChunkScorer):
         self._before: FloatArray = ((self._members.T * self.probabilities) @ self._members) * before
         self.order_matters = bool(weights.sequence and np.any(self._before))
 
-    def _values(self, orders: Sequence[Order]) -> FloatArray:
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return one value per order, `[len(orders)]`."""
+        self.count_truncated(orders)
         blocks = [self._utilities(orders[row : row + BLOCK]) for row in range(0, len(orders), BLOCK)]
         utilities = np.concatenate([np.zeros(0), *blocks])
         exponents = self._weights.slope * self.answerable * utilities + self._weights.offset

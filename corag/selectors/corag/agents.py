@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from agent.config import spelled
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
@@ -27,7 +28,7 @@ from corag.selectors.corag.features import FEATURES, agent_features
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import SHARED
 from corag.selectors.wrapping import built
-from corag.types import Candidate, Embedder, Selection, TokenCounter
+from corag.types import Candidate, Embedder, TokenCounter, Trace
 
 if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
@@ -177,7 +178,7 @@ class AgentSelectors:
             assert isinstance(predictions, list)
             for prediction in predictions:
                 try:
-                    self._selector(self._spelled(str(prediction)))
+                    self._selector(self._configuration(prediction))
                 except (InputError, MissingExtraError, ModelError) as error:
                     self._pass_over(prediction.configuration, error)
             if not self.passed_over.keys() & set(available):
@@ -186,13 +187,13 @@ class AgentSelectors:
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what the selector for a question chooses from."""
         [prediction] = self.predict([SelectionProblem(query, candidates, self._tokens, budget_tokens)])
-        problem = self._selector(self._spelled(str(prediction))).problem(query, candidates, budget_tokens)
+        problem = self._selector(self._configuration(prediction)).problem(query, candidates, budget_tokens)
         self._remember(problem, prediction)
         return problem
 
     def choices(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         """Return what the selector for each question chooses; those with one selector are chosen for together."""
-        names = [self._spelled(str(prediction)) for prediction in self._predictions(problems)]
+        names = [self._configuration(prediction) for prediction in self._predictions(problems)]
         choices: dict[int, Choice] = {}
         for name in dict.fromkeys(names):
             rows = [row for row, other in enumerate(names) if other == name]
@@ -200,21 +201,25 @@ class AgentSelectors:
             choices |= dict(zip(rows, of_rows, strict=True))
         return [choices[row] for row in range(len(problems))]
 
-    def selection(self, problem: SelectionProblem, choice: Choice | None) -> Selection:
-        """Return the selection of the selector for a question; its trace says which that was, and why."""
+    def selector(self, problem: SelectionProblem) -> BudgetedSelector:
+        """Return the selector for a question."""
         [prediction] = self._predictions([problem])
-        configuration = self._spelled(str(prediction))
-        selection = self._selector(configuration).select_from(problem, choice)
+        return self._selector(self._configuration(prediction))
+
+    def explained(self, problem: SelectionProblem, trace: Trace) -> Trace:
+        """Return the trace of the selector for a question with which that was, and why."""
+        [prediction] = self._predictions([problem])
+        configuration = self._configuration(prediction)
         details = {
             "configuration": str(configuration),
             "probabilities": dict(self._odds(prediction, self.agent.config.configurations)),
             "unsure": prediction.unsure,
-            "because": self._because(configuration, prediction, selection.trace.cost_weight),
+            "because": self._because(configuration, prediction, trace.cost_weight),
             **({"passed_over": dict(self.passed_over)} if self.passed_over else {}),
             # A configuration may be `corag` with an agent of its own, which says more.
-            **selection.trace.details,
+            **trace.details,
         }
-        return replace(selection, trace=replace(selection.trace, details=details))
+        return replace(trace, details=details)
 
     def _because(self, configuration: PartName, prediction: AgentPrediction, cost_weight: float | None) -> str:
         """Return in a line what is used for a question, and why."""
@@ -237,9 +242,13 @@ class AgentSelectors:
             odds[_without_search(name)] += prediction.probabilities[name]
         return odds  # type: ignore[no-any-return]  # of floats
 
-    def _with_given(self, configuration: str) -> PartName:
-        """Return the selector that is named, with the settings that are given."""
-        named = parse(configuration)
+    def _configuration(self, prediction: AgentPrediction) -> PartName:
+        """Return the selector that a prediction names, with the settings that are given."""
+        named = prediction
+        return self._spelled(named.configuration, named.iterations, named.exploration, named.cost_weight)
+
+    def _with_given(self, configuration: str, *settings: float | None) -> PartName:
+        named = parse(spelled(configuration, *settings))
         takes = SELECTORS.settings(named) if self._given else ()
         return named.with_settings(**{name: value for name, value in self._given.items() if name in takes})
 

@@ -17,12 +17,12 @@ from corag.optional import warn_once
 from corag.registry import RERANKERS
 from corag.registry import embedder as make_embedder
 from corag.registry import tokens as make_tokens
-from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
+from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, Scaling, gives_probabilities, score_together
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSelectors, AgentSource, decides, fixed_configuration
 from corag.selectors.order import PromptOrder
-from corag.selectors.price import REFERENCE_TOKENS, Scaling, default_cost_weight, gives_probabilities, price_factor
+from corag.selectors.price import REFERENCE_TOKENS, default_cost_weight, price_factor
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER, SHARED
 from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, Scorer, Selection, TokenCounter
@@ -159,8 +159,8 @@ class Corag(BudgetedSelector):
         """Choose from a problem that is set up already; see `BudgetedSelector`."""
         if self._agent is None:
             return super().select_from(problem, choice)
-        # The trace says which selector the agent named.
-        return replace(self._agent.selection(problem, choice), method=self.name)
+        selection = self._agent.selector(problem).select_from(problem, choice)
+        return replace(selection, method=self.name, trace=self._agent.explained(problem, selection.trace))
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         if self._agent is not None:

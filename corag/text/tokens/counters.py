@@ -20,6 +20,8 @@ from corag.errors import InputError, MissingExtraError, ModelError
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
+    from corag.types import TokenCounter
+
 FILE = "tokenizer.json"
 LONG_WORD = 32
 """Characters above which a word that no vocabulary can know counts by its bytes."""
@@ -96,6 +98,11 @@ class CallableCounter:
         # A transformers tokenizer called with a text returns a mapping: its length counts fields.
         is_sequence = isinstance(result, Sized) and not isinstance(result, Mapping | str | bytes)
         return len(result) if is_sequence and getattr(result, "ndim", 1) == 1 else result  # type: ignore[arg-type]
+
+
+def token_counts(tokens: TokenCounter, texts: Sequence[str]) -> NDArray[np.int64]:
+    """Return the tokens of each text, `[len(texts)]`, by a counter that may be the user's own."""
+    return checked_counts(tokens.name, tokens.count(texts), len(texts))
 
 
 def checked_counts(name: str, counts: object, num_texts: int) -> NDArray[np.int64]:

@@ -133,8 +133,8 @@ def test_cosine_of_an_order_is_that_of_its_joined_text(batch, permutations, size
 def naive_softsim(question, passages, sharpness):
     """Mean over question tokens of the pooled best cosines with each passage, one token at a time."""
     encoder = minilm_encoder()
-    (question_tokens,) = encoder.token_embeddings(encoder.tokenize([question]).ids)
-    tokens = [encoder.token_embeddings([ids])[0] for ids in encoder.tokenize(passages).ids]
+    states = [encoder.states([ids])[0][1:-1] for ids in encoder.tokenize([question, *passages]).ids]
+    question_tokens, *tokens = [of_text / np.linalg.norm(of_text, axis=1, keepdims=True) for of_text in states]
     pooled = []
     for asked in question_tokens:
         best = [max([0.0, *(float(np.dot(token, asked)) for token in rows)]) for rows in tokens]
