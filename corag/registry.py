@@ -192,7 +192,7 @@ class Registry(Generic[P]):
             reason = f"it has no setting {unknown[0]!r}" if unknown else str(error)
             hint = nearest(unknown[0], signature.parameters) if unknown else ""
             if "search" in signature.parameters and unknown and unknown[0] in SearchConfig.__dataclass_fields__:
-                hint = f" (write search={{{unknown[0]}: {given[unknown[0]]}}})"
+                hint = f' (write search={{"{unknown[0]}": {given[unknown[0]]}}})'
             listed = ", ".join(map(with_default, signature.parameters.values())) or "(none)"
             raise InputError(f"{self.kind} {written.name!r}: {reason}{hint}; its settings are {listed}") from error
         return PartName(written.name, given)
