@@ -16,9 +16,6 @@ tokens 203 (348) at .733 (.721). 0.2 spends 132 at .741, 0.3 misses some evidenc
 PASSAGE_COST_WEIGHT = 0.03
 """The same for passages, of which one more is a larger step: with 0.1 they hold less of the evidence. On 16 training
 questions of HotpotQA as many tokens, as much evidence and the same F1 at 256 tokens as before; see LOG.md."""
-USUAL_PASSAGES = 10
-"""Candidates of a question of HotpotQA, on which lambda was chosen for passages; for sentences it was on up to
-`max_units`. See `corag.rerankers.scorers.Scaling`."""
 PREFERENCES: Mapping[str, float] = {"quality": 0.5, "balanced": 1.0, "tokens": 2.0}
 """Factors on lambda, whether an agent names it, the user gives it, or it is the default."""
 
