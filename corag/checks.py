@@ -49,9 +49,9 @@ def refuse_aliases(text: str) -> None:
         raise yaml.YAMLError("an alias (*name); write out what it stands for")
 
 
-def check_seed(seed: object) -> None:
+def check_seed(name: str, seed: object) -> None:
     """Raise `InputError` unless a seed is a whole number that every source of random numbers takes."""
-    check_count("seed", seed, "0 is usual", least=0, most=2**32 - 1)
+    check_count(name, seed, "0 is usual", least=0, most=2**32 - 1)
 
 
 def check_text(name: str, text: object) -> None:

@@ -33,7 +33,7 @@ MAX_TOKENS = 510
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 WEIGHTS_FILE = "model.safetensors"
 NAME_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-_CLS, _SEP = 101, 102
+CLS, SEP = 101, 102
 
 
 def check_weights(path: Path) -> None:
@@ -73,6 +73,12 @@ STATES: Ambient[StoredStates | None] = Ambient(None)
 def states_key(ids: NDArray[np.int64]) -> bytes:
     """Return the key of a text by its token ids."""
     return hashlib.sha256(ids.astype("<i8").tobytes()).digest()
+
+
+def pair_row(question: NDArray[np.int64], text: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the tokens of `[CLS] question [SEP] text [SEP]` and the segment of each."""
+    ids = np.concatenate([[CLS], question, [SEP], text, [SEP]])
+    return ids, (np.arange(len(ids)) >= len(question) + 2).astype(np.int64)
 
 
 class TextEncoder(ABC):
@@ -141,7 +147,7 @@ class MiniLMEncoder(TextEncoder):
     ) -> Iterator[tuple[Rows, Float32]]:
         """Run the rows that are not stored; see `Engine.run`."""
         new = np.array([row for row in range(len(ids)) if row not in stored], dtype=np.intp)
-        framed = [np.concatenate([[_CLS], ids[row], [_SEP]]) for row in new]
+        framed = [np.concatenate([[CLS], ids[row], [SEP]]) for row in new]
         for rows, output in self._engine.run(framed, mean=mean):
             yield new[rows], output
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from corag.errors import InputError
 from corag.models.engine import Engine, Float32, Int64
+from corag.models.minilm import pair_row
 from corag.readers.context import borders
 from corag.text.chunking import Span
 from corag.text.documents import SEPARATOR
@@ -31,7 +32,6 @@ KINDS = ("span", "none", "yes", "no")
 """Kinds of answers, in the order of the network's outputs after start and end."""
 START, END = 0, 1
 NUM_OUTPUTS = 2 + len(KINDS)
-CLS, SEP = 101, 102
 MIN_ROOM = 32
 """Minimum tokens of context that a window must hold beside the question."""
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
@@ -146,13 +146,6 @@ def chunk_windows(num_tokens: int, size: int, chunks: Sequence[int]) -> list[Spa
             spans[-1] = (start, last)
         start = last if last > start else start + max(size // 2, 1)
     return spans
-
-
-def pair_row(question: Int64, context: Int64) -> tuple[Int64, Int64]:
-    """Return ids and token types of `[CLS] question [SEP] context [SEP]`."""
-    ids = np.concatenate([[CLS], question, [SEP], context, [SEP]])
-    types = (np.arange(len(ids)) >= len(question) + 2).astype(np.int64)
-    return ids, types
 
 
 def _best(windows: Sequence[Reading]) -> Reading:

@@ -15,6 +15,7 @@ import numpy as np
 from corag.checks import check_choice
 from corag.errors import ModelError
 from corag.models.engine import Int64
+from corag.models.minilm import pair_row
 from corag.models.runtime import Backend, Precision, resolve_device
 from corag.models.trained import Adapter, adapted_engine, load_adapter, shipped_adapter
 from corag.rerankers.window import Output, Question, WindowedReranker, as_output, room_beside
@@ -26,7 +27,7 @@ FORM = "low-rank-relevance"
 """Format of its adapters: low-rank updates and whole tensors of a `SpanNetwork` with one output."""
 WINDOW_TOKENS = 320
 """Tokens of question and text that the network sees at once, special tokens included."""
-CLS, SEP, NUM_SPECIAL = 101, 102, 3
+NUM_SPECIAL = 3
 
 
 class MiniLMCross(WindowedReranker):
@@ -81,16 +82,10 @@ class MiniLMCross(WindowedReranker):
         """Return the value of each pair of question and text."""
         logits = np.full(len(pairs), -np.inf)
         filled = np.array([row for row, (_, text) in enumerate(pairs) if len(text)], dtype=np.intp)
-        inputs = [framed(*pairs[row]) for row in filled]
+        inputs = [pair_row(*pairs[row]) for row in filled]
         for rows, outputs in self._engine.run([ids for ids, _ in inputs], [segments for _, segments in inputs]):
             logits[filled[rows]] = self._slope * outputs[:, 0, 0].astype(np.float64) + self._offset
         return as_output(logits, self.output)
-
-
-def framed(question: Int64, text: Int64) -> tuple[Int64, Int64]:
-    """Return the tokens of `[CLS] question [SEP] text [SEP]` and the segment of each."""
-    ids = np.concatenate([[CLS], question, [SEP], text, [SEP]])
-    return ids, (np.arange(len(ids)) >= len(question) + 2).astype(np.int64)
 
 
 def _calibration(adapter: Adapter) -> tuple[float, float]:

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from corag.checks import check_choice
 from corag.errors import InputError
 from corag.naming import Part
 from corag.types import Chunk, FloatArray, Order
@@ -29,12 +28,6 @@ Output = Literal["probability", "logit"]
 LOWEST_LOGIT = -53 * math.log(2)
 """What an empty text is worth as a logit, -36.7, and the least that any text is: the probability 0 has none, and below
 this one no probability can be told from 0 beside 1 in double precision."""
-
-
-def check_policy(policy: WindowPolicy) -> WindowPolicy:
-    """Return the policy, or raise `InputError` where there is none of that name."""
-    check_choice("window", policy, WindowPolicy)
-    return policy
 
 
 class Question(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag.checks import check_choice, check_count
+from corag.checks import check_choice, check_count, check_seed
 from corag.errors import InputError
 from corag.optional import require
 from corag.selectors.base import Choice, ComparingSelector, checked, finite_numbers, keep_best, unscored
@@ -293,7 +293,7 @@ class Car(ComparingSelector):
 
     method: Method = checked("bisecting-kmeans", check_choice, names=Method)
     max_candidates: int = checked(40, check_count, hint="40 is usual")
-    seed: int = checked(0, check_count, hint="0 is usual", least=0, most=2**32 - 1)
+    seed: int = checked(0, check_seed)
     scaling: Scaling = checked("unit", check_choice, names=Scaling)
     solver: Solver = checked("exact", check_choice, names=Solver)
     name = "car"

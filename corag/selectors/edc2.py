@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corag.checks import check_choice, check_count
+from corag.checks import check_choice, check_count, check_seed
 from corag.errors import InputError
 from corag.selectors.base import checked
 from corag.selectors.packing import unit_vectors
@@ -95,7 +95,7 @@ class Edc2(SummarizingSelector):
     max_size: int = 20
     variant: Variant = "paper"
     clustering: Clustering = checked("dynamic", check_choice, names=Clustering)
-    seed: int = checked(0, check_count, hint="0 is usual", least=0, most=2**32 - 1)
+    seed: int = checked(0, check_seed)
     name = "edc2"
 
     def __post_init__(self) -> None:

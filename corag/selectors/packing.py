@@ -25,12 +25,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag.checks import check_choice, check_count, check_range
+from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.rerankers.evidence.passages import STOP_WORDS
 from corag.selectors.base import Choice, EmbeddingSelector, checked, fill, unscored
@@ -125,9 +124,6 @@ class Mmr(EmbeddingSelector):
         return unscored(problem, order)
 
 
-Variant = Literal["paper", "code"]
-
-
 def calibrated_beta(similarities: ArrayLike, vectors: ArrayLike, expected: int) -> float:
     """Return the weight of redundancy under which k = `expected` chunks like the candidates would score 0.
 
@@ -144,19 +140,17 @@ def calibrated_beta(similarities: ArrayLike, vectors: ArrayLike, expected: int) 
     return max(0.0, float(relevance.mean()) / ((expected - 1) / 2 * redundancy)) if redundancy > 0 else 0.0
 
 
-def greedy_set(
-    similarities: ArrayLike, vectors: ArrayLike, beta: float, costs: Int64, budget: int, *, stop: bool = True
-) -> Order:
+def greedy_set(similarities: ArrayLike, vectors: ArrayLike, beta: float, costs: Int64, budget: int) -> Order:
     """Return candidates in the order in which each adds most to the score F of those before it.
 
-    With `stop` it ends when no candidate adds to the score; the first is taken in any case.
+    It ends when no candidate adds to the score; the first is taken in any case.
     """
     scores, unit = np.array(similarities, dtype=np.float64), unit_vectors(vectors)
 
     def gains(chosen: Sequence[int]) -> FloatArray:
         if chosen:
             scores[:] -= beta * (unit @ unit[chosen[-1]])
-        return np.where(scores > 0, scores, -np.inf) if stop and chosen else scores
+        return np.where(scores > 0, scores, -np.inf) if chosen else scores
 
     return greedy(gains, costs, budget)
 
@@ -166,14 +160,11 @@ class AdaGReS(EmbeddingSelector):
     """Chunks that are relevant and repeat each other little, until none adds to the score.
 
     Args:
-        beta: Weight of redundancy, or None: `calibrated_beta` for each question.
-        variant: `paper` ends when no chunk adds to the score, often early: a mean chunk adds nothing once half of the
-            expected number is chosen. `code` goes on as long as one fits, as the public code goes on to the expected
-            number.
+        beta: Weight of redundancy, or None: `calibrated_beta` for each question. A mean chunk then adds nothing once
+            half of the expected number is chosen, where the public code goes on to the expected number.
     """
 
     beta: float | None = checked(None, check_range, low=0, high=1000, hint="0.05 to 1 are usual; None calibrates it")
-    variant: Variant = checked("paper", check_choice, names=Variant)
     name = "adagres"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
@@ -182,8 +173,7 @@ class AdaGReS(EmbeddingSelector):
         costs, mean_cost = problem.costs, float(problem.costs.mean())
         expected = int(problem.capacity // mean_cost) if mean_cost > 0 else len(costs)
         beta = calibrated_beta(problem.relevance, vectors, expected) if self.beta is None else self.beta
-        stop = self.variant == "paper"
-        order = greedy_set(problem.relevance, vectors, beta, costs, problem.capacity, stop=stop)
+        order = greedy_set(problem.relevance, vectors, beta, costs, problem.capacity)
         return unscored(problem, order, {"beta": beta})
 
 

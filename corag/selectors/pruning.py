@@ -107,8 +107,6 @@ class Prune(RerankingSelector):
         cost_weight: lambda: what 256 tokens cost in units of value; see `corag.selectors.price`.
         window: See `RerankingSelector`.
         tolerance: How far the value may fall below the best for fewer sentences, in [0, 1].
-        refill: Whether the freed tokens buy more passages, which the selector chooses from the rest and which are
-            pruned together with the others, until that changes nothing.
         max_units: The most sentences to choose from.
         order: See `BudgetedSelector`.
         tokenizer: Counts tokens as the answering model does: name or object; passed on to a selector given by name.
@@ -126,7 +124,6 @@ class Prune(RerankingSelector):
         cost_weight: float = COST_WEIGHT,
         window: WindowPolicy = DEFAULT_POLICY,
         tolerance: float = 0.0,
-        refill: bool = False,
         max_units: int = DEFAULT_MAX_UNITS,
         order: PromptOrder = "value",
         tokenizer: Spelling | TokenCounter | None = None,
@@ -141,7 +138,7 @@ class Prune(RerankingSelector):
             raise InputError(f"selector: prune cuts passages into sentences, but {str(self.inner)!r} chooses units")
         check_range("tolerance", tolerance, 0, 1, "0 to 0.1 are usual")
         check_range("cost_weight", cost_weight, 0, 100, "0.1 is usual")
-        self.cost_weight, self.tolerance, self.refill = cost_weight, tolerance, refill
+        self.cost_weight, self.tolerance = cost_weight, tolerance
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the sentences of all candidates."""
@@ -159,24 +156,10 @@ class Prune(RerankingSelector):
         if not chosen and passages.costs.min() > passages.capacity:
             chosen = tuple(passages.ranking[:1])
         kept, value, counts = self._kept(problem, chosen)
-        while self.refill and (more := self._more(problem, chosen, kept)):
-            chosen, before = chosen + more, set(kept)
-            kept, value, counts = self._kept(problem, chosen)
-            if set(kept) == before:
-                break
         trace |= {"passages": [passages.chunks[index].id for index in chosen], **counts}
         if not chosen:
             trace["reason"] = choice.trace.get("reason") or f"{self.inner.name} took no passage"
         return Choice(kept, value, trace)
-
-    def _more(self, problem: SelectionProblem, chosen: Order, kept: Order) -> Order:
-        """Return further passages that the selector chooses for the tokens that are left."""
-        rest = [index for index in range(len(problem.passages.chunks)) if index not in chosen]
-        left = problem.budget_tokens - problem.cost(kept) - problem.separator_tokens
-        if not rest or left < 1:
-            return ()
-        [choice] = self.inner._choose_many([problem.passages.subset(rest, budget_tokens=left)])
-        return tuple(rest[row] for row in choice.order) if choice.text is None else ()
 
     def _kept(self, problem: SelectionProblem, passages: Order) -> tuple[Order, float, dict[str, Any]]:
         """Return the sentences of passages that stay, their value, and what the trace records about it."""

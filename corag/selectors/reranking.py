@@ -11,13 +11,14 @@ import numpy as np
 
 import search
 from corag.ambient import Ambient
+from corag.checks import check_choice
 from corag.errors import search_errors
 from corag.naming import Spelling
 from corag.progress import step
 from corag.registry import RERANKERS
 from corag.rerankers.scorers import CachedScorer
-from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
-from corag.selectors.base import BudgetedSelector, Choice, fill
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
+from corag.selectors.base import BudgetedSelector, Choice, checked, fill
 from corag.selectors.problem import SelectionProblem
 from corag.types import FloatArray, Order, Reranker
 
@@ -39,11 +40,10 @@ class RerankingSelector(BudgetedSelector):
     """
 
     reranker: Spelling | Reranker | None = None
-    window: WindowPolicy = DEFAULT_POLICY
+    window: WindowPolicy = checked(DEFAULT_POLICY, check_choice, names=WindowPolicy)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_policy(self.window)
         self.reranker = self._reranker = RERANKERS.offer(self.reranker or DEFAULT_RERANKER, SHARED.get())
 
     def _scorer(self, problem: SelectionProblem) -> CachedScorer:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from corag.checks import check_choice, check_count
+from corag.checks import check_count, check_seed
 from corag.naming import Spelling
 from corag.optional import require
 from corag.registry import SUMMARIZERS
 from corag.selectors.base import Choice, EmbeddingSelector, checked, fill, keep_best, unscored
-from corag.selectors.car import IntArray, mean_silhouette, pairwise_distances, renumbered
+from corag.selectors.car import IntArray, renumbered
 from corag.selectors.problem import SelectionProblem
 from corag.summarizers.runs import Summary, summarize_all
 from corag.text.documents import SEPARATOR
@@ -151,40 +151,22 @@ def shares(sizes: Sequence[int], total: int) -> list[int]:
     return divided
 
 
-ChooseK = Literal["elbow", "silhouette"]
-
-
-def kmeans(points: FloatArray, k: int | ChooseK = 4, *, max_k: int = 10, seed: int = 0) -> IntArray:
+def kmeans(points: FloatArray, k: int = 4, *, seed: int = 0) -> IntArray:
     """Return the cluster of each point, counted from 0 in order of first appearance, `[N]`.
 
     Args:
         points: `[N, D]`.
-        k: How many clusters, at most as many as there are different points; or how to choose among 1 to `max_k`.
-            `elbow`: where the squared distance to the centres, as it falls from 1 to `max_k`, is farthest below the
-            straight line between its ends (Satopaa et al., "Finding a kneedle in a haystack", 2011). `silhouette`:
-            the largest mean silhouette, from 2 on. Ties go to the smallest number.
-        max_k: The most clusters to choose.
+        k: How many clusters, at most as many as there are different points.
         seed: Of the random starts.
 
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """
-    num_different = len(np.unique(points, axis=0)) if len(points) else 0
-    counts = [min(k, num_different)] if isinstance(k, int) else range(1, min(max_k, num_different) + 1)
-    if max(counts, default=0) < (2 if isinstance(k, int) else 3):
+    count = min(k, len(np.unique(points, axis=0))) if len(points) else 0
+    if count < 2:
         return np.zeros(len(points), dtype=np.int64)
-    k_means = require("sklearn.cluster", "clustering").KMeans
-    fits = [k_means(count, n_init=10, random_state=seed).fit(points) for count in counts]
-    partitions = [renumbered(fit.labels_.astype(np.int64)) for fit in fits]
-    if k == "elbow":
-        inertias = np.array([fit.inertia_ for fit in fits])
-        return partitions[int((np.linspace(inertias[0], inertias[-1], len(fits)) - inertias).argmax())]
-    if k == "silhouette":
-        distances = pairwise_distances(points)
-        # One cluster has no silhouette, nor have as many clusters as points.
-        values = [mean_silhouette(distances, labels) for labels in partitions]
-        return partitions[int(np.nan_to_num(values, nan=-1.0).argmax())]
-    return partitions[0]
+    fit = require("sklearn.cluster", "clustering").KMeans(count, n_init=10, random_state=seed).fit(points)
+    return renumbered(fit.labels_.astype(np.int64))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -192,26 +174,17 @@ class Crag(SummarizingSelector):
     """A summary of each cluster of candidates; the cluster of the most similar candidate first.
 
     Args:
-        k: Clusters: a number (the paper has 4), or `elbow` or `silhouette` to choose from 1 to `max_k`.
-        max_k: The most clusters to choose; the paper looked at 1 to 10.
+        k: Clusters; the paper has 4, chosen by the elbow of the squared distances.
         with_query: The paper's summaries do not know the question, so that they can be made once for all questions.
         seed: Of the random starts of k-means.
     """
 
-    k: int | ChooseK = 4
-    max_k: int = checked(10, check_count, hint="10 is usual")
+    k: int = checked(4, check_count, hint="4 is usual")
     with_query: bool = False
-    seed: int = checked(0, check_count, hint="0 is usual", least=0, most=2**32 - 1)
+    seed: int = checked(0, check_seed)
     name = "crag"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.k, str):
-            check_choice("k", self.k, ChooseK)
-        else:
-            check_count("k", self.k, f"4 is usual; or one of {', '.join(get_args(ChooseK))}")
-
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
-        labels = kmeans(self._vectors(problem), self.k, max_k=self.max_k, seed=self.seed)
+        labels = kmeans(self._vectors(problem), self.k, seed=self.seed)
         groups = [np.flatnonzero(labels == label).tolist() for label in range(labels.max() + 1)]
         return sorted(groups, key=lambda group: -max(problem.relevance[group]))

@@ -22,12 +22,12 @@ from torch.nn import functional
 from corag.errors import DataError
 from corag.models.cached import CachedEncoder
 from corag.models.engine import Int64, pad
-from corag.models.minilm import TextEncoder, load_bert, minilm_encoder
+from corag.models.minilm import TextEncoder, load_bert, minilm_encoder, pair_row
 from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
 from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import KINDS
-from corag.rerankers.minilm_cross import FORM, NAME, NUM_SPECIAL, WINDOW_TOKENS, MiniLMCross, framed
+from corag.rerankers.minilm_cross import FORM, NAME, NUM_SPECIAL, WINDOW_TOKENS, MiniLMCross
 from corag.types import FloatArray, Order
 from experiments.adapters.config import CrossTraining, EvidenceSource
 from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, plain_name
@@ -82,7 +82,7 @@ def draw(pooled: Pooled, tokens: Any, generator: np.random.Generator) -> list[Co
         if 0 < len(text) <= WINDOW_TOKENS - NUM_SPECIAL - len(question):
             share = _share(pooled, order)
             wrong = len(pooled.ordered) > 1 and order == pooled.ordered[::-1]
-            rows.append(Combination(*framed(question, text), share - 0.001 * wrong, share == 1))
+            rows.append(Combination(*pair_row(question, text), share - 0.001 * wrong, share == 1))
     return rows
 
 

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 
 from corag.models.engine import Int64, pad
+from corag.models.minilm import pair_row
 from corag.optional import require
-from corag.readers.span_reader import KINDS, pair_row
+from corag.readers.span_reader import KINDS
 from corag.text.chunking import Span
 from corag.text.data import DataFolder, Query
 from corag.text.documents import passage

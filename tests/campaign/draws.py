@@ -109,7 +109,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
         **UNITS, **EMBEDDED, "minimum": number(0.0, 1.0), "relative": one_of(True, False), "at_least": one_of(0, 1, 3),
     },
     "mmr": {**UNITS, **EMBEDDED, "relevance_weight": number(0.0, 1.0), "k": one_of(None, 1, 3)},
-    "adagres": {**UNITS, **EMBEDDED, "beta": one_of(None, 0.0, 0.3, 1000.0), "variant": one_of("paper", "code")},
+    "adagres": {**UNITS, **EMBEDDED, "beta": one_of(None, 0.0, 0.3, 1000.0)},
     "submodular": {
         **UNITS, **EMBEDDED,
         **{name: number(0.0, 3.0) for name in ("relevance", "coverage", "representativeness", "diversity")},
@@ -120,7 +120,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
         "cost_weight": number(0.0, 2.0),
         **RERANKED,
         "selector": inner("top-k", "full", "corag", "mmr", "edc2"),
-        "tolerance": number(0.0, 1.0), "refill": one_of(True, False), "max_units": one_of(1, 3, 10, 60),
+        "tolerance": number(0.0, 1.0), "max_units": one_of(1, 3, 10, 60),
     },
     "sentence-threshold": {
         **RERANKED,
@@ -145,11 +145,11 @@ DRAWN: dict[str, dict[str, Draw]] = {
         "tau": one_of(1, 2, 3), "max_size": one_of(3, 20), "variant": one_of("paper", "code"),
         "clustering": one_of("dynamic", "average", "random", "one"),
     },
-    "crag": {**GROUPED, "k": one_of(1, 4, "elbow", "silhouette"), "max_k": one_of(1, 3)},
+    "crag": {**GROUPED, "k": one_of(1, 4)},
     "raptor": {
         **SUMMARIZED,
         "tree": made(lambda: None, lambda: None, lambda: None, tree),
-        "scope": one_of("tree", "candidates"), "retrieval": one_of("collapsed", "traversal"),
+        "retrieval": one_of("collapsed", "traversal"),
         "top_k": one_of(1, 5), "summary_tokens": one_of(1, 8),
     },
     "self-route": {

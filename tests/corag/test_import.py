@@ -13,7 +13,7 @@ from corag.errors import InputError, MissingExtraError
 HEAVY = {
     "torch", "transformers", "sentence_transformers", "tokenizers", "lightning", "openvino", "lancedb", "pyarrow",
     "wandb", "matplotlib", "pandas", "scipy", "sklearn", "bm25s", "ollama", "openai", "httpx",
-    "umap", "llama_index", "langchain_core", "haystack",
+    "llama_index", "langchain_core", "haystack",
 }  # fmt: skip
 
 WATCH = """

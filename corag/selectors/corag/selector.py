@@ -18,7 +18,7 @@ from corag.registry import RERANKERS
 from corag.registry import embedder as make_embedder
 from corag.registry import tokens as make_tokens
 from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, Scaling, gives_probabilities, score_together
-from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy, check_policy
+from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSelectors, AgentSource, decides, fixed_configuration
 from corag.selectors.order import PromptOrder
@@ -109,7 +109,8 @@ class Corag(BudgetedSelector):
             order=order,
             tokenizer=make_tokens(tokenizer or "minilm"),
         )
-        self.preset, self.window = preset, check_policy(window)
+        check_choice("window", window, WindowPolicy)
+        self.preset, self.window = preset, window
         self._agent: AgentSelectors | None = None
         if asks and decides(agent):
             given = {"unit": unit, "cost_weight": cost_weight}

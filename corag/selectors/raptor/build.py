@@ -1,8 +1,9 @@
 """Building a tree of summaries: soft clusters, the tree over chunks, and the tree of an index, bound to its content.
 
 Clusters are after RAPTOR (Sarthi et al., "RAPTOR: Recursive abstractive processing for tree-organized retrieval", 2024,
-section 3): dimensions are reduced, the Bayesian information criterion chooses the number of components of a Gaussian
-mixture, and a point belongs to every component that is likely enough. Letters: N points, D dimensions.
+section 3): dimensions are reduced, here by PCA and there by UMAP, the Bayesian information criterion chooses the number
+of components of a Gaussian mixture, and a point belongs to every component that is likely enough. Letters: N points, D
+dimensions.
 
 The tree of an index is in its folder: `tree.json` and `vectors.npy` are the tree, `summaries.sqlite` keeps every
 summary from the moment that it is written: a build that is killed resumes, and a tree over a changed corpus asks only
@@ -11,7 +12,6 @@ for summaries of what changed around it.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -37,7 +37,7 @@ Report = Callable[[int, int], None]
 """Called with (summaries written, summaries known to be needed); a later layer adds to both."""
 
 MAX_FITTED = 10_000
-"""Of more points than this, so many drawn at random are what mixtures, and UMAP, are fitted to; all are assigned. A fit
+"""Of more points than this, so many drawn at random are what mixtures are fitted to; all are assigned. A fit
 of 50 components to 100,000 points takes minutes, and there are 50 fits."""
 DIMENSIONS = 10
 """Dimensions to reduce to; never more than the square root of the points."""
@@ -48,7 +48,7 @@ criterion no longer holds (unbounded, it gives 39 components to four groups of 1
 MIN_PROBABILITY = 0.1
 """The least probability with which a point belongs to a cluster; the most probable one always."""
 SEED = 0
-"""Of the reduction, of the mixtures, and of what they are fitted to."""
+"""Of the mixtures, and of what they are fitted to."""
 
 
 def soft_clusters(points: FloatArray) -> list[tuple[int, ...]]:
@@ -62,12 +62,11 @@ def soft_clusters(points: FloatArray) -> list[tuple[int, ...]]:
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """
-    # UMAP looks at the square root of N neighbours for the whole, and at 10 within a cluster, as the paper does.
-    outer = _mixture_clusters(points, max(2, int(np.sqrt(max(len(points) - 1, 1)))))
-    return sorted({tuple(part[inner].tolist()) for part in outer for inner in _mixture_clusters(points[part], 10)})
+    outer = _mixture_clusters(points)
+    return sorted({tuple(part[inner].tolist()) for part in outer for inner in _mixture_clusters(points[part])})
 
 
-def _mixture_clusters(points: FloatArray, neighbours: int) -> list[IntArray]:
+def _mixture_clusters(points: FloatArray) -> list[IntArray]:
     num_points = len(points)
     root = int(np.sqrt(num_points))
     dimensions = min(DIMENSIONS, root)
@@ -77,7 +76,11 @@ def _mixture_clusters(points: FloatArray, neighbours: int) -> list[IntArray]:
     drawn: IntArray | slice = slice(None)
     if num_points > MAX_FITTED:
         drawn = np.sort(np.random.default_rng(SEED).choice(num_points, MAX_FITTED, replace=False))
-    reduced = _reduced(points, drawn, min(dimensions, points.shape[1], num_points - 2), neighbours)
+    # Of many points the directions come from D x D numbers, not N x D.
+    solver = "full" if isinstance(drawn, slice) else "covariance_eigh"
+    number = min(dimensions, points.shape[1], num_points - 2)
+    pca = require("sklearn.decomposition", "clustering").PCA(number, svd_solver=solver)
+    reduced = np.asarray(pca.fit_transform(points), dtype=np.float64)
     fitted = reduced[drawn]
     mixture = require("sklearn.mixture", "clustering").GaussianMixture
     # Points that coincide must not shrink a component to nothing.
@@ -91,20 +94,6 @@ def _mixture_clusters(points: FloatArray, neighbours: int) -> list[IntArray]:
     members = probabilities >= MIN_PROBABILITY
     members[np.arange(num_points), probabilities.argmax(axis=1)] = True
     return [np.flatnonzero(column) for column in members.T if column.any()]
-
-
-def _reduced(points: FloatArray, drawn: IntArray | slice, number: int, neighbours: int) -> FloatArray:
-    """Return the points `[N, D]` in fewer dimensions, `[N, number]`: by UMAP (extra `umap`) or else PCA."""
-    if importlib.util.find_spec("umap"):
-        near = max(2, min(neighbours, len(points) - 1))
-        settings = {"n_components": number, "n_neighbors": near, "metric": "cosine"}
-        umap = require("umap", "umap").UMAP(**settings, random_state=SEED, n_jobs=1)
-        reduced = umap.fit_transform(points) if isinstance(drawn, slice) else umap.fit(points[drawn]).transform(points)
-    else:
-        # Of many points the directions come from D x D numbers, not N x D.
-        solver = "full" if isinstance(drawn, slice) else "covariance_eigh"
-        reduced = require("sklearn.decomposition", "clustering").PCA(number, svd_solver=solver).fit_transform(points)
-    return np.asarray(reduced, dtype=np.float64)
 
 
 SUMMARY_TOKENS = 100

@@ -19,7 +19,6 @@ from corag.selectors.summarizing import PromptPart, WithSummarizer, joined
 from corag.types import Candidate
 
 Retrieval = Literal["collapsed", "traversal"]
-Scope = Literal["tree", "candidates"]
 
 MAX_OFFERED = 100
 """Nodes of a given tree that are tried, best first, until the budget is full."""
@@ -38,15 +37,12 @@ class Raptor(WithSummarizer):
     Args:
         tree: A tree over the whole corpus: the folder of an index that was made with `corag index --tree`, the tree's
             own folder, or the tree. Its embedder is the default of `embedder`.
-        scope: What of a given tree counts: all nodes (`tree`), or only those with a candidate below them
-            (`candidates`), such as if each question comes with its own pool.
         retrieval: `collapsed` (all layers together, the better one in the paper) or `traversal` (from the top down).
         top_k: Nodes of each layer in a traversal.
         summary_tokens: The most tokens of a summary in a tree over candidates.
     """
 
     tree: str | Path | RaptorTree | None = None
-    scope: Scope = checked("tree", check_choice, names=Scope)
     retrieval: Retrieval = checked("collapsed", check_choice, names=Retrieval)
     top_k: int = checked(5, check_count, hint="5 is usual")
     summary_tokens: int = checked(SUMMARY_TOKENS, check_count, hint="100 is usual")
@@ -61,7 +57,7 @@ class Raptor(WithSummarizer):
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the nodes of a given tree, best first, or the candidates."""
-        if self._tree is None or self.scope == "candidates":
+        if self._tree is None:
             return super().problem(query, candidates, budget_tokens)
         nodes = self._ranked(self._tree, query)[:MAX_OFFERED]
         vector = self._embedder.vectors([query])[0]
@@ -79,7 +75,7 @@ class Raptor(WithSummarizer):
             "nodes": len(tree.nodes),
             "summaries_failed": tree.num_failed,
         }
-        if self._tree is not None and self.scope == "tree":
+        if self._tree is not None:
             order = fill(range(len(problem.chunks)), problem.costs, problem.capacity)
             names = [problem.chunks[index].id for index in order]
             trace["pieces"] = [

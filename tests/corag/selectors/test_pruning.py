@@ -81,14 +81,6 @@ def test_where_no_passage_fits_the_best_ranked_is_pruned():
     assert nothing.text == "" and nothing.trace.reason
 
 
-def test_freed_tokens_buy_more_passages():
-    offered, wanted = OFFERED[1:], Counting("40 metres", "90 metres")
-    plain = select("prune", reranker=wanted, selector="top-k(k=1)", offered=offered, budget=21)
-    more = select("prune", reranker=wanted, selector="top-k(k=1)", offered=offered, budget=21, refill=True)
-    assert (plain.trace.details["passages"], plain.ids) == (["lake"], ("lake#12-39",))
-    assert (more.trace.details["passages"], more.ids) == (["lake", "sea"], ("lake#12-39", "sea#18-44"))
-
-
 class Written(BudgetedSelector):
     """Writes a text of its own."""
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag import Chunk
 from corag.errors import DataError, IndexMismatchError, SummarizerError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.build import build_tree, soft_clusters
@@ -129,16 +128,6 @@ class East:
 
     def embed(self, texts):
         return np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (len(texts), 1))
-
-
-def test_nodes_above_the_candidates():
-    pool = [corag.Candidate(Chunk(name, f"text {name}"), 0.5) for name in "abcd"]
-    made = corag.selector("raptor", tree=hand_made(), scope="candidates", embedder=East(), tokenizer=CHARACTERS)
-    everything = "text b\n\nsum ab\n\ntext a\n\ntext c\n\nsum cd\n\ntext d"
-    for budget, text, ids in ((100, everything, ("b", "a", "c", "d")), (14, "text b\n\nsum ab", ("b", "a"))):
-        selection = made.select("?", pool, budget)
-        assert (selection.text, selection.ids) == (text, ids)
-    assert (selection.trace.details["layers"], selection.trace.details["nodes"]) == (2, 6)
 
 
 @pytest.mark.parametrize(
