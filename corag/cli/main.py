@@ -195,13 +195,17 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
     command = COMMANDS[name]
     settings = load(command.settings)
     parser = ArgumentParser(
-        prog=" ".join(["corag", name, *(f"[{word}]" for word in command.positional.split())]),
+        prog=f"corag {name}",
+        usage=" ".join(["corag", name, *(f"[{word}]" for word in command.positional.split()), "[settings]"]),
         exit_on_error=False,
         description=(settings.__doc__ or "").split("\n", 1)[0],
     )
     parser.add_argument("--config", action="config", help="YAML file with settings.")
     parser.add_argument("--help-all", action="help", help="Show all settings and exit.")
     parser.add_class_arguments(settings)
+    for group in parser._action_groups:
+        # jsonargparse would print the description again.
+        group.title = "settings" if f"{group.title}." == parser.description else group.title
     shown = {"config", "help", "help_all", *command.shown.split()}
     if command.shown and not all_settings:
         for action in parser._actions:
