@@ -10,14 +10,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import logging
 import math
 import platform
 import shutil
-import signal
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +32,7 @@ from agent.errors import AgentError, CheckpointError
 from agent.files import folder_lock, replace_file
 from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable
+from agent.training.lightning import calm, kept_in, quiet_trainer, resume
 from agent.training.module import AgentModule
 
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
@@ -120,9 +117,8 @@ def fit(
         with calm(1):
             log = None if logger is None else logger(epochs_dir)
             figures = _Figures(progress, train_config.epochs, log)
-            lightning = _trainer(train_config, val, epochs_dir, figures, trainer)
-            last = epochs_dir / "last.ckpt"
-            lightning.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
+            lightning = _trainer(train_config, val is not None, epochs_dir, figures, trainer)
+            last = resume(lightning, module, epochs_dir)
             if log is not None:
                 log.finalize("success")
         kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
@@ -172,31 +168,17 @@ class _Figures(pl.Callback):  # type: ignore[misc]
 
 
 def _trainer(
-    config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, figures: _Figures, given: Mapping[str, Any]
+    config: TrainConfig, validates: bool, epochs_dir: Path, figures: _Figures, given: Mapping[str, Any]
 ) -> pl.Trainer:
-    kept: dict[str, Any] = {"dirpath": epochs_dir, "enable_version_counter": False, "save_on_train_epoch_end": True}
-    kind, _, index = config.device.partition(":")
     try:
-        return pl.Trainer(
-            accelerator=kind,
-            devices=[int(index)] if index else 1,
-            precision=config.precision,
-            max_epochs=config.epochs,
-            callbacks=[
-                figures,
-                *(_callback(**named) for named in given.get("callbacks", ())),
-                ModelCheckpoint(filename="best", monitor=RANK, **kept),
-                ModelCheckpoint(filename="last", **kept),
-            ],
-            reload_dataloaders_every_n_epochs=1,
-            limit_val_batches=0.0 if val is None else 1.0,
-            num_sanity_val_steps=0,
-            default_root_dir=epochs_dir,
-            logger=False,
-            enable_model_summary=False,
-            enable_progress_bar=False,
-            **{name: value for name, value in given.items() if name != "callbacks"},
-        )
+        best = ModelCheckpoint(filename="best", monitor=RANK, **kept_in(epochs_dir))
+        hooks = [figures, *(_callback(**named) for named in given.get("callbacks", ())), best]
+        others = {name: value for name, value in given.items() if name != "callbacks"}
+        validation = {"limit_val_batches": 1.0 if validates else 0.0}
+        return quiet_trainer(
+            epochs_dir, config.device, config.epochs, hooks,
+            precision=config.precision, logger=False, **validation, **others,
+        )  # fmt: skip
     except (AttributeError, TypeError, ValueError, RuntimeError, MisconfigurationException) as error:
         raise AgentError(f"Lightning refuses device={config.device!r} or trainer={dict(given)}: {error}") from error
 
@@ -204,33 +186,6 @@ def _trainer(
 def _callback(class_path: str, init_args: Mapping[str, Any] = MappingProxyType({})) -> pl.Callback:
     """Return one of Lightning's own callbacks."""
     return getattr(callbacks, class_path.removeprefix(f"{callbacks.__name__}."))(**init_args)
-
-
-@contextmanager
-def calm(threads: int | None) -> Iterator[None]:
-    """Train without Lightning's notes and tips; a stopped training raises KeyboardInterrupt.
-
-    `threads` are those on a CPU, None for all. With one the bits do not depend on the number of cores, and small layers
-    gain little from more.
-    """
-    log, num_threads = logging.getLogger("lightning.pytorch"), torch.get_num_threads()
-    level, handler = log.level, signal.getsignal(signal.SIGINT)
-    try:
-        torch.set_num_threads(threads or num_threads)
-        log.setLevel(logging.WARNING)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
-            warnings.filterwarnings("ignore", message=".*is not empty.*|.*does not have many workers.*")
-            yield
-    except SystemExit as left:
-        # Lightning, told to stop, ignores all further signals and leaves the process.
-        if isinstance(left.__context__, KeyboardInterrupt):
-            signal.signal(signal.SIGINT, handler)
-            raise KeyboardInterrupt from left
-        raise
-    finally:
-        log.setLevel(level)
-        torch.set_num_threads(num_threads)
 
 
 def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig) -> None:

@@ -24,6 +24,7 @@ from agent.losses import (
 from agent.model import AgentModel, AgentOutput
 from agent.predict import decide
 from agent.training.data import FeatureScaling, Float32, TrainingTable
+from agent.training.lightning import loader_of
 
 Batch = dict[str, Tensor]
 """The columns of a `TrainingTable` by name; settings are on the scale [0, 1] of `Ranges`."""
@@ -98,9 +99,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         # The order depends on (seed, epoch) alone, so that an interrupted training continues as if it had not been.
         order = np.random.default_rng((config.seed, epoch)).permutation(len(rows["features"]))
         parts = torch.from_numpy(order).split(config.batch_size)
-        batches = [{name: column[part] for name, column in rows.items()} for part in parts]
-        # A generator of its own: a loader draws a seed for workers, though it has none.
-        return DataLoader(batches, batch_size=None, generator=torch.Generator())
+        return loader_of([{name: column[part] for name, column in rows.items()} for part in parts])
 
     def _loss(self, split: str, batch: Batch) -> Tensor:
         """Return the total loss; log it, its parts, and how good the predictions are."""

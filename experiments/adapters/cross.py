@@ -7,7 +7,6 @@ the evidence, and which order of the same chunks is the one in which the data te
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,12 +33,11 @@ from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, p
 from experiments.adapters.pools import Pooled, questions_by_unit
 from experiments.adapters.training import (
     AdapterReport,
-    adapter_card,
+    Learned,
     calibration_error,
     figures_table,
-    finished_report,
     fit_sigmoid,
-    ship,
+    train_once,
 )
 from experiments.run.journal import fingerprint
 
@@ -202,12 +200,14 @@ def train_cross(config: CrossTraining) -> AdapterReport:
         DataError: A data folder is missing or damaged, or has nothing to learn.
         ModelError: The encoder or the reader that it starts from is missing or damaged.
     """
-    out, start = Path(config.out), time.perf_counter()
-    work = fingerprint(config.work)
-    if (report := finished_report(out, work)) is not None:
-        return report
+    use = f'reranker = corag.reranker("{NAME}")'
+    return train_once(config, fingerprint(config.work), partial(_learned, config), about=ABOUT, use=use)
+
+
+def _learned(config: CrossTraining, work: str) -> Learned:
+    out = Path(config.out)
     encoder = CachedEncoder(minilm_encoder(), batch=256, path=out / "states.sqlite")
-    questions = [pooled for found in _questions(config, config.sources, encoder).values() for pooled in found]
+    questions = [pooled for of_source in _questions(config, config.sources, encoder).values() for pooled in of_source]
     checks = _questions(config, config.calibration, encoder)
     batches = partial(batches_of, config, questions, minilm_encoder().whole_ids)
     module = CrossModule(config, started(config.seed), batches)
@@ -220,26 +220,23 @@ def train_cross(config: CrossTraining) -> AdapterReport:
     facts = {
         "questions": len(questions),
         "steps": module.num_steps,
-        "hours": round((time.perf_counter() - start) / 3600, 2),
         "settings": {name: value for name, value in config.work.items() if name not in ("sources", "calibration")},
     }
-    use = f'reranker = corag.reranker("{NAME}")'
-    card = adapter_card(config, NAME, ABOUT, use, [MEASURED, figures_table(figures)], facts)
     adapter = replace(load_adapter(out / "draft"), config=AdapterConfig(NAME, FORM, settings))
-    return ship(config, adapter, card, figures, work)
+    return Learned(adapter, figures, [MEASURED, figures_table(figures)], facts)
 
 
 def _questions(
     config: CrossTraining, sources: Sequence[EvidenceSource], encoder: TextEncoder
 ) -> dict[str, list[Pooled]]:
     """Return the questions of some sources, by data folder and unit."""
-    found: dict[str, list[Pooled]] = {}
+    questions: dict[str, list[Pooled]] = {}
     for source in sources:
         by_unit = questions_by_unit(source, config.data, encoder, config.units)
-        found |= {f"{source.data}, {unit}": of_unit for unit, of_unit in by_unit.items() if of_unit}
-    if not any(pooled.golds for of_source in found.values() for pooled in of_source):
+        questions |= {f"{source.data}, {unit}": of_unit for unit, of_unit in by_unit.items() if of_unit}
+    if not any(pooled.golds for of_source in questions.values() for pooled in of_source):
         raise DataError("no question of sources, or of calibration, has evidence among its candidates; give others")
-    return found
+    return questions
 
 
 def _measured(

@@ -15,11 +15,13 @@ import lightning.pytorch as pl
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
+from torch.utils.data import DataLoader
 
+from agent.training.lightning import loader_of
 from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import NUM_OUTPUTS
 from experiments.adapters.config import EncoderTraining
-from experiments.adapters.training import Epoch, fit
+from experiments.adapters.training import fit
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -92,7 +94,7 @@ class EncoderModule(pl.LightningModule):  # type: ignore[misc]
         self.num_steps = ceil(config.epochs * len(self._batches_of(0)))
         self.num_stages = ceil(self.num_steps / config.validate_every)
 
-    def train_dataloader(self) -> Epoch:
+    def train_dataloader(self) -> DataLoader[Any]:
         """Return the batches of this stage; Lightning asks again at every stage."""
         first = self.trainer.current_epoch * self.config.validate_every
         last = min(first + self.config.validate_every, self.num_steps)
@@ -101,7 +103,7 @@ class EncoderModule(pl.LightningModule):  # type: ignore[misc]
             of_pass = self._batches_of(number)
             chosen += of_pass[max(first - start, 0) : max(last - start, 0)]
             number, start = number + 1, start + len(of_pass)
-        return Epoch(len(chosen), partial(iter, chosen))
+        return loader_of(chosen)
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Return the batch as it is: its rows become tensors in the step."""

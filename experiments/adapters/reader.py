@@ -6,9 +6,9 @@ The confidence of an answer is fitted on held-out questions.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,13 +35,12 @@ from experiments.adapters.encoder import INPUTS, EncoderModule, build, export
 from experiments.adapters.reader_rows import ReadingExample, ReadingRow, batches, collate, examples, rows
 from experiments.adapters.training import (
     AdapterReport,
-    adapter_card,
+    Learned,
     calibration_error,
     facts_table,
     figures_table,
-    finished_report,
     fit_sigmoid,
-    ship,
+    train_once,
 )
 from experiments.data.splits import held_out
 from experiments.evaluation.metrics import exact_match, f1
@@ -93,13 +92,16 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
         DataError: A data folder is missing or damaged, or has nothing to learn.
         ModelError: The encoder is missing or damaged.
     """
-    out, started = Path(config.out), time.perf_counter()
     parts, learning = _read_sources(config)
     work = fingerprint([config.work, [example.id for example in learning]])
-    if (finished := finished_report(out, work)) is not None:
-        return finished
+    return train_once(config, work, partial(_learned, config, parts, learning), about=ABOUT, use=USE)
+
+
+def _learned(
+    config: ReaderTraining, parts: Sequence[_HeldOut], learning: Sequence[ReadingExample], work: str
+) -> Learned:
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
-    plain = ReaderSettings(window_tokens=WINDOW_TOKENS)
+    plain, draft = ReaderSettings(window_tokens=WINDOW_TOKENS), Path(config.out) / "draft"
     checks = {part.name: gold_cases(part.folder, part.queries[: config.validation]) for part in parts}
 
     def validate(network: SpanNetwork) -> dict[str, float]:
@@ -112,20 +114,18 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     network = module.learn(work, resolve_device("reader").device, [averaging])
     tensors = {name: tensor.cpu().half().numpy() for name, tensor in export(network).items()}
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
-    save_adapter(out / "draft", tensors, _adapter_config(plain), "")
-    draft = load_adapter(out / "draft", FORM)
-    settings, answers, calibration = _measure(span_reader(draft, resolve_device("reader")), parts, config.seed)
-    made = {
+    save_adapter(draft, tensors, _adapter_config(plain), "")
+    adapter = load_adapter(draft, FORM)
+    settings, answers, calibration = _measure(span_reader(adapter, resolve_device("reader")), parts, config.seed)
+    facts = {
         "questions learned from": len(learning),
-        "hours": f"{(time.perf_counter() - started) / 3600:.2f}",
         "settings": {name: value for name, value in config.work.items() if name not in ("data", "sources")},
         "window": f"{settings.window_tokens} tokens, half over the next",
         "confidence": f"logistic function of {settings.slope} * margin + {settings.offset}",
     }
     results: list[Block] = [GOLD, figures_table(answers), facts_table(calibration), READS]
-    card = adapter_card(config, NAME, ABOUT, USE, results, made)
     figures = {**answers, "calibration": calibration}
-    return ship(config, replace(draft, config=_adapter_config(settings)), card, figures, work)
+    return Learned(replace(adapter, config=_adapter_config(settings)), figures, results, facts)
 
 
 def _adapter_config(settings: ReaderSettings) -> AdapterConfig:

@@ -1,4 +1,4 @@
-"""What trainings of shipped parts share: a loop that resumes after its last whole epoch, calibration, the card."""
+"""What trainings of shipped parts share: a fit that resumes after its last whole epoch, calibration, the card."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import logging
 import platform
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ import lightning.pytorch as pl
 import numpy as np
 import torch
 import transformers
-from lightning.pytorch.callbacks import LambdaCallback, ModelCheckpoint
+from lightning.pytorch.callbacks import LambdaCallback
 
-from agent.training.fit import calm
+from agent.training.lightning import calm, quiet_trainer, resume
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.models.trained import Adapter, save_adapter
@@ -48,44 +49,52 @@ class AdapterReport:
     figures: Mapping[str, Any]
 
 
-def finished_report(out: Path, work: str) -> AdapterReport | None:
-    """Return the report of a finished training of the same work in `out`, if there is one."""
-    adapter = out / ADAPTER_DIR
-    if (record := finished_record(out / RECORD_FILE, work)) is None or not adapter.is_dir():
-        return None
-    logger.info("%s is trained already; delete it to train again", adapter)
-    return AdapterReport(adapter, record["figures"])
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a training ends with: the adapter, its figures, and for its card what was measured and how it was made."""
+
+    adapter: Adapter
+    figures: Mapping[str, Any]
+    results: Sequence[Block]
+    facts: Mapping[str, object]
 
 
-def ship(config: AdapterTraining, adapter: Adapter, card: str, figures: Mapping[str, Any], work: str) -> AdapterReport:
-    """Save an adapter with its card, record that the work is finished, and delete the state of the training.
+def train_once(
+    config: AdapterTraining, work: str, learn: Callable[[str], Learned], *, about: str, use: str
+) -> AdapterReport:
+    """Return the report of a finished training of the same work, or train, and save the adapter with its card.
 
-    The adapter is logged as the model of the training's run in W&B.
+    The card says what the adapter is, `about`, and has Python that uses it, `use`. The adapter is logged as the model
+    of the training's run in W&B. In the end the state of the training, `epochs-*` and `draft`, is deleted.
     """
-    out = Path(config.out)
-    save_adapter(out / ADAPTER_DIR, adapter.tensors, adapter.config, card)
+    out, start = Path(config.out), time.perf_counter()
+    folder = out / ADAPTER_DIR
+    if (record := finished_record(out / RECORD_FILE, work)) is not None and folder.is_dir():
+        logger.info("%s is trained already; delete it to train again", folder)
+        return AdapterReport(folder, record["figures"])
+    learned = learn(work)
+    adapter, facts = learned.adapter, {**learned.facts, "hours": round((time.perf_counter() - start) / 3600, 2)}
+    card = _card(config, adapter.config.name, about, use, learned.results, facts)
+    save_adapter(folder, adapter.tensors, adapter.config, card)
     with TrackedRun("train", config, out, asdict(config)) as run:
         run.start(out / f"epochs-{work}")  # which has the id of the run
-        run.log_checkpoint(out / ADAPTER_DIR, {**figures, "card": card})
-    write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": figures}, indent=2) + "\n")
+        run.log_checkpoint(folder, {**learned.figures, "card": card})
+    write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": learned.figures}, indent=2) + "\n")
     for state in (*out.glob("epochs-*"), out / "draft"):
         shutil.rmtree(state, ignore_errors=True)
-    return AdapterReport(out / ADAPTER_DIR, figures)
+    return AdapterReport(folder, learned.figures)
 
 
-def adapter_card(
-    config: Any, name: str, about: str, use: str, results: Sequence[Block], facts: Mapping[str, object]
-) -> str:
-    """Return the README of an adapter: what it is, Python that uses it, what was measured, and how it was made."""
-    made = {**facts, "versions": f"Python {platform.python_version()}, torch {torch.__version__}, "
-            f"transformers {transformers.__version__}", "commit": commit()}  # fmt: skip
-    headings = [one.name for one in fields(config.sources[0])]
+def _card(config: Any, name: str, about: str, use: str, results: Sequence[Block], facts: Mapping[str, object]) -> str:
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}"
+    headings = [column.name for column in fields(config.sources[0])]
     rows = [[*map(str, asdict(source).values()), _licence(source.data)] for source in config.sources]
+    made = facts_table({**facts, "versions": versions, "commit": commit()})
     command = f"Made by `corag train {config.command}`."
     sections = [
         Section("Use", [f"```python\nimport corag\n\n{use}\n```"]),
         Section("Results", results),
-        Section("Training", [Table([*headings, "licence"], rows), SPLIT, facts_table(made), command]),
+        Section("Training", [Table([*headings, "licence"], rows), SPLIT, made, command]),
         Section("Licence", [LICENCE]),
     ]
     return Page(name, about, sections).markdown()
@@ -118,52 +127,25 @@ def fit(
     device: str,
     threads: int | None = None,
     callbacks: Sequence[pl.Callback] = (),
-    **trainer_settings: Any,
+    **settings: Any,
 ) -> None:
     """Train a module, from the last whole epoch that an earlier call for the same work has finished.
 
     What the module and its batches draw has to derive from seed, epoch and step. `work` is a hash of everything that
-    the weights depend on.
+    the weights depend on; `settings` are further ones of Lightning's Trainer.
     """
     folder = Path(config.out) / f"epochs-{work}"
-    last = folder / "last.ckpt"
-    kind, _, index = device.partition(":")
-    keeper = ModelCheckpoint(folder, filename="last", enable_version_counter=False, save_on_train_epoch_end=True)
     with (
         TrackedRun("train", config, Path(config.out), asdict(config)) as run,
         progress("train", quiet=config.quiet) as report,
         calm(threads),
     ):
         shown = LambdaCallback(on_train_epoch_end=lambda trainer, _: report(trainer.current_epoch + 1, epochs))
-        trainer = pl.Trainer(
-            accelerator={"cuda": "gpu"}.get(kind, kind),
-            devices=[int(index or 0)] if kind == "cuda" else 1,
-            max_epochs=epochs,
-            callbacks=[*callbacks, shown, keeper],
-            logger=run.start(folder) or False,
-            num_sanity_val_steps=0,
-            log_every_n_steps=1,
-            reload_dataloaders_every_n_epochs=1,
-            default_root_dir=folder,
-            enable_model_summary=False,
-            enable_progress_bar=False,
-            **trainer_settings,
+        log = run.start(folder) or False
+        trainer = quiet_trainer(
+            folder, device, epochs, [*callbacks, shown], logger=log, log_every_n_steps=1, **settings
         )
-        trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """The batches of an epoch, made anew whenever Lightning iterates, which it does more than once."""
-
-    length: int
-    make: Callable[[], Iterator[Any]]
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.make()
+        resume(trainer, module, folder)
 
 
 def fit_line(x: FloatArray, right: FloatArray, *, intercept: bool = True, strength: float = np.inf) -> FloatArray:

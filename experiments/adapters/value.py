@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +35,11 @@ from experiments.adapters.config import ValueTraining
 from experiments.adapters.pools import Pooled, open_folder, questions_by_unit
 from experiments.adapters.training import (
     AdapterReport,
-    adapter_card,
+    Learned,
     calibration_error,
     facts_table,
-    finished_report,
     fit_sigmoid,
-    ship,
+    train_once,
 )
 from experiments.adapters.value_fit import (
     Hypothesised,
@@ -85,38 +84,40 @@ def train_value(config: ValueTraining) -> AdapterReport:
     Raises:
         DataError: A data folder is missing or damaged, or has nothing to learn.
     """
-    out = Path(config.out)
     work = fingerprint(config.work | {"precision": resolve_device("embedder").precision})
-    if (report := finished_report(out, work)) is not None:
-        return report
-    started = time.perf_counter()
+    use = f'reranker = corag.reranker("{config.name}")'
+    return train_once(config, work, partial(_learned, config), about=ABOUT, use=use)
+
+
+def _learned(config: ValueTraining, work: str) -> Learned:
+    out = Path(config.out)
     encoder = CachedEncoder(minilm_encoder(), batch=256, path=out / "states.sqlite")
     rarity = _rarity(config, encoder)
     training = _training_questions(config, encoder, rarity)
     left_out, network = _fitted(config, training, work)
-    order, order_found = _fit_order(config, training)
+    order, order_figures = _fit_order(config, training)
     parts = EvidenceParts(config.name, config.max_size, network, rarity, order, Weights())
     cases = [(pooled, table, left_out[table.example.kind]) for pooled, table in training]
     if config.calibration:
         others = _training_questions(replace(config, sources=config.calibration), encoder, rarity)
         cases = [(pooled, table, network) for pooled, table in others]
-    parts, fitted = _calibrated(config, parts, cases)
+    parts, figures = _calibrated(config, parts, cases)
+    figures |= {f"reading order: {name}": value for name, value in order_figures.items()}
     described = {**parts.settings(), **{name: config.work[name] for name in ("sources", "units", "seed")}}
     # Rounded to half precision.
-    draft = out / "draft"
-    for folder, of_folder in [(draft, network), *((out / "left-out" / kind, one) for kind, one in left_out.items())]:
+    folders = {out / "draft": network, **{out / "left-out" / kind: alone for kind, alone in left_out.items()}}
+    for folder, of_folder in folders.items():
         tensors = replace(parts, network=of_folder).tensors()
         save_adapter(folder, tensors, AdapterConfig(config.name, FORM, described), "")
-    figures = {**fitted, **{f"reading order: {name}": value for name, value in order_found.items()}}
     facts = {
         "questions": len({pooled.id for pooled, _ in training}),
         "without evidence": sum(not pooled.golds for pooled, _ in training),
-        "hours": round((time.perf_counter() - started) / 3600, 2),
+        "seed": config.seed,
+        "units": ", ".join(config.units),
+        "fit": config.fit,
+        "value": parts.weights,
     }
-    made = {**facts, "seed": config.seed, "units": ", ".join(config.units), "fit": config.fit, "value": parts.weights}
-    use = f'reranker = corag.reranker("{config.name}")'
-    card = adapter_card(config, config.name, ABOUT, use, [CALIBRATED, facts_table(figures), MEASURED], made)
-    return ship(config, load_adapter(draft), card, figures, work)
+    return Learned(load_adapter(out / "draft"), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
 
 
 def _fitted(config: ValueTraining, training: Training, work: str) -> tuple[dict[str, Ensemble], Ensemble]:

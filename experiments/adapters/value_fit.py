@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import ceil, comb
 from typing import Any
 
@@ -20,14 +19,16 @@ import lightning.pytorch as pl
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
+from agent.training.lightning import loader_of
 from corag.models.engine import Float32
 from corag.rerankers.evidence.hypotheses import Sets, features, late_interaction, sets_of
 from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
 from corag.types import FloatArray
 from experiments.adapters.config import FitSettings, ValueTraining
-from experiments.adapters.training import Epoch, fit, fit_line
+from experiments.adapters.training import fit, fit_line
 
 LISTED = 100_000
 """Sets of one size beyond this number are drawn without listing them."""
@@ -185,9 +186,9 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
         self.register_buffer("mask", mask)
         self.register_buffer("floor", torch.zeros(networks, num_features + 1) if floor is None else floor.line.detach())
 
-    def train_dataloader(self) -> Epoch:
+    def train_dataloader(self) -> DataLoader[Any]:
         """Return this epoch's batches; Lightning asks again at every epoch."""
-        return Epoch(self.batches.number, partial(self.batches.epoch, self.trainer.current_epoch))
+        return loader_of(list(self.batches.epoch(self.trainer.current_epoch)))
 
     @property
     def line(self) -> torch.Tensor:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from experiments.agents.train import TrainAgentConfig, fit, known_labels
 from experiments.report.difference import Difference, paired_difference
 from experiments.report.page import Page, Section, Table
 from experiments.run.journal import fingerprint, write_atomically
+from experiments.run.settings import read_settings
 from experiments.run.track import UNMEASURED
 
 SUMMARY_FILE, PAGE_FILE = "summary.json", "report.html"
@@ -87,14 +86,16 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         InputError: A name or value is wrong, or there are no validation questions to compare by.
         DataError: The labels cannot be read.
     """
-    runs = plan(config)  # before any training, so that a mistake in the last combination is found first
-    out, records = Path(config.base.out), []
+    combinations = plan(config)  # before any training, so that a mistake in the last one is found first
+    out, rows = Path(config.base.out), []
     with folder_lock(out, ".sweep.lock"):
         with progress("sweep", quiet=config.quiet) as report:
-            for number, (settings, run) in enumerate(runs):
-                report(number, len(runs))
-                records.append(_trained(settings, run, out.name))
-            report(len(runs), len(runs))
+            for number, (settings, runs) in enumerate(combinations):
+                report(number, len(combinations))
+                rows.append(_row(settings, [_trained(run, out.name) for run in runs]))
+            report(len(combinations), len(combinations))
+        # Combinations of which no run could be trained come last.
+        rows.sort(key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
         base = flattened(asdict(config.base)).items()
         shared = {name: value for name, value in base if not {name, name.split(".")[0]} & {*OWN, *UNMEASURED}}
         summary: dict[str, Any] = without_secrets(
@@ -103,7 +104,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
                 "seeds": list(config.seeds),
                 "vary": config.vary,
                 "base": shared,
-                "rows": ranked(records),
+                "rows": rows,
             }
         )
         write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
@@ -114,20 +115,21 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     return summary
 
 
-def plan(config: SweepConfig) -> list[tuple[Mapping[str, Any], TrainAgentConfig]]:
-    """Return what is varied, by dotted name, and all settings of each run: each combination with all seeds.
+def plan(config: SweepConfig) -> list[tuple[Mapping[str, Any], list[TrainAgentConfig]]]:
+    """Return each combination: what is varied, by dotted name, and all settings of its runs, one for each seed.
 
     An unknown name or a wrong value is an `InputError`, a value that breaks a rule of the training an
     `agent.AgentError`.
     """
-    runs: list[tuple[Mapping[str, Any], TrainAgentConfig]] = []
+    combinations: list[tuple[Mapping[str, Any], list[TrainAgentConfig]]] = []
     for values in product(*config.vary.values()):
-        settings = dict(zip(config.vary, values, strict=True))
+        settings, runs = dict(zip(config.vary, values, strict=True)), []
         for seed in config.seeds:
-            changed = with_settings(config.base, {**settings, SEED: seed})
             folder = Path(config.base.out) / _folder_name(settings, seed)
-            runs.append((settings, replace(changed, out=str(folder), quiet=True)))
-    return runs
+            run = with_settings(config.base, {**settings, SEED: seed})
+            runs.append(replace(run, out=str(folder), quiet=True))
+        combinations.append((settings, runs))
+    return combinations
 
 
 def with_settings(config: TrainAgentConfig, changes: Mapping[str, Any]) -> TrainAgentConfig:
@@ -139,47 +141,23 @@ def with_settings(config: TrainAgentConfig, changes: Mapping[str, Any]) -> Train
     if unknown := [name for name in changes if name not in flat]:
         raise InputError(f"{unknown[0]!r} is no setting; the settings are {', '.join(flat)}")
     try:
-        parsed = _parser().parse_object({**flat, **changes})
-    except ArgumentError as error:
-        raise InputError(f"{_listed(changes)} cannot be: {' '.join(str(error).split())}") from error
-    return TrainAgentConfig(**vars(_parser().instantiate(parsed)))
+        return read_settings(TrainAgentConfig, {**flat, **changes})
+    except InputError as error:
+        raise InputError(f"{_listed(changes)} cannot be: {error}") from error
 
 
-@lru_cache(maxsize=1)
-def _parser() -> Any:
-    """Return what reads values as the command line does; building it takes longer than reading."""
-    from jsonargparse import ArgumentParser
-
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(TrainAgentConfig)
-    return parser
-
-
-def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each combination, lowest mean regret first, then in the order of the records.
-
-    Combinations of which no run could be trained come last.
-    """
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for record in records:
-        groups.setdefault(json.dumps(record["settings"], sort_keys=True), []).append(record)
-    rows = []
-    for group in groups.values():
-        trained = [record for record in group if "figures" in record]
-        names = dict.fromkeys(name for record in trained for name in record["figures"])
-        rows.append(
-            {
-                "settings": group[0]["settings"],
-                "runs": len(group),
-                "errors": [record["error"] for record in group if "error" in record],
-                "by_seed": {str(record["seed"]): record["figures"][METRIC] for record in trained},
-                "figures": {
-                    name: _spread([record["figures"][name] for record in trained if name in record["figures"]])
-                    for name in names
-                },
-            }
-        )
-    return sorted(rows, key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
+def _row(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the runs of a combination reached, one of each seed."""
+    trained = [record for record in records if "figures" in record]
+    names = dict.fromkeys(name for record in trained for name in record["figures"])
+    by_name = {name: [record["figures"][name] for record in trained if name in record["figures"]] for name in names}
+    return {
+        "settings": without_secrets(dict(settings)),
+        "runs": len(records),
+        "errors": [record["error"] for record in records if "error" in record],
+        "by_seed": {str(record["seed"]): record["figures"][METRIC] for record in trained},
+        "figures": {name: _spread(values) for name, values in by_name.items()},
+    }
 
 
 def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
@@ -228,9 +206,9 @@ def _listed(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items()) or "these settings"
 
 
-def _trained(settings: Mapping[str, Any], run: TrainAgentConfig, group: str) -> dict[str, Any]:
-    """Return the figures of a run; a finished training is not done again."""
-    record: dict[str, Any] = {"settings": without_secrets(dict(settings)), "seed": run.training.seed}
+def _trained(run: TrainAgentConfig, group: str) -> dict[str, Any]:
+    """Return the figures of a run, or why it could not be trained; a finished training is not done again."""
+    record: dict[str, Any] = {"seed": run.training.seed}
     try:
         settled = run.settled()
         report = fit(known_labels(settled), settled, group=group)

@@ -24,10 +24,7 @@ from experiments.papers.study import Cell, Study, cells_of, find_study, read_map
 
 MODELS: Mapping[str, list[Any]] = read_mapping(Path(__file__).with_name("models.yaml"))
 """Gigabytes to fetch, about, and the licence, of models whose card is not in `corag.models.known`."""
-COLUMNS = {
-    "name": "name", "what": "what", "downloads": "downloads (size, licence)", "machine": "machine", "hours": "hours",
-    "at_hand": "at hand",
-}  # fmt: skip
+COLUMNS = {"name": "name", "what": "what", "downloads": "downloads (size, licence)", "needs": "takes", "at": "at hand"}
 
 
 class Need(NamedTuple):
@@ -143,11 +140,10 @@ def list_studies() -> None:
                 "name": study.name,
                 "what": study.title,
                 "downloads": "\n".join(map(str, needed)) or "none",
-                "machine": study.needs.machine + (f", {study.needs.gpu_gb:g} GB" if study.needs.gpu_gb else ""),
-                "hours": f"{study.needs.hours:g}",
-                "at_hand": "yes" if all(known) else f"{sum(known)} of {len(known)}",
+                "needs": study.needs,
+                "at": "yes" if all(known) else f"{sum(known)} of {len(known)}",
             }
         )
-    print_table(rows, COLUMNS, left=("what", "downloads", "machine"))
+    print_table(rows, COLUMNS, left=("what", "downloads", "needs"))
     say("Run one with: corag reproduce NAME; with what ships: corag reproduce NAME --standin; all: corag reproduce all")
-    say("Hours are estimates for one GPU. Models of a server are not looked for here.")
+    say("Hours are estimates. Models of a server are not looked for here.")

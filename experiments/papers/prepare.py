@@ -30,6 +30,7 @@ from experiments.evaluation.judge import chat_of
 from experiments.papers.standins import DEMO, TRAINED
 from experiments.papers.study import Cell, methods_of
 from experiments.run.journal import fingerprint, write_data
+from experiments.run.settings import read_settings
 
 KINDS = ("noise", "redundancy")
 LEAST_TO_LEARN = 12
@@ -138,24 +139,14 @@ class Preparation:
             reader, limit = str(labelling["reader"]), labelling.get("limit")
             labelling["data"] = str(self._with_references(data, reader, splits, limit))
         own = {"quiet": self.quiet, "out": str(path / "labels.parquet")}
-        table = label(_parsed(LabelConfig, {**self.runtime, **labelling, **own}))
+        table = label(read_settings(LabelConfig, {**self.runtime, **labelling, **own}))
         own = {"quiet": self.quiet, "out": str(path / "training"), "labels": str(table)}
-        train(_parsed(TrainAgentConfig, {**training, **own}))
+        train(read_settings(TrainAgentConfig, {**training, **own}))
         return checkpoint
 
     def _path(self, parent: str, data: Path, what: str, settings: Any) -> Path:
         name = folder_name(data.name)
         return self.folder / parent / f"{name}-{what}-{fingerprint([str(data.resolve()), settings])[:8]}"
-
-
-def _parsed(kind: type[Any], settings: Mapping[str, Any]) -> Any:
-    """Return the settings of a command, read as from its YAML file."""
-    from jsonargparse import ArgumentParser
-
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(kind)
-    parsed = parser.parse_object(settings)
-    return kind(**vars(parser.instantiate(parsed)))
 
 
 def changed_settings(runtime: Runtime) -> dict[str, Any]:

@@ -4,7 +4,7 @@
     paper: corag
     title: ROUGE by budget
     claim: CORAG gains at every budget and never spends all of a large one.
-    needs: {gpu_gb: 24, hours: 20}
+    needs: one RTX 4090 (24 GB), 20 hours
     base: {reader: ollama(model=llama3:8b), embedder: bge-m3, pool: corpus, num_candidates: 20}
     axes:
       data: {MARCO: {data: msmarco, split: dev, references: true}}
@@ -62,21 +62,6 @@ SEARCH_FIELDS = tuple(one.name for one in fields(SearchConfig) if one.name != "c
 """Settings of a search, which `corag` takes together."""
 
 Kind = Literal["lines", "bars", "histogram", "curves", "cases"]
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What a full run takes beside its downloads, which follow from its data sets and models.
-
-    Attributes:
-        gpu_gb: Gigabytes of GPU memory; 0 if a CPU does.
-        hours: Hours of the whole run.
-        machine: The machine of these hours, and what else it takes.
-    """
-
-    gpu_gb: float = 0
-    hours: float = 1
-    machine: str = "one GPU"
 
 
 @dataclass(frozen=True)
@@ -145,7 +130,7 @@ class Study:
         title: What it measures.
         paper: Where it is from; None for an ablation of our own.
         claim: What the paper says that it shows.
-        needs: What a full run takes.
+        needs: The machine and the hours of a full run; its downloads follow from its data sets and models.
         base: Settings of `corag evaluate` that all cells share. A name that is no such setting is one of the methods,
             and is set in each that takes it; so in axes. Beside these, `DATA_SETTINGS` and `KEEP`.
         axes: For each axis the settings of each of its values by name. A list gives values of the setting that the axis
@@ -169,7 +154,7 @@ class Study:
     title: str
     paper: str | None = None
     claim: str = ""
-    needs: Needs = field(default_factory=Needs)
+    needs: str = ""
     base: Mapping[str, Any] = field(default_factory=dict)
     axes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     skip: tuple[Mapping[str, Any], ...] = ()
@@ -282,7 +267,7 @@ def read_mapping(file: Path) -> dict[str, Any]:
 def make_study(content: Mapping[str, Any]) -> Study:
     """Return the study that a mapping describes."""
     given = dict(content)
-    for name, kind in (("needs", Needs), ("table", TableLayout), ("plot", Plot), ("published", Published)):
+    for name, kind in (("table", TableLayout), ("plot", Plot), ("published", Published)):
         if given.get(name) is not None:
             given[name] = _make(kind, given[name], name)
     given["axes"] = {str(name): make_axis(str(name), values) for name, values in given.get("axes", {}).items()}

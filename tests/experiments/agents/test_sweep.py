@@ -10,7 +10,7 @@ import agent
 from corag.cli.main import MISTAKE, main, make_parser
 from corag.errors import InputError
 from experiments.agents.recipes import flattened
-from experiments.agents.sweep import SweepConfig, plan, ranked, sweep, sweep_page, with_settings
+from experiments.agents.sweep import SweepConfig, plan, sweep, sweep_page, with_settings
 from experiments.agents.train import TrainAgentConfig
 from tests.experiments.worlds import training_rows, write_labels
 from tests.paths import ROOT
@@ -34,9 +34,8 @@ def config_of(labels, out, vary, **settings):
 
 
 def test_the_grid_has_every_combination_with_every_seed():
-    runs = [
-        run for _, run in plan(SweepConfig(BASE, {"training.lr": [0.1, 0.2], "hidden": [[8, 4], []]}, seeds=(5, 7)))
-    ]
+    config = SweepConfig(BASE, {"training.lr": [0.1, 0.2], "hidden": [[8, 4], []]}, seeds=(5, 7))
+    runs = [run for _, of_combination in plan(config) for run in of_combination]
     assert [(run.training.lr, run.hidden, run.training.seed) for run in runs] == [
         (0.1, (8, 4), 5), (0.1, (8, 4), 7), (0.1, (), 5), (0.1, (), 7),
         (0.2, (8, 4), 5), (0.2, (8, 4), 7), (0.2, (), 5), (0.2, (), 7),
@@ -52,7 +51,8 @@ def test_the_grid_has_every_combination_with_every_seed():
 def test_nested_settings_are_set_by_dotted_name():
     changed = with_settings(BASE, {"training.lr": 1, "target.margin": 0.3, "hidden": [9], "training.keep": "last"})
     assert (changed.training.lr, changed.target.margin, changed.hidden, changed.training.keep) == (1, 0.3, (9,), "last")
-    assert [run.training.seed for _, run in plan(SweepConfig(BASE, {}))] == [0, 1, 2]
+    [(_, runs)] = plan(SweepConfig(BASE, {}))
+    assert [run.training.seed for run in runs] == [0, 1, 2]
 
 
 @pytest.mark.slow
@@ -112,20 +112,6 @@ def test_without_validation_there_is_nothing_to_compare_by(labels, tmp_path):
     config = config_of(labels, tmp_path / "s", {})
     with pytest.raises(InputError, match="val_regret"):
         sweep(replace(config, base=replace(config.base, own_splits=False, shares=(1.0, 0.0, 0.0))))
-
-
-def record(regret, seed=0, **settings):
-    return {"settings": settings, "seed": seed, "figures": {"val_regret": regret, "best_epoch": 2}}
-
-
-def test_ranked_by_mean_regret_then_by_the_file():
-    records = [record(0.3, a=1), record(0.1, 1, a=1), record(0.2, a=2), record(0.2, 1, a=2), record(0.1, a=3)]
-    failed = {"settings": {"a": 0}, "seed": 0, "error": "no"}
-    rows = ranked([failed, *records, {"settings": {"a": 3}, "seed": 1, "error": "no"}])
-    assert [row["settings"]["a"] for row in rows] == [3, 1, 2, 0]
-    assert [row["runs"] for row in rows] == [2, 2, 2, 1]
-    assert rows[0]["figures"]["val_regret"] == {"mean": 0.1, "sd": 0.0, "min": 0.1, "max": 0.1}
-    assert rows[1]["figures"]["val_regret"]["sd"] == pytest.approx(0.02**0.5)
 
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
