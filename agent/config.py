@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from agent.errors import AgentError, require_choice, require_int, require_names, require_number
 
-Precision = Literal["32-true", "bf16-mixed"]
 Keep = Literal["best", "last"]
 FloatArray = NDArray[np.float64]
 
@@ -246,8 +245,6 @@ class TrainConfig:
             into the first layer of the trained agent, so its inputs stay as they are.
         seed: Seed of the initial weights and of the order of the questions.
         keep: Which epoch's weights are the result: those of the best or of the last; None is `best`.
-        device: `cpu`, `cuda`, `cuda:1`, `mps`, ...; `auto` is a GPU if there is one.
-        precision: Arithmetic of the training steps; weights are always float32.
     """
 
     lr: float = 1e-3
@@ -262,8 +259,6 @@ class TrainConfig:
     standardize: bool = False
     seed: int = 0
     keep: Keep | None = None
-    device: str = "auto"
-    precision: Precision = "32-true"
 
     def __post_init__(self) -> None:
         for name in ("lr", "margin"):
@@ -275,5 +270,4 @@ class TrainConfig:
             raise AgentError("all loss weights are 0, so there is nothing to learn; raise one")
         for name, least in {"batch_size": 2, "epochs": 1, "seed": 0}.items():
             require_int(name, getattr(self, name), least)
-        require_choice("precision", self.precision, get_args(Precision))
         require_choice("keep", self.keep, (None, *get_args(Keep)))  # type: ignore[arg-type]

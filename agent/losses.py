@@ -1,4 +1,4 @@
-"""The three losses of the paper (5.2), the regret itself, and their sum.
+"""The three losses of the paper (5.2), and the regret itself.
 
 Pure functions. Letters: `b` rows of a batch, `M` size of the feature map, `R` configurations.
 Arguments: feature `maps`, `[b, M]`; unnormalised log-probabilities `logits`, `[b, R]`; `label`, the best configuration,
@@ -8,20 +8,9 @@ label nor for pairs; where nothing counts, a loss is 0.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-
-class Losses(NamedTuple):
-    """The parts of the total loss, scalars."""
-
-    contrastive: Tensor
-    choice: Tensor
-    settings: Tensor
-    expected_regret: Tensor
 
 
 def contrastive_loss(maps: Tensor, label: Tensor, weight: Tensor, margin: float) -> Tensor:
@@ -70,11 +59,6 @@ def regret_loss(logits: Tensor, quality: Tensor) -> Tensor:
 def settings_loss(predicted: Tensor, target: Tensor) -> Tensor:
     """Eq. 9: mean squared error of the settings `[b, 3]`, both on the scale [0, 1] of `Ranges`."""
     return _weighted_mean((predicted.float() - target).square().mean(dim=1))
-
-
-def total_loss(losses: Losses, weights: tuple[float, float, float, float]) -> Tensor:
-    """Eq. 11: the sum of the losses, each with its weight (1 in the paper, which has no regret loss)."""
-    return sum(loss * weight for loss, weight in zip(losses, weights, strict=True))
 
 
 def _weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import lightning.pytorch as pl
 import torch
@@ -35,6 +35,7 @@ from agent.training.data import TrainingTable
 from agent.training.lightning import calm, kept_in, quiet_trainer, resume
 from agent.training.module import AgentModule
 
+Precision = Literal["32-true", "bf16-mixed"]
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
 RANK = "rank"
 """The figure by which Lightning tells the best epoch."""
@@ -78,6 +79,8 @@ def fit(
     train_config: TrainConfig,
     out_dir: str | Path,
     *,
+    device: str = "auto",
+    precision: Precision = "32-true",
     trainer: Mapping[str, Any] = MappingProxyType({}),
     facts: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -92,10 +95,13 @@ def fit(
     A finished training of the same tables and settings is not done again. Of several processes with one `out_dir`, one
     trains and the others wait.
 
-    No question of `val` may be in `train`. `trainer` are further settings of Lightning's Trainer; its `callbacks` are
-    Lightning's own, each as `{"class_path": NAME, "init_args": {...}}`. `facts`, such as data and commit, are added to
-    the model card. `progress` is called with (epochs done, epochs in all) after each. `logger` makes Lightning's logger
-    of the figures of each epoch; it is called with the folder of the training if something is left to do.
+    No question of `val` may be in `train`. `device` is `cpu`, `cuda`, `cuda:1`, `mps` or the like; `auto` is a GPU if
+    there is one. `precision` is that of the training steps; weights are always float32.
+
+    `trainer` are further settings of Lightning's Trainer; its `callbacks` are Lightning's own, each as `{"class_path":
+    NAME, "init_args": {...}}`. `facts`, such as data and commit, are added to the model card. `progress` is called with
+    (epochs done, epochs in all) after each. `logger` makes Lightning's logger of the figures of each epoch; it is
+    called with the folder of the training if something is left to do.
 
     Raises:
         AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
@@ -104,7 +110,7 @@ def fit(
     _check(train, val, config, train_config)
     out_dir = Path(out_dir)
     tables = [table.digest() for table in (train, val) if table is not None]
-    settings = [config.to_dict(), dataclasses.asdict(train_config), dict(trainer)]
+    settings = [config.to_dict(), dataclasses.asdict(train_config), precision, dict(trainer)]
     parts = json.dumps([tables, *settings], sort_keys=True, default=str)
     fingerprint = hashlib.sha256(parts.encode()).hexdigest()
     with folder_lock(out_dir):
@@ -117,7 +123,9 @@ def fit(
         with calm(1):
             log = None if logger is None else logger(epochs_dir)
             figures = _Figures(progress, train_config.epochs, log)
-            lightning = _trainer(train_config, val is not None, epochs_dir, figures, trainer)
+            validates = {"limit_val_batches": 0.0 if val is None else 1.0}
+            own = {"device": device, "epochs": train_config.epochs, "precision": precision, **validates}
+            lightning = _trainer(epochs_dir, figures, own, trainer)
             last = resume(lightning, module, epochs_dir)
             if log is not None:
                 log.finalize("success")
@@ -128,8 +136,8 @@ def fit(
         record = {"fingerprint": fingerprint, "best_epoch": state["epoch"], "history": figures.history}
         history = tuple(figures.history)
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, state["epoch"])
-        device = lightning.strategy.root_device
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        root = lightning.strategy.root_device
+        name = torch.cuda.get_device_name(root) if root.type == "cuda" else root.type
         hardware = {"trained on": f"{name}, precision {lightning.precision}"}
         card_facts = _facts(train, val, train_config, report) | hardware | dict(facts or {})
         save(report.checkpoint, agent, model_card(config, card_facts))
@@ -167,20 +175,14 @@ class _Figures(pl.Callback):  # type: ignore[misc]
             self._progress(epoch + 1, self._epochs)
 
 
-def _trainer(
-    config: TrainConfig, validates: bool, epochs_dir: Path, figures: _Figures, given: Mapping[str, Any]
-) -> pl.Trainer:
+def _trainer(epochs_dir: Path, figures: _Figures, own: Mapping[str, Any], given: Mapping[str, Any]) -> pl.Trainer:
     try:
         best = ModelCheckpoint(filename="best", monitor=RANK, **kept_in(epochs_dir))
         hooks = [figures, *(_callback(**named) for named in given.get("callbacks", ())), best]
         others = {name: value for name, value in given.items() if name != "callbacks"}
-        validation = {"limit_val_batches": 1.0 if validates else 0.0}
-        return quiet_trainer(
-            epochs_dir, config.device, config.epochs, hooks,
-            precision=config.precision, logger=False, **validation, **others,
-        )  # fmt: skip
+        return quiet_trainer(epochs_dir, hooks=hooks, logger=False, **own, **others)
     except (AttributeError, TypeError, ValueError, RuntimeError, MisconfigurationException) as error:
-        raise AgentError(f"Lightning refuses device={config.device!r} or trainer={dict(given)}: {error}") from error
+        raise AgentError(f"Lightning refuses device={own['device']!r} or trainer={dict(given)}: {error}") from error
 
 
 def _callback(class_path: str, init_args: Mapping[str, Any] = MappingProxyType({})) -> pl.Callback:

@@ -12,15 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from agent.config import SETTINGS, AgentConfig, Ranges, TrainConfig
-from agent.losses import (
-    Losses,
-    choice_loss,
-    contrastive_loss,
-    regret_loss,
-    settings_loss,
-    soft_target,
-    total_loss,
-)
+from agent.losses import choice_loss, contrastive_loss, regret_loss, settings_loss, soft_target
 from agent.model import AgentModel, AgentOutput
 from agent.predict import decide
 from agent.training.data import FeatureScaling, Float32, TrainingTable
@@ -108,15 +100,16 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         output = self.model(batch["features"])
         target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
         nothing = output.logits.sum() * 0
-        losses = Losses(
-            contrastive_loss(output.maps, label, weight, config.margin),
-            choice_loss(output.logits, label, weight, target),
-            nothing if settings is None else settings_loss(output.settings, settings),
-            nothing if quality is None else regret_loss(output.logits, quality),
-        )
+        losses = {
+            "contrastive": contrastive_loss(output.maps, label, weight, config.margin),
+            "choice": choice_loss(output.logits, label, weight, target),
+            "settings": nothing if settings is None else settings_loss(output.settings, settings),
+            "expected_regret": nothing if quality is None else regret_loss(output.logits, quality),
+        }
         weights = (config.contrastive_weight, config.choice_weight, config.settings_weight, config.regret_weight)
-        total = total_loss(losses, weights)
-        for name, value in {"loss": total, **losses._asdict()}.items():
+        # Eq. 11; in the paper, which has no regret loss, each weight is 1.
+        total: Tensor = sum(loss * weight for loss, weight in zip(losses.values(), weights, strict=True))
+        for name, value in {"loss": total, **losses}.items():
             self._log_mean(f"{split}_{name}", value.detach(), len(output.maps))
         self._log_predictions(split, output, batch)
         return total

@@ -136,7 +136,7 @@ def batches_of(
     used = 0
     for row in generator.permutation(len(questions)):
         rows = draw(questions[row], tokens, generator)
-        of_question = sum(len(one.ids) for one in rows)
+        of_question = sum(len(row.ids) for row in rows)
         if used and used + of_question > config.step_tokens:
             batches.append([])
             used = 0
@@ -192,9 +192,7 @@ def started(seed: int) -> SpanNetwork:
 
 @in_runtime
 def train_cross(config: CrossTraining) -> AdapterReport:
-    """Train, calibrate, measure, and save the adapter with a model card.
-
-    An interrupted training resumes after its last stage; a finished one is not done again.
+    """Train, calibrate and measure the cross-encoder; see `train_once`.
 
     Raises:
         DataError: A data folder is missing or damaged, or has nothing to learn.

@@ -84,9 +84,7 @@ class _HeldOut(NamedTuple):
 
 @in_runtime
 def train_reader(config: ReaderTraining) -> AdapterReport:
-    """Train the reader, measure it, and save its adapter with a model card.
-
-    An interrupted training resumes after its last validation; a finished one is not done again.
+    """Train, calibrate and measure the reader; see `train_once`.
 
     Raises:
         DataError: A data folder is missing or damaged, or has nothing to learn.

@@ -76,13 +76,9 @@ Training = Sequence[tuple[Pooled, Hypothesised]]
 
 @in_runtime
 def train_value(config: ValueTraining) -> AdapterReport:
-    """Train, calibrate, measure, and save the adapter with a model card.
+    """Train, calibrate and measure a value; see `train_once`. Token states are kept, too.
 
-    Token states and the networks of the last whole epoch are kept, so an interrupted training resumes; a finished one
-    is not done again.
-
-    Raises:
-        DataError: A data folder is missing or damaged, or has nothing to learn.
+    A data folder that is missing or damaged, or has nothing to learn, is a `DataError`.
     """
     work = fingerprint(config.work | {"precision": resolve_device("embedder").precision})
     use = f'reranker = corag.reranker("{config.name}")'
@@ -226,11 +222,11 @@ def _calibrated(
         f"calibration error, {kind}": round(calibration_error(confidence[kind_of == kind], right[kind_of == kind]), 4)
         for kind in dict.fromkeys(kinds)
     }
-    found = [int(weighed.logits.argmax()) in rows for *_, weighed, rows in cases]
+    hits = [int(weighed.logits.argmax()) in rows for *_, weighed, rows in cases]
     return replace(parts, weights=weights), {
         **errors,
         "loss of the true hypothesis": round(min(losses), 4),
-        "most probable hypothesis is true": round(float(np.mean(found)), 4),
+        "most probable hypothesis is true": round(float(np.mean(hits)), 4),
         "calibration error": round(calibration_error(confidence, right), 4),
         "temperature": weights.temperature,
         "slope": weights.slope,

@@ -61,14 +61,14 @@ def leave_kinds_out(
 
     `tests` are the same questions; those of a kind are measured with values that do not know the kind either.
     """
-    values, found = utility(tests, target), []
+    values, kinds = utility(tests, target), []
     for kind in dict.fromkeys(labels.kind.tolist()):
         rows, others = np.flatnonzero(labels.kind == kind), np.flatnonzero(labels.kind != kind)
         trained, own = fit(labels.of(others), tests.of(others), kind), tests.of(rows)
         agents = [agent.ConfigurationAgent(replace(trained.config, min_lead=lead), trained.weights) for lead in leads]
-        by_lead = np.stack([named(one, own) for one in agents])
-        found.append(LeftOut(kind, rows, best_single(tests.of(others), values[others]), leads, by_lead))
-    return found
+        by_lead = np.stack([named(trained, own) for trained in agents])
+        kinds.append(LeftOut(kind, rows, best_single(tests.of(others), values[others]), leads, by_lead))
+    return kinds
 
 
 def chosen_lead(gains: Sequence[FloatArray]) -> int:
@@ -89,16 +89,16 @@ def left_out_section(labels: Labels, target: TargetConfig, kinds: Sequence[LeftO
     nothing of the kind itself is known.
     """
     values, tokens = utility(labels, target), labels.measures["cost_tokens"]
-    gains = [one.gains(values) for one in kinds]
+    gains = [left.gains(values) for left in kinds]
     lines, means = [], []
-    for number, one in enumerate(kinds):
+    for number, left in enumerate(kinds):
         lead = chosen_lead(gains[:number] + gains[number + 1 :])
-        own, at, spent = values[one.rows], np.arange(len(one.rows)), tokens[one.rows]
-        chosen, groups = one.by_lead[lead], labels.group[one.rows].tolist()
-        difference = paired_difference(own[at, chosen], own[:, one.single], groups=groups)
-        utilities = [own[:, one.single].mean(), own[at, chosen].mean(), own.max(axis=1).mean()]
-        means.append([*utilities, spent[:, one.single].mean(), spent[at, chosen].mean(), difference.mean])
-        lines.append([one.kind, f"{len(at)}", *_cells(means[-1]), str(difference), f"{one.leads[lead]:g}"])
+        own, at, spent = values[left.rows], np.arange(len(left.rows)), tokens[left.rows]
+        chosen, groups = left.by_lead[lead], labels.group[left.rows].tolist()
+        difference = paired_difference(own[at, chosen], own[:, left.single], groups=groups)
+        utilities = [own[:, left.single].mean(), own[at, chosen].mean(), own.max(axis=1).mean()]
+        means.append([*utilities, spent[:, left.single].mean(), spent[at, chosen].mean(), difference.mean])
+        lines.append([left.kind, f"{len(at)}", *_cells(means[-1]), str(difference), f"{left.leads[lead]:g}"])
     mean = np.mean(means, axis=0).tolist()
     lines.append(["**mean**", f"{len(labels)}", *_cells(mean), f"{mean[-1]:+.4f}", ""])
     headings = [

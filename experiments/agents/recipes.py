@@ -32,8 +32,6 @@ All others are by default as in sections 5 and 6.1 of the CORAG paper, which nam
 epoch.
 """
 OF_RECIPE = ("features", "settings_head", "hidden", "map_dim", "min_lead", "trainer", "target", "training")
-WITHOUT_EFFECT = ("training.seed", "training.device", "training.precision")
-"""Settings of a training that are no part of a recipe."""
 
 
 def settled(config: C, recipe: Recipe, group: Group) -> C:
@@ -48,7 +46,7 @@ def departures(config: DataclassInstance, usual: DataclassInstance) -> dict[str,
     return {
         name: value
         for name, value in flattened(asdict(config)).items()
-        if value != others[name] and name.split(".")[0] in OF_RECIPE and name not in WITHOUT_EFFECT
+        if value != others[name] and name.split(".")[0] in OF_RECIPE and name != "training.seed"
     }
 
 

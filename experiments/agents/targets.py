@@ -136,7 +136,8 @@ def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) ->
     classes = labels.classes()
     values = shrunk(utility(labels, config), labels.data, config.shrink or 0.0)
     label = classes.label[best_configuration(labels, values)]
-    of_class = np.stack([values[:, classes.label == one].max(axis=1) for one in range(len(classes.names))], axis=1)
+    columns = [values[:, classes.label == number].max(axis=1) for number in range(len(classes.names))]
+    of_class = np.stack(columns, axis=1)
     settings = None
     if classes.settings is not None:
         tied = (values >= values.max(axis=1, keepdims=True)) & (classes.label[None] == label[:, None])

@@ -144,7 +144,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         kinds = leave_kinds_out(labels, tests, config.target, partial(_fitted_without, config), leads)
     if config.min_lead is None:
         values = utility(tests, config.target)
-        lead = LEADS[chosen_lead([one.gains(values) for one in kinds])] if kinds else 0.0
+        lead = LEADS[chosen_lead([left.gains(values) for left in kinds])] if kinds else 0.0
         config = replace(config, min_lead=lead)
     parts = divided(labels, config)
     trained = fit(labels, config, tests)
@@ -214,8 +214,9 @@ def fit(
             learnt,
             None if validation is None else make_targets(validation, config.target, config.parts),
             agent_config,
-            placed(config.training),
+            config.training,
             config.out,
+            **placement(),
             trainer=config.trainer,
             facts=_facts(labels, config) | {"questions learnt from": number},
             progress=report,
@@ -306,19 +307,16 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
     )
 
 
-def placed(training: agent.TrainConfig) -> agent.TrainConfig:
-    """Return the settings of a training on the devices, and in the precision, of the surrounding runtime.
+def placement() -> dict[str, Any]:
+    """Return device and precision of the surrounding runtime as `agent.fit` takes them.
 
-    What the settings say themselves stays; see `corag.models.runtime`. An `InputError` says what is not possible.
+    An `InputError` says what is not possible.
     """
-    asked, changes = current(), dict[str, Any]()
-    if training.device == "auto" and (device := parse_device(asked.device)) is not None:
-        changes["device"] = device
+    asked = current()
     if asked.precision == "fp16":
         raise InputError("precision is 'fp16', but agents are trained in fp32 or bf16; use one of these")
-    if asked.precision == "bf16":
-        changes["precision"] = "bf16-mixed"
-    return replace(training, **changes)
+    precision = "bf16-mixed" if asked.precision == "bf16" else "32-true"
+    return {"device": parse_device(asked.device) or "auto", "precision": precision}
 
 
 def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:

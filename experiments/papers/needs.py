@@ -55,7 +55,8 @@ def needs_of(study: Study, cells: Sequence[Cell] | None = None) -> list[Need]:
         label = study.agent["label"]
         splits.setdefault(str(label["data"]), set()).update(split_parts(str(label.get("splits", "train"))))
         parts += _named(label)
-        parts += [part for one in split_parts(label.get("configurations")) for part in _named(one.settings)]
+        for configuration in split_parts(label.get("configurations")):
+            parts += _named(configuration.settings)
     models = [need for part in dict.fromkeys(parts) if (need := _model(*part)) is not None]
     return list(dict.fromkeys([*(_data(name, wanted) for name, wanted in splits.items()), *models]))
 

@@ -31,13 +31,13 @@ def section_record(result: StudyResult) -> dict[str, Any]:
     return {
         "title": f"{study.name}: {result.title}",
         "anchor": study.name,
-        "blocks": [asdict(one) if isinstance(one, Table) else one for one in blocks],
+        "blocks": [asdict(block) if isinstance(block, Table) else block for block in blocks],
     }
 
 
 def read_section(record: Mapping[str, Any], svg: str, path: str) -> Section:
     """Return the section that `section_record` gave, with its figure, if there is one, and that file's path."""
-    blocks: list[Block] = [Table(**one) if isinstance(one, Mapping) else one for one in record["blocks"]]
+    blocks: list[Block] = [Table(**block) if isinstance(block, Mapping) else block for block in record["blocks"]]
     if svg:
         # Ids that no other figure of a page has.
         svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{record['anchor']}-", svg)
@@ -79,12 +79,12 @@ def _notes(result: StudyResult) -> list[str]:
 
 def _ran(result: StudyResult) -> list[Table]:
     """Return the tables of what was run: data and settings, the spelling of every method, what is not the paper's."""
-    settings = [list(ran) for ran in dict.fromkeys(tuple(one.ran.values()) for one in result.methods)]
-    spelled = dict.fromkeys((one.values[METHOD], one.part) for one in result.methods)
+    settings = [list(setup) for setup in dict.fromkeys(tuple(method.setup.values()) for method in result.methods)]
+    spelled = dict.fromkeys((method.values[METHOD], method.part) for method in result.methods)
     differences = () if result.standin is None else result.standin.differences
     tables = [
-        Table(list(result.methods[0].ran) if result.methods else [], settings, "What was run:"),
-        Table(["method", "as it ran"], [list(one) for one in spelled]),
+        Table(list(result.methods[0].setup) if result.methods else [], settings, "What was run:"),
+        Table(["method", "as it ran"], [list(row) for row in spelled]),
         Table(["setting", "the paper's study", "here"], differences, "Not as in the paper's study:"),
     ]
     return [table for table in tables if table.rows]
@@ -144,7 +144,7 @@ def _gains(result: StudyResult) -> list[Table]:
     for point in _points(result, axes):
         gains = {name: result.gain(name, point) for name in study.table_figures}
         if any(gains.values()):
-            lines.append([*result.labels(point), *(_gain(name, one) for name, one in gains.items())])
+            lines.append([*result.labels(point), *(_gain(name, gain) for name, gain in gains.items())])
     headings = [*map(heading, axes), *map(heading, study.table_figures)]
     return [Table(headings, lines, f"Gain over {_baseline(result)}, with 95% intervals:")] if lines else []
 

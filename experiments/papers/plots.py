@@ -71,8 +71,8 @@ def draw(result: StudyResult) -> str:
 def _is_known(result: StudyResult, name: str) -> bool:
     """Return whether there is anything to draw: judged figures, for instance, need a language model."""
     return any(
-        result.figure(name, one.values) is not None or isinstance(result.published(name, one.values), int | float)
-        for one in result.methods
+        result.figure(name, method.values) is not None or isinstance(result.published(name, method.values), int | float)
+        for method in result.methods
     )
 
 
@@ -85,7 +85,11 @@ def _points(result: StudyResult, plot: Plot, point: Point) -> list[tuple[Point, 
         ({**point, plot.series: name}, {"color": COLORS[row % len(COLORS)], "marker": MARKERS[row % len(MARKERS)]})
         for row, name in enumerate(names)
     ]
-    return [(one, style, result.labels({plot.series: one[plot.series]})[0]) for one, style in listed if result.at(one)]
+    return [
+        (where, style, result.labels({plot.series: where[plot.series]})[0])
+        for where, style in listed
+        if result.at(where)
+    ]
 
 
 def _series(result: StudyResult, plot: Plot, point: Point, y: str) -> list[Series]:
@@ -112,35 +116,35 @@ def _series(result: StudyResult, plot: Plot, point: Point, y: str) -> list[Serie
 
 def _lines(panel: Any, result: StudyResult, plot: Plot, point: Point, y: str) -> None:
     series = _series(result, plot, point, y)
-    for one in series:
-        if one.measured:
-            xs, figures, names = zip(*one.measured, strict=True)
-            panel.plot(xs, [f.mean for f in figures], label=one.label, linewidth=2.2, markersize=8, **one.style)
-            if one.names and len(series) <= len(COLORS) // 2:
+    for line in series:
+        if line.measured:
+            xs, figures, names = zip(*line.measured, strict=True)
+            panel.plot(xs, [f.mean for f in figures], label=line.label, linewidth=2.2, markersize=8, **line.style)
+            if line.names and len(series) <= len(COLORS) // 2:
                 low, high = [f.low for f in figures], [f.high for f in figures]
-                panel.fill_between(xs, low, high, color=one.style["color"], alpha=0.10, linewidth=0)
-            for x, figure, name in one.measured if not one.names and len(names) > 1 else ():
+                panel.fill_between(xs, low, high, color=line.style["color"], alpha=0.10, linewidth=0)
+            for x, figure, name in line.measured if not line.names and len(names) > 1 else ():
                 offset = {"textcoords": "offset points", "xytext": (5, 6), "fontsize": FONT - 3}
                 panel.annotate(plain(name), (x, figure.mean), **offset)
-        if one.published:
+        if line.published:
             dotted = {"linestyle": ":", "linewidth": 1.4, "markersize": 7, "markerfacecolor": "white"}
-            panel.plot(*zip(*one.published, strict=True), **dotted, **one.style)
+            panel.plot(*zip(*line.published, strict=True), **dotted, **line.style)
     _finish_axes(panel, plot, y, series[0].names if series else [])
 
 
 def _bars(panel: Any, result: StudyResult, plot: Plot, point: Point, y: str) -> None:
     series = _series(result, plot, point, y)
     width = 0.8 / max(1, len(series))
-    for number, one in enumerate(series):
+    for number, line in enumerate(series):
         shift = width * (number + 0.5) - 0.4
-        figures = [figure for _, figure, _ in one.measured]
+        figures = [figure for _, figure, _ in line.measured]
         errors = [[f.mean - f.low for f in figures], [f.high - f.mean for f in figures]]
         panel.bar(
-            [x + shift for x, _, _ in one.measured], [f.mean for f in figures], yerr=np.maximum(errors, 0),
-            ecolor="#555555", color=one.style["color"], width=0.92 * width, label=one.label,
+            [x + shift for x, _, _ in line.measured], [f.mean for f in figures], yerr=np.maximum(errors, 0),
+            ecolor="#555555", color=line.style["color"], width=0.92 * width, label=line.label,
         )  # fmt: skip
         panel.plot(
-            [x + shift for x, _ in one.published], [paper for _, paper in one.published],
+            [x + shift for x, _ in line.published], [paper for _, paper in line.published],
             linestyle="", marker="_", markersize=14, color="#000000",
         )  # fmt: skip
     _finish_axes(panel, plot, y, series[0].names if series else [])
@@ -160,7 +164,7 @@ def _histogram(panel: Any, result: StudyResult, plot: Plot, point: Point, x: str
     series = [
         (values, style, label)
         for of_series, style, label in _points(result, plot, point)
-        if (values := [row[x] for one in result.at(of_series) for row in one.rows if row.get(x) is not None])
+        if (values := [row[x] for method in result.at(of_series) for row in method.rows if row.get(x) is not None])
     ]
     every = [value for values, _, _ in series for value in values]
     if not every:

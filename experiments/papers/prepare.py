@@ -179,6 +179,6 @@ def write_demo(folder: Path, *, passages: bool = False) -> Path:
         }
         documents = [row for of_topic in by_topic.values() for row in of_topic]
         for row in queries:
-            row["gold"] = [one["id"] for name in row["topics"] for one in by_topic.get(name, ())]
+            row["gold"] = [chunk["id"] for name in row["topics"] for chunk in by_topic.get(name, ())]
     write_data(path, documents, queries)
     return path

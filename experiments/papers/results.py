@@ -36,7 +36,7 @@ class MethodInCell:
     part: str = ""
     file: str = ""
     data: str = ""
-    ran: Mapping[str, str] = field(default_factory=dict)
+    setup: Mapping[str, str] = field(default_factory=dict)
 
     def beside(self, axis: str) -> tuple[tuple[str, str], ...]:
         """Return its values but for one axis."""
@@ -100,7 +100,7 @@ class StudyResult:
 
     def values(self, axis: str) -> list[str]:
         """Return the values of an axis, or the methods, that were measured, in the order of the study."""
-        measured = {one.values.get(axis) for one in self.methods}
+        measured = {method.values.get(axis) for method in self.methods}
         order = self.study.methods if axis == METHOD else self.study.axes.get(axis, {})
         return [name for name in order if name in measured]
 
@@ -112,7 +112,7 @@ class StudyResult:
 
     def at(self, point: Point) -> list[MethodInCell]:
         """Return the methods in cells that have these values."""
-        return [one for one in self.methods if point.items() <= one.values.items()]
+        return [method for method in self.methods if point.items() <= method.values.items()]
 
     def figure(self, name: str, point: Point) -> Difference | None:
         """Return a figure with its interval over questions; None if nothing has it.
@@ -124,7 +124,7 @@ class StudyResult:
         rows = list(_by_question(chosen, figure.parts or (name,)).values())
         if figure.total is None and (interval := figure.difference(rows)) is not None:
             return interval
-        known = [one.summary[name] for one in chosen if one.summary.get(name) is not None]
+        known = [method.summary[name] for method in chosen if method.summary.get(name) is not None]
         if not known:
             return None
         value = float(np.sum(known) if isinstance(known[0], int) else np.mean(known))
@@ -143,9 +143,10 @@ class StudyResult:
             return None
         figure = measure(name)
         sides = [self.at(point), self.at({**point, axis: baseline})]
-        cells = set.intersection(*({one.beside(axis) for one in side} for side in sides))
+        cells = set.intersection(*({method.beside(axis) for method in side} for side in sides))
         ours, theirs = (
-            _by_question([one for one in side if one.beside(axis) in cells], figure.parts or (name,)) for side in sides
+            _by_question([method for method in side if method.beside(axis) in cells], figure.parts or (name,))
+            for side in sides
         )
         both = [key for key in ours if key in theirs]
         return figure.difference([ours[key] for key in both], [theirs[key] for key in both])
@@ -172,18 +173,27 @@ class StudyResult:
             "title": self.title,
             "claim": self.study.claim,
             "standin": self.standin is not None,
-            "differences": [] if self.standin is None else [list(one) for one in self.standin.differences],
+            "differences": [] if self.standin is None else [list(row) for row in self.standin.differences],
             "seconds": round(self.seconds, 1),
             "remarks": self.remarks,
             "baseline": None if self.study.against is None else dict([self.study.against]),
-            "cells": [self._record(one) for one in self.methods],
+            "cells": [self._record(method) for method in self.methods],
             "lines": self.lines,
         }
 
-    def _record(self, one: MethodInCell) -> dict[str, Any]:
-        record = {"values": dict(one.values), "part": one.part, **one.ran, "questions": len(one.rows), "file": one.file}
+    def _record(self, method: MethodInCell) -> dict[str, Any]:
+        record = {
+            "values": dict(method.values),
+            "part": method.part,
+            **method.setup,
+            "questions": len(method.rows),
+            "file": method.file,
+        }
         for name in self.study.figures:
-            for key, value in ((name, self.figure(name, one.values)), (f"{name}_lead", self.gain(name, one.values))):
+            for key, value in (
+                (name, self.figure(name, method.values)),
+                (f"{name}_lead", self.gain(name, method.values)),
+            ):
                 if value is not None:
                     record[key] = {"value": value.mean, "low": value.low, "high": value.high}
         return record
@@ -192,9 +202,9 @@ class StudyResult:
 def _by_question(methods: Sequence[MethodInCell], figures: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
     """Return the means of some figures by data set and question, of those that have all of them."""
     lists: dict[tuple[str, str], list[list[float]]] = {}
-    for one in methods:
-        data = one.values.get("data", "")
-        for row in one.rows:
+    for method in methods:
+        data = method.values.get("data", "")
+        for row in method.rows:
             if all(row.get(name) is not None for name in figures):
                 lists.setdefault((data, str(row["query"])), []).append([float(row[name]) for name in figures])
     return {key: dict(zip(figures, np.mean(rows, axis=0).tolist(), strict=True)) for key, rows in lists.items()}

@@ -126,7 +126,7 @@ def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
                 say(f"{study.name}, {number} of {len(comparisons)}: {names}", stderr())
             _measure(result, group, preparation, folder)
         order = {axis: list(values) for axis, values in study.axes.items()}
-        result.methods.sort(key=lambda one: [order[axis].index(one.values[axis]) for axis in order])
+        result.methods.sort(key=lambda method: [order[axis].index(method.values[axis]) for axis in order])
         if study.plot is not None and study.plot.kind == "cases":
             result.lines = _cases(result)
     else:
@@ -161,7 +161,7 @@ def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparatio
             result.remarks.append(f"{why}: {row.get('error', '')}"[:400])
     if record.get("unread"):
         result.remarks.append(f"no figures of answers: {record['unread']}")
-    ran = {
+    setup = {
         "data": f"{Path(config.data).name}, {config.split}", "questions": str(record["queries"]),
         "pool": record["pool"], "candidates": f"{record['retriever']['candidates']:.4g}",
         "budget": f"{config.budget:,}", "reader": str(config.reader), "embedder": str(config.embedder),
@@ -173,7 +173,7 @@ def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparatio
             name, values = parse(text), {**cell.values, METHOD: label}
             rows = [row for row in measured.rows[name] if row["query"] in queries]
             part = str(record["parts"].get(name, name))
-            result.methods.append(MethodInCell(values, rows, summaries[name], part, file, str(config.data), ran))
+            result.methods.append(MethodInCell(values, rows, summaries[name], part, file, str(config.data), setup))
     plot = result.study.plot
     if plot is not None and plot.kind == "curves":
         result.curves += _curves(config, cells[0], measured.rows[parse(cells[0].methods[plot.x])])
@@ -184,7 +184,7 @@ def kept_questions(cell: Cell, rows: Mapping[str, Sequence[Row]]) -> set[str]:
     queries = {row["query"] for of_method in rows.values() for row in of_method}
     for label, wanted in cell.keep.items():
         of_method = {row["query"]: row for row in rows[parse(cell.methods[label])]}
-        queries = {name for name in queries if all(of_method[name].get(key) == one for key, one in wanted.items())}
+        queries = {name for name in queries if all(of_method[name].get(key) == value for key, value in wanted.items())}
     return queries
 
 
@@ -196,10 +196,12 @@ def _curves(config: EvaluateConfig, cell: Cell, rows: Sequence[Row]) -> list[Cur
     kept = {row["query"]: int(row["chunks"]) for row in rows}
     curves = []
     for query in queries:
-        ranked = sorted(pool.candidates(query), key=lambda one: -(one.similarity or 0.0))
-        names = [{one.chunk.id, one.chunk.metadata.get("document")} for one in ranked]
+        ranked = sorted(pool.candidates(query), key=lambda candidate: -(candidate.similarity or 0.0))
+        names = [{candidate.chunk.id, candidate.chunk.metadata.get("document")} for candidate in ranked]
         evidence = [rank for rank, ids in enumerate(names) if not ids.isdisjoint(query.gold)]
-        curves.append(Curve(cell.values, [one.similarity or 0.0 for one in ranked], kept[query.id], evidence))
+        curves.append(
+            Curve(cell.values, [candidate.similarity or 0.0 for candidate in ranked], kept[query.id], evidence)
+        )
     return curves
 
 
@@ -223,10 +225,10 @@ def _cases(result: StudyResult) -> list[dict[str, Any]]:
     The questions are those whose answers differ most in ROUGE-L, in favour of either method.
     """
     first = result.methods[0]
-    methods = [one for one in result.methods if one.beside(METHOD) == first.beside(METHOD)]
+    methods = [method for method in result.methods if method.beside(METHOD) == first.beside(METHOD)]
     folder = DataFolder.open(first.data)
     queries = {query.id: query for query in folder.queries}
-    rows = {one.values[METHOD]: {str(row["query"]): row for row in one.rows} for one in methods}
+    rows = {method.values[METHOD]: {str(row["query"]): row for row in method.rows} for method in methods}
 
     def range_of_scores(name: str) -> float:
         scores = [float(of_method[name].get("rougeL", 0.0)) for of_method in rows.values()]
@@ -255,7 +257,7 @@ def _write(result: StudyResult, folder: Path, limit: int | None, config: Reprodu
     made = {"command": command, "limit": limit, "commit": commit(), "versions": versions()}
     record = {**result.to_dict(), **made, "section": section}
     write_atomically(out := folder / "result.json", to_json(record, indent=2) + "\n")
-    summaries = {"-".join(one.values.values()): one.summary for one in result.methods}
+    summaries = {"-".join(method.values.values()): method.summary for method in result.methods}
     pages = {"report": page.html(), "figure": svg or ""}
     log_run("reproduce", config, out, result.study.name, asdict(config), summaries, group=config.name, pages=pages)
     if not config.quiet:

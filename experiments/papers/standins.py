@@ -95,8 +95,8 @@ def data_set(name: str) -> dict[str, Any]:
     """Return the settings of the data set that replaces one, the first at hand, and its `title`."""
     table = standins()["data"]
     offered = table.get(name, [{"data": name}, table["default"]])
-    for one in offered if isinstance(offered, list) else [offered]:
-        settings = dict(standins()["demo"] if one == DEMO else one)
+    for entry in offered if isinstance(offered, list) else [offered]:
+        settings = dict(standins()["demo"] if entry == DEMO else entry)
         if settings["data"] == DEMO or is_at_hand(settings["data"]):
             return {"title": settings["data"], **settings}
     raise InputError(f"no data set replaces {name!r}; add demo to its list in {STANDINS}")
@@ -176,7 +176,9 @@ def _differences(there: Sequence[Cell], here: Sequence[Cell]) -> list[tuple[str,
     listed = []
     for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
         before, after = (
-            "; ".join(dict.fromkeys("default" if one.get(name) is None else str(one[name]) for one in side))
+            "; ".join(
+                dict.fromkeys("default" if settings.get(name) is None else str(settings[name]) for settings in side)
+            )
             for side in sides
         )
         if before != after:

@@ -57,8 +57,8 @@ KEEP = "keep"
 """Setting of the questions that are kept: `{Top-5: {full_evidence: 1}}` are those with this value of a method."""
 OWN = ("methods", "out", "runs", "sets", "budgets", "curves", "quiet")
 """Settings of `corag evaluate` that a study has in another form, or that the driver sets."""
-EVALUATE_SETTINGS = tuple(one.name for one in fields(EvaluateConfig) if one.name not in OWN)
-SEARCH_FIELDS = tuple(one.name for one in fields(SearchConfig) if one.name != "cost_weight")
+EVALUATE_SETTINGS = tuple(setting.name for setting in fields(EvaluateConfig) if setting.name not in OWN)
+SEARCH_FIELDS = tuple(setting.name for setting in fields(SearchConfig) if setting.name != "cost_weight")
 """Settings of a search, which `corag` takes together."""
 
 Kind = Literal["lines", "bars", "histogram", "curves", "cases"]
@@ -213,7 +213,7 @@ class Study:
 
 def as_list(value: Any) -> list[str]:
     """Return names that are given alone or as a list."""
-    return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
+    return [str(name) for name in value] if isinstance(value, list | tuple) else [str(value)]
 
 
 def study_files() -> dict[str, Path]:
@@ -284,7 +284,7 @@ def _make(kind: type[Any], values: Any, what: str) -> Any:
     if not isinstance(values, Mapping):
         raise InputError(f"{what} is {values!r:.100}; give a mapping")
     for name in values:
-        check_choice(f"a name in {what}", name, [one.name for one in fields(kind)])
+        check_choice(f"a name in {what}", name, [column.name for column in fields(kind)])
     # YAML knows lists alone.
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:
@@ -297,7 +297,7 @@ def make_axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str,
     """Return the settings of each value of an axis, by name."""
     if isinstance(values, list):
         return {str(value): {name: value} for value in hidden(values)}
-    if not isinstance(values, Mapping) or not all(isinstance(one, Mapping | None) for one in values.values()):
+    if not isinstance(values, Mapping) or not all(isinstance(settings, Mapping | None) for settings in values.values()):
         raise InputError(f"axis {name!r} is {values!r:.100}; give settings by name of a value, or a list of values")
     return {str(value): settings or {} for value, settings in hidden(values).items()}
 
@@ -333,7 +333,7 @@ def cells_of(study: Study) -> list[Cell]:
         InputError: A setting is one of nothing, or no cell is left.
     """
     values = product(*([(axis, name) for name in study.axes[axis]] for axis in study.axes))
-    cells = [cell for one in values if (cell := _cell(study, dict(one))) is not None]
+    cells = [cell for point in values if (cell := _cell(study, dict(point))) is not None]
     if not cells:
         raise InputError(f"{study.name}: `skip` leaves no cell")
     return cells

@@ -69,7 +69,7 @@ def test_a_training_reports_the_kinds_left_out_and_chooses_its_lead(tmp_path):
     config = TrainAgentConfig(
         labels=str(write_kinds(tmp_path / "l.parquet")), out=str(tmp_path / "out"), target=TARGET, quiet=True,
         logger="none",
-        training=agent.TrainConfig(epochs=2, device="cpu"),
+        training=agent.TrainConfig(epochs=2),
     )  # fmt: skip
     report = train(config)
     assert report.agent.config.min_lead in LEADS

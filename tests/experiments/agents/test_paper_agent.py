@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-import agent
 import corag
 from corag.registry import RERANKERS
 from experiments.agents.compare import named
@@ -103,7 +102,7 @@ def test_it_reaches_the_oracle_within_two_percent_and_is_searched_with(labels, t
     report = train(
         TrainAgentConfig(
             labels=str(labels), out=str(tmp_path), recipe="paper", own_splits=True, quiet=True, logger="none",
-            training=agent.TrainConfig(device="cpu"),
+            device="cpu",
         )
     )  # fmt: skip
     table = read_labels(str(labels))

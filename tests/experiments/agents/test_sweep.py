@@ -10,7 +10,7 @@ import agent
 from corag.cli.main import MISTAKE, main, make_parser
 from corag.errors import InputError
 from experiments.agents.recipes import flattened
-from experiments.agents.sweep import SweepConfig, plan, sweep, sweep_page, with_settings
+from experiments.agents.sweep import SweepConfig, plan, sweep, sweep_page
 from experiments.agents.train import TrainAgentConfig
 from tests.experiments.worlds import training_rows, write_labels
 from tests.paths import ROOT
@@ -20,7 +20,7 @@ FILES = sorted((ROOT / "experiments" / "configs" / "ablations").glob("*.yaml"))
 ABLATIONS = [path for path in FILES if path.stem != "search"]
 BASE = TrainAgentConfig(
     "labels.parquet", "runs/lr", own_splits=True, features="query", hidden=(4,), map_dim=3,
-    logger="none", training=agent.TrainConfig(epochs=2, device="cpu"),
+    logger="none", training=agent.TrainConfig(epochs=2),
 )  # fmt: skip
 
 
@@ -42,17 +42,12 @@ def test_the_grid_has_every_combination_with_every_seed():
     ]  # fmt: skip
     assert len({run.out for run in runs}) == 8
     assert re.fullmatch(r"runs/lr/lr=0\.1_hidden=-8-4-_seed=5_[0-9a-f]{8}", runs[0].out)
+    [(_, by_default)] = plan(SweepConfig(BASE, {"target.margin": [0.3]}))
+    assert [(run.training.seed, run.target.margin) for run in by_default] == [(0, 0.3), (1, 0.3), (2, 0.3)]
     # All else is as it was.
     assert replace(runs[0], out=BASE.out, quiet=False, hidden=(4,)) == replace(
         BASE, training=replace(BASE.training, lr=0.1, seed=5)
     )
-
-
-def test_nested_settings_are_set_by_dotted_name():
-    changed = with_settings(BASE, {"training.lr": 1, "target.margin": 0.3, "hidden": [9], "training.keep": "last"})
-    assert (changed.training.lr, changed.target.margin, changed.hidden, changed.training.keep) == (1, 0.3, (9,), "last")
-    [(_, runs)] = plan(SweepConfig(BASE, {}))
-    assert [run.training.seed for run in runs] == [0, 1, 2]
 
 
 @pytest.mark.slow

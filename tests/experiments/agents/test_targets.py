@@ -71,16 +71,6 @@ def test_the_finest_measure_of_the_evidence_counts(tmp_path):
     assert evidence(replace(labels, measures={**labels.measures, **measured}))[:, 0].tolist() == [0.4, 1, 0.3, 1]
 
 
-def test_quality_is_traded_for_tokens(tmp_path):
-    tokens = {query: [256, 256, 128, 128] for query in TABLE}
-    labels = labels_of(tmp_path, TABLE, cost_tokens=tokens)
-    priced = utility(labels, TargetConfig(metric="rougeL", price=0.5))
-    np.testing.assert_allclose(priced[1], [0.6 - 0.5, 0.6 - 0.5, 0.4 - 0.25, 0.2 - 0.25])
-    # b needs half the tokens: worth more than the 0.2 that a is better.
-    assert targets_of(labels).label.tolist()[1:3] == [0, 0]
-    assert targets_of(labels, price=0.5).label.tolist()[1:3] == [1, 1]
-
-
 def test_utility_worked_by_hand(tmp_path):
     recall = {"q1": [0.0, 0.5, 1.0, 1.0], "q2": [None] * 4, "q3": [1.0] * 4, "q4": [0.0] * 4}
     tokens = {query: [256, 256, 128, 0] for query in TABLE}
@@ -91,6 +81,10 @@ def test_utility_worked_by_hand(tmp_path):
     np.testing.assert_allclose(values[1], [0.6 - 0.1, 0.6 - 0.1, 0.4 - 0.05, 0.2], rtol=1e-6)
     np.testing.assert_allclose(utility(labels, TargetConfig(price=0.0))[2], [0.72, 0.55, 0.7, 0.55], rtol=1e-6)
     assert best_configuration(labels, values).tolist()[:2] == [2, 0]
+    # b needs half the tokens: at a high price that is worth more than the 0.2 by which a is better.
+    labels = labels_of(tmp_path, TABLE, cost_tokens={query: [256, 256, 128, 128] for query in TABLE})
+    assert targets_of(labels).label.tolist()[1:3] == [0, 0]
+    assert targets_of(labels, price=0.5).label.tolist()[1:3] == [1, 1]
 
 
 def test_long_answers_count_by_rouge(tmp_path):

@@ -26,7 +26,7 @@ from tests.experiments.worlds import (
     write_labels,
 )
 
-QUICK = agent.TrainConfig(epochs=2, device="cpu")
+QUICK = agent.TrainConfig(epochs=2)
 BM25, SOFTSIM = "corag(unit=passage, reranker=bm25)", "corag(unit=passage, reranker=minilm-softsim)"
 
 

@@ -11,8 +11,8 @@ import yaml
 import agent
 from corag.cli.main import COMMANDS, main, make_parser
 from corag.models.trained import load_adapter, shipped_adapter
-from experiments.adapters.config import AdapterTraining
-from experiments.adapters.training import ship
+from experiments.adapters.config import ReaderSource, ReaderTraining
+from experiments.adapters.training import Learned, train_once
 from experiments.agents.sweep import SweepConfig, sweep
 from experiments.agents.train import TrainAgentConfig, train
 from experiments.run.track import TrackedRun
@@ -36,7 +36,7 @@ def no_variables(monkeypatch):
 def config(tmp_path):
     return TrainAgentConfig(
         str(write_labels(tmp_path / "labels.parquet")), str(tmp_path / "run"), features="query", hidden=(4,), map_dim=3,
-        shares=(0.5, 0.5, 0.0), training=agent.TrainConfig(epochs=3, device="cpu"), quiet=True,
+        shares=(0.5, 0.5, 0.0), training=agent.TrainConfig(epochs=3), device="cpu", quiet=True,
     )  # fmt: skip
 
 
@@ -103,14 +103,16 @@ def test_a_resumed_training_is_the_same_run(config, monkeypatch):
 def test_a_trained_adapter_is_the_model_of_its_run(tmp_path):
     pytest.importorskip("wandb")
     folder = tmp_path / "epochs-work"
-    training = AdapterTraining(out=str(tmp_path))
+    training = ReaderTraining(out=str(tmp_path), sources=(ReaderSource("squad"),))
     with TrackedRun("train", training, tmp_path, {}) as run:
         run.start(folder)
-    report = ship(training, load_adapter(shipped_adapter("minilm-evidence")), "# Card", {"f1": 0.5}, "work")
+    learned = Learned(load_adapter(shipped_adapter("minilm-evidence")), {"f1": 0.5}, [], {})
+    report = train_once(training, "work", lambda _: learned, about="It reads.", use="")
     first, second = offline_runs(tmp_path)
     assert first.run.run_id == second.run.run_id and not folder.exists()
     [artifact] = second.artifacts
-    assert json.loads(artifact.metadata) == {"f1": 0.5, "card": "# Card"}
+    card = (report.adapter / "README.md").read_text()
+    assert json.loads(artifact.metadata) == {"f1": 0.5, "card": card} and "It reads." in card
     files = {"README.md", "config.json", "model.safetensors"}
     assert (
         {entry.path for entry in artifact.manifest.contents} == {one.name for one in report.adapter.iterdir()} == files
