@@ -99,16 +99,18 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         label, weight = batch["label"], batch["weight"]
         output = self.model(batch["features"])
         target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
-        nothing = output.logits.sum() * 0
         losses = {
             "contrastive": contrastive_loss(output.maps, label, weight, config.margin),
             "choice": choice_loss(output.logits, label, weight, target),
-            "settings": nothing if settings is None else settings_loss(output.settings, settings),
-            "expected_regret": nothing if quality is None else regret_loss(output.logits, quality),
         }
-        weights = (config.contrastive_weight, config.choice_weight, config.settings_weight, config.regret_weight)
+        if settings is not None:
+            losses["settings"] = settings_loss(output.settings, settings)
+        if quality is not None:
+            losses["expected_regret"] = regret_loss(output.logits, quality)
         # Eq. 11; in the paper, which has no regret loss, each weight is 1.
-        total: Tensor = sum(loss * weight for loss, weight in zip(losses.values(), weights, strict=True))
+        weights = {name: getattr(config, f"{name}_weight") for name in ("contrastive", "choice", "settings")}
+        weights["expected_regret"] = config.regret_weight
+        total: Tensor = sum(loss * weights[name] for name, loss in losses.items())
         for name, value in {"loss": total, **losses}.items():
             self._log_mean(f"{split}_{name}", value.detach(), len(output.maps))
         self._log_predictions(split, output, batch)

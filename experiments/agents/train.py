@@ -183,13 +183,17 @@ def known_labels(config: TrainAgentConfig) -> Labels:
 
 
 def fit(
-    labels: Labels, config: TrainAgentConfig, unknown: Labels | None = None, group: str | None = None
+    labels: Labels,
+    config: TrainAgentConfig,
+    unknown: Labels | None = None,
+    group: str | None = None,
+    title: str = "train",
 ) -> agent.TrainReport:
     """Train an agent on labels and save its checkpoint; an interrupted training is resumed.
 
     Its fallback, which is for questions unlike those that it learned from, is the best single configuration on all of
     `unknown`: the same questions, measured with values that do not know their kind. By default it is that on `labels`.
-    `group` is that of the W&B run if the settings name none.
+    `group` is that of the W&B run if the settings name none, `title` is shown with the progress.
     """
     parts = divided(labels, config)
     training, validation = labels.of(parts == TRAIN), labels.of(parts == VAL) if (parts == VAL).any() else None
@@ -209,7 +213,7 @@ def fit(
     tables = [{"name": path.name, "sha256": sha256(path)} for path in label_paths(config.labels)]
     settings = asdict(config) | {"agent": agent_config.to_dict(), "questions": len(labels), "label_tables": tables}
     run = TrackedRun("train", config, Path(config.out), settings, group=group)
-    with progress("train", quiet=config.quiet) as report, run:
+    with progress(title, quiet=config.quiet) as report, run:
         trained = agent.fit(
             learnt,
             None if validation is None else make_targets(validation, config.target, config.parts),
@@ -266,7 +270,7 @@ def _fitted_without(config: TrainAgentConfig, labels: Labels, unknown: Labels, k
         # One class is best for all of the others: there is nothing to learn, and its best settings are the fallback.
         alone = agent_config_of(unknown, without)
         return agent.ConfigurationAgent(replace(alone, feature_dim=0))
-    return fit(labels, without, unknown).agent
+    return fit(labels, without, unknown, title=f"train without {kind}").agent
 
 
 def divided(labels: Labels, config: TrainAgentConfig) -> np.ndarray[Any, np.dtype[np.int64]]:
