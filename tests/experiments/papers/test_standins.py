@@ -61,6 +61,7 @@ def test_a_study_runs_with_what_ships(world, name, capsys):
     table = (folder / "table.md").read_text()
     assert "(stand-in" in table and "Not as in the paper's study:" in table
     assert all({"questions", "budget", "candidates", "part"} <= set(cell) for cell in record["cells"])
+    assert not any("encoder=" in cell["part"] for cell in record["cells"])  # an object has no spelling
     assert record["standin"] and (record["cells"] or record["lines"])
     assert {cell["questions"] for cell in record["cells"]} <= {1}
     plot = find_study(name).plot
