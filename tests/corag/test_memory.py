@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corag.errors import DataError
-from corag.memory import LRU, Capacity, DiskStore, shared_capacity, used_bytes
+from corag.memory import LRU, Capacity, DiskStore
 
 # In memory
 
@@ -74,17 +73,6 @@ def test_caches_of_one_capacity_share_its_bytes():
     words.put({"a": "A"})
     assert LRU(capacity, kind="words", owner=owner).get("a") == {"a": "A"}
     assert LRU(capacity, kind="words").get("a") == LRU(capacity, kind="words", owner=Owner()).get("a") == {}
-
-
-def test_a_capacity_is_shared_by_size_while_somebody_keeps_it():
-    held = shared_capacity(12_345)
-    assert shared_capacity(12_345) is held
-    assert shared_capacity(12_346) is not held
-    before = used_bytes()
-    LRU(held).put({"a": b"1" * 5000})
-    assert used_bytes() >= before + 5000
-    del held
-    assert used_bytes() <= before
 
 
 def test_threads_share_a_capacity():
@@ -160,16 +148,3 @@ def test_processes_share_a_file(tmp_path):
     workers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(20 * number)]) for number in range(4)]
     assert [worker.wait(timeout=60) for worker in workers] == [0] * 4
     assert len(DiskStore(path, "text").get([b"%d" % row for row in range(80)])) == 80
-
-
-def test_a_new_file_may_be_opened_by_many_at_once(tmp_path):
-    together = Barrier(8)
-
-    def opened(row, path):
-        together.wait()
-        DiskStore(path, "values").put({b"%d" % row: b""})
-
-    with ThreadPoolExecutor(8) as pool:
-        for path in (tmp_path / f"{number}.sqlite" for number in range(4)):
-            list(pool.map(opened, range(8), [path] * 8))
-            assert len(DiskStore(path, "values").get([b"%d" % row for row in range(8)])) == 8

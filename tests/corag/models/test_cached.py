@@ -12,7 +12,6 @@ from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
 from corag.types import Chunk, Embedder
 from tests.corag.rerankers.evidence_worlds import WordEncoder
-from tests.corag.worlds import EMBEDDING
 
 TEXTS = ["Varn\nVarn is an island in the northern sea.", "Kell\nKell is a village.", "", "Its capital is Tolmere."]
 QUESTION = "What is the capital of Varn?"
@@ -140,11 +139,3 @@ SPOILT = [
 def test_vectors_are_finite_and_of_one_length(spoil):
     with pytest.raises(ModelError, match="spoilt"):
         vectors_by(Spoilt(spoil), TEXTS, unit=True)
-
-
-@pytest.mark.parametrize("method", [*EMBEDDING, "adaptive-k", "similarity-cutoff"])
-def test_every_selector_says_what_is_wrong_with_an_embedder(method):
-    candidates = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[:4]]
-    for spoil in SPOILT[:2]:
-        with pytest.raises(ModelError, match="spoilt"):
-            corag.selector(method, embedder=Spoilt(spoil)).select("How deep is it?", candidates, 100)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import corag
 from corag.errors import ModelError
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.reranker import FORM, EvidenceParts, EvidenceReranker
@@ -66,12 +65,3 @@ def test_tensors_of_another_release_are_refused(adapter, tmp_path, tensor, value
     save_adapter(tmp_path / "other", tensors, whole.config, "")
     with pytest.raises(ModelError, match="other"):
         EvidenceParts.load(tmp_path / "other")
-
-
-def test_the_shipped_adapter_loads_and_ranks():
-    reranker = corag.reranker("minilm-evidence")
-    assert reranker.name == "minilm-evidence"
-    values = reranker.score(
-        "When was the maker of Sky Ark born?", ["Ann Lee, the maker of Sky Ark, was born in 1950.", "Rome is a city."]
-    )
-    assert values[0] > values[1]

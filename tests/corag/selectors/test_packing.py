@@ -64,16 +64,6 @@ def test_similarity_cutoff():
     assert empty.trace.reason == "no candidate has a similarity of at least 0.95; the best has 0.9"
 
 
-def test_mmr_by_hand():
-    vectors, free = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), np.zeros(3, dtype=int)
-    similarities = [0.9, 0.8, 0.3]
-    assert marginal_relevance(similarities, vectors, free, 1, relevance_weight=1.0) == (0, 1, 2)
-    # After 0: 0.5 * 0.8 - 0.5 * 1 = -0.1 against 0.5 * 0.3 - 0.
-    assert marginal_relevance(similarities, vectors, free, 1) == (0, 2, 1)
-    assert marginal_relevance(similarities, vectors, free, 1, limit=2) == (0, 2)
-    assert marginal_relevance(similarities, vectors, np.array([3, 1, 1]), 2) == (1, 2)
-
-
 def taken_one_by_one(score, costs, left, *, stop=False):
     """Take the first candidate of the largest score beside those taken, as long as one fits."""
     taken = []

@@ -95,18 +95,3 @@ def test_the_first_pass_keeps_what_shares_words_and_its_neighbours():
     assert {one.kind for one in kept} == {"score"}
     assert len(selection_problem(QUESTION, OFFERED, WORDS, 100, SENTENCE).chunks) == 6
     assert selection_problem(QUESTION, [], WORDS, 100, SENTENCE).chunks == []
-
-
-@pytest.mark.slow
-def test_token_states_of_a_sentence_are_those_in_its_passage():
-    reranker = corag.reranker("minilm-evidence")
-    units = selection_problem(QUESTION, OFFERED, WORDS, 100, SENTENCE, 10).chunks
-    in_context = reranker._read.with_sources(units)[0]
-    whole = reranker._read.with_sources([passage(LAKE)])[0][0]
-    he = next(one for one, unit in zip(in_context, units, strict=True) if unit.id == "lake#40-56")
-    assert he.num_title == whole.num_title == 2
-    start = next(row for row in range(len(whole.ids)) if whole.ids[row] == he.ids[he.num_title])
-    assert whole.tokens[start : start + 5] == pytest.approx(he.tokens[2:7])
-    assert he.body == " fish live in it " and len(he.sentences) == 1
-    values = reranker.scorer(QUESTION, units)([(row,) for row in range(len(units))])
-    assert units[int(values.argmax())].id == "lake#12-39"

@@ -183,14 +183,6 @@ def test_an_openai_server_is_asked_the_same_and_its_window_kept():
     assert first["messages"] == second["messages"]
 
 
-@pytest.mark.parametrize("reply", [Reply(""), Reply(status=500), Reply("x", delay_s=9)])
-def test_ollama_that_fails_is_counted(reply):
-    with ChatServer(reply) as server:
-        (summary,) = summarize_all(ollama(server, timeout_s=0.2), [request("a")])
-    assert summary.text == ""
-    assert server.host in summary.failure
-
-
 # --- What never fits, and what is no summary ---
 
 

@@ -108,21 +108,6 @@ def test_a_fallback_that_cannot_be_used_is_an_error(parts):
         named(single("naive(reranker=not-installed)")).select("a cat?", POOL, 30)
 
 
-@pytest.mark.parametrize(
-    "configuration",
-    [
-        "corag(unit=passage, reranker=cross-encoder(model=somebody/model))",
-        "corag(unit=passage, reranker=cross-encoder(model=/tmp))",
-        "corag(agent=/tmp)",
-        "edc2(summarizer=ollama(host=example.org))",
-        "no-such-selector",
-    ],
-)
-def test_a_checkpoint_is_data(configuration):
-    with pytest.raises(ModelError):
-        Corag(agent=single(configuration))
-
-
 def test_many_threads_build_a_selector_once(parts):
     selectors = AgentSelectors(sign_agent(rerankers=("first", "second")), CHARACTERS, SignEmbedder())
     problems = [selectors.problem("a cat?", POOL, 30) for _ in range(8)]
