@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from corag.checks import check_count
 from corag.cli.console import progress, say, stderr
 from corag.cli.show import show_tree, show_update
-from corag.models.cluster import ClusterEmbedder, ClusterSettings, cluster_workers, embedding_by
-from corag.models.cluster import Engine as Engine
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
-from corag.types import Embedder
 
 
 @dataclass(frozen=True)
-class IndexConfig(Runtime, ClusterSettings):
+class IndexConfig(Runtime):
     """Index a folder of documents, or the corpus of a data folder; re-run to update changed files.
 
     Attributes:
@@ -64,7 +58,6 @@ class IndexConfig(Runtime, ClusterSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_engine()
         check_count("summary_tokens", self.summary_tokens, "100 is usual")
 
 
@@ -78,18 +71,18 @@ def run(config: IndexConfig) -> None:
 
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
     summarizer = SUMMARIZERS.offer(config.tree_summarizer, {"tokens": tokens}) if config.tree else None
-    with progress("index", quiet=config.quiet) as report, _sharing(config, embedder) as (embedding, num_workers):
+    with progress("index", quiet=config.quiet) as report:
         update = update_index(
             config.data,
             config.out,
-            embedding,
+            embedder,
             corag.ChunkConfig(config.max_tokens, config.overlap_tokens),
             include=_globs(config.include),
             exclude=_globs(config.exclude),
             tokens=tokens,
             states=True if config.states else None,
             overwrite=config.overwrite,
-            batch_size=config.batch_size * num_workers,
+            batch_size=config.batch_size,
             report=report,
         )
     show_update(update)
@@ -104,13 +97,3 @@ def run(config: IndexConfig) -> None:
 
 def _globs(text: str) -> list[str]:
     return [glob.strip() for glob in text.split(",") if glob.strip()]
-
-
-@contextmanager
-def _sharing(config: IndexConfig, embedder: Embedder) -> Iterator[tuple[Embedder, int]]:
-    """Yield what embeds, and how many embed at a time."""
-    if config.engine == "local":
-        yield embedder, 1
-        return
-    with cluster_workers(config, partial(embedding_by, config.embedder)) as workers:
-        yield ClusterEmbedder(embedder, workers), len(workers)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.memory import forget
-from corag.models.cluster import CLUSTER, cluster_workers
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
@@ -31,7 +29,7 @@ from experiments.evaluation.curves import (
     CurveMeasuring,
     points,
 )
-from experiments.evaluation.measure import Measuring, cold_and_warm
+from experiments.evaluation.measure import Measuring, Rows, cold_and_warm
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
 from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import (
@@ -62,16 +60,10 @@ logger = logging.getLogger(__name__)
 
 JOURNAL, MODELS, CURVES = "journal.jsonl", "models", "curves"
 """Ending of the journal, its key of the models that ran, and what the keys of the curves' questions begin with."""
-OUTPUT_SETTINGS = ("out", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
+OUTPUT_SETTINGS = ("out", "quiet", *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings that no row depends on, but for rounding."""
 COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
 """Questions that are counted, by a measure that only they have."""
-RAY_BATCH = 8
-"""Questions given to a worker at a time."""
-
-Job: TypeAlias = tuple[str, list[str]]
-"""A budget, or `CURVES`, and the ids of questions."""
-Measurements: TypeAlias = tuple[list[dict[str, dict[str, Any]]], list[dict[str, str]]]
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
@@ -192,10 +184,9 @@ class SetRun:
 
     def _measure_quality(self, journal: Journal, embedded: Sequence[Mapping[str, str]]) -> None:
         """Record a row for each budget, question and method, and the models that ran."""
-        concurrent = max(1, getattr(self._parts.prompted, "max_concurrent", 1))
-        step = RAY_BATCH if self.config.engine == "ray" else concurrent
+        step = max(1, getattr(self._parts.prompted, "max_concurrent", 1))
         on_curves = {query.id for query in self._on_curves}
-        jobs: list[Job] = []
+        jobs: list[tuple[str, list[str]]] = []
         total = len(self.budgets) * len(self._queries) + len(on_curves)
         for begin in range(0, len(self._queries), step):
             # The curves last: what they share with the table is then read already.
@@ -205,31 +196,21 @@ class SetRun:
                 if missing := [name for name in ids if f"{label} {name}" not in journal.units]:
                     jobs.append((label, missing))
         done = total - sum(len(ids) for _, ids in jobs)
-        with progress(self.name, quiet=self.config.quiet) as report, self._measuring(len(jobs)) as measured:
+        with progress(self.name, quiet=self.config.quiet) as report:
             report(done, total)
-            for number, (found, models) in measured(jobs):
-                label, ids = jobs[number]
+            for label, ids in jobs:
+                rows_by_query, models = self._measured(label, ids)
                 # Those of an earlier, interrupted run stay.
                 before = journal.units.get(MODELS, [])
                 if (ran := merge_records([before, embedded, models])) != before:
                     journal.add(MODELS, ran)
-                for query_id, rows in zip(ids, found, strict=True):
+                for query_id, rows in zip(ids, rows_by_query, strict=True):
                     journal.add(f"{label} {query_id}", rows)
                 done += len(ids)
                 report(done, total)
 
-    @contextmanager
-    def _measuring(self, num_jobs: int) -> Iterator[Callable[[Sequence[Job]], Iterable[tuple[int, Measurements]]]]:
-        """Yield a function that measures jobs, here or on a cluster, and numbers its results."""
-        if self.config.engine == "local" or not num_jobs:
-            yield lambda jobs: enumerate(map(self.measured, jobs))
-            return
-        with cluster_workers(self.config, partial(_measuring_alone, self.name, self.config), most=num_jobs) as workers:
-            yield workers.map
-
-    def measured(self, job: Job) -> Measurements:
-        """Return for each question of a job the rows of all methods, or points, and the models that ran."""
-        label, ids = job
+    def _measured(self, label: str, ids: Sequence[str]) -> tuple[list[Rows], list[dict[str, str]]]:
+        """Return for each question the rows of all methods at a budget, or of the curves, and the models that ran."""
         with recording() as models:
             questions = [(query, self._pool.candidates(query)) for query in (self._by_id[name] for name in ids)]
             if label == CURVES:
@@ -344,11 +325,6 @@ class SetRun:
             return "evidence_recall"
         words = [answer_words(query.answers) for query in self._queries if query.answers]
         return "rougeL" if words and np.median(words) >= LONG_ANSWER_WORDS else "f1"
-
-
-def _measuring_alone(name: str, config: EvaluateConfig) -> Callable[[Job], Measurements]:
-    # In a worker, which writes nothing.
-    return SetRun(name, replace(config, out=None), several=False).measured
 
 
 def settings_of(config: EvaluateConfig) -> dict[str, Any]:

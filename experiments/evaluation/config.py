@@ -8,8 +8,6 @@ from typing import Literal
 
 from corag.checks import check_budget, check_choice, check_count
 from corag.errors import InputError
-from corag.models.cluster import ClusterSettings
-from corag.models.cluster import Engine as Engine
 from corag.naming import Spelling, Spellings, split_parts
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 from corag.text.units import Unit
@@ -47,7 +45,7 @@ class QuestionSet(CandidateSettings):
 
 
 @dataclass(frozen=True)
-class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
+class EvaluateConfig(SelectionSettings, Tracking):
     """Compare methods on data folders; an interrupted comparison resumes.
 
     One data folder at one budget gives one result. With sets or budgets, `out` is a folder with the result of
@@ -108,7 +106,6 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         super().__post_init__()
         if self.logger != "none" and self.out is None:
             raise InputError(f"logger {self.logger!r} writes beside the result; give --out with it")
-        self.check_engine()
         spell_out(self, "reranker", "summarizer", "judge")
         if self.unit is not None:
             Unit.parse(self.unit)

@@ -8,8 +8,6 @@ from typing import Any
 
 from agent.config import spelled
 from corag.errors import InputError
-from corag.models.cluster import ClusterSettings
-from corag.models.cluster import Engine as Engine
 from corag.naming import Spellings, split_parts
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, comma_separated
 from experiments.run.track import Tracking
@@ -56,7 +54,7 @@ class LabelSource(CandidateSettings):
 
 
 @dataclass(frozen=True)
-class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
+class LabelConfig(SelectionSettings, Tracking):
     """Measure every configuration on every question of data folders.
 
     Each source has its own pool, number of candidates, limit and sample, and its corpus is indexed separately.
@@ -92,7 +90,6 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
         super().__post_init__()
         if not self.data and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
-        self.check_engine()
         _ = self.number_of_shard
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")

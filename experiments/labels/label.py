@@ -1,15 +1,15 @@
 """`corag label`: how well each configuration serves each question, by the measures of `corag evaluate`.
 
-Questions are the units of work: a journal keeps finished ones, shards and Ray workers share them.
+Questions are the units of work: a journal keeps finished ones, and shards share them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from functools import cache, partial
+from functools import cache
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ import numpy as np
 from corag.budget import Budget
 from corag.cli.console import progress
 from corag.errors import DataError
-from corag.models.cluster import CLUSTER, cluster_workers
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.models.trained import load_adapter
 from corag.naming import PartName, parse
@@ -41,10 +40,10 @@ from experiments.run.track import UNMEASURED, log_run
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "shard", "quiet", *CLUSTER, *UNMEASURED, *PLACEMENT_SETTINGS)
+NOT_WORK = ("out", "shard", "quiet", *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings on which no label depends, but for rounding."""
-LOCAL_BATCH, RAY_BATCH = 64, 8
-"""Questions whose candidates are embedded at a time; questions given to a worker at a time."""
+BATCH = 64
+"""Questions whose candidates are embedded at a time."""
 
 MEASURED = ("budget_tokens", *FIGURES)
 """Figures whose means are logged."""
@@ -238,37 +237,21 @@ def _label_missing(
 ) -> None:
     """Label the questions of the shard that neither this journal nor those beside it have."""
     shard, count = config.number_of_shard
-    size = LOCAL_BATCH if config.engine == "local" else RAY_BATCH
     jobs: list[Job] = []
     for number, source in enumerate(sources):
         # Of each source a run of neighbours, which often share passages.
         start, end = (-(-len(source.queries) * part // count) for part in (shard - 1, shard))
         mine = source.queries[start:end]
         missing = [query for query in mine if source.key(query) not in {*journal.units, *beside}]
-        jobs += [(number, missing[start : start + size]) for start in range(0, len(missing), size)]
-        if missing and config.engine == "local":
+        jobs += [(number, missing[start : start + BATCH]) for start in range(0, len(missing), BATCH)]
+        if missing:
             worker.prepare(number, quiet=config.quiet)
     total = len(journal.units) + sum(len(queries) for _, queries in jobs)
-    with progress("label", quiet=config.quiet) as report, closing(_units(config, worker, jobs)) as units:
+    with progress("label", quiet=config.quiet) as report:
         report(len(journal.units), total)
-        for key, unit in units:
-            journal.add(key, unit)
-            report(len(journal.units), total)
-            if (error := next((row["error"] for row in unit["rows"] if row["error"]), None)) is not None:
-                logger.warning("question %s failed: %s", key, error)
-
-
-def _units(config: LabelConfig, worker: Worker, jobs: Sequence[Job]) -> Generator[tuple[str, Unit], None, None]:
-    if config.engine == "ray" and jobs:
-        with cluster_workers(config, partial(_labelling, config), most=len(jobs)) as workers:
-            for _, units in workers.map(jobs):
-                yield from units
-    else:
         for job in jobs:
-            yield from worker.label(job)
-
-
-def _labelling(config: LabelConfig) -> Callable[[Job], list[tuple[str, Unit]]]:
-    """Return what labels questions in a worker of a Ray cluster, with models of its own."""
-    worker = Worker(config, read_sources(config))
-    return lambda job: list(worker.label(job))
+            for key, unit in worker.label(job):
+                journal.add(key, unit)
+                report(len(journal.units), total)
+                if (error := next((row["error"] for row in unit["rows"] if row["error"]), None)) is not None:
+                    logger.warning("question %s failed: %s", key, error)
