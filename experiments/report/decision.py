@@ -25,7 +25,8 @@ FEWEST = 30
 class Contest:
     """Two methods on the same questions: how much more quality ours has, and the mean tokens of both.
 
-    `what` is what quality is of, answers or evidence; `title` is that of the measure.
+    `what` is what quality is of, answers or evidence; `title` is that of the measure. `advice` is what to do, if it is
+    decided by more than quality.
     """
 
     ours: str
@@ -34,6 +35,7 @@ class Contest:
     tokens: tuple[float, float]
     what: str = "answers"
     title: str = "F1"
+    advice: str = ""
 
     @property
     def outcome(self) -> str:
@@ -58,11 +60,13 @@ class Contest:
 
     def decision(self) -> list[str]:
         """Return the decision in a sentence, and whether there are enough questions in another one."""
+        advice = f": {self.advice}" if self.advice else ""
         if self.outcome == "Unclear":
             between = f"{self.what} between {self.ours} and {self.theirs}, with {self.in_tokens}"
-            return [f"**No clear difference** in {between}.", *self._too_few()]
+            return [f"**No clear difference** in {between}{advice}.", *self._too_few()]
         better = self.gain.mean if self.outcome != "The same" else self.saving
-        advice = f": use {self.ours if better > 0 else self.theirs}" if better else ""
+        if better and not advice:
+            advice = f": use {self.ours if better > 0 else self.theirs}"
         return [f"**{self.outcome} {self.what}** with {self.in_tokens}{advice}."]
 
     @property
@@ -89,11 +93,16 @@ class Contest:
         )
 
 
-def bottleneck(rows: Sequence[Row], name: str, title: str) -> list[str]:
+def bottleneck(
+    rows: Sequence[Row],
+    name: str,
+    title: str,
+    missing: str = "some evidence is not among the candidates; try more candidates, or --retrieval hybrid",
+) -> list[str]:
     """Return in a sentence what limits a method's quality most: the reader, the selection or the retriever; or nothing.
 
     What a question lacks to 1 in the measure `name` is put down to the retriever if some evidence is not among the
-    candidates, to the selection if some of the rest was not selected, and else to the reader.
+    candidates, to the selection if some of the rest was not selected, and else to the reader. `missing` is the first.
     """
     rows = [row for row in rows if row.get(name) is not None and row.get("full_evidence") is not None]
     stages: dict[str, list[float]] = {"reader": [], "selection": [], "retriever": []}
@@ -109,7 +118,6 @@ def bottleneck(rows: Sequence[Row], name: str, title: str) -> list[str]:
         "reader": f"{title} {1 - lacking[worst] / max(1, len(stages[worst])):.2f} with all evidence in the context "
         f"({number})",
         "selection": f"for {number} it leaves out evidence that is among the candidates; try a larger budget",
-        "retriever": f"for {number} some evidence is not among the candidates; try more candidates, or "
-        "--retrieval hybrid",
+        "retriever": f"for {number} {missing}",
     }
     return [f"**The {worst} is your bottleneck**: {why[worst]}."]

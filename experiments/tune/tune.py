@@ -23,7 +23,7 @@ from corag.selectors.price import REFERENCE_TOKENS
 from corag.types import FloatArray
 from experiments.agents.compare import Choices, method_table, named
 from experiments.agents.recipes import settled
-from experiments.agents.targets import TargetConfig, best_configuration, utility
+from experiments.agents.targets import QUALITY, TargetConfig, best_configuration, utility
 from experiments.data.config import candidate_settings
 from experiments.data.splits import divide, questions_of
 from experiments.labels.config import LabelConfig
@@ -31,7 +31,9 @@ from experiments.labels.examples import read_sources
 from experiments.labels.label import label
 from experiments.labels.table import Labels, read_labels
 from experiments.protocol.held_out import is_held_out
+from experiments.report.decision import Contest, bottleneck
 from experiments.report.difference import Difference, paired_difference
+from experiments.report.measures import OF_ANSWERS, Row
 from experiments.report.page import Page, Section, Table
 from experiments.run.journal import versions
 from experiments.run.track import log_run
@@ -48,8 +50,6 @@ OWN_WEIGHT = 40
 worth the gains differ by chance, with more the network's errors on new kinds remain."""
 CAUTION = 1.0
 """Standard errors that the cross-validated gain must exceed 0 by for the agent to be changed."""
-POWER = 1.96 + 0.84
-"""Standard errors that a gain must be for four runs in five to see it at p < .05 (two-sided)."""
 DEFAULT_NAME, TUNED, ORACLE = "untuned agent", "tuned agent", "oracle"
 LABELS_FILE, PAGE_FILE = "labels.parquet", "report.html"
 
@@ -66,7 +66,7 @@ class Tuning:
             over the configurations, `[C]`.
         choices: Configuration of each question by method, `[n]`; the tuned agent's by cross-validation.
         gain: Utility of the tuned agent beyond that of the default on questions that took no part.
-        default: Mean utility of the default.
+        contest: The tuned agent against the default on these questions, by the metric and by tokens.
     """
 
     labels: Labels
@@ -75,23 +75,36 @@ class Tuning:
     expected: FloatArray
     choices: dict[str, Choices]
     gain: Difference
-    default: float
+    contest: Contest
 
     @property
     def keeps_default(self) -> bool:
         """Whether the checkpoint is the shipped agent, as it is."""
-        return not self.gain.mean > CAUTION * _standard_error(self.gain)
+        return not self.gain.mean > CAUTION * (self.gain.high - self.gain.low) / 2 / 1.96
 
-    @property
-    def verdict(self) -> str:
-        """Whether to use it, in a sentence."""
-        share = f" ({self.gain.mean / self.default:+.0%})" if self.default > 0 else ""
-        gained = f"questions that took no part gained {self.gain}{share} in utility, p {self.gain.p:.3f}"
-        if self.keeps_default:
-            return f"No, keep the default: {gained}."
-        if self.gain.low > 0:
-            return f"Yes, use it: {gained}."
-        return f"Probably: {gained}, which may be chance."
+    def decision(self) -> list[str]:
+        """Return what to do, whether there are enough questions, and what limits the answers."""
+        advice = "keep the default; the checkpoint is the same" if self.keeps_default else f"use {self.contest.ours}"
+        missing = "no configuration has all evidence; try more candidates, another retrieval or a larger budget"
+        return [*replace(self.contest, advice=advice).decision(), *bottleneck(self._rows(), "f1", "F1", missing)]
+
+    def _rows(self) -> list[Row]:
+        """Return the tuned agent's rows of questions with short answers, as `bottleneck` reads them.
+
+        Evidence that no configuration has counts as missing from the candidates.
+        """
+        labels, chosen = self.labels, self.choices[TUNED]
+        absent = np.full((len(labels), len(labels.configurations)), np.nan)
+        f1, full = (labels.measures.get(name, absent) for name in ("f1", "full_evidence"))
+        rows = np.flatnonzero(np.isfinite(f1 + full).all(axis=1) & ~labels.long_form).tolist()
+        return [
+            {
+                "f1": f1[row, chosen[row]],
+                "full_evidence": full[row, chosen[row]],
+                **({"true_k": 1} if full[row].max() == 1 else {}),
+            }
+            for row in rows
+        ]
 
     def usage(self, out: str) -> str:
         """Return how the checkpoint in a folder is used."""
@@ -194,11 +207,18 @@ def choose(labels: Labels, shipped: agent.ConfigurationAgent, target: TargetConf
         TUNED: chosen,
         ORACLE: best_configuration(labels, values),
     }
-    default = values[rows, choices[DEFAULT_NAME]]
-    gain = paired_difference(values[rows, chosen], default, groups=groups, seed=seed)
+    quality, tokens = utility(labels, replace(target, price=0.0)), labels.measures["cost_tokens"]
+    pair = choices[TUNED], choices[DEFAULT_NAME]
+    gain, better = (
+        paired_difference(*(of[rows, chosen] for chosen in pair), groups=groups, seed=seed) for of in (values, quality)
+    )
+    metric = target.metric or QUALITY
+    what = "answers" if metric in OF_ANSWERS or (metric == QUALITY and "f1" in labels.measures) else "evidence"
+    ours, theirs = (float(tokens[rows, chosen].mean()) for chosen in pair)
+    contest = Contest(f"the {TUNED}", f"the {DEFAULT_NAME}", better, (ours, theirs), what, metric)
     tuned, expected = tuned_agent(shipped, labels, target)
     fallback = tuned.config.fallback.configuration
-    tuning = Tuning(labels, tuned, fallback, expected, choices, gain, float(default.mean()))
+    tuning = Tuning(labels, tuned, fallback, expected, choices, gain, contest)
     return replace(tuning, used=shipped) if tuning.keeps_default else tuning
 
 
@@ -226,10 +246,6 @@ def tuned_agent(
     weights["choice.weight"] = weights["choice.weight"][like]
     weights["choice.bias"] = (weights["choice.bias"][like] + added / TEMPERATURE).astype(np.float32)
     return agent.ConfigurationAgent(config, weights), expected
-
-
-def _standard_error(gain: Difference) -> float:
-    return (gain.high - gain.low) / 2 / 1.96
 
 
 def _leads(values: FloatArray) -> FloatArray:
@@ -260,7 +276,12 @@ def tuning_page(tuning: Tuning, config: TuneConfig, held_out: int = 0) -> Page:
         f"expects, and what these questions say with the weight n / (n + {OWN_WEIGHT}). The first is the fallback, for "
         "questions on which no other leads.",
     )
-    usage = tuning.usage(config.out)
+    usage, statistics = tuning.usage(config.out), [tuning.contest.statistics()]
+    statistics += [
+        f"In utility: {tuning.gain}, p {tuning.gain.p:.3f}; the tuned agent is used if this exceeds its standard error."
+    ]
+    if groups < 2 * FOLDS:
+        statistics.append(f"The questions share {groups} documents, so the intervals are rough; add others.")
     compare = (
         f'Compare: corag evaluate --data {config.data} --methods "corag,corag(agent={config.out})" '
         f"--budget {config.budget} --out result.json"
@@ -268,48 +289,15 @@ def tuning_page(tuning: Tuning, config: TuneConfig, held_out: int = 0) -> Page:
     note = f"{len(labels)} questions in {groups} groups that share documents, {config.budget} tokens of context."
     return Page(
         f"Tuned on {Path(config.data).resolve().name}",
-        f"**{tuning.verdict}**",
+        "\n".join(tuning.decision()),
         [
             Section("On questions that took no part (five folds by document)", [methods]),
-            Section("What holds you back", _limits(tuning, config, groups)),
             Section("Each configuration, best first", [each]),
             Section("Use", [f"{usage[0].upper()}{usage[1:]}", compare]),
+            Section("Statistics", statistics),
         ],
         note + (f" {held_out} held-out questions were left out." if held_out else ""),
     )
-
-
-def _limits(tuning: Tuning, config: TuneConfig, groups: int) -> list[str]:
-    """Return what limits the gain: the number of questions, retrieval, choice and reader, with figures."""
-    labels, lines = tuning.labels, []
-    if error := _standard_error(tuning.gain):
-        lines.append(
-            f"Number of questions: with these {len(labels)}, a gain of {POWER * error:.3f} or more would be seen (80% "
-            f"power); with {4 * len(labels)}, half of that."
-        )
-    if groups < 2 * FOLDS:
-        lines.append(f"The questions share {groups} documents, so the interval is rough; add others.")
-    rows, chosen = np.arange(len(labels)), tuning.choices[TUNED]
-    found = labels.measures.get("full_evidence")
-    if found is not None and (with_gold := np.isfinite(found).all(axis=1)).any():
-        best, reached = found[with_gold].max(axis=1).mean(), found[rows, chosen][with_gold].mean()
-        lines.append(
-            f"Retrieval and budget: on {1 - best:.0%} of the questions no configuration has all evidence in "
-            f"{config.budget} tokens; more candidates (--num_candidates), another retrieval or a larger budget may."
-        )
-        lines.append(
-            f"Choice: on {best - reached:.0%} another configuration has all evidence and the chosen one lacks some."
-        )
-        unread = np.full(found.shape, np.nan)
-        of_long, of_short = (labels.measures.get(name, unread) for name in ("rougeL", "f1"))
-        answers = np.where(labels.long_form[:, None], of_long, of_short)
-        answers = answers[rows, chosen][with_gold & (found[rows, chosen] == 1)]
-        if np.isfinite(answers).any():
-            lines.append(
-                f"Reader: with all evidence in the context {config.reader} reaches {np.nanmean(answers):.2f} of 1 (F1, "
-                "or ROUGE-L of long answers); what is missing, another reader may find."
-            )
-    return lines
 
 
 def _short(configuration: str) -> str:
