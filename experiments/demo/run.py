@@ -110,7 +110,6 @@ def demo(config: DemoConfig) -> Path:
                 out=str(out / "agent"),
                 own_splits=True,
                 logger=config.logger,
-                wandb=config.wandb,
             )
         )
         say(f"  best epoch {report.best_epoch + 1} of {len(report.history)}, checkpoint in {report.checkpoint}")

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,29 +21,10 @@ PROJECTS = {
     "train": "corag-agent", "label": "corag-labels", "evaluate": "corag-evaluate", "tune": "corag-tune",
     "reproduce": "corag-papers",
 }  # fmt: skip
-UNMEASURED = ("logger", "wandb")
+UNMEASURED = ("logger",)
 """Settings on which no result depends."""
 SERVER = "https://api.wandb.ai"
 ID_FILE = "wandb-run-id"
-
-
-@dataclass(frozen=True)
-class Wandb:
-    """Where the runs of a command go in W&B, and what is noted of them; each option overrides W&B's own variable.
-
-    Attributes:
-        project: Project, in place of WANDB_PROJECT; by default one for each command, such as corag-evaluate.
-        entity: User or team that owns the project, in place of WANDB_ENTITY; by default that of the login.
-        group: Runs that belong together, in place of WANDB_RUN_GROUP.
-        tags: Tags, separated by commas, in place of WANDB_TAGS.
-        notes: A note, in place of WANDB_NOTES.
-    """
-
-    project: str | None = None
-    entity: str | None = None
-    group: str | None = None
-    tags: str | None = None
-    notes: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +33,10 @@ class Tracking:
 
     Attributes:
         logger: Where settings and metrics are logged besides the results: `wandb` (offline without a login, or as
-            WANDB_MODE says) or `none`.
-        wandb: Project, entity, group, tags and notes of the runs in W&B.
+            WANDB_MODE says) or `none`. W&B's own variables, such as WANDB_PROJECT, set the rest.
     """
 
     logger: Tracker = "none"
-    wandb: Wandb = field(default_factory=Wandb)
 
 
 class TrackedRun(AbstractContextManager["TrackedRun"]):
@@ -71,7 +50,7 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
         folder: Where W&B writes, and the run's name by default.
         settings: What the run was made with, nested as in YAML; versions and commit are added.
         name: Name of the run.
-        group: Group of a run that neither the settings nor the environment give one.
+        group: Group of a run, if WANDB_RUN_GROUP names none.
     """
 
     def __init__(
@@ -106,18 +85,14 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
         from lightning.pytorch.loggers import WandbLogger
 
         # The variables are read here, because W&B reads them once for a process, whose runs may differ in them.
-        noted, env = self._config.wandb, os.environ.get
-        tags = env("WANDB_TAGS", "") if noted.tags is None else noted.tags
+        env = os.environ.get
         kept = None if state is None else state / ID_FILE
         known = kept.read_text(encoding="utf-8").strip() if kept is not None and kept.is_file() else None
         self._folder.mkdir(parents=True, exist_ok=True)
         # Not through Lightning's `offline=True`, which would change the mode of the whole process.
         run = wandb.init(
-            project=noted.project or env("WANDB_PROJECT") or PROJECTS[self._command],
-            entity=noted.entity or env("WANDB_ENTITY") or None,
-            notes=noted.notes or env("WANDB_NOTES") or None,
-            group=noted.group or env("WANDB_RUN_GROUP") or self._group,
-            tags=[tag.strip() for tag in tags.split(",") if tag.strip()],
+            project=env("WANDB_PROJECT") or PROJECTS[self._command],
+            group=env("WANDB_RUN_GROUP") or self._group,
             job_type=self._command,
             name=self._name,
             id=env("WANDB_RUN_ID") or known,  # the agent of a W&B sweep has chosen it already

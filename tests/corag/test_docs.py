@@ -7,6 +7,7 @@ import pytest
 import agent
 import corag.selectors
 import search
+from experiments.report.measures import MEASURES
 from tests.paths import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -21,6 +22,11 @@ def test_the_reference_has_every_selector_class_and_names_nothing_that_is_gone()
     assert classes - members("selectors.md") == {"BudgetedSelector", "Choice", "SelectionProblem"}
     for module, page in ((corag.selectors, "selectors.md"), (search, "search.md"), (agent, "agent.md")):
         assert all(hasattr(module, name) for name in members(page)), page
+
+
+def test_every_measure_is_documented():
+    text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    assert [name for name in MEASURES if f"`{name}`" not in text] == []
 
 
 @pytest.mark.slow
