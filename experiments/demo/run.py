@@ -36,6 +36,9 @@ CONFIGURATIONS = tuple(
 )
 """What the agent chooses among: each values an order by what is known of its chunks, so that labels take a minute."""
 
+CHUNK_TOKENS, NUM_CANDIDATES = 96, 8
+"""Maximum tokens of a chunk, and chunks offered per question."""
+
 
 @dataclass(frozen=True)
 class DemoConfig(Runtime, Tracking):
@@ -44,22 +47,18 @@ class DemoConfig(Runtime, Tracking):
     Attributes:
         out: Folder for all files of the demo.
         budgets: Token budgets to compare, separated by commas; labels and the printed table are for the middle one.
-        max_tokens: Maximum tokens of a chunk.
-        num_candidates: Chunks offered per question.
         limit: Only the first questions of each split, for a quick look.
     """
 
     out: str = "runs/demo"
     budgets: str = "128,256,512"
-    max_tokens: int = 96
-    num_candidates: int = 8
     limit: int | None = None
     logger: Tracker = field(default="wandb", kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.budget_list()
-        CandidateSettings(num_candidates=self.num_candidates, limit=self.limit)  # refuses numbers below 1
+        CandidateSettings(limit=self.limit)  # refuses numbers below 1
 
     def budget_list(self) -> list[int]:
         """Return the budgets in rising order."""
@@ -84,7 +83,7 @@ def demo(config: DemoConfig) -> Path:
             f"{len(content.queries)} questions ({len(content.left_out)} left out for this Python)"
         )
     with _step("index"), progress("  embed") as bar:
-        update_index(data, index, corag.embedder(), ChunkConfig(config.max_tokens), overwrite=True, report=bar)
+        update_index(data, index, corag.embedder(), ChunkConfig(CHUNK_TOKENS), overwrite=True, report=bar)
     with _step("label"):
         labels = label(
             LabelConfig(
@@ -98,8 +97,8 @@ def demo(config: DemoConfig) -> Path:
                 budget=budget,
                 pool="corpus",
                 index=str(index),
-                num_candidates=config.num_candidates,
-                max_tokens=config.max_tokens,
+                num_candidates=NUM_CANDIDATES,
+                max_tokens=CHUNK_TOKENS,
                 limit=config.limit,
             )
         )
@@ -122,7 +121,7 @@ def demo(config: DemoConfig) -> Path:
             agent=str(report.checkpoint),
             reader=READER,
             index=str(index),
-            num_candidates=config.num_candidates,
+            num_candidates=NUM_CANDIDATES,
             limit=config.limit,
             curves=False,
         )
@@ -131,7 +130,7 @@ def demo(config: DemoConfig) -> Path:
             evaluate(replace(settings, budget=tokens, out=str(file)))
         results = [Result.read(file) for file in files]
         shown = results[budgets.index(budget)]
-        title = f"{shown.questions} test questions, {budget} tokens, {config.num_candidates} candidates"
+        title = f"{shown.questions} test questions, {budget} tokens, {NUM_CANDIDATES} candidates"
         terminal_page(shown, title).show()
     with _step("answer one of them with the exported checkpoint"):
         # The first that needs evidence from two topics.
@@ -141,7 +140,7 @@ def demo(config: DemoConfig) -> Path:
         show_reply(
             corag.ask(
                 row["question"], index, budget_tokens=budget, method=selector, reader=READER, embedder=embedder,
-                num_candidates=config.num_candidates,
+                num_candidates=NUM_CANDIDATES,
             )
         )  # fmt: skip
     page = out / "report.html"

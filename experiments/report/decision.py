@@ -86,7 +86,7 @@ class Contest:
         """Return the figures behind the decision."""
         sure = "excludes 0" if self.gain.is_certain else "includes 0"
         return (
-            f"{self.ours} against {self.theirs}: mean difference in {self.title} {self.gain.mean:+.3f}, 95% interval "
+            f"Mean difference in {self.title}, {self.ours} against {self.theirs}: {self.gain.mean:+.3f}, 95% interval "
             f"{self.gain.low:+.3f} to {self.gain.high:+.3f}, which {sure} (paired bootstrap over groups of questions "
             f"that share documents, p = {self.gain.p:.3g}, {self.gain.n} questions); {self.tokens[0]:.0f} and "
             f"{self.tokens[1]:.0f} tokens. Smallest detectable difference (80% power): {self.detectable:.3f}."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,7 +13,7 @@ from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
 from experiments.labels.table import read_metadata
 from tests.corag.text.tokens.worlds import ChatReader, byte_level
-from tests.experiments.worlds import QUERIES
+from tests.experiments.worlds import QUERIES, rows_of
 
 BUDGET = 260
 
@@ -36,10 +34,6 @@ def reader(monkeypatch) -> ChatReader:
 def evaluated(folder, **settings):
     given = {"methods": "top-tokens, corag(agent=none, reranker=bm25)", "budget": BUDGET, "reader": "chat"}
     return evaluate(EvaluateConfig(data=str(folder), quiet=True, **{**given, **settings}))
-
-
-def rows_of(out):
-    return [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
 
 
 def test_no_prompt_of_a_comparison_exceeds_the_budget(small_data, reader, tmp_path):

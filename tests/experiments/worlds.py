@@ -216,6 +216,11 @@ def same(one, other):
     return one == other
 
 
+def rows_of(out):
+    """The rows beside a result of `evaluate`."""
+    return [json.loads(line) for line in Path(out).with_suffix(".rows.jsonl").read_text().splitlines()]
+
+
 def listing(folder):
     """Return what lies in a folder: contents by path."""
     return {

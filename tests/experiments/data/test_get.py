@@ -297,16 +297,3 @@ def test_a_set_of_ir_datasets(monkeypatch, tmp_path):
     assert list(DataFolder.open(limited).documents) == ["0", "1"]
     with pytest.raises(InputError):
         get_data(GetConfig(config.name, str(tmp_path / "other"), from_=str(tmp_path), quiet=True))
-
-
-# --- Commands ---
-
-
-def test_mistakes(tmp_path, capsys):
-    for arguments in (
-        ["fetch", "squad"], ["get", "hotpot"], ["get", "squad", "--from", "nowhere"], ["get", "felm"],
-        ["get", "squad", "--splits", "test"], ["get", "squad", "--corpus", str(tmp_path)],
-        ["get", "squad", "--limit", "0"], ["get", "squad", "--passages", "0"],
-    ):  # fmt: skip
-        assert main(["data", *arguments]) == 2
-        assert "error:" in capsys.readouterr().err

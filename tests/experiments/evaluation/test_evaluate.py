@@ -15,7 +15,7 @@ from experiments.evaluation.metrics import answer_figures
 from experiments.report.measures import MEASURES, OF_TIME
 from experiments.report.results import Result
 from tests.chat_server import ChatServer, Reply
-from tests.experiments.worlds import DOCUMENTS, QUERIES, same
+from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of, same
 
 DESIGN_KEYS = {
     "method", "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
@@ -39,10 +39,6 @@ def untimed(value):
     if isinstance(value, dict):
         return {name: untimed(inner) for name, inner in value.items() if name not in TIMINGS}
     return [untimed(inner) for inner in value] if isinstance(value, list) else value
-
-
-def rows_of(out):
-    return [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.slow

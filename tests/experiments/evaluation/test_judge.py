@@ -11,6 +11,7 @@ from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import JUDGEMENTS, Judge, JudgedAnswer, chat_of
 from tests.chat_server import ChatServer, Reply
+from tests.experiments.worlds import rows_of
 
 ANSWER = JudgedAnswer(
     "Who built the railway?",
@@ -90,7 +91,7 @@ def test_a_comparison_with_a_judge_resumes_and_asks_nothing_twice(tmp_path, smal
         result = evaluate(config)
         prompts = [json.dumps(chat["messages"]) for chat in server.chats]
     assert 0 < num_judged < len(prompts) == len(set(prompts))
-    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
+    rows = rows_of(out)
     for method in result["methods"]:
         own = [row for row in rows if row["method"] == method["method"]]
         grades = [row["judge"] for row in own if "judge" in row]

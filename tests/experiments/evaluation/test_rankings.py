@@ -1,6 +1,5 @@
 """TREC runs in and out, BEIR folders, and measures of rankings."""
 
-import json
 import math
 
 import pytest
@@ -12,7 +11,7 @@ from experiments.evaluation.rankings import Measures, ranking_of
 from experiments.report.comparison import terminal_page
 from experiments.report.results import Result
 from tests.corag.text.test_data import HEADING, write_beir
-from tests.experiments.worlds import DOCUMENTS, QUERIES
+from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of
 
 ir_measures = pytest.importorskip("ir_measures")
 
@@ -105,7 +104,7 @@ def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
     )  # fmt: skip
     first = figures["top-k(k=2)"]
     assert (first["RR@10"], first["R@20"], first["evidence_recall"]) == (1 / 4, 1 / 4, 1 / 4)
-    rows = [json.loads(line) for line in (tmp_path / "result.rows.jsonl").read_text().splitlines()]
+    rows = rows_of(out)
     assert [row["ranking"] for row in rows[:3]] == [["mayor", "tolmere"], ["oro", "kell"], ["kell"]]
     assert rows[0]["RR@10"] == 1 / 2 and "RR@10" not in rows[2]
     # The written run of the retriever gives the same candidates.

@@ -1,7 +1,5 @@
 """Claims verified against selections: what is decided, by whom, and how it is counted."""
 
-import json
-
 import pytest
 
 import corag
@@ -21,7 +19,7 @@ from experiments.evaluation.verify import (
 from experiments.report.comparison import terminal_page
 from experiments.report.results import Result
 from tests.chat_server import ChatServer, Reply
-from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of, write_folder
 
 PAIR = Claim("Where?", ("Kell", "Tolmere"), 1)
 STATEMENT = Claim("Kell is a city.", ("true", "false"), 1, "Kell is a city. It is old.")
@@ -101,7 +99,7 @@ def config_of(data, **settings):
 def test_a_comparison_by_words(claims_folder, tmp_path, capsys):
     out = tmp_path / "r.json"
     result = evaluate(config_of(claims_folder, out=str(out)))
-    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
+    rows = rows_of(out)
     decided = [row for row in rows if "accuracy" in row]
     assert len(decided) == 2 * sum(bool(row["answers"]) for row in QUERIES)
     assert all("f1" not in row and "answer" not in row for row in rows)
