@@ -5,11 +5,13 @@ import json
 import shutil
 import string
 import sys
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
+import sentencepiece
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -39,10 +41,15 @@ def save_bert(folder: Path, *, num_labels=1, **config) -> Path:
     return folder
 
 
-def save_xlm_roberta(folder: Path, window: int = 62) -> Path:
-    """Save an XLM-RoBERTa cross-encoder with a Unigram tokenizer and a window of so many tokens."""
+def save_xlm_roberta(folder: Path, window: int = 62, sentences: Sequence[str] = ()) -> Path:
+    """Save an XLM-RoBERTa cross-encoder with a Unigram tokenizer and a window of so many tokens.
+
+    With sentences, the tokenizer learns from these, and the folder has its SentencePiece model, too, as on the hub.
+    """
     torch.manual_seed(0)
     tokenizer = transformers.XLMRobertaTokenizer(vocab=unigram_vocabulary(), model_max_length=window)
+    if sentences:
+        tokenizer = train_sentencepiece(folder, sentences, window)
     tokenizer.save_pretrained(folder)
     settings = transformers.XLMRobertaConfig(
         vocab_size=len(tokenizer),
@@ -56,6 +63,21 @@ def save_xlm_roberta(folder: Path, window: int = 62) -> Path:
     with quiet():
         transformers.XLMRobertaForSequenceClassification(settings).save_pretrained(folder)
     return folder
+
+
+def train_sentencepiece(folder: Path, sentences: Sequence[str], window: int) -> transformers.PreTrainedTokenizerBase:
+    """Save a SentencePiece model that was trained on sentences, and return the tokenizer that transformers reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "sentencepiece.bpe.model"
+    with file.open("wb") as stream:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences), model_writer=stream, vocab_size=300, hard_vocab_limit=False,
+            minloglevel=2,
+        )  # fmt: skip
+    settings = {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": window}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "config.json").write_text(json.dumps({"model_type": "xlm-roberta"}))
+    return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 def change_json(file: Path, **changes) -> None:
@@ -83,9 +105,9 @@ def byte_level() -> Tokenizer:
     return tokenizer
 
 
-def save_bge_m3(folder: Path, window: int = 62) -> Path:
+def save_bge_m3(folder: Path, window: int = 62, sentences: Sequence[str] = ()) -> Path:
     """Save a small XLM-RoBERTa in the files that the main revision of BAAI/bge-m3 has: its weights are a pickle."""
-    save_xlm_roberta(folder, window)
+    save_xlm_roberta(folder, window, sentences)
     settings = transformers.AutoConfig.from_pretrained(folder)
     torch.manual_seed(0)
     with quiet():
@@ -115,6 +137,7 @@ def save_bge_m3(folder: Path, window: int = 62) -> Path:
 
 OWN_CODE = """
 import os
+import sentencepiece
 import torch
 from transformers import BertConfig, BertModel, BertPreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
