@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from corag.registry import RERANKERS
-from tests.corag.worlds import HashReranker
+from tests.fakes import HashReranker
 
 
 @pytest.fixture(autouse=True)

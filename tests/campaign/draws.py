@@ -16,7 +16,7 @@ from corag.selectors.raptor.build import build_tree
 from corag.text.documents import Document, passage
 from corag.types import TokenCounter
 from tests.campaign.parts import COUNTERS, LAYOUTS, RERANKERS, Coarse, Lost, LostEmbedder
-from tests.corag.worlds import HashEmbedder, OddReader, OddSummarizer, SignEmbedder, sign_agent
+from tests.fakes import HashEmbedder, OddReader, OddSummarizer, SignEmbedder, sign_agent
 
 Draw = Callable[[random.Random, TokenCounter], Any]
 

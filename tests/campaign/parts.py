@@ -10,8 +10,8 @@ from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
 from tests.corag.rerankers.test_window import Letters
 from tests.corag.text.tokens.worlds import byte_level, made_encoding, unigram
-from tests.corag.worlds import COUNTERS as DOZEN
-from tests.corag.worlds import HashEmbedder, HashReranker, SetReranker
+from tests.fakes import COUNTERS as DOZEN
+from tests.fakes import HashEmbedder, HashReranker, SetReranker
 
 
 class Flat(HashReranker):
@@ -58,7 +58,8 @@ class LostEmbedder(HashEmbedder):
 class Coarse(HashEmbedder):
     """Four directions, so that many texts are equal."""
 
-    name = "coarse"
+    def __init__(self):
+        super().__init__("coarse")
 
     def embed(self, texts):
         return np.array([np.eye(8)[len(text) % 4] for text in texts], dtype=np.float32).reshape(len(texts), 8)

@@ -19,7 +19,7 @@ from corag.text.units import UnitChunk, source_of
 from search import SearchError
 from tests.campaign.draws import Case, drawn_case
 from tests.corag.text.tokens.worlds import ChatReader
-from tests.corag.worlds import essence
+from tests.fakes import essence
 
 
 @dataclass

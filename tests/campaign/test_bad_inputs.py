@@ -19,8 +19,8 @@ from corag.errors import CoragError
 from corag.index import ChunkIndex
 from corag.text.units import Unit
 from corag.types import Answer
-from tests.corag.worlds import HashEmbedder
 from tests.experiments.worlds import MANY_QUERIES, listing, save_small_agent, write_folder, write_labels
+from tests.fakes import FixedReader, HashEmbedder
 
 pytestmark = pytest.mark.slow
 
@@ -175,23 +175,11 @@ class Counts:
         return self.counts
 
 
-class Says:
-    """A reader that returns what it is given."""
-
-    name = "says"
-
-    def __init__(self, answer):
-        self.said = answer
-
-    def answer(self, query, context):
-        return self.said
-
-
 HUGE = [Candidate(Chunk("a", "a"), 10**400)]
 
 
 def answered(answer):
-    return corag.ask("q?", ["The lake is deep."], method="full", reader=Says(answer), embedder=HashEmbedder())
+    return corag.ask("q?", ["The lake is deep."], method="full", reader=FixedReader(answer), embedder=HashEmbedder())
 
 
 def select(method="top-k", query="q?", candidates=POOL, budget=100, **settings):

@@ -14,10 +14,10 @@ from corag.readers.chat import OpenAIReader
 from tests.campaign.draws import DRAWN, QUERIES, drawn_candidates, drawn_selector
 from tests.campaign.parts import COUNTERS
 from tests.chat_server import ChatServer, Reply
-from tests.corag.worlds import essence
 from tests.effort import CAMPAIGN
 from tests.experiments.worlds import DOCUMENTS
 from tests.experiments.worlds import QUERIES as ASKED
+from tests.fakes import essence
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 import corag
 from corag.errors import InputError
 from corag.types import Candidate, Chunk
-from tests.corag.worlds import CHARACTERS
+from tests.fakes import CHARACTERS
 
 QUESTION = "How high is Everest?"
 FOUND = ["K2 is high.", "Everest is 8,849 metres high.", "Everest lies in Nepal.", "Sand is dry."]

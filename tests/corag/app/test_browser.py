@@ -11,7 +11,7 @@ from corag.app.server import make_app
 from corag.index import ChunkIndex
 from corag.types import Answer, Chunk
 from tests.corag.app.worlds import FirstWords, make_workbench, serving
-from tests.corag.worlds import HashEmbedder
+from tests.fakes import HashEmbedder
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

@@ -18,7 +18,7 @@ from corag.errors import ModelError
 from corag.index import ChunkIndex
 from corag.types import Answer
 from tests.corag.app.worlds import FirstWords, client, make_workbench, serving
-from tests.corag.worlds import HashEmbedder
+from tests.fakes import HashEmbedder
 
 STATIC = Path(corag.app.__file__).with_name("static")
 

@@ -14,7 +14,7 @@ from corag.errors import InputError
 from corag.selectors.problem import SelectionProblem
 from search import SearchConfig
 from tests.corag.app.worlds import make_workbench
-from tests.corag.worlds import CHARACTERS, HashReranker, offer
+from tests.fakes import CHARACTERS, HashReranker, offer
 
 BACKUPS = st.sampled_from(["best-child", "all-children", "utility"])
 

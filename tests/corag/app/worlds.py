@@ -16,7 +16,7 @@ from corag.app.source import Source
 from corag.errors import InputError
 from corag.text.data import DataFolder
 from corag.types import Answer
-from tests.corag.worlds import HashEmbedder
+from tests.fakes import HashEmbedder
 
 LOCAL = "http://127.0.0.1:8383"
 

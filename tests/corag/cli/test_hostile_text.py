@@ -12,28 +12,17 @@ from corag.registry import READERS
 from corag.text.visible import visible
 from corag.types import Answer
 from tests.experiments.worlds import QUERIES, write_folder
+from tests.fakes import FixedReader
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202edeep\u202c"
 """Clears the screen, sets the title, turns red, and reads from right to left."""
 HALF = "310 \ud83d metres"
 
 
-class Says:
-    """A reader that says one thing."""
-
-    name = "says"
-
-    def __init__(self, text):
-        self.text = text
-
-    def answer(self, query, context):
-        return Answer(self.text)
-
-
 @pytest.fixture
 def says(monkeypatch):
     """Return a function that registers a reader `says` of a text."""
-    return lambda text: monkeypatch.setitem(READERS.parts, "says", lambda: Says(text))
+    return lambda text: monkeypatch.setitem(READERS.parts, "says", lambda: FixedReader(Answer(text)))
 
 
 @pytest.fixture
@@ -105,4 +94,7 @@ def test_an_answer_with_half_a_character(small_index, says, capsys):
     says(HALF)
     assert main(["ask", "How deep?", "--index", str(small_index), "--method", "top-k", "--reader", "says"]) == 0
     assert "310 \ufffd metres" in capsys.readouterr().out
-    assert corag.ask("How deep?", ["It is deep."], method="top-k", reader=Says("\ud83d\ude00")).answer.text == "😀"
+    assert (
+        corag.ask("How deep?", ["It is deep."], method="top-k", reader=FixedReader(Answer("\ud83d\ude00"))).answer.text
+        == "😀"
+    )

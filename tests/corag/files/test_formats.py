@@ -11,19 +11,9 @@ import corag
 from corag.files import read_file
 from corag.files.chunks import chunk_file
 from corag.files.lines import joined_words, without_running_heads
-from corag.files.markdown import FileText
 from corag.files.read import UnreadableFileError, find_files, read_bytes
 from corag.text.documents import citation
-
-
-def parts(file: FileText) -> list[tuple[str, str]]:
-    """Path of headings and stripped body of each section with text."""
-    return [
-        (" > ".join(section.headings), file.text[section.body : section.end].strip())
-        for section in file.sections
-        if section.blocks
-    ]
-
+from tests.corag.files.worlds import outline
 
 # --- Office ---
 
@@ -43,7 +33,7 @@ def test_slides_are_pages_under_their_titles():
     group.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "In a group."
     slides.save(data := io.BytesIO())
     file = read_file(data.getvalue(), "talk.pptx")
-    assert parts(file) == [
+    assert outline(file) == [
         (
             "The pump > Start",
             "Open the valve.\nTurn the key.\n\nSay it slowly.\n\n"
@@ -62,7 +52,7 @@ def test_sheets_are_tables():
     book.create_sheet("Empty")
     book.save(data := io.BytesIO())
     file = read_file(data.getvalue(), "list.xlsx")
-    [(title, table)] = parts(file)
+    [(title, table)] = outline(file)
     assert title == "list > Prices"
     assert table == "| part |  | price |\n| --- | --- | --- |\n| valve \\| a |  | 5.5 |\n| pump | big | 7 |"
     [block] = file.sections[0].blocks
@@ -85,7 +75,7 @@ def test_every_chunk_of_a_csv_file_has_the_header_and_its_line():
 def test_json_lines_are_fields_under_the_name_of_the_row():
     rows = [{"title": "Pump", "text": "It pumps.", "tags": ["a", 1], "none": None}, {"id": 7, "text": "B"}, "alone"]
     file = read_file("\n\n".join(map(json.dumps, rows)).encode(), "rows.jsonl")
-    assert parts(file) == [
+    assert outline(file) == [
         ("rows > Pump", 'title: Pump\ntext: It pumps.\ntags: ["a", 1]'),
         ("rows > 7", "id: 7\ntext: B"),
         ("rows > 5", "alone"),
@@ -146,7 +136,7 @@ def test_a_manual_page_is_read_under_its_headings(tmp_path: Path):
     (tmp_path / "pump.1.gz").write_bytes(gzip.compress(MANUAL.encode()))
     assert find_files(tmp_path).paths == ("pump.1.gz",)
     file = read_file(read_bytes(tmp_path / "pump.1.gz"), "pump.1.gz")
-    assert parts(file) == [
+    assert outline(file) == [
         ("pump(1) > NAME", "pump - moves water"),
         (
             "pump(1) > OPTIONS AND MORE",
@@ -157,7 +147,7 @@ def test_a_manual_page_is_read_under_its_headings(tmp_path: Path):
 
 
 def test_a_manual_page_of_bsd():
-    assert parts(read_file(MDOC.encode(), "valve.8")) == [
+    assert outline(read_file(MDOC.encode(), "valve.8")) == [
         ("valve(8) > NAME", "valve \u2013 opens pipes"),
         ("valve(8) > SYNOPSIS", "valve [-ab] [-f file,file] [--help]"),
         ("valve(8) > DESCRIPTION", 'See pump(1).\n\n-a\nOpens "all".'),
@@ -208,5 +198,5 @@ def test_words_broken_at_line_ends_are_joined(text: str, joined: str):
 
 
 def test_files_without_an_ending_have_the_name_of_their_folder_in_the_title():
-    assert parts(read_file(b"Free to use.", "bash/copyright")) == [("bash copyright", "Free to use.")]
-    assert parts(read_file(b"<!DOCTYPE html><p>Hello", "page")) == [("page", "Hello")]
+    assert outline(read_file(b"Free to use.", "bash/copyright")) == [("bash copyright", "Free to use.")]
+    assert outline(read_file(b"<!DOCTYPE html><p>Hello", "page")) == [("page", "Hello")]

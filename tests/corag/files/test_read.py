@@ -19,16 +19,7 @@ from corag.files.chunks import chunk_file
 from corag.files.markdown import FileText, read_markdown
 from corag.files.read import UnreadableFileError, decode, find_files, parse_file, read_bytes
 from corag.text.documents import citation
-from tests.corag.files.worlds import docx, html, pdf
-
-
-def outline(file: FileText) -> list[tuple[str, str]]:
-    """Path of headings and stripped body of each section with text."""
-    return [
-        (" > ".join(section.headings), file.text[section.body : section.end].strip())
-        for section in file.sections
-        if section.blocks
-    ]
+from tests.corag.files.worlds import docx, html, outline, pdf
 
 
 def kinds(file: FileText) -> list[tuple[str, str]]:

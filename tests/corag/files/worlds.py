@@ -1,4 +1,4 @@
-"""Real files of each format, written by other libraries than those that read them."""
+"""Real files of each format, written by other libraries than those that read them; and what was read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import io
 from collections.abc import Mapping, Sequence
 
 import pytest
+
+from corag.files.markdown import FileText
 
 
 def pdf(
@@ -71,3 +73,12 @@ def html(body: str, *, title: str = "", charset: str = "utf-8") -> bytes:
     <style>p {{ color: red }}</style><script>var hidden = 1;</script></head>
     <body><nav><a href="/">Home</a></nav>{body}<footer>All rights reserved</footer></body></html>"""
     return page.encode(charset)
+
+
+def outline(file: FileText) -> list[tuple[str, str]]:
+    """Path of headings and stripped body of each section with text."""
+    return [
+        (" > ".join(section.headings), file.text[section.body : section.end].strip())
+        for section in file.sections
+        if section.blocks
+    ]

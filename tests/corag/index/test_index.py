@@ -19,7 +19,8 @@ from corag.index import ChunkIndex, write
 from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
 from corag.types import Candidate, Chunk
-from tests.corag.index.worlds import WORDS, HashingEmbedder, build_and_kill, make_chunks, table_of
+from tests.corag.index.worlds import WORDS, build_and_kill, make_chunks, table_of
+from tests.fakes import HashEmbedder
 from tests.paths import ROOT
 
 lancedb = pytest.importorskip("lancedb")
@@ -41,7 +42,7 @@ def chunks() -> list[Chunk]:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, chunks: list[Chunk]) -> ChunkIndex:
-    return ChunkIndex.build(tmp_path_factory.mktemp("index"), chunks, HashingEmbedder(), batch_size=16)
+    return ChunkIndex.build(tmp_path_factory.mktemp("index"), chunks, HashEmbedder(), batch_size=16)
 
 
 # --- Reading ---
@@ -50,14 +51,14 @@ def index(tmp_path_factory: pytest.TempPathFactory, chunks: list[Chunk]) -> Chun
 def test_the_neighbours_of_a_chunk_are_those_in_its_document(tmp_path: Path):
     metadata = [{"document": name} for name in ("it's", "it's", "it's", "other")]
     chunks = [Chunk(f"{row['document']}#{i}", f"text {i}", row) for i, row in enumerate(metadata)]
-    index = ChunkIndex.build(tmp_path, [*chunks, Chunk("alone", "no document")], HashingEmbedder())
+    index = ChunkIndex.build(tmp_path, [*chunks, Chunk("alone", "no document")], HashEmbedder())
     assert index.around(chunks[1]) == (chunks[0], chunks[2])
     assert index.around(chunks[2]) == (chunks[1], None)
     assert index.around(Chunk("alone", "no document")) == index.around(Chunk("missing", "x")) == (None, None)
 
 
 def brute_force(chunks: Sequence[Chunk], vector: np.ndarray, k: int) -> list[tuple[Chunk, float]]:
-    similarities = HashingEmbedder().embed([chunk.text for chunk in chunks]) @ (vector / np.linalg.norm(vector))
+    similarities = HashEmbedder().embed([chunk.text for chunk in chunks]) @ (vector / np.linalg.norm(vector))
     best = np.argsort(-similarities, kind="stable")[:k]
     return [(chunks[i], float(similarities[i])) for i in best]
 
@@ -84,8 +85,8 @@ def test_exact_search_equals_numpy(index: ChunkIndex, chunks: list[Chunk], seed:
 
 def test_ties_keep_the_given_order_even_if_k_cuts_them(tmp_path: Path):
     chunks = [Chunk(f"c{i}", "amber words" if i % 2 else f"other {i}") for i in range(40)]
-    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), batch_size=7)
-    [vector] = HashingEmbedder().embed(["amber words"])
+    index = ChunkIndex.build(tmp_path, chunks, HashEmbedder(), batch_size=7)
+    [vector] = HashEmbedder().embed(["amber words"])
     found = nearest(index, vector, 3)
     assert [candidate.chunk.id for candidate in found] == ["c1", "c3", "c5"]
     assert all(-1 <= candidate.similarity <= 1 for candidate in found)
@@ -104,7 +105,7 @@ def test_invalid_queries_are_refused(index: ChunkIndex, vector: np.ndarray):
 
 def test_text_retrieval_ranks_by_bm25_and_gives_cosines(tmp_path: Path):
     texts = ["a cat and a dog and a fox", "the cat", "running foxes", "nothing here"]
-    index = ChunkIndex.build(tmp_path, [Chunk(str(i), text) for i, text in enumerate(texts)], HashingEmbedder())
+    index = ChunkIndex.build(tmp_path, [Chunk(str(i), text) for i, text in enumerate(texts)], HashEmbedder())
     found = by_words(index, "cat", 10)
     # The shorter text has the higher share of the word.
     assert [candidate.chunk.id for candidate in found] == ["1", "0"]
@@ -123,7 +124,7 @@ def test_no_character_of_a_text_query_has_a_meaning(index: ChunkIndex, wrapping:
 
 
 def cosines_of(candidates, vector):
-    embedded = HashingEmbedder().embed([candidate.chunk.text for candidate in candidates])
+    embedded = HashEmbedder().embed([candidate.chunk.text for candidate in candidates])
     return embedded @ (vector / np.linalg.norm(vector))
 
 
@@ -155,15 +156,15 @@ def test_every_text_survives_and_a_complete_index_is_opened_at_once_without_a_wr
         Chunk(f"id '{text}\" {i}", text, {"title": text, "nested": {"n": [1, 2.5, None]}})
         for i, text in enumerate(texts)
     ]
-    index = ChunkIndex.build(tmp_path / "new" / "folder", iter(odd), HashingEmbedder())
-    before, embedder = listing(tmp_path), HashingEmbedder()
+    index = ChunkIndex.build(tmp_path / "new" / "folder", iter(odd), HashEmbedder())
+    before, embedder = listing(tmp_path), HashEmbedder()
     again = ChunkIndex.build(tmp_path / "new" / "folder", odd, embedder)
     assert list(index.chunks()) == list(again.chunks()) == odd
     assert embedder.num_embedded == 0 and listing(tmp_path) == before
 
 
 def test_a_failed_build_resumes_where_it_stopped(tmp_path: Path, chunks: list[Chunk]):
-    class Broken(HashingEmbedder):
+    class Broken(HashEmbedder):
         def embed(self, texts: Sequence[str]) -> np.ndarray:
             if self.num_embedded == 20:
                 raise RuntimeError("out of memory")
@@ -174,10 +175,10 @@ def test_a_failed_build_resumes_where_it_stopped(tmp_path: Path, chunks: list[Ch
         ChunkIndex.build(tmp_path / "broken", chunks, Broken(), batch_size=10)
     with pytest.raises(IndexMismatchError, match="corag index"):
         ChunkIndex.open(tmp_path / "broken")
-    embedder = HashingEmbedder()
+    embedder = HashEmbedder()
     ChunkIndex.build(tmp_path / "broken", chunks, embedder, batch_size=10)
     assert embedder.num_embedded == 40
-    ChunkIndex.build(tmp_path / "whole", chunks, HashingEmbedder(), batch_size=10)
+    ChunkIndex.build(tmp_path / "whole", chunks, HashEmbedder(), batch_size=10)
     assert rows_of(tmp_path / "broken") == rows_of(tmp_path / "whole")
 
 
@@ -208,11 +209,11 @@ def newer_format(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut_off, garble_versions, garble_records, lose_rows, newer_format])
 def test_a_damaged_index_is_refused_and_overwriting_repairs_it(tmp_path: Path, chunks: list[Chunk], damage):
-    ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    ChunkIndex.build(tmp_path, chunks, HashEmbedder())
     damage(tmp_path)
     with pytest.raises(CoragError):
-        ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
-    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), overwrite=True)
+        ChunkIndex.build(tmp_path, chunks, HashEmbedder())
+    index = ChunkIndex.build(tmp_path, chunks, HashEmbedder(), overwrite=True)
     assert list(index.chunks()) == chunks
 
 
@@ -223,9 +224,9 @@ def test_kills_at_any_moment_lose_and_double_nothing(tmp_path: Path, chunks: lis
         build_and_kill(tmp_path / "killed", num_embedded=number, delay_s=delay_s)
         for number, delay_s in ((24, 0.01), (34, 0.2))
     ]
-    embedder = HashingEmbedder()
+    embedder = HashEmbedder()
     ChunkIndex.build(tmp_path / "killed", chunks, embedder, batch_size=4)
-    ChunkIndex.build(tmp_path / "whole", chunks, HashingEmbedder(), batch_size=4)
+    ChunkIndex.build(tmp_path / "whole", chunks, HashEmbedder(), batch_size=4)
     assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
     assert by_words(ChunkIndex.open(tmp_path / "killed"), "red", 60)
     # A kill can come between the embedding of a batch and its storing.
@@ -235,10 +236,10 @@ def test_kills_at_any_moment_lose_and_double_nothing(tmp_path: Path, chunks: lis
 @pytest.mark.slow
 def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path: Path, chunks: list[Chunk]):
     old = [Chunk("old", "an old text")]
-    ChunkIndex.build(tmp_path, old, HashingEmbedder())
+    ChunkIndex.build(tmp_path, old, HashEmbedder())
     build_and_kill(tmp_path, "overwrite", num_embedded=24, delay_s=0.01)
     assert list(ChunkIndex.open(tmp_path).chunks()) == old
-    embedder = HashingEmbedder()
+    embedder = HashEmbedder()
     index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=4, overwrite=True)
     assert 0 < embedder.num_embedded < 60
     assert list(index.chunks()) == chunks
@@ -247,7 +248,7 @@ def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path
 @pytest.fixture
 def partitioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ChunkIndex, list]:
     """An index of 20 partitions and its chunks."""
-    chunks, embedder = make_chunks(1000), HashingEmbedder()
+    chunks, embedder = make_chunks(1000), HashEmbedder()
     chunks = [replace(chunk, metadata={"number": number}) for number, chunk in enumerate(chunks)]
     monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", 1000)
     monkeypatch.setattr(write, "CHUNKS_PER_PARTITION", 50)
@@ -288,14 +289,14 @@ def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partiti
 
 
 def test_another_embedder_or_corpus_is_refused_and_nothing_changes(tmp_path: Path, chunks: list[Chunk]):
-    ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    ChunkIndex.build(tmp_path, chunks, HashEmbedder())
     before = listing(tmp_path)
-    other = HashingEmbedder(name="other")
+    other = HashEmbedder(name="other")
     changed = [replace(chunks[0], metadata={}), *chunks[1:]]
     for refused in (
         lambda: ChunkIndex.open(tmp_path, other),
         lambda: ChunkIndex.build(tmp_path, chunks, other),
-        lambda: ChunkIndex.build(tmp_path, changed, HashingEmbedder()),
+        lambda: ChunkIndex.build(tmp_path, changed, HashEmbedder()),
     ):
         with pytest.raises(IndexMismatchError, match="--overwrite"):
             refused()
@@ -305,7 +306,7 @@ def test_another_embedder_or_corpus_is_refused_and_nothing_changes(tmp_path: Pat
 @pytest.mark.parametrize("bad", [[], [Chunk("a", "x"), Chunk("a", "z")], [Chunk("a", "x", {"when": object()})]])
 def test_what_cannot_be_indexed_or_opened_leaves_no_trace(tmp_path: Path, bad: list[Chunk]):
     with pytest.raises(DataError):
-        ChunkIndex.build(tmp_path / "new", iter(bad), HashingEmbedder())
+        ChunkIndex.build(tmp_path / "new", iter(bad), HashEmbedder())
     with pytest.raises(IndexMismatchError):
         ChunkIndex.open(tmp_path / "new")
     with pytest.raises(InputError):
@@ -315,11 +316,11 @@ def test_what_cannot_be_indexed_or_opened_leaves_no_trace(tmp_path: Path, bad: l
 
 @pytest.mark.parametrize("vectors", [np.zeros((60, 8)), np.ones((60, 4)) / 2])
 def test_an_embedder_that_breaks_its_promise_is_refused(tmp_path: Path, chunks: list[Chunk], vectors: np.ndarray):
-    class Lying(HashingEmbedder):
+    class Lying(HashEmbedder):
         def embed(self, texts: Sequence[str]) -> np.ndarray:
             return vectors
 
-    with pytest.raises(ModelError, match="hashing"):
+    with pytest.raises(ModelError, match="hash"):
         ChunkIndex.build(tmp_path, chunks, Lying())
 
 
@@ -328,18 +329,19 @@ import random, resource, sys
 from dataclasses import replace
 from corag.errors import CoragError
 from corag.index import ChunkIndex
-from tests.corag.index.worlds import HashingEmbedder, make_chunks
+from tests.corag.index.worlds import make_chunks
+from tests.fakes import HashEmbedder
 
 chunks = make_chunks(60)
 for i in range(40, 60):
     chunks[i] = replace(chunks[i], text=random.Random(i).randbytes(20_000).hex())
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 try:
-    ChunkIndex.build(sys.argv[1], chunks, HashingEmbedder(), batch_size=20)
+    ChunkIndex.build(sys.argv[1], chunks, HashEmbedder(), batch_size=20)
 except CoragError as error:
     print(error)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-embedder = HashingEmbedder()
+embedder = HashEmbedder()
 index = ChunkIndex.build(sys.argv[1], chunks, embedder, batch_size=20)
 print(embedder.num_embedded, list(index.chunks()) == chunks)
 """

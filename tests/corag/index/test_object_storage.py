@@ -4,7 +4,8 @@ import pytest
 
 from corag.index import ChunkIndex, update_index
 from corag.text.chunking import ChunkConfig
-from tests.corag.index.worlds import HashingEmbedder, build_and_kill, make_chunks
+from tests.corag.index.worlds import build_and_kill, make_chunks
+from tests.fakes import HashEmbedder
 
 pytest.importorskip("lancedb")
 
@@ -56,12 +57,12 @@ def rows_of(uri):
 
 def test_it_is_the_index_of_a_local_folder(storage, tmp_path):
     chunks = make_chunks(40)
-    there = ChunkIndex.build(place("index"), chunks, HashingEmbedder(), batch_size=10)
-    here = ChunkIndex.build(tmp_path / "index", chunks, HashingEmbedder(), batch_size=10)
+    there = ChunkIndex.build(place("index"), chunks, HashEmbedder(), batch_size=10)
+    here = ChunkIndex.build(tmp_path / "index", chunks, HashEmbedder(), batch_size=10)
     assert rows_of(place("index")) == rows_of(tmp_path / "index")
-    [vector] = HashingEmbedder().embed([chunks[0].text])
+    [vector] = HashEmbedder().embed([chunks[0].text])
     assert there.retrieve("red river", vector, 7) == here.retrieve("red river", vector, 7)
-    embedder = HashingEmbedder()
+    embedder = HashEmbedder()
     ChunkIndex.build(place("index"), chunks, embedder)
     assert embedder.num_embedded == 0
 
@@ -71,10 +72,10 @@ def test_an_update_embeds_only_what_is_new(storage, tmp_path):
     folder.mkdir()
     (folder / "a.md").write_text("# A\n\nThe red stone.\n")
     (folder / "b.md").write_text("# B\n\nThe blue river.\n")
-    update_index(folder, place("docs"), HashingEmbedder(), ChunkConfig(32))
+    update_index(folder, place("docs"), HashEmbedder(), ChunkConfig(32))
     (folder / "a.md").unlink()
     (folder / "c.md").write_text("# C\n\nA cloud.\n")
-    embedder = HashingEmbedder()
+    embedder = HashEmbedder()
     found = update_index(folder, place("docs"), embedder, ChunkConfig(32))
     assert (found.files["new"], found.files["deleted"], embedder.num_embedded) == (1, 1, 1)
     assert {chunk.text for chunk in found.index.chunks()} == {"B\nThe blue river.", "C\nA cloud."}
@@ -83,9 +84,9 @@ def test_an_update_embeds_only_what_is_new(storage, tmp_path):
 @pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on(storage, tmp_path):
     number = build_and_kill(place("killed"), num_embedded=32, delay_s=0.03)
-    embedder = HashingEmbedder()
+    embedder = HashEmbedder()
     ChunkIndex.build(place("killed"), make_chunks(60), embedder, batch_size=4)
-    ChunkIndex.build(tmp_path / "whole", make_chunks(60), HashingEmbedder(), batch_size=4)
+    ChunkIndex.build(tmp_path / "whole", make_chunks(60), HashEmbedder(), batch_size=4)
     assert rows_of(place("killed")) == rows_of(tmp_path / "whole")
     # A kill can come between the embedding of a batch and its storing.
     assert number + embedder.num_embedded in (60, 64)

@@ -24,7 +24,8 @@ from corag.models.minilm import STATES, minilm_encoder
 from corag.text.chunking import ChunkConfig
 from corag.types import Answer
 from tests.corag.files.worlds import pdf
-from tests.corag.index.worlds import HashingEmbedder, table_of
+from tests.corag.index.worlds import table_of
+from tests.fakes import FixedReader, HashEmbedder
 from tests.paths import ROOT
 
 pytest.importorskip("lancedb")
@@ -39,9 +40,9 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return request.param
 
 
-def update(folder: Path, uri: Path, embedder: HashingEmbedder | None = None, **settings: Any) -> IndexUpdate:
+def update(folder: Path, uri: Path, embedder: HashEmbedder | None = None, **settings: Any) -> IndexUpdate:
     config = ChunkConfig(settings.pop("max_tokens", 32))
-    return update_index(folder, uri, embedder or HashingEmbedder(), config, **settings)
+    return update_index(folder, uri, embedder or HashEmbedder(), config, **settings)
 
 
 def files_of(done: IndexUpdate) -> tuple[int, ...]:
@@ -83,7 +84,7 @@ def stop(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-class StoppedEmbedder(HashingEmbedder):
+class StoppedEmbedder(HashEmbedder):
     """Stops after so many texts."""
 
     def __init__(self, num_texts: int) -> None:
@@ -103,7 +104,7 @@ def test_an_update_does_only_what_is_missing(folder: Path, tmp_path: Path, size:
     uri = tmp_path / "index"
     first = update(folder, uri)
     assert files_of(first) == (2, 0, 0, 0) and chunks_of(first) == (3, 0)
-    again = update(folder, uri, embedder := HashingEmbedder())
+    again = update(folder, uri, embedder := HashEmbedder())
     assert files_of(again) == (0, 2, 0, 0) and chunks_of(again) == (0, 0)
     write_files(
         folder, b="# B\n\nThe blue river.\n\n## More\n\nNo trees at all are left there now.\n", c="# C\n\nA cloud.\n"
@@ -117,7 +118,7 @@ def test_an_update_does_only_what_is_missing(folder: Path, tmp_path: Path, size:
     ]  # fmt: skip
     update(folder, tmp_path / "anew")
     assert content_of(uri) == content_of(tmp_path / "anew")
-    [vector] = HashingEmbedder().embed(["C\nA cloud."])
+    [vector] = HashEmbedder().embed(["C\nA cloud."])
     found = third.index.retrieve("cloud trees stone", vector, 9, "text")
     assert [one.chunk.id.split("#")[0] for one in found] == ["c.md", "b.md"]
     assert third.index.retrieve("", vector, 1, "vector")[0].chunk.id.startswith("c.md")
@@ -156,7 +157,7 @@ def test_any_series_of_updates_equals_a_new_index(
                     old = None  # nothing was to be embedded, so it was not cut off
                     raise KeyboardInterrupt
                 assert old is None or content_of(uri) == old
-            embedder = HashingEmbedder()
+            embedder = HashEmbedder()
             try:
                 done = update(folder, uri, embedder, batch_size=data.draw(st.integers(1, 3)))
             except DataError:
@@ -186,7 +187,7 @@ def test_search_structures_of_a_large_index_are_made_anew_when_much_has_changed(
         # Seven files of 300 change: 14 rows.
         texts = {f"{7 * number + at:03}": f"# Lake {number} {at}\n\nAnother lake.\n" for at in range(7)}
         write_files(folder, **texts)
-        done = update(folder, uri, embedder := HashingEmbedder())
+        done = update(folder, uri, embedder := HashEmbedder())
         assert embedder.num_embedded == 7
         changed.append(done.index.manifest.num_changed)
         sizes.append(sum(file.stat().st_size for file in uri.rglob("*") if file.is_file()))
@@ -204,7 +205,7 @@ def test_moved_and_copied_text_is_not_embedded_again(folder: Path, tmp_path: Pat
     update(folder, tmp_path / "index")
     (folder / "b.md").rename(folder / "z.md")
     (folder / "copy.md").write_bytes((folder / "a.md").read_bytes())
-    done = update(folder, tmp_path / "index", embedder := HashingEmbedder())
+    done = update(folder, tmp_path / "index", embedder := HashEmbedder())
     assert files_of(done) == (2, 1, 0, 1) and embedder.num_embedded == 0
 
 
@@ -217,8 +218,8 @@ def test_an_index_of_something_else_is_refused(folder: Path, tmp_path: Path):
         update(other, uri)
     with pytest.raises(IndexMismatchError, match="max_tokens"):
         update(folder, uri, max_tokens=40)
-    with pytest.raises(IndexMismatchError, match="hashing"):
-        update(folder, uri, HashingEmbedder("else"))
+    with pytest.raises(IndexMismatchError, match="hash"):
+        update(folder, uri, HashEmbedder("else"))
     assert len(ChunkIndex.open(uri)) == 3
     assert len(update(other, uri, overwrite=True).index) == 1
 
@@ -318,7 +319,7 @@ def test_until_it_is_recorded_an_update_is_not_read_and_then_costs_nothing(
         patch.setattr(write, "write_manifest", stop)
         update(folder, uri)
     assert content_of(uri) == old
-    update(folder, uri, embedder := HashingEmbedder())
+    update(folder, uri, embedder := HashEmbedder())
     update(folder, tmp_path / "anew")
     assert content_of(uri) == content_of(tmp_path / "anew") and embedder.num_embedded == 0
 
@@ -337,7 +338,7 @@ def test_the_version_that_is_read_outlives_an_interrupted_update(
         patch.setattr(write, "_make_search_structures", stop)
         update(folder, uri, batch_size=1)
     assert content_of(uri) == old
-    update(folder, uri, embedder := HashingEmbedder())
+    update(folder, uri, embedder := HashEmbedder())
     assert embedder.num_embedded == 0 and len(ChunkIndex.open(uri)) == 9
 
 
@@ -345,10 +346,10 @@ SLOW_UPDATE = """
 import sys
 from corag.index import update_index
 from corag.text.chunking import ChunkConfig
-from tests.corag.index.worlds import HashingEmbedder
+from tests.fakes import FixedReader, HashEmbedder
 
 print("begun", flush=True)
-embedder = HashingEmbedder(delay_s=float(sys.argv[3]))
+embedder = HashEmbedder(delay_s=float(sys.argv[3]))
 update = update_index(sys.argv[1], sys.argv[2], embedder, ChunkConfig(32), batch_size=2)
 print(update.num_embedded, update.num_copied, flush=True)
 """
@@ -367,7 +368,7 @@ def start(folder: Path, uri: Path, delay_s: float) -> subprocess.Popen:
 def test_of_two_writers_one_waits(folder: Path, tmp_path: Path):
     write_files(folder, **{f"n{number}": f"# N\n\nNew text {number}." for number in range(8)})
     process = start(folder, tmp_path / "index", 0.05)
-    own = update(folder, tmp_path / "index", HashingEmbedder(delay_s=0.05))
+    own = update(folder, tmp_path / "index", HashEmbedder(delay_s=0.05))
     said, _ = process.communicate()
     assert sorted([said, f"{own.num_embedded} {own.num_copied}\n"]) == ["0 0\n", "11 0\n"]
     update(folder, tmp_path / "anew")
@@ -377,15 +378,6 @@ def test_of_two_writers_one_waits(folder: Path, tmp_path: Path):
 # --- Token states ---
 
 QUESTION = "Which stone is red?"
-
-
-class Silent:
-    """A reader without a model."""
-
-    name = "silent"
-
-    def answer(self, question, context):
-        return Answer(context[:20])
 
 
 @pytest.fixture
@@ -407,16 +399,16 @@ def lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_with_token_states_answers_are_the_same_and_no_candidate_is_encoded(folder, tmp_path, lengths, selector):
     pytest.importorskip("openvino")
     embedder = corag.embedder("minilm")
-    answers, num_tokens = [], []
+    reader, answers, num_tokens = FixedReader(Answer("red")), [], []
     for states in (False, True):
         update_index(folder, tmp_path / "index", embedder, ChunkConfig(32), states=states)
         forget()
         del lengths[:]
         index = ChunkIndex.open(tmp_path / "index")
-        answers.append(corag.ask(QUESTION, index, method=selector, reader=Silent(), budget_tokens=64))
+        answers.append(corag.ask(QUESTION, index, method=selector, reader=reader, budget_tokens=64))
         num_tokens.append(sum(lengths))
     plain, known = answers
-    assert known.selection.ids == plain.selection.ids and known.answer == plain.answer
+    assert known.selection.ids == plain.selection.ids and known.selection.text == plain.selection.text
     assert known.selection.value == pytest.approx(plain.selection.value, abs=1e-3)  # half precision
     passages = minilm_encoder().tokenize([chunk.text for chunk in index.chunks()]).ids
     assert 0 < num_tokens[1] <= num_tokens[0] - sum(map(len, passages))

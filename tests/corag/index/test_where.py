@@ -12,7 +12,7 @@ from corag import Chunk
 from corag.errors import InputError
 from corag.index import ChunkIndex
 from corag.index.where import sql_of
-from tests.corag.index.worlds import HashingEmbedder
+from tests.fakes import HashEmbedder
 
 VALUES = [
     "abc", "3", "O'Brien", "ü😀", 'a\n"b"\\/\x01', "2026-01-05", "2025-12-31", "\ud800", "", "a,b", '","',
@@ -27,7 +27,7 @@ CHUNKS = [
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
-    return ChunkIndex.build(tmp_path_factory.mktemp("where") / "index", CHUNKS, HashingEmbedder())
+    return ChunkIndex.build(tmp_path_factory.mktemp("where") / "index", CHUNKS, HashEmbedder())
 
 
 def equal(found, wanted):
@@ -44,7 +44,7 @@ def equal(found, wanted):
 
 def found_by(index, where):
     """The ids that each way of searching finds, which must be the same."""
-    query = HashingEmbedder().embed(["any"])[0]
+    query = HashEmbedder().embed(["any"])[0]
     by_vector = {one.chunk.id for one in index.retrieve("red", query, 100, "vector", where)}
     assert {one.chunk.id for one in index.retrieve("red", query, 100, "text", where)} == by_vector
     assert {one.chunk.id for one in index.retrieve("red", query, 100, "hybrid", where)} == by_vector
@@ -104,7 +104,7 @@ def test_what_is_not_a_filter(where):
 
 def test_ask_filters_an_index_and_nothing_else(index):
     reply = corag.ask(
-        "Which stone is red?", index, where={"field": ["abc", 3.5]}, embedder=HashingEmbedder(), method="top-k(k=9)",
+        "Which stone is red?", index, where={"field": ["abc", 3.5]}, embedder=HashEmbedder(), method="top-k(k=9)",
         reader="extractive",
     )  # fmt: skip
     assert set(reply.selection.ids) == expected(lambda found: found in ("abc", 3.5))

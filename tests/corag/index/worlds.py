@@ -1,39 +1,18 @@
 """Chunks and an embedder for indexes, and builds that are killed."""
 
-import hashlib
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from corag import Chunk
 from corag.index.store import CHUNKS, connect, open_table
 from tests.paths import ROOT
 
 WORDS = ["red", "green", "blue", "river", "stone", "cloud", "apple", "tree", "house", "bird"]
-
-
-class HashingEmbedder:
-    """Eight numbers drawn from a text's hash; equal texts get equal vectors."""
-
-    def __init__(self, name: str = "hashing", dimension: int = 8, delay_s: float = 0.0) -> None:
-        self.name = name
-        self.dimension = dimension
-        self.delay_s = delay_s
-        self.num_embedded = 0
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        self.num_embedded += len(texts)
-        time.sleep(self.delay_s)
-        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) for text in texts]
-        vectors = np.array([np.random.default_rng(seed).normal(size=self.dimension) for seed in seeds])
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def table_of(uri: str | Path) -> Any:
@@ -54,9 +33,10 @@ def make_chunks(num_chunks: int) -> list[Chunk]:
 SLOW_BUILD = """
 import sys
 from corag.index import ChunkIndex
-from tests.corag.index.worlds import HashingEmbedder, make_chunks
+from tests.corag.index.worlds import make_chunks
+from tests.fakes import HashEmbedder
 
-class Reporting(HashingEmbedder):
+class Reporting(HashEmbedder):
     def embed(self, texts):
         vectors = super().embed(texts)
         print(self.num_embedded, flush=True)

@@ -10,7 +10,7 @@ import corag
 from corag.errors import InputError
 from corag.integrations.choosing import KEY, Chooser
 from tests.corag.integrations.worlds import FACTS, QUESTION, Note, Notes, Writes, tokens
-from tests.corag.worlds import COUNTERS, TEXTS, HashReranker, cheap_selector
+from tests.fakes import COUNTERS, TEXTS, HashReranker, cheap_selector
 
 TOP = Chooser(method="top-k", k=50)
 PLAIN = Notes()

@@ -15,7 +15,7 @@ from corag.errors import InputError
 from corag.integrations.choosing import KEY
 from corag.integrations.haystack import LOOP, CoragSelector
 from tests.corag.integrations.worlds import FACTS, QUESTION, Unregistered, tokens
-from tests.corag.worlds import TEXTS, HashReranker
+from tests.fakes import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableLambda
 from corag.integrations.choosing import KEY
 from corag.integrations.langchain import CoragCompressor
 from tests.corag.integrations.worlds import FACTS, QUESTION, tokens
-from tests.corag.worlds import TEXTS, HashReranker
+from tests.fakes import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
 

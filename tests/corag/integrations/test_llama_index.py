@@ -18,7 +18,7 @@ import corag
 from corag.integrations.choosing import KEY
 from corag.integrations.llama_index import CoragPostprocessor
 from tests.corag.integrations.worlds import FACTS, QUESTION, Unregistered, tokens
-from tests.corag.worlds import TEXTS, HashReranker
+from tests.fakes import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from corag.selectors.corag.selector import Corag
 from corag.selectors.reranking import Naive, Upper
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk
-from tests.corag.worlds import CHARACTERS, HashReranker, offer
+from tests.fakes import CHARACTERS, HashReranker, offer
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,7 @@ from corag.selectors.car import (
 )
 from corag.selectors.edc2 import dynamic_clusters
 from corag.text.tokens import CallableCounter
-from tests.corag.worlds import HashEmbedder, Says, offer
+from tests.fakes import HashEmbedder, Says, offer
 
 # Few distinct values, so that equal gaps are common.
 SIMILARITIES = st.lists(st.integers(-8, 8).map(lambda eighths: eighths / 8), max_size=14)

@@ -16,7 +16,7 @@ from corag.selectors.order import PREVIOUS, arranged, share_kept
 from corag.text.documents import Document, passage
 from corag.types import Candidate
 from tests.chat_server import ChatServer, Reply
-from tests.corag.worlds import CHARACTERS, offer, pools
+from tests.fakes import CHARACTERS, offer, pools
 
 
 def part(document, start):

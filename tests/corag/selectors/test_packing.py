@@ -19,7 +19,7 @@ from corag.selectors.packing import (
     packing_gains,
     set_value,
 )
-from tests.corag.worlds import CHARACTERS, AxisEmbedder, offer
+from tests.fakes import CHARACTERS, AxisEmbedder, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
 

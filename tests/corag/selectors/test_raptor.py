@@ -13,7 +13,7 @@ from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.build import build_tree, soft_clusters
 from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
-from tests.corag.worlds import CHARACTERS, Says, offer
+from tests.fakes import CHARACTERS, Says, offer
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("sklearn")

@@ -17,7 +17,7 @@ from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.build import build_tree, is_current, load_tree, update_tree
 from corag.selectors.raptor.tree import RaptorTree
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
-from tests.corag.worlds import CHARACTERS, HashEmbedder
+from tests.fakes import CHARACTERS, HashEmbedder
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow

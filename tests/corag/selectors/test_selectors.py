@@ -15,7 +15,7 @@ from corag.errors import BudgetError, InputError, ScoringError
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
-from tests.corag.worlds import (
+from tests.fakes import (
     CHARACTERS,
     COUNTERS,
     PACKING,

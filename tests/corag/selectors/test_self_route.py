@@ -4,7 +4,7 @@ import pytest
 
 import corag
 from corag.types import Answer
-from tests.corag.worlds import CHARACTERS, offer
+from tests.fakes import CHARACTERS, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd")
 

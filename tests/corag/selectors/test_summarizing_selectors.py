@@ -10,7 +10,7 @@ from corag.errors import SummarizerError
 from corag.selectors.summarizing import kmeans, shares
 from corag.summarizers.chat import OllamaSummarizer
 from tests.chat_server import ChatServer, Reply
-from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, Says, offer
+from tests.fakes import CHARACTERS, AxisEmbedder, HashEmbedder, Says, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", "eeee", similarities=[0.9, 0.8, 0.7, 0.6, 0.5])
 

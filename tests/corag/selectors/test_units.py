@@ -9,7 +9,7 @@ from corag.selectors.problem import selection_problem
 from corag.text.documents import Document, passage
 from corag.text.tokens import CallableCounter
 from corag.text.units import Unit, UnitChunk
-from tests.corag.worlds import CHARACTERS
+from tests.fakes import CHARACTERS
 
 WORDS = CallableCounter(str.split, name="words")
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from corag import Chunk
-from tests.corag.worlds import CHARACTERS, HashEmbedder
+from tests.fakes import CHARACTERS, HashEmbedder
 
 
 class TopicEmbedder:

@@ -15,7 +15,7 @@ from corag.text.chunking import cut_to_tokens
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
 from tests.chat_server import ChatServer, Reply
-from tests.corag.worlds import COUNTERS, TEXTS, HashEmbedder
+from tests.fakes import COUNTERS, TEXTS, HashEmbedder
 
 WORDS = CallableCounter(lambda text: len(text.split()), name="words")
 

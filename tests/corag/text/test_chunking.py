@@ -9,7 +9,7 @@ from corag.errors import InputError
 from corag.text.chunking import ChunkConfig, chunk_document, sentence_spans
 from corag.text.documents import Document, with_title
 from corag.text.tokens import CallableCounter
-from tests.corag.worlds import CHARACTERS
+from tests.fakes import CHARACTERS
 
 WORDS = CallableCounter(str.split, name="words")
 COUNTERS = {

@@ -13,8 +13,8 @@ from experiments.agents.train import TrainAgentConfig, train
 from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
 from experiments.labels.table import read_labels
-from tests.corag.worlds import HashReranker
 from tests.experiments.worlds import write_folder
+from tests.fakes import HashReranker
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,6 @@ from experiments.agents.recipes import departures
 from experiments.agents.targets import PAPER, TargetConfig, learnt_targets
 from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, divided, train
 from experiments.labels.table import read_labels
-from tests.corag.worlds import offer
 from tests.experiments.worlds import (
     label_row,
     question_row,
@@ -25,6 +24,7 @@ from tests.experiments.worlds import (
     training_rows,
     write_labels,
 )
+from tests.fakes import offer
 
 QUICK = agent.TrainConfig(epochs=2)
 BM25, SOFTSIM = "corag(unit=passage, reranker=bm25)", "corag(unit=passage, reranker=minilm-softsim)"

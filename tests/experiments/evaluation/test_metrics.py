@@ -18,7 +18,7 @@ from experiments.evaluation.metrics import (
     redundancy,
     substring_match,
 )
-from tests.corag.worlds import AxisEmbedder, HashEmbedder
+from tests.fakes import AxisEmbedder, HashEmbedder
 
 WORDS = st.lists(st.sampled_from(["a", "the", "an", "new", "York", "York.", "runs", "running", "8,5", "é"]), max_size=6)
 TEXTS = st.one_of(st.text(max_size=30), WORDS.map(" ".join))

@@ -16,7 +16,7 @@ from corag.selectors.corag.agents import SHIPPED_AGENT, AgentSelectors, load_age
 from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
-from tests.corag.worlds import CHARACTERS, HashEmbedder, HashReranker, SignEmbedder, offer, save_agent, sign_agent
+from tests.fakes import CHARACTERS, HashEmbedder, HashReranker, SignEmbedder, offer, save_agent, sign_agent
 
 POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim")
 

@@ -16,7 +16,7 @@ from corag.selectors.reranking import Upper
 from corag.types import Candidate, Chunk
 from search import PRESETS, SearchConfig
 from search.drivers import POLICIES
-from tests.corag.worlds import (
+from tests.fakes import (
     CHARACTERS,
     COUNTERS,
     QUESTIONS,

@@ -20,7 +20,7 @@ from corag.selectors.corag.features import (
 )
 from corag.selectors.problem import SelectionProblem
 from corag.types import Candidate, Chunk
-from tests.corag.worlds import HashEmbedder
+from tests.fakes import HashEmbedder
 
 TOKENS = corag.tokens("estimate")
 

@@ -1,7 +1,8 @@
-"""Toy worlds for rerankers and selectors: cheap values, token counts that do not add up, tiny checkpoints."""
+"""Stand-ins for parts: cheap values and vectors, token counts that do not add up, tiny checkpoints."""
 
 from __future__ import annotations
 
+import time
 from zlib import crc32
 
 import numpy as np
@@ -122,11 +123,16 @@ class SignEmbedder:
 
 
 class HashEmbedder:
-    """Gives every text a direction of its own."""
+    """Gives every text a direction of its own, after a delay, and counts the texts."""
 
-    name, dimension = "hash", 8
+    dimension = 8
+
+    def __init__(self, name="hash", *, delay_s=0.0):
+        self.name, self.delay_s, self.num_embedded = name, delay_s, 0
 
     def embed(self, texts):
+        self.num_embedded += len(texts)
+        time.sleep(self.delay_s)
         rows = [np.random.default_rng(crc32(repr(text).encode())).normal(size=8) for text in texts]
         vectors = np.array(rows, dtype=np.float32).reshape(len(texts), 8)
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -188,6 +194,18 @@ class OddReader:
 
     def answer(self, query, context):
         return Answer("Yes." if crc32(context.encode()) % 2 else "")
+
+
+class FixedReader:
+    """Gives the same answer whatever it is asked."""
+
+    name = "fixed"
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    def answer(self, query, context):
+        return self._answer
 
 
 SUMMARIZING = ("edc2", "crag", "raptor")
