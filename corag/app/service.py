@@ -138,7 +138,7 @@ class Service:
         ranked = sorted(scores, key=lambda index: -scores[index])[:top_n]
         results: list[dict[str, Any]] = [{"index": index, "relevance_score": scores[index]} for index in ranked]
         if return_documents:
-            results = [{**one, "document": {"text": "\n".join(chosen[one["index"]])}} for one in results]
+            results = [{**result, "document": {"text": "\n".join(chosen[result["index"]])}} for result in results]
         return {"results": results, "selection": _summary(selection)}
 
     def search(self, query: str, num_results: int = 10) -> list[dict[str, Any]]:

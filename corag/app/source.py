@@ -72,9 +72,9 @@ class Source:
         """Return the questions that hold all words of a text, `PAGE` of them from `start`, each with its number."""
         words = text.casefold().split()
         questions = [query.question.casefold() for query in self.queries]
-        found = [number for number, question in enumerate(questions) if all(word in question for word in words)]
-        shown = [{"number": number, "question": self.queries[number].question} for number in found[start:][:PAGE]]
-        return {"total": len(found), "start": start, "questions": shown}
+        numbers = [number for number, question in enumerate(questions) if all(word in question for word in words)]
+        shown = [{"number": number, "question": self.queries[number].question} for number in numbers[start:][:PAGE]]
+        return {"total": len(numbers), "start": start, "questions": shown}
 
     def query(self, number: int | None, question: str) -> Query | None:
         """Return the question of that number; None if there is none or the text was changed, which needs an index."""

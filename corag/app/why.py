@@ -42,11 +42,11 @@ def verdicts(
         costs = dict(zip(scored, tokens.count(texts).tolist(), strict=True))
     chosen_value = float(scorer([order])[0]) if order else None
     words = [set(_WORD.findall(chunk.text.lower())) for chunk in problem.chunks]
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for index in indices:
         figures = {"value": values.get(index), "tokens": costs.get(index, 0)}
         if index in order:
-            found.append({"chosen": order.index(index), "without": figures, "reasons": []})
+            rows.append({"chosen": order.index(index), "without": figures, "reasons": []})
             continue
         budget, cost = problem.budget_tokens, costs[index]
         alone = int(problem.costs[index]) - problem.separator_tokens
@@ -64,8 +64,8 @@ def verdicts(
         else:
             price = token_price * alone if cost <= budget else None
             reasons += _value_reasons(values[index], chosen_value, price, num_scored, f"{alone:,} tokens", likeness)
-        found.append({"chosen": None, "with": figures, "reasons": reasons})
-    return found
+        rows.append({"chosen": None, "with": figures, "reasons": reasons})
+    return rows
 
 
 def _value_reasons(

@@ -166,7 +166,7 @@ def _servers() -> Iterator[Finding]:
         # Not through a proxy: the address is the one that is asked.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{where.rstrip('/')}/api/tags", timeout=TIMEOUT_S) as reply:
-            models = ", ".join(str(one["name"]) for one in json.load(reply)["models"])
+            models = ", ".join(str(model["name"]) for model in json.load(reply)["models"])
         yield Finding("servers", "Ollama", f"answers at {where}; models: {models or 'none'}")
     except CoragError as error:
         yield Finding("servers", "Ollama", "no address", str(error))

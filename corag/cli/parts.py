@@ -32,29 +32,29 @@ class ListConfig:
 
 def run(config: ListConfig) -> None:
     """List parts or settings."""
-    kinds = {one.kind: one for one in registry.TABLES}
+    kinds = {table.kind: table for table in registry.TABLES}
     kind = None if config.kind is None else config.kind.removesuffix("s")
     if kind not in (None, *kinds):
         raise InputError(f"kind is {config.kind!r}; it must be one of {', '.join(kinds)}")
     tables = list(kinds.values()) if kind is None else [kinds[kind]]
     if config.part is None:
         drawn = Table(box=None, pad_edge=False, show_header=False, expand=True)
-        drawn.add_column(no_wrap=True, min_width=2 + max(len(name) for one in tables for name in one.names))
+        drawn.add_column(no_wrap=True, min_width=2 + max(len(name) for table in tables for name in table.names))
         drawn.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for one in tables:
-            drawn.add_row(f"[bold]{one.kind}s[/]")
-            for name in one.names:
-                drawn.add_row(f"  {escape(name)}", plain(_documentation(one, name).partition("\n")[0]))
+        for table in tables:
+            drawn.add_row(f"[bold]{table.kind}s[/]")
+            for name in table.names:
+                drawn.add_row(f"  {escape(name)}", plain(_documentation(table, name).partition("\n")[0]))
         stdout().print(drawn)
-        say(f"The settings of one: corag list {tables[0].kind} {tables[0].names[0]}")
+        say(f"The settings of a part: corag list {tables[0].kind} {tables[0].names[0]}")
         return
-    if not (having := [one for one in tables if config.part in one.names]):
-        hint = nearest(config.part, [name for one in tables for name in one.names])
+    if not (having := [table for table in tables if config.part in table.names]):
+        hint = nearest(config.part, [name for table in tables for name in table.names])
         raise InputError(f"part {config.part!r} is unknown{hint}; `corag list` shows all parts")
-    for one in having:
-        settings = ", ".join(map(with_default, inspect.signature(one.builder(config.part)).parameters.values()))
-        sections = "\n".join([_documentation(one, config.part), *_inherited(one, config.part)])
-        say(f"{one.kind} {config.part}({settings})\n\n{sections}\n")
+    for table in having:
+        settings = ", ".join(map(with_default, inspect.signature(table.builder(config.part)).parameters.values()))
+        sections = "\n".join([_documentation(table, config.part), *_inherited(table, config.part)])
+        say(f"{table.kind} {config.part}({settings})\n\n{sections}\n")
 
 
 def _documentation(parts: registry.Registry[Any], name: str) -> str:

@@ -227,10 +227,10 @@ class ChunkIndex:
         if not rows or document is None:
             return None, None
         before, after = rows[0]["position"] - 1, rows[0]["position"] + 1
-        near = self._rows(search(), f"position IN ({before}, {after})", [*CHUNK_COLUMNS, "position"])
-        found = {row["position"]: to_chunk(row) for row in near}
-        found = {position: other for position, other in found.items() if other.metadata.get("document") == document}
-        return found.get(before), found.get(after)
+        rows = self._rows(search(), f"position IN ({before}, {after})", [*CHUNK_COLUMNS, "position"])
+        near = {row["position"]: to_chunk(row) for row in rows}
+        near = {position: other for position, other in near.items() if other.metadata.get("document") == document}
+        return near.get(before), near.get(after)
 
     def vectors(self) -> NDArray[np.float32]:
         """Return the vectors of all chunks, `[n, d]`, in the order of `chunks`."""

@@ -71,8 +71,8 @@ def laid_out(chosen: Sequence[Chunk], layout: Layout) -> tuple[str, list[Span]]:
     text, begin = layout.text(arranged), 0
     spans: list[Span] = [(0, 0)] * len(chosen)
     for piece in arranged:
-        found = text.find(piece.text, begin)
+        at = text.find(piece.text, begin)
         for index, (start, end) in zip(piece.indices, piece.spans, strict=True):
-            spans[index] = (begin, begin) if found < 0 else (found + start, found + end)
-        begin = begin if found < 0 else found + len(piece.text)
+            spans[index] = (begin, begin) if at < 0 else (at + start, at + end)
+        begin = begin if at < 0 else at + len(piece.text)
     return text, spans

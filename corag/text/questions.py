@@ -114,7 +114,7 @@ def understood(question: str, earlier: Sequence[str]) -> str:
     """
     if not refers_back(_BETWEEN_PARTS.split(question.strip())[0]):
         return question
-    about = next((subject(one) for one in reversed(earlier) if not refers_back(one)), "")
+    about = next((subject(other) for other in reversed(earlier) if not refers_back(other)), "")
     return f"{question.strip()} ({about})" if about else question
 
 

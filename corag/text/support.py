@@ -121,7 +121,7 @@ def _spans(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingS
     known = [chunk.metadata for chunk in chunks if chunk is not None]
     if len(known) < len(chunks):
         return ()
-    return tuple(dict.fromkeys(SupportingSpan(one["document"], one["start"], one["end"], "fact") for one in known))
+    return tuple(dict.fromkeys(SupportingSpan(row["document"], row["start"], row["end"], "fact") for row in known))
 
 
 def _facts(query: Query, documents: Mapping[str, Document], gold: Sequence[Document]) -> tuple[SupportingSpan, ...]:
@@ -135,7 +135,9 @@ def _facts(query: Query, documents: Mapping[str, Document], gold: Sequence[Docum
                 return ()
             spans.append(SupportingSpan(str(name), *known[number], "fact"))
     answers = findable(query.answers)
-    held = [f"{documents[one.document].title}\n{documents[one.document].text[one.start : one.end]}" for one in spans]
+    held = [
+        f"{documents[span.document].title}\n{documents[span.document].text[span.start : span.end]}" for span in spans
+    ]
     if _any_contains((document.text for document in gold), answers) and not _any_contains(held, answers):
         return ()
     order = {document.id: index for index, document in enumerate(gold)}

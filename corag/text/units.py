@@ -123,10 +123,10 @@ def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
         return [chunk]
     title = str(chunk.metadata.get("title") or "")
     body = len(with_title(title, "")) if title and chunk.text.startswith(f"{title}\n") else 0
-    found = _pieces(chunk.text, body)
+    pieces = _pieces(chunk.text, body)
     made: list[Chunk] = []
-    for first in range(0, len(found), unit.size):
-        window = found[first : first + unit.size]
+    for first in range(0, len(pieces), unit.size):
+        window = pieces[first : first + unit.size]
         span = (window[0].span[0], window[-1].span[1])
         leads = tuple(dict.fromkeys(lead for piece in window for lead in piece.leads if lead[1] <= span[0]))
         made.append(_unit(chunk, span, leads, body, cut=any(piece.cut for piece in window)))
@@ -144,21 +144,21 @@ def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
     and what was left out between others is marked. Other chunks stay as they are.
     """
     by_document: dict[tuple[str, str] | int, list[int]] = {}
-    for place, chunk in enumerate(chosen):
-        key = (chunk.document, chunk.source.text[: chunk.body]) if isinstance(chunk, UnitChunk) else place
-        by_document.setdefault(key, []).append(place)
+    for position, chunk in enumerate(chosen):
+        key = (chunk.document, chunk.source.text[: chunk.body]) if isinstance(chunk, UnitChunk) else position
+        by_document.setdefault(key, []).append(position)
     text = ""
     spans: list[Span] = [(0, 0)] * len(chosen)
-    for number, places in enumerate(by_document.values()):
+    for number, positions in enumerate(by_document.values()):
         text += SEPARATOR if number else ""
-        first = chosen[places[0]]
+        first = chosen[positions[0]]
         if not isinstance(first, UnitChunk):
-            spans[places[0]] = (len(text), len(text) + len(first.text))
+            spans[positions[0]] = (len(text), len(text) + len(first.text))
             text += first.text
             continue
         text += first.source.text[: first.body]
         last: UnitChunk | None = None
-        for unit, at in _in_order(chosen, places):
+        for unit, at in _in_order(chosen, positions):
             text += _joint(last, unit)
             start, end = unit.span
             if at is not None:
@@ -173,16 +173,16 @@ def text_alone(chunk: Chunk) -> str:
     return assemble([chunk])[0] if isinstance(chunk, UnitChunk) and chunk.leads else chunk.text
 
 
-def _in_order(chosen: Sequence[Chunk], places: Sequence[int]) -> Iterator[tuple[UnitChunk, int | None]]:
+def _in_order(chosen: Sequence[Chunk], positions: Sequence[int]) -> Iterator[tuple[UnitChunk, int | None]]:
     """Yield these units and their leads, each once, in the order of their document."""
     wanted: dict[Span, tuple[UnitChunk, int | None]] = {}
-    for place in places:
-        unit = chosen[place]
+    for position in positions:
+        unit = chosen[position]
         assert isinstance(unit, UnitChunk)
         for lead in unit.leads:
             leading = replace(unit, span=lead, leads=())
             wanted.setdefault((lead[0] + unit.shift, lead[1] + unit.shift), (leading, None))
-        wanted[unit.span[0] + unit.shift, unit.span[1] + unit.shift] = (unit, place)
+        wanted[unit.span[0] + unit.shift, unit.span[1] + unit.shift] = (unit, position)
     for key in sorted(wanted):
         yield wanted[key]
 
@@ -205,7 +205,7 @@ def _joint(last: UnitChunk | None, unit: UnitChunk) -> str:
 
 def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int, *, cut: bool) -> UnitChunk:
     document = chunk.metadata["document"] if _has_place(chunk) else chunk.id
-    start, end = (place + _shift(chunk, body) for place in span)
+    start, end = (offset + _shift(chunk, body) for offset in span)
     lines = [chunk.text[first:last] for first, last in leads]
     text = chunk.text[:body] + "\n".join([*lines, chunk.text[span[0] : span[1]]])
     metadata = {**chunk.metadata, "start": start, "end": end}
@@ -236,7 +236,7 @@ def _cut_up(text: str, body: int) -> tuple[_UnitSpan, ...]:
     for match in _LINE.finditer(text, body):
         blocks.read(match.start(), match.end())
     blocks.finish()
-    return tuple(piece for piece in blocks.found if piece.span[0] < piece.span[1])
+    return tuple(piece for piece in blocks.pieces if piece.span[0] < piece.span[1])
 
 
 _PIECES: LRU[tuple[str, int], tuple[_UnitSpan, ...]] = LRU(16 * 10**6, kind="units")
@@ -247,7 +247,7 @@ class _Blocks:
     """Reads a text line by line: paragraphs, lists, tables and fenced code."""
 
     def __init__(self, text: str) -> None:
-        self.found: list[_UnitSpan] = []
+        self.pieces: list[_UnitSpan] = []
         self._text = text
         self._prose: Span | None = None
         self._header: Span | None = None
@@ -288,12 +288,12 @@ class _Blocks:
             self._add(_stripped(self._text, self._fence, len(self._text)), breaks=(_BREAK, _SPACE))
 
     def _read_row(self, line: str, span: Span) -> None:
-        rows = len(self.found) - self._rows_from
+        rows = len(self.pieces) - self._rows_from
         if self._header is None:
-            self._header, self._label, self._ruled, self._rows_from = span, None, False, len(self.found)
+            self._header, self._label, self._ruled, self._rows_from = span, None, False, len(self.pieces)
         elif not line.strip(" |:-+\r\n"):
             if not self._ruled:  # all lines above the first rule are the header
-                del self.found[self._rows_from :]
+                del self.pieces[self._rows_from :]
                 rows = 0
             if not rows:  # a further rule, below a row, says nothing
                 self._header, self._ruled = (self._header[0], span[1]), True
@@ -315,18 +315,18 @@ class _Blocks:
         for sentence in _sentences(self._text, self._prose):
             self._add(sentence)
         self._prose = None
-        last = self.found[-1].span if self.found else None
+        last = self.pieces[-1].span if self.pieces else None
         self._lead = last if last and self._text[last[1] - 1] in COLONS else None
 
     def _end_table(self) -> None:
-        if self._header is not None and not any(self._header in piece.leads for piece in self.found[-1:]):
+        if self._header is not None and not any(self._header in piece.leads for piece in self.pieces[-1:]):
             self._add(self._header, breaks=(_CELL, _CLAUSE, _SPACE))  # a header without rows
         self._header = None
 
     def _add(self, span: Span, *leads: Span, breaks: Sequence[re.Pattern[str]] = (_CLAUSE, _SPACE)) -> None:
         borders = _cuts(self._text, span, breaks)
         parts = [_stripped(self._text, *part) for part in pairwise(borders)]
-        self.found += [_UnitSpan(part, leads, len(parts) > 1) for part in parts]
+        self.pieces += [_UnitSpan(part, leads, len(parts) > 1) for part in parts]
 
 
 def _is_labelled(row: str) -> bool:
@@ -348,8 +348,8 @@ def _cuts(text: str, sentence: Span, breaks: Sequence[re.Pattern[str]]) -> list[
     borders = [sentence[0]]
     while sentence[1] - borders[-1] > MAX_CHARACTERS:
         start, limit = borders[-1], borders[-1] + MAX_CHARACTERS
-        found = ([match.end() for match in one.finditer(text, start + 1, limit)] for one in breaks)
-        borders.append(next((ends[-1] for ends in found if ends), limit))
+        cuts = ([match.end() for match in pattern.finditer(text, start + 1, limit)] for pattern in breaks)
+        borders.append(next((ends[-1] for ends in cuts if ends), limit))
     return [*borders, sentence[1]]
 
 

@@ -47,10 +47,10 @@ def to_json(value: Any, *, shown: bool = False, **settings: Any) -> str:
     With `shown`, all that `visible` shows is written so; the JSON means the same.
     """
     return (_UNSAFE if shown else _SURROGATE).sub(
-        lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False, **settings)
+        lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False, **settings)
     )
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
