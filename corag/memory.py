@@ -64,8 +64,8 @@ class Capacity:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.used_bytes = 0
-        # (kind, owner, key) -> (value, bytes), the least recently used first.
-        self.entries: OrderedDict[tuple[str, Any, Hashable], tuple[Any, int]] = OrderedDict()
+        # (owner, key) -> (value, bytes), the least recently used first.
+        self.entries: OrderedDict[tuple[Any, Hashable], tuple[Any, int]] = OrderedDict()
         self.lock = threading.Lock()
         with _REGISTERING:
             _CAPACITIES.add(self)
@@ -76,8 +76,8 @@ class LRU(Cache[Key, Value]):
 
     Args:
         capacity: Maximum bytes of keys and values, 0 for no cache; or a `Capacity` that this cache shares with others.
-        kind: What the values are.
-        owner: Caches of one capacity, kind and owner share their entries. By default each has its own.
+        owner: Caches of one capacity and owner share their entries, so their keys must not mean different values. By
+            default each cache has its own.
         nbytes: Returns the size of an entry, given key and value; by default arrays and texts in both are added up.
     """
 
@@ -85,12 +85,10 @@ class LRU(Cache[Key, Value]):
         self,
         capacity: int | Capacity,
         *,
-        kind: str = "values",
         owner: object = None,
         nbytes: Callable[[Key, Value], int] | None = None,
     ) -> None:
         self.capacity = capacity if isinstance(capacity, Capacity) else Capacity(capacity)
-        self._kind = kind
         # A dead reference equals only itself, so entries of an owner that is gone are nobody's, and age out.
         self._owner = weakref.ref(self if owner is None else owner)
         hash(self._owner)  # which it remembers
@@ -101,7 +99,7 @@ class LRU(Cache[Key, Value]):
         pool, present = self.capacity, {}
         with pool.lock:
             for key in dict.fromkeys(keys):
-                entry = pool.entries.get(address := (self._kind, self._owner, key))
+                entry = pool.entries.get(address := (self._owner, key))
                 if entry is not None:
                     present[key] = entry[0]
                     pool.entries.move_to_end(address)
@@ -115,7 +113,7 @@ class LRU(Cache[Key, Value]):
         sized = {key: (value, self._nbytes(key, value)) for key, value in entries.items()}
         with pool.lock:
             for key, (value, nbytes) in sized.items():
-                address = self._kind, self._owner, key
+                address = self._owner, key
                 pool.used_bytes += nbytes - pool.entries.pop(address, (None, 0))[1]
                 pool.entries[address] = value, nbytes
             while pool.used_bytes > pool.max_bytes:

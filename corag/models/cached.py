@@ -65,7 +65,7 @@ class CachedEmbedder:
         self._given = embedder if isinstance(embedder, str) else make_embedder(embedder)
         self._runtime = current()
         self._batch = batch
-        self._vectors: LRU[str, FloatArray] = LRU(cache_capacity(), kind="vectors")
+        self._vectors: LRU[str, FloatArray] = LRU(cache_capacity())
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -118,7 +118,7 @@ class CachedEncoder(TextEncoder):
         self._encoder = encoder
         self._batch = batch
         capacity = cache_capacity() if path is None else 0
-        self._states: LRU[bytes, Float32] = LRU(capacity, kind="states", owner=encoder)
+        self._states: LRU[bytes, Float32] = LRU(capacity, owner=encoder)
         self._file = None if path is None else DiskStore(path, "token states in half precision")
 
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:

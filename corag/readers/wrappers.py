@@ -29,7 +29,7 @@ class CachedReader:
     def __init__(self, reader: Reader, *, cache_mb: float = 16) -> None:
         self.name = reader.name
         self._reader = reader
-        self._answers: LRU[tuple[str, str], Answer] = LRU(megabytes(cache_mb), kind="answers")
+        self._answers: LRU[tuple[str, str], Answer] = LRU(megabytes(cache_mb))
 
     def __str__(self) -> str:
         return spelling(self._reader)

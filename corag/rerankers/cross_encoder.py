@@ -97,7 +97,7 @@ class CrossEncoder(WindowedReranker):
         self._tokenizer = copy.deepcopy(self._model.tokenizer.backend_tokenizer)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._values: LRU[tuple[str, str], float] = LRU(cache_capacity(), kind="values")
+        self._values: LRU[tuple[str, str], float] = LRU(cache_capacity())
         self._num_special = self._tokenizer.num_special_tokens_to_add(is_pair=True)
 
     def question(self, query: str) -> Question:

@@ -239,7 +239,7 @@ def _cut_up(text: str, body: int) -> tuple[_UnitSpan, ...]:
     return tuple(piece for piece in blocks.pieces if piece.span[0] < piece.span[1])
 
 
-_PIECES: LRU[tuple[str, int], tuple[_UnitSpan, ...]] = LRU(16 * 10**6, kind="units")
+_PIECES: LRU[tuple[str, int], tuple[_UnitSpan, ...]] = LRU(16 * 10**6)
 """About 5,000 texts of 128 tokens."""
 
 

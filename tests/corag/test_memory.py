@@ -57,10 +57,8 @@ class Owner:
 
 
 def test_caches_of_one_capacity_share_its_bytes():
-    capacity, owner = Capacity(8), Owner()
-    words, others = (
-        LRU(capacity, kind=kind, owner=owner, nbytes=lambda key, value: len(value)) for kind in ("words", "others")
-    )
+    capacity = Capacity(8)
+    words, others = (LRU(capacity, nbytes=lambda key, value: len(value)) for _ in range(2))
     words.put({"a": "aaaa", "b": "bb"})
     others.put({"a": "AA"})
     assert (words.get("ab"), others.get("ab")) == ({"a": "aaaa", "b": "bb"}, {"a": "AA"})
@@ -70,14 +68,18 @@ def test_caches_of_one_capacity_share_its_bytes():
     assert capacity.used_bytes == 8
     others.put({"d": "d" * 9})
     assert (capacity.used_bytes, len(capacity.entries)) == (0, 0)
-    words.put({"a": "A"})
-    assert LRU(capacity, kind="words", owner=owner).get("a") == {"a": "A"}
-    assert LRU(capacity, kind="words").get("a") == LRU(capacity, kind="words", owner=Owner()).get("a") == {}
+
+
+def test_caches_of_one_owner_share_their_entries():
+    capacity, owner = Capacity(1000), Owner()
+    LRU(capacity, owner=owner).put({"a": "A"})
+    assert LRU(capacity, owner=owner).get("a") == {"a": "A"}
+    assert LRU(capacity).get("a") == LRU(capacity, owner=Owner()).get("a") == {}
 
 
 def test_threads_share_a_capacity():
     capacity = Capacity(50)
-    caches = [LRU(capacity, kind=str(kind), nbytes=lambda key, value: value) for kind in range(4)]
+    caches = [LRU(capacity, nbytes=lambda key, value: value) for _ in range(4)]
 
     def work(seed):
         rng = np.random.default_rng(seed)

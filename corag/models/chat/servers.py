@@ -360,7 +360,7 @@ class ServerCounter:
 
     def __init__(self, chat: OpenAIChat) -> None:
         self.name, self._chat = chat.name, chat
-        self._counts: LRU[str, int] = LRU(cache_capacity(), kind="token counts")
+        self._counts: LRU[str, int] = LRU(cache_capacity())
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Return the number of tokens of each text, `[len(texts)]`; `ChatError` if the server does not tell it."""

@@ -75,7 +75,7 @@ class PassageReader:
 
     def __init__(self, encoder: TextEncoder) -> None:
         self._encoder = encoder
-        self._cache: LRU[Key, Passage] = LRU(cache_capacity(), kind="passages", owner=encoder)
+        self._cache: LRU[Key, Passage] = LRU(cache_capacity(), owner=encoder)
 
     def __call__(self, texts: Sequence[str]) -> list[Passage]:
         """Return the features of each text."""

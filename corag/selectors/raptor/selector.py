@@ -53,7 +53,7 @@ class Raptor(WithSummarizer):
         if self._tree is not None and self.embedder is None:
             self.embedder = trusted(EMBEDDERS, self._tree.embedder, "the tree")
         super().__post_init__()
-        self._built: LRU[tuple[tuple[str, str], ...], RaptorTree] = LRU(_TREE_BYTES, kind="trees")
+        self._built: LRU[tuple[tuple[str, str], ...], RaptorTree] = LRU(_TREE_BYTES)
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the nodes of a given tree, best first, or the candidates."""
