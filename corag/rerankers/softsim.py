@@ -72,7 +72,8 @@ class MiniLMSoftSim(Part):
         tokens = self._encoder.tokenize(texts)
         [states] = self._encoder.states(self._encoder.tokenize([query]).ids)
         # Unit vectors of the tokens between [CLS] and [SEP].
-        query_tokens, embeddings = unit(states[1:-1]), [unit(of[1:-1]) for of in self._encoder.states(tokens.ids)]
+        query_tokens = unit(states[1:-1])
+        embeddings = [unit(of_text[1:-1]) for of_text in self._encoder.states(tokens.ids)]
         maxima = np.zeros((len(texts), max(1, len(query_tokens))), dtype=np.float64)
         for row, vectors in enumerate(embeddings):
             if len(vectors) and len(query_tokens):

@@ -244,8 +244,8 @@ class AgentSelectors:
 
     def _configuration(self, prediction: AgentPrediction) -> PartName:
         """Return the selector that a prediction names, with the settings that are given."""
-        named = prediction
-        return self._spelled(named.configuration, named.iterations, named.exploration, named.cost_weight)
+        settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
+        return self._spelled(prediction.configuration, *settings)
 
     def _with_given(self, configuration: str, *settings: float | None) -> PartName:
         named = parse(spelled(configuration, *settings))
