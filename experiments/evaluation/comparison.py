@@ -19,7 +19,7 @@ from corag.memory import forget
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
-from corag.text.data import DataFolder
+from corag.text.data import DataFolder, Query
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
@@ -122,7 +122,6 @@ class SetRun:
         self._queries = drawn(queries[: config.limit], config.sample, config.seed)
         if config.task == "verify":
             self._queries = with_claims(self._queries, f"{config.data}, {config.split},")
-        self._by_id = {query.id: query for query in self._queries}
         self._parts = Parts(config, self._queries)
         for budget in self.budgets:
             self._parts.budget(budget).check_room([query.question for query in self._queries])
@@ -176,8 +175,8 @@ class SetRun:
 
     def _finished(self) -> list[Path]:
         """Return the files of the results of this very work; none unless all are on disk."""
-        found = [finished_record(file, self._work(budget)) for budget, file in self._files.items()]
-        return [] if None in found else list(self._files.values())
+        records = [finished_record(file, self._work(budget)) for budget, file in self._files.items()]
+        return [] if None in records else list(self._files.values())
 
     def _work(self, budget: int) -> str:
         return fingerprint([settings_of(self.config), budget, *self._content])
@@ -186,38 +185,39 @@ class SetRun:
         """Record a row for each budget, question and method, and the models that ran."""
         step = max(1, getattr(self._parts.prompted, "max_concurrent", 1))
         on_curves = {query.id for query in self._on_curves}
-        jobs: list[tuple[str, list[str]]] = []
         total = len(self.budgets) * len(self._queries) + len(on_curves)
+        jobs: list[tuple[str, list[Query]]] = []
         for begin in range(0, len(self._queries), step):
             # The curves last: what they share with the table is then read already.
             for label in (*map(str, self.budgets), CURVES):
-                ids = [query.id for query in self._queries[begin : begin + step]]
-                ids = [name for name in ids if label != CURVES or name in on_curves]
-                if missing := [name for name in ids if f"{label} {name}" not in journal.units]:
-                    jobs.append((label, missing))
-        done = total - sum(len(ids) for _, ids in jobs)
+                batch = [
+                    query
+                    for query in self._queries[begin : begin + step]
+                    if (label != CURVES or query.id in on_curves) and f"{label} {query.id}" not in journal.units
+                ]
+                jobs += [(label, batch)] if batch else []
+        done = total - sum(len(batch) for _, batch in jobs)
         with progress(self.name, quiet=self.config.quiet) as report:
             report(done, total)
-            for label, ids in jobs:
-                rows_by_query, models = self._measured(label, ids)
+            for label, batch in jobs:
+                with recording() as models:
+                    rows_by_query = self._measured(label, batch)
                 # Those of an earlier, interrupted run stay.
                 before = journal.units.get(MODELS, [])
-                if (ran := merge_records([before, embedded, models])) != before:
-                    journal.add(MODELS, ran)
-                for query_id, rows in zip(ids, rows_by_query, strict=True):
-                    journal.add(f"{label} {query_id}", rows)
-                done += len(ids)
+                if (known := merge_records([before, embedded, models()])) != before:
+                    journal.add(MODELS, known)
+                for query, rows in zip(batch, rows_by_query, strict=True):
+                    journal.add(f"{label} {query.id}", rows)
+                done += len(batch)
                 report(done, total)
 
-    def _measured(self, label: str, ids: Sequence[str]) -> tuple[list[Rows], list[dict[str, str]]]:
-        """Return for each question the rows of all methods at a budget, or of the curves, and the models that ran."""
-        with recording() as models:
-            questions = [(query, self._pool.candidates(query)) for query in (self._by_id[name] for name in ids)]
-            if label == CURVES:
-                return [self._curves.rows(*question) for question in questions], models()
-            budget, documents = self._parts.budget(int(label)), self._folder.documents
-            measuring = Measuring(self._methods.selectors, budget, self._parts, documents=documents)
-            return measuring.rows(questions), models()
+    def _measured(self, label: str, queries: Sequence[Query]) -> list[Rows]:
+        """Return for each question the rows of all methods at a budget, or of the points of the curves."""
+        questions = [(query, self._pool.candidates(query)) for query in queries]
+        if label == CURVES:
+            return [self._curves.rows(*question) for question in questions]
+        budget, documents = self._parts.budget(int(label)), self._folder.documents
+        return Measuring(self._methods.selectors, budget, self._parts, documents=documents).rows(questions)
 
     def _times(self, journal: Journal, budget: int) -> Mapping[str, Mapping[str, Row]]:
         """Return the milliseconds of selections by question and method; a method that fails has none.
@@ -247,7 +247,8 @@ class SetRun:
 
     def _result(self, journal: Journal, budget: int, times: Mapping[str, Mapping[str, Row]]) -> Result:
         units = [journal.units[f"{budget} {query.id}"] for query in self._queries]
-        groups = dict(zip(self._by_id, document_groups(self._folder, self._queries), strict=True))
+        names = [query.id for query in self._queries]
+        groups = dict(zip(names, document_groups(self._folder, self._queries), strict=True))
 
         def in_groups(rows: Iterable[Row]) -> list[Row]:
             return [{**row, "group": groups[row["query"]]} for row in rows]
@@ -300,7 +301,7 @@ class SetRun:
 
     def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:
         """Return the means of the measures by method, and the retriever's; rows get theirs, and runs are written."""
-        offered = {query.id: [one.chunk for one in self._pool.candidates(query)] for query in self._queries}
+        offered = {query.id: [candidate.chunk for candidate in self._pool.candidates(query)] for query in self._queries}
         rankings: dict[str, Rankings] = {
             RETRIEVER: {query.id: ranking_of(offered[query.id], query.gold) for query in self._queries}
         }
@@ -313,9 +314,9 @@ class SetRun:
             rows[name] = [{**row, **values[name].get(row["query"], {})} for row in of_method]
         if self._files:
             write_runs(self._files[budget].with_suffix(".runs"), rankings, judgements)
-        means = {name: mean_of(list(found.values()), self._measures.names) for name, found in values.items()}
-        found = [evidence_figures(offered[query.id], query.gold) for query in self._queries if query.gold]
-        means[RETRIEVER] |= mean_of(found, ("evidence_recall", "full_evidence"))
+        means = {name: mean_of(list(of_one.values()), self._measures.names) for name, of_one in values.items()}
+        figures = [evidence_figures(offered[query.id], query.gold) for query in self._queries if query.gold]
+        means[RETRIEVER] |= mean_of(figures, ("evidence_recall", "full_evidence"))
         means[RETRIEVER]["candidates"] = fmean(map(len, offered.values()))
         return means
 
@@ -329,5 +330,5 @@ class SetRun:
 
 def settings_of(config: EvaluateConfig) -> dict[str, Any]:
     """Return the settings that rows depend on, as JSON gives them back."""
-    found: dict[str, Any] = json.loads(json.dumps(without_secrets(asdict(config))))
-    return {name: value for name, value in found.items() if name not in OUTPUT_SETTINGS}
+    settings: dict[str, Any] = json.loads(json.dumps(without_secrets(asdict(config))))
+    return {name: value for name, value in settings.items() if name not in OUTPUT_SETTINGS}
