@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import corag
+from corag.checks import check_budget
 from corag.cli.console import progress, say, stdout
 from corag.cli.show import show_reply
-from corag.errors import InputError
 from corag.index import update_index
 from corag.models.runtime import Runtime, in_runtime
 from corag.selectors.corag.selector import Corag
 from corag.text.chunking import ChunkConfig
 from experiments.agents.train import TrainAgentConfig, train
-from experiments.data.config import CandidateSettings, comma_separated
+from experiments.data.config import CandidateSettings
 from experiments.demo import write_data_folder
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.labels.config import LabelConfig
+from experiments.labels.config import LabelConfig, listed
 from experiments.labels.label import label
 from experiments.report.comparison import result_page, terminal_page
 from experiments.report.results import Result
@@ -62,10 +62,10 @@ class DemoConfig(Runtime, Tracking):
 
     def budget_list(self) -> list[int]:
         """Return the budgets in rising order."""
-        parts = comma_separated(self.budgets)
-        if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
-            raise InputError(f"budgets is {self.budgets!r}; give whole numbers from 1 on, such as 128,256,512")
-        return sorted(set(map(int, parts)))
+        budgets = listed("budgets", self.budgets, int)
+        for budget in budgets:
+            check_budget(budget, "budgets")
+        return sorted(budgets)
 
 
 @in_runtime

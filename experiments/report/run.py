@@ -7,6 +7,7 @@ from pathlib import Path
 
 from corag.errors import InputError
 from corag.writing import write_atomically
+from experiments.data.config import comma_separated
 from experiments.report.comparison import result_page, sets_page
 from experiments.report.curves import Curves
 from experiments.report.drawing import curves_plot
@@ -38,7 +39,7 @@ class ReportConfig:
 def report(config: ReportConfig) -> Path:
     """Write the page or the picture, and return its path; `InputError` for a picture of results without curves."""
     sets: dict[str, list[Result]] = {}
-    for file in filter(None, map(str.strip, config.results.split(","))):
+    for file in comma_separated(config.results):
         result = Result.read(Path(file))
         sets.setdefault(f"{Path(str(result.record['data'])).name}, {result.record['split']}", []).append(result)
     if not sets:

@@ -153,10 +153,7 @@ def test_similarity_of_answers_and_redundancy_of_a_selection():
 
 
 def test_the_depth_of_the_evidence():
-    def piece(document, start, end):
-        return Chunk(f"{document}#{start}-{end}", "text", {"document": document, "start": start, "end": end})
-
-    ranking = [piece("a", 0, 50), piece("b", 0, 50), piece("a", 50, 100), Chunk("c", "text")]
+    ranking = [chunk("a", 0, 50), chunk("b", 0, 50), chunk("a", 50, 100), Chunk("c", "text")]
     assert evidence_ranks(ranking, ["c", "a"]) == [0, 3]
     assert evidence_ranks(ranking, ["a#60-90", "b#10-20"]) == [1, 2]
     assert evidence_ranks(ranking, ["a#40-60"]) == [0]  # half of it

@@ -204,32 +204,29 @@ def test_a_method_of_any_name_is_shown_and_drawn():
 # --- Files ---
 
 
-def written(path, result):
-    result.write(path)
-    return path
-
-
-def test_rows_of_something_else_are_refused(tmp_path):
-    path = written(tmp_path / "a.json", measured({"corag": [1.0] * 9, "mmr": [0.0] * 9}))
-    rows = path.with_suffix(".rows.jsonl")
-    text = rows.read_text()
-    for other in (text[: len(text) // 2], text[: text.rindex("{")], "[1]"):
-        rows.write_text(other)
-        with pytest.raises(DataError):
-            Result.read(path)
+ROWS = '{"method": "corag", "query": "q0", "f1": 1.0}\n'
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "rows"),
     [
-        "{", "3", "{}",
-        json.dumps(result_of() | {"methods": []}),
-        json.dumps(result_of() | {"methods": [{"method": "corag", "cost_tokens": 1.0, "f1": "high"}]}),
-        json.dumps(result_of(methods=("corag", "corag"))),
+        ("{", None), ("3", None), ("{}", None),
+        (json.dumps(result_of() | {"methods": []}), None),
+        (json.dumps(result_of() | {"methods": [{"method": "corag", "cost_tokens": 1.0, "f1": "high"}]}), None),
+        (json.dumps(result_of(methods=("corag", "corag"))), None),
+        # Rows of fewer questions, rows that are cut off, and none at all.
+        (json.dumps(result_of(methods=("corag",))), ROWS),
+        (json.dumps(result_of(methods=("corag",))), ROWS * 6 + ROWS[:9]),
+        (json.dumps(result_of(methods=("corag",))), "[1]"),
     ],
 )  # fmt: skip
-def test_what_is_no_result_is_refused(tmp_path, content):
+def test_what_is_no_result_or_has_other_rows_is_refused(tmp_path, content, rows):
     path = tmp_path / "result.json"
     path.write_text(content)
+    if rows is not None:
+        path.with_suffix(".rows.jsonl").write_text(rows)
     with pytest.raises(DataError):
         Result.read(path)
+    if rows is not None:
+        path.with_suffix(".rows.jsonl").write_text(ROWS * 7)
+        assert Result.read(path).questions == 7
