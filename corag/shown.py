@@ -26,13 +26,16 @@ MAX_CLOSEST = 3
 NOT_FOUND, NO_ANSWER = "not found", "none of the chosen passages answers the question"
 
 MIN_SHOWN, MIN_BELOW, MAX_SHOWN = 200, 600, 900
-"""Characters of a passage that are shown at least, if it has them; the same below a question or a colon; at most."""
+"""Characters of a passage that are shown at least, if it has them; the same from a question, colon or heading on; at
+most."""
 
 Around: TypeAlias = Mapping[str, tuple[Chunk | None, Chunk | None]]
 """Id of a chunk -> the chunks before and after it in its document, where they are known."""
 
 _SPACE_OR_WORD = re.compile(r"\s+|\S+")
 _OWN_LINE = re.compile(r"[-*+•‣▪–]\s|\||\d{1,3}[.)]\s|```|~~~")  # noqa: RUF001
+# A question, what ends with a colon, a heading; no item of a list.
+_OPENS = re.compile(r".*[?:\uff1a]|(?![-*+•|`~]).{0,59}[^\n.!?\u2026:;,]", re.DOTALL)
 
 
 class Reading(NamedTuple):
@@ -175,21 +178,31 @@ def _judged(selection: Selection, read: Sequence[Reading], around: Around) -> Sh
 def _shown_passages(
     telling: Sequence[tuple[Chunk, Span]], selection: Selection, around: Around
 ) -> tuple[ShownPassage, ...]:
-    """Return the passages that spans are in, each once, in the order of their first spans."""
+    """Return the passages that spans are in, in the order of their first spans; no text is shown twice."""
     spans: dict[str, tuple[Chunk, list[Span]]] = {}
     for chunk, span in telling:
         spans.setdefault(chunk.id, (chunk, []))[1].append(span)
-    return tuple(_shown_passage(chunk, inside, selection, around) for chunk, inside in spans.values())
-
-
-def _shown_passage(source: Chunk, telling: Sequence[Span], selection: Selection, around: Around) -> ShownPassage:
-    inside = [(index, chunk) for index, chunk in enumerate(selection.chunks) if source_of(chunk).id == source.id]
-    # Of chosen sentences, the one that tells the answer, or else follows.
-    index = next((i for i, c in inside if not isinstance(c, UnitChunk) or telling[0][0] < c.span[1]), inside[-1][0])
-    wide, shift = widened(source, *around.get(source.id, (None, None)))
-    telling = [(start + shift, end + shift) for start, end in telling]
-    text, marked = one_text(wide, run_around(wide, telling), telling)
-    return ShownPassage(text, marked, markers(selection)[index], selection.ids[index], citation(source))
+    numbers, passages = markers(selection), []
+    shown_in: dict[str, int] = {}  # id of a chunk -> the passage that it is in, maybe as a neighbour
+    for source, told in spans.values():
+        texts = [one_text(source, span, ())[0] for span in told]
+        if source.id in shown_in and all(text in passages[shown_in[source.id]].text for text in texts):
+            passage = passages[shown_in[source.id]]
+            starts = [passage.text.index(text) for text in texts]
+            marked = {*passage.marked, *((start, start + len(text)) for start, text in zip(starts, texts, strict=True))}
+            passages[shown_in[source.id]] = passage._replace(marked=tuple(sorted(marked)))
+            continue
+        inside = [(index, chunk) for index, chunk in enumerate(selection.chunks) if source_of(chunk).id == source.id]
+        # Of chosen sentences, the one that tells the answer, or else follows.
+        index = next((i for i, c in inside if not isinstance(c, UnitChunk) or told[0][0] < c.span[1]), inside[-1][0])
+        near = around.get(source.id, (None, None))
+        before, after = (None if chunk is None or chunk.id in shown_in else chunk for chunk in near)
+        shown_in |= {chunk.id: len(passages) for chunk in (before, source, after) if chunk is not None}
+        wide, shift = widened(source, before, after)
+        told = [(start + shift, end + shift) for start, end in told]
+        text, marks = one_text(wide, run_around(wide, told), told)
+        passages.append(ShownPassage(text, marks, numbers[index], selection.ids[index], citation(source)))
+    return tuple(passages)
 
 
 def widened(source: Chunk, before: Chunk | None, after: Chunk | None) -> tuple[Chunk, int]:
@@ -253,10 +266,12 @@ def run_around(source: Chunk, telling: Sequence[Span]) -> Span:
         if not (text[start].islower() or text[paragraphs[first - 1][1] - 1] in COLONS or _OWN_LINE.match(text, start)):
             break
         first -= 1
-    opens = any(text[slice(*span)].rstrip().endswith(("?", *COLONS)) for span in telling)
-    while last + 1 < len(paragraphs) and paragraphs[last][1] - paragraphs[first][0] < (
-        MIN_BELOW if opens else MIN_SHOWN
-    ):
+    start, least = paragraphs[first][0], MIN_SHOWN
+    if any(_OPENS.fullmatch(text[a:b].strip()) for a, b in sentences if a < told_until and told < b):
+        start, least = told, MIN_BELOW
+    while last + 1 < len(paragraphs) and paragraphs[last][1] - start < least:
+        if last > first and text[slice(*paragraphs[last + 1])].rstrip().endswith("?"):
+            break  # that question has another answer
         last += 1
     start, until = paragraphs[first][0], paragraphs[last][1]
     if told_until - start > MAX_SHOWN:  # one long paragraph: from the telling sentence on

@@ -13,7 +13,7 @@ import numpy as np
 
 from corag.models.cached import CachedEmbedder
 from corag.text.documents import citation
-from corag.text.questions import asks_to_explain, is_negative, is_yes_no, stems
+from corag.text.questions import asks_to_explain, is_yes_no, stems, yes_or_no
 from corag.text.units import SENTENCE, Span, UnitChunk, assemble, source_of, units
 from corag.types import Answer, Chunk, FloatArray, Reader, Selection
 
@@ -27,7 +27,8 @@ class Passage(NamedTuple):
     Attributes:
         chunk: The passage as it was retrieved; of chosen sentences, the one that they are from.
         probability: That the passage answers the question, in [0, 1].
-        telling: Spans of its text that tell the answer: the reader's, or the sentence closest to the question.
+        telling: Spans of its text that tell the answer: the reader's, or the sentence closest to the question, with the
+            next one if that is a question itself.
         words: The answer in a few words: yes, no, or those of the reader's span; empty if the passage is the answer.
     """
 
@@ -52,18 +53,17 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
     log_odds = slope * (observed.values @ np.array(WEIGHTS) + OFFSET) + offset
     passages = []
     for index, chunk in enumerate(sources(selection)):
-        telling, words = observed.closest[index], ""
+        told, words = after_question(chunk, observed.closest[index]), ""
         span = observed.spans[index]
-        if span is not None and not asks_to_explain(question):
-            telling = next((one for one in sentences_of(chunk) if one[0] <= span[0] < one[1]), span)
-            if (answer.confidence or 0.0) >= SURE:
-                telling, words = span, answer.text
         if is_yes_no(question):
-            telling = observed.closest[index]
-            denied = is_negative(chunk.text[slice(*telling)]) != is_negative(question)
-            words = answer.text if answer.text in ("yes", "no") else "no" if denied else "yes"
+            sure = answer.text if answer.text in ("yes", "no") else ""
+            words = sure or yes_or_no(question, chunk.text[slice(*told[-1])])
+        elif span is not None and not asks_to_explain(question):
+            told = tuple(part for part in sentences_of(chunk) if part[0] <= span[0] < part[1]) or (span,)
+            if (answer.confidence or 0.0) >= SURE:
+                told, words = (span,), answer.text
         probability = 0.5 + 0.5 * math.tanh(0.5 * float(log_odds[index]))
-        passages.append(Passage(chunk, probability, (telling,), words))
+        passages.append(Passage(chunk, probability, told, words))
     return tuple(sorted(passages, key=lambda passage: -passage.probability))
 
 
@@ -118,6 +118,13 @@ def signals(question: str, answer: Answer, selection: Selection, embedder: Cache
         )
     closest = [spans[int(near.argmax())] for spans, near in zip(parts, by_sentence, strict=True)]
     return Signals(values, found, closest)
+
+
+def after_question(chunk: Chunk, sentence: Span) -> tuple[Span, ...]:
+    """Return a sentence of a passage; if it is a question, as in a list of frequent ones, with the next sentence."""
+    spans = sentences_of(chunk)
+    end = spans.index(sentence) + (2 if chunk.text[slice(*sentence)].rstrip().endswith("?") else 1)
+    return tuple(spans[spans.index(sentence) : end])
 
 
 def sentences_of(chunk: Chunk) -> list[Span]:

@@ -61,7 +61,10 @@ _BETWEEN_PARTS = re.compile(
     rf"(?:what|which|who|whom|whose|where|when|why|how|{_AUXILIARY})\b)",
     re.IGNORECASE,
 )
-_ASIDE = re.compile(r"\([^)]*\)|\b(?:which|that|who|whose|if|unless|because|when|where|while)\b[^,;:.]*")
+_ASIDE = re.compile(
+    r"\([^)]*\)|\b(?:which|that|who|whose|if|unless|because|when|where|while|(?:as|so) long as)\b[^,;:.]*"
+)
+_SAID = re.compile(r"^(?:\s*a(?:nswer)?[.:])?\s*(yes|no)\b(?=[,.;:!]|\s*$)", re.IGNORECASE)
 _NEGATION = re.compile(
     r"\b(?:not|no|never|cannot|neither|nor|none|nothing|unable|impossible|without)\b|n['\u2019]t\b", re.IGNORECASE
 )
@@ -82,9 +85,17 @@ def is_yes_no(question: str) -> bool:
     return _YES_NO.search(question) is not None
 
 
-def is_negative(text: str) -> bool:
-    """Return whether a sentence denies something, outside brackets and relative clauses."""
-    return _NEGATION.search(_ASIDE.sub(" ", text)) is not None
+def yes_or_no(question: str, sentence: str) -> str:
+    """Return what a sentence answers to a question that wants yes or no; empty if it is a question itself.
+
+    It says so, or it denies something, outside brackets and clauses, that the question does not deny.
+    """
+    if sentence.rstrip().endswith("?"):
+        return ""
+    if said := _SAID.match(sentence):
+        return said[1].casefold()
+    denied, asked = (_NEGATION.search(_ASIDE.sub(" ", text)) is not None for text in (sentence, question))
+    return "no" if denied != asked else "yes"
 
 
 def parts_of(question: str) -> list[str]:

@@ -83,6 +83,25 @@ def test_a_passage_goes_on_into_the_next_chunk_of_its_document():
     read = [Reading("?", Answer("x"), (Passage(two, 0.9, ((30, 35),)),))]
     [list_goes_on] = shown(Answer("x"), selection_of(two), read, {two.id: (None, three)}).passages
     assert list_goes_on.text.endswith("- Other\n- Last")
+    # What one passage shows of its neighbour is not shown twice.
+    read = [Reading("?", Answer("x"), (Passage(two, 0.4, ((30, 35),)), Passage(three, 0.3, ((2, 8),))))]
+    around = {two.id: (one, three), three.id: (two, None)}
+    [both] = shown(Answer("x"), selection_of(two, three), read, around).passages
+    assert [text for text, marked in both.pieces if marked] == ["Other", "- Last"]
+
+
+def test_what_is_shown_below_a_heading_or_a_question():
+    short, long = "It has to be oiled once a year.", "Take a rag and oil. " * 20
+    faq = f"Oil\n\n{short}\n\n{long}\n\nIs it loud?\n\nNo."
+
+    def text_of(told):
+        source = Chunk("faq", faq, {"document": "faq"})
+        read = [Reading("?", Answer("x"), (Passage(source, 0.9, (span(told, source),)),))]
+        [found] = shown(Answer("x"), selection_of(source), read).passages
+        return found.text
+
+    assert text_of("Oil").startswith(f"Oil\n{short}\nTake a rag") and "loud" not in text_of("Oil")
+    assert text_of("Is it loud?").endswith("Is it loud?\nNo.")
 
 
 @given(st.integers(5, 120), st.integers(0, 60))
@@ -123,6 +142,9 @@ def test_the_shipped_reader_answers_both_halves_and_says_yes_or_no():
     assert {one.text for one in reply.shown.passages} == set(notes[:2]) and not reply.shown.missing
     reply = corag.ask("Is Everest on the border of China?", notes, budget_tokens=64)
     assert reply.shown.text == "yes" and reply.shown.passages[0].text == notes[1]
+    faq = ["Q: Are bananas blue?\n\nA: No. They are yellow.", *notes]
+    reply = corag.ask("Are bananas blue?", faq, budget_tokens=64)
+    assert reply.shown.text == "no" and len(reply.shown.passages[0].marked) == 2
 
 
 # --- Citations ---

@@ -2,7 +2,7 @@
 
 import pytest
 
-from corag.text.questions import asks_to_explain, is_negative, is_yes_no, parts_of, refers_back, subject, understood
+from corag.text.questions import asks_to_explain, is_yes_no, parts_of, refers_back, subject, understood, yes_or_no
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,17 @@ def test_the_questions_in_a_question(question, parts):
 
 
 @pytest.mark.parametrize(
-    ("sentence", "denies"),
+    ("sentence", "answer"),
     [
-        ("Hard links may not refer to directories.", True),
-        ("The library isn't thread-safe.", True),
-        ("It discards blocks which are not in use.", False),
-        ("It runs (not only here).", False),
-        ("It is safe.", False),
+        ("Hard links may not refer to directories.", "no"),
+        ("The library isn't thread-safe.", "no"),
+        ("It discards blocks which are not in use.", "yes"),
+        ("It handles links, so long as none of them is broken.", "yes"),
+        ("It runs (not only here).", "yes"),
+        ("A: Yes, but not everywhere.", "yes"),
+        ("No more than ten are allowed.", "no"),
+        ("Can it refer to directories?", ""),
     ],
 )
-def test_what_denies(sentence, denies):
-    assert is_negative(sentence) is denies
+def test_what_a_sentence_answers(sentence, answer):
+    assert yes_or_no("Is it safe?", sentence) == answer
