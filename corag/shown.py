@@ -182,7 +182,8 @@ def _shown_passages(
     spans: dict[str, tuple[Chunk, list[Span]]] = {}
     for chunk, span in telling:
         spans.setdefault(chunk.id, (chunk, []))[1].append(span)
-    numbers, passages = markers(selection), []
+    numbers = markers(selection)
+    passages: list[ShownPassage] = []
     shown_in: dict[str, int] = {}  # id of a chunk -> the passage that it is in, maybe as a neighbour
     for source, told in spans.values():
         texts = [one_text(source, span, ())[0] for span in told]
