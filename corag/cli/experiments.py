@@ -37,8 +37,9 @@ def train(config: Any) -> None:
 
     report = train(config)
     best = report.history[report.best_epoch]
-    figures = ", ".join(f"{name} {value:.4f}" for name, value in best.items())
-    say(f"epoch {report.best_epoch + 1} of {len(report.history)} is kept: {figures}")
+    names = dict.fromkeys((report.monitor, f"{report.monitor.partition('_')[0]}_accuracy"))
+    figures = ", ".join(f"{name} {best[name]:.4f}" for name in names)
+    say(f"epoch {report.best_epoch + 1} of {len(report.history)} is kept: {figures}; its card has all figures")
     say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {config.out}")
 
 

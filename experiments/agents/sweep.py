@@ -179,7 +179,8 @@ def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
         cells, failed = [], len(row["errors"])
         for name in COLUMNS:
             spread, digits = row["figures"].get(name), 4 if name.startswith("val_") else 1
-            cells.append("-" if spread is None else f"{spread['mean']:.{digits}f} ± {spread['sd']:.{digits}f}")
+            over_seeds = f" ± {spread['sd']:.{digits}f}" if spread is not None and len(row["by_seed"]) > 1 else ""
+            cells.append("-" if spread is None else f"{spread['mean']:.{digits}f}{over_seeds}")
         gap = None if row is best else _behind(best, row)
         runs = f"{row['runs']}, {failed} failed" if failed else str(row["runs"])
         lines.append([_listed(row["settings"]), runs, *cells, "-" if gap is None else str(gap)])
