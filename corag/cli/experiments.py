@@ -39,7 +39,7 @@ def train(config: Any) -> None:
     best = report.history[report.best_epoch]
     names = dict.fromkeys((report.monitor, f"{report.monitor.partition('_')[0]}_accuracy"))
     figures = ", ".join(f"{name} {best[name]:.4f}" for name in names)
-    say(f"epoch {report.best_epoch + 1} of {len(report.history)} is kept: {figures}; its card has all figures")
+    say(f"epoch {report.best_epoch + 1} of {len(report.history)} is kept: {figures}; the card has all figures")
     say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {config.out}")
 
 
