@@ -60,7 +60,7 @@ COMMANDS = {
         "run everything on the Python language reference",
         "experiments.demo.run:DemoConfig",
         "experiments.demo.run:demo",
-        "out budgets limit num_candidates logger device",
+        "out budgets limit logger device",
     ),
     "data list": Command(
         "list the public data sets", "experiments.data.get:DataListConfig", "experiments.data.get:list_data"

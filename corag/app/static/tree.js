@@ -44,6 +44,9 @@ export function showTree(given, chunks, kept) {
   slider.max = tree.steps.length;
   slider.value = step;
   draw();
+  // A tree may be wider than the page: begin at the chosen order.
+  const cell = byId("tree").querySelector(".selected rect");
+  byId("tree").scrollLeft = cell ? cell.x.baseVal.value - byId("tree").clientWidth / 2 : 0;
 }
 
 // W, n and N after some of the steps.
