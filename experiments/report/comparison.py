@@ -112,7 +112,7 @@ def _over_sets(results: Mapping[str, Sequence[Result]]) -> str:
 
 def statistics(results: Sequence[Result], curves: Curves | None) -> list[str]:
     """Return the figures behind the decision, and what the curves say."""
-    lines = [f"At {result.budget} tokens, {contest.statistics()}" for result, contest in contests(results)]
+    lines = [f"At {result.budget} tokens: {contest.statistics()}" for result, contest in contests(results)]
     return [*lines, *([] if curves is None or not (text := curves.verdict()) else [text])]
 
 
