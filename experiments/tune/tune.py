@@ -84,7 +84,9 @@ class Tuning:
 
     def decision(self) -> list[str]:
         """Return what to do, whether there are enough questions, and what limits the answers."""
-        advice = "keep the default; the checkpoint is the same" if self.keeps_default else f"use {self.contest.ours}"
+        advice = (
+            "keep the default, which is what the checkpoint holds" if self.keeps_default else f"use {self.contest.ours}"
+        )
         missing = "no configuration has all evidence; try more candidates, another retrieval or a larger budget"
         return [*replace(self.contest, advice=advice).decision(), *bottleneck(self._rows(), "f1", "F1", missing)]
 
