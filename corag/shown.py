@@ -16,7 +16,7 @@ from corag.text.questions import parts_of
 from corag.text.units import COLONS, Span, UnitChunk, source_of
 from corag.types import Answer, Chunk, Reader, Selection
 
-LABELS = ((0.8, "very likely"), (0.6, "likely"))
+LABELS = ((0.85, "very likely"), (0.6, "likely"))
 """What a probability that the shown text answers the question is called from which value on."""
 LEAST = 0.1
 """Below this probability a passage is not even close to an answer."""

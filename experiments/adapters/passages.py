@@ -4,8 +4,8 @@
 by their probability, on each set with constants that were fitted on the others. Nothing sealed is read.
 
 The weights rank the passages of a question. The lines turn their log-odds into those that the likeliest one is right,
-as it is shown; they are fitted on the same questions and on `judged.jsonl`: questions about manual pages, licences and
-READMEs, whose shown answers were judged by hand.
+as it is shown; they are fitted on `judged.jsonl`: questions about manual pages, licences and READMEs, whose shown
+answers were judged by hand.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SETS = {"demo": (100, 0.0), "clapnq": (60, 0.6), "mtrag": (50, 0.4), "squad": (4
 """Questions of each set, and the share of an answer's words that a passage with evidence must have to be right."""
 NUM_PASSAGES = 8
 JUDGED = Path(__file__).with_name("judged.jsonl")
-BINS = ((0.8, 1.0), (0.6, 0.8), (0.35, 0.6), (0.15, 0.35), (0.0, 0.15))
+BINS = ((0.85, 1.0), (0.6, 0.85), (0.35, 0.6), (0.15, 0.35), (0.0, 0.15))
 
 
 class Seen(NamedTuple):
@@ -94,7 +94,7 @@ def fit(cases: Sequence[Seen]) -> tuple[FloatArray, float]:
 def judged() -> list[Seen]:
     """Return the questions whose likeliest passage was judged by hand."""
     rows = [json.loads(line) for line in JUDGED.read_text(encoding="utf-8").splitlines()]
-    return [Seen("documents", row["question"], np.array([row["values"]]), np.array([row["right"]])) for row in rows]
+    return [Seen(row["data"], row["question"], np.array([row["values"]]), np.array([row["right"]])) for row in rows]
 
 
 def likeliest(cases: Sequence[Seen], weights: FloatArray, offset: float) -> FloatArray:
@@ -123,25 +123,29 @@ def main() -> dict[str, Any]:
             if name == "demo":
                 write_data_folder(Path(scratch))
             cases += seen(name, DataFolder.open(scratch if name == "demo" else find_data(name)), number, share)
-    everything = [*cases, *judged()]
-    checked = []
-    for name in (*SETS, "documents"):
-        others = [case for case in everything if case.data != name]
-        weights, offset = fit([case for case in others if case.data != "documents"])
-        line = lines(likeliest(others, weights, offset))
-        best = likeliest([case for case in everything if case.data == name], weights, offset)
+    by_hand = judged()
+    checked: dict[str, list[FloatArray]] = {}
+    for name in dict.fromkeys(case.data for case in [*cases, *by_hand]):
+        weights, offset = fit([case for case in cases if case.data != name])
+        line = lines(likeliest([case for case in by_hand if case.data != name], weights, offset))
+        best = likeliest([case for case in [*cases, *by_hand] if case.data == name], weights, offset)
         slope, offset_of_line = line[best[:, 1].astype(int)].T
-        checked.append(np.stack([1 / (1 + np.exp(-(slope * best[:, 0] + offset_of_line))), best[:, 2]], axis=1))
-    probability, right = np.concatenate(checked).T
+        probability = 1 / (1 + np.exp(-(slope * best[:, 0] + offset_of_line)))
+        checked.setdefault("sets" if name in SETS else "by hand", []).append(
+            np.stack([probability, best[:, 2]], axis=1)
+        )
     weights, offset = fit(cases)
-    reliability = {}
-    for low, high in BINS:
-        inside = right[(probability >= low) & (probability < high)]
-        reliability[f"{low} to {high}"] = {"questions": len(inside), "right": round(float(inside.mean()), 3)}
+    reliability: dict[str, dict[str, Any]] = {}
+    for kind, arrays in checked.items():
+        probability, right = np.concatenate(arrays).T
+        for low, high in BINS:
+            inside = right[(probability >= low) & (probability < high)]
+            share = round(float(inside.mean()), 3) if len(inside) else None
+            reliability.setdefault(kind, {})[f"{low} to {high}"] = {"questions": len(inside), "right": share}
     result = {
         "weights": weights.round(3).tolist(),
         "offset": round(offset, 3),
-        "lines": lines(likeliest(everything, weights, offset)).round(2).tolist(),
+        "lines": lines(likeliest(by_hand, weights, offset)).round(2).tolist(),
         "reliability on the set left out": reliability,
     }
     print(json.dumps(result, indent=2))  # noqa: T201
