@@ -157,19 +157,20 @@ def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = (), ar
 
 def _judged(selection: Selection, read: Sequence[Reading], around: Around) -> Shown:
     """Return what is shown if the reader judged the passages."""
-    likely = [one for one in read if label(one.passages[0].probability) is not None]
+    likely = [reading for reading in read if label(reading.passages[0].probability) is not None]
     if likely:
-        best = [one.passages[0] for one in likely]
+        best = [reading.passages[0] for reading in likely]
         probability = min(passage.probability for passage in best)
         headline, words = f"answer ({label(probability)})", best[0].words if len(read) == 1 else ""
     else:
-        ranked = sorted((passage for one in read for passage in one.passages), key=lambda one: -one.probability)
+        every = [passage for reading in read for passage in reading.passages]
+        ranked = sorted(every, key=lambda passage: -passage.probability)
         best = [passage for passage in ranked if passage.probability >= LEAST][:MAX_CLOSEST]
         probability = ranked[0].probability
         headline, words = "closest passages" if best else NOT_FOUND, ""
     telling = [(passage.chunk, span) for passage in best for span in passage.telling]
     passages = _shown_passages(telling, selection, around)
-    missing = tuple(one.question for one in read if likely and one not in likely)
+    missing = tuple(reading.question for reading in read if likely and reading not in likely)
     citations = {passage.marker: passage.chunk for passage in passages}
     reason = "" if best else NO_ANSWER
     return Shown(headline, label(probability), probability, words, passages, citations, missing, reason)

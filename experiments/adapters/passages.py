@@ -140,8 +140,8 @@ def main() -> dict[str, Any]:
         probability, right = np.concatenate(arrays).T
         for low, high in BINS:
             inside = right[(probability >= low) & (probability < high)]
-            share = round(float(inside.mean()), 3) if len(inside) else None
-            reliability.setdefault(kind, {})[f"{low} to {high}"] = {"questions": len(inside), "right": share}
+            shares = {"questions": len(inside), "right": round(float(inside.mean()), 3) if len(inside) else None}
+            reliability.setdefault(kind, {})[f"{low} to {high}"] = shares
     result = {
         "weights": weights.round(3).tolist(),
         "offset": round(offset, 3),
