@@ -142,6 +142,12 @@ def spelling(part: object) -> str:
     return str(getattr(part, "name", None) or type(part).__name__)
 
 
+def can_be_spelled(value: object) -> bool:
+    """Return whether a setting's value is JSON, a path, or an object with a name or a spelling of its own."""
+    plain = isinstance(value, str | Mapping | list | tuple | bool | int | float | PurePath | None)
+    return plain or hasattr(value, "name") or type(value).__str__ is not object.__str__
+
+
 class Part:
     """Base of the parts that ship: `str(part)` is the shortest spelling from which it can be built again.
 

@@ -20,6 +20,7 @@ from corag.naming import (
     Part,
     PartName,
     Spelling,
+    can_be_spelled,
     nearest,
     non_default,
     parse,
@@ -122,7 +123,9 @@ class Registry(Generic[P]):
                 raise
             raise InputError(f"{self.kind} {str(written)!r} cannot be built so: {error}") from error
         if isinstance(made, Part):
-            made.named(PartName(written.name, non_default(build, written.settings)))
+            # A shared encoder, for instance, has no name that could be written.
+            changed = non_default(build, written.settings).items()
+            made.named(PartName(written.name, {name: value for name, value in changed if can_be_spelled(value)}))
         return made
 
     def offer(self, part: Spelling | P, /, offered: Mapping[str, Any], **settings: Any) -> P:

@@ -12,7 +12,7 @@ from corag.budget import Budget, reader_and_tokens, tokens_setting
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import resolve_device
-from corag.naming import Part, Spellings, parse
+from corag.naming import Spellings
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import EMBEDDERS, RERANKERS, SUMMARIZERS
@@ -87,10 +87,7 @@ class Parts:
         """Embeds each text once, from the states that rerankers need, too, if it is of the same encoder."""
         given = self._config.embedder
         if "encoder" in EMBEDDERS.settings(given):
-            embedder = EMBEDDERS.offer(given, {"encoder": self.encoder})
-            if isinstance(given, str) and isinstance(embedder, Part):
-                embedder.named(parse(given))  # the encoder is shared, and no setting that could be written
-            return CachedEmbedder(embedder)
+            return CachedEmbedder(EMBEDDERS.offer(given, {"encoder": self.encoder}))
         return CachedEmbedder(given, batch=1 if resolve_device("embedder").kind == "cpu" else None)
 
     def methods(self, methods: Spellings, *, shared: bool = True) -> Methods:
