@@ -28,6 +28,7 @@ class IndexConfig(Runtime):
         embedder: Embedder of the chunks.
         tokenizer: Tokenizer that measures chunks: a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as
             gpt-4o; a folder or a tokenizer.json; minilm, also by the name auto; estimate.
+        batch_size: Chunks embedded and stored at a time.
         overwrite: Replace an existing index of another folder or with other settings. Without it, the index of the same
             folder is updated.
         tree: Build or update a tree of summaries over the whole corpus, for the selector `raptor`. An interrupted build
@@ -47,6 +48,7 @@ class IndexConfig(Runtime):
     overlap_tokens: int = 0
     embedder: Spelling = "minilm"
     tokenizer: str = "minilm"
+    batch_size: int = 256
     overwrite: bool = False
     tree: bool = False
     tree_summarizer: Spelling = "extractive"
@@ -80,6 +82,7 @@ def run(config: IndexConfig) -> None:
             tokens=tokens,
             states=True if config.states else None,
             overwrite=config.overwrite,
+            batch_size=config.batch_size,
             report=report,
         )
     show_update(update)
