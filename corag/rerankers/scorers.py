@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, cast
 
 import numpy as np
@@ -142,25 +141,16 @@ class Scaling:
     spread: float = 1.0
 
     @classmethod
-    def of(cls, singles: FloatArray, usual: int = 0) -> Scaling:
-        """Return what makes the values of the single candidates, `[n]`, span [0, 1]; nothing for equal ones.
-
-        Fewer than `usual` candidates span less, by as much as the range of a normal sample is smaller: what three
-        sentences of one topic differ by is not all that sentences differ by.
-        """
+    def of(cls, singles: FloatArray) -> Scaling:
+        """Return what makes the values of the single candidates, `[n]`, span [0, 1]; nothing for equal ones."""
         low, spread = (float(singles.min()), float(np.ptp(singles))) if len(singles) else (0.0, 0.0)
         if spread <= FLAT * max(1.0, float(np.abs(singles).max(initial=0.0))):
             return cls()
-        return cls(low, spread * max(1.0, _normal_range(usual) / _normal_range(len(singles))))
+        return cls(low, spread)
 
     def __call__(self, values: FloatArray) -> FloatArray:
         """Return values on the new scale, `[n]`."""
         return values if self == Scaling() else (values - self.low) / self.spread
-
-
-def _normal_range(size: int) -> float:
-    """Return the expected range of so many standard normal values (Blom, 1958); 0 for less than two."""
-    return 2 * NormalDist().inv_cdf((size - 0.375) / (size + 0.25)) if size > 1 else 0.0
 
 
 def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:

@@ -65,7 +65,7 @@ class Corag(BudgetedSelector):
             policy see `default_policy`.
         cost_weight: lambda: what 256 tokens cost, whatever the budget is; by default 0.1, for passages 0.03. The answer
             is the order of the highest value - lambda * tokens / 256. Values are probabilities if the reranker gives
-            these, else the single candidates of a question span 0 to 1, or of few sentences less.
+            these, else the single candidates of a question span 0 to 1.
         prefer: Multiplies lambda, whoever names it: `quality` (by 0.5), `balanced` (by 1), `tokens` (by 2), or a
             factor.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
@@ -172,8 +172,7 @@ class Corag(BudgetedSelector):
         # scores the same orders, and then they are cached.
         raw = self.preset is not None or gives_probabilities(self._reranker)
         singles: list[list[Order]] = [[] if raw else [(index,) for index in problem.fitting] for problem in problems]
-        usual = 0 if self._unit.size is None else DEFAULT_MAX_UNITS  # on which lambda was chosen for sentences
-        scalings = [Scaling.of(values, usual) for values in score_together(list(zip(scorers, singles, strict=True)))]
+        scalings = [Scaling.of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
         as_logits = self.preset is not None and _is_probable(self._reranker)
 
         def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:

@@ -111,26 +111,6 @@ def test_values_that_are_no_probabilities_span_from_0_to_1():
     assert chosen(RELATED, 0).value == 0.9
 
 
-def test_a_few_sentences_span_less_so_that_one_that_adds_nothing_is_left_out():
-    # The README's example.
-    texts = [
-        "Mount Everest is 8,849 metres high.",
-        "Everest lies on the border of Nepal and China.",
-        "K2 is the second-highest mountain on Earth.",
-    ]
-    selection = corag.select("How high is Everest, and where is it?", texts, 32)
-    assert [chunk.text for chunk in selection.chunks] == texts[:2]
-    values = {(0,): 0.0, (1,): 1.0}
-    tree = {}
-    for unit in ("passage", "sentence"):
-        reranker = TableReranker({(f"c{row}",): value for (row,), value in values.items()}, default=0.5)
-        selector = Corag(reranker=reranker, unit=unit, search={}, tokenizer=CHARACTERS)
-        result = selector.select("who?", POOL[:2], 40).trace.result
-        tree[unit] = dict(zip(map(result.tree.order, range(1, 3)), result.tree.value[1:3], strict=True))
-    # Two normal values span 1.18 on average, sixty 4.63.
-    assert tree["passage"][(1,)] == 1 and tree["sentence"][(1,)] == pytest.approx(1.18 / 4.63, abs=0.005)
-
-
 @pytest.mark.parametrize("noise", [0.0, 1e-7, 5e-324])
 def test_values_equal_but_for_rounding_are_not_stretched(noise):
     reranker = TableReranker({("c0",): 0.0, ("c1",): noise, ("c1", "c0"): 0.9})
