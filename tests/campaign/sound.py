@@ -37,7 +37,7 @@ class Figures:
 
 def looks_elsewhere(case: Case) -> bool:
     """Return whether a case chooses from a tree of its own, whatever the candidates are."""
-    return case.name == "raptor" and case.selector.tree is not None and case.selector.scope == "tree"
+    return case.name == "raptor" and case.selector.tree is not None
 
 
 def sound(case: Case, selection: Any) -> None:
