@@ -186,8 +186,8 @@ def _shown_passages(
     numbers = markers(selection)
     passages: list[ShownPassage] = []
     shown_in: dict[str, int] = {}  # id of a chunk -> the passage that it is in, maybe as a neighbour
-    for source, told in spans.values():
-        texts = [one_text(source, span, ())[0] for span in told]
+    for source, source_spans in spans.values():
+        texts = [one_text(source, span, ())[0] for span in source_spans]
         if source.id in shown_in and all(text in passages[shown_in[source.id]].text for text in texts):
             passage = passages[shown_in[source.id]]
             starts = [passage.text.index(text) for text in texts]
@@ -196,13 +196,15 @@ def _shown_passages(
             continue
         inside = [(index, chunk) for index, chunk in enumerate(selection.chunks) if source_of(chunk).id == source.id]
         # Of chosen sentences, the one that tells the answer, or else follows.
-        index = next((i for i, c in inside if not isinstance(c, UnitChunk) or told[0][0] < c.span[1]), inside[-1][0])
+        index = next(
+            (i for i, c in inside if not isinstance(c, UnitChunk) or source_spans[0][0] < c.span[1]), inside[-1][0]
+        )
         near = around.get(source.id, (None, None))
         before, after = (None if chunk is None or chunk.id in shown_in else chunk for chunk in near)
         shown_in |= {chunk.id: len(passages) for chunk in (before, source, after) if chunk is not None}
         wide, shift = widened(source, before, after)
-        told = [(start + shift, end + shift) for start, end in told]
-        text, marks = one_text(wide, run_around(wide, told), told)
+        source_spans = [(start + shift, end + shift) for start, end in source_spans]
+        text, marks = one_text(wide, run_around(wide, source_spans), source_spans)
         passages.append(ShownPassage(text, marks, numbers[index], selection.ids[index], citation(source)))
     return tuple(passages)
 
@@ -254,31 +256,31 @@ def run_around(source: Chunk, telling: Sequence[Span]) -> Span:
     after a sentence.
     """
     text, sentences = source.text, sentences_of(source)
-    told, told_until = min(start for start, _ in telling), max(end for _, end in telling)
+    first_mark, last_mark = min(start for start, _ in telling), max(end for _, end in telling)
     paragraphs = sentences[:1]
     for start, end in sentences[1:]:
         if "\n\n" in text[paragraphs[-1][1] : start]:
             paragraphs.append((start, end))
         else:
             paragraphs[-1] = (paragraphs[-1][0], end)
-    first = sum(start <= told for start, _ in paragraphs[1:])
-    last = sum(start < told_until for start, _ in paragraphs[1:])
+    first = sum(start <= first_mark for start, _ in paragraphs[1:])
+    last = sum(start < last_mark for start, _ in paragraphs[1:])
     while first > 0 and paragraphs[last][1] - paragraphs[first - 1][0] <= MAX_SHOWN:
         start = paragraphs[first][0]
         if not (text[start].islower() or text[paragraphs[first - 1][1] - 1] in COLONS or _OWN_LINE.match(text, start)):
             break
         first -= 1
     start, least = paragraphs[first][0], MIN_SHOWN
-    if any(_OPENS.fullmatch(text[a:b].strip()) for a, b in sentences if a < told_until and told < b):
-        start, least = told, MIN_BELOW
+    if any(_OPENS.fullmatch(text[a:b].strip()) for a, b in sentences if a < last_mark and first_mark < b):
+        start, least = first_mark, MIN_BELOW
     while last + 1 < len(paragraphs) and paragraphs[last][1] - start < least:
         if last > first and text[slice(*paragraphs[last + 1])].rstrip().endswith("?"):
             break  # that question has another answer
         last += 1
     start, until = paragraphs[first][0], paragraphs[last][1]
-    if told_until - start > MAX_SHOWN:  # one long paragraph: from the telling sentence on
-        start = max((begin for begin, _ in sentences if begin <= told), default=start)
-    return start, max(end for begin, end in sentences if begin < told_until or end <= min(until, start + MAX_SHOWN))
+    if last_mark - start > MAX_SHOWN:  # one long paragraph: from the telling sentence on
+        start = max((begin for begin, _ in sentences if begin <= first_mark), default=start)
+    return start, max(end for begin, end in sentences if begin < last_mark or end <= min(until, start + MAX_SHOWN))
 
 
 # --- Sources ---

@@ -53,17 +53,17 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
     log_odds = slope * (observed.values @ np.array(WEIGHTS) + OFFSET) + offset
     passages = []
     for index, chunk in enumerate(sources(selection)):
-        told, words = after_question(chunk, observed.closest[index]), ""
+        marked, words = after_question(chunk, observed.closest[index]), ""
         span = observed.spans[index]
         if is_yes_no(question):
             sure = answer.text if answer.text in ("yes", "no") else ""
-            words = sure or yes_or_no(question, chunk.text[slice(*told[-1])])
+            words = sure or yes_or_no(question, chunk.text[slice(*marked[-1])])
         elif span is not None and not asks_to_explain(question):
-            told = tuple(part for part in sentences_of(chunk) if part[0] <= span[0] < part[1]) or (span,)
+            marked = tuple(part for part in sentences_of(chunk) if part[0] <= span[0] < part[1]) or (span,)
             if (answer.confidence or 0.0) >= SURE:
-                told, words = (span,), answer.text
+                marked, words = (span,), answer.text
         probability = 0.5 + 0.5 * math.tanh(0.5 * float(log_odds[index]))
-        passages.append(Passage(chunk, probability, told, words))
+        passages.append(Passage(chunk, probability, marked, words))
     return tuple(sorted(passages, key=lambda passage: -passage.probability))
 
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import corag.text.data
 from corag.errors import DataError
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import (
@@ -134,9 +133,8 @@ def test_a_line_without_end_is_named_and_not_read_whole(tmp_path):
         read_corpus(tmp_path)
 
 
-def test_a_small_file_that_unpacks_to_very_many_lines_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(corag.text.data, "MAX_LINE_BYTES", 10_000)
-    write(tmp_path, [CORPUS[0], *[b""] * 200_000], gz=True)
+def test_a_small_file_that_unpacks_to_very_many_lines_is_refused(tmp_path):
+    write(tmp_path, [CORPUS[0], *[b" " * 2**20] * (MAX_LINE_BYTES // 2**20)], gz=True)
     with pytest.raises(DataError, match=r"corpus\.jsonl\.gz, line \d+: it unpacks to more than 100 times"):
         read_corpus(tmp_path)
 
