@@ -49,6 +49,10 @@ def load_model(kind: Literal["CrossEncoder", "SentenceTransformer"], model: str 
             model_kwargs={"dtype": getattr(torch, DTYPES[placement.precision])},
             **settings,
         )
+        if placement.trust_remote_code:
+            # Code that was written for another release of transformers may fail as late as here.
+            run, text = (loaded.predict, ("a", "a")) if kind == "CrossEncoder" else (loaded.encode, "a")
+            run([text], show_progress_bar=False)
     if not loaded.tokenizer.is_fast:
         raise ModelError(f"the model {str(model)!r} comes with no fast tokenizer; save a tokenizer.json beside it")
     return on_device(loaded, placement.device, str(model))

@@ -71,7 +71,7 @@ def _notes(result: StudyResult) -> list[str]:
     """Return what is below the tables."""
     legend = (
         f"{MARK} differs from {_baseline(result)}: the 95% interval of the difference, by paired bootstrap over "
-        f"questions ({RESAMPLES:,} samples), excludes 0."
+        f"questions, those that share a document together ({RESAMPLES:,} samples), excludes 0."
     )
     compared = result.study.baseline is not None and result.methods
     return [*([legend] if compared else ()), *result.remarks, result.study.published.note]
@@ -92,7 +92,9 @@ def _ran(result: StudyResult) -> list[Table]:
 
 def _main(result: StudyResult) -> Table:
     """Return the table: our values, and below each line the paper's, if it gives any."""
-    layout, figures = result.study.table, result.study.table_figures
+    layout, study = result.study.table, result.study
+    papers_own = study.published_figures if study.published.rows else ()
+    figures = tuple(name for name in study.table_figures if name in papers_own or result.is_measured(name))
     columns, rows = list(_points(result, layout.columns)), list(_points(result, layout.rows))
     # A column for each figure, or one for each point with all figures in a cell.
     apart = not layout.columns or len(figures) == 1
@@ -140,12 +142,15 @@ def _gains(result: StudyResult) -> list[Table]:
     axes = [name for name in (*study.table.columns, *study.table.rows) if name != METHOD]
     if len(result.values(METHOD)) > 1:
         axes.append(METHOD)
-    lines = []
-    for point in _points(result, axes):
-        gains = {name: result.gain(name, point) for name in study.table_figures}
-        if any(gains.values()):
-            lines.append([*result.labels(point), *(_gain(name, gain) for name, gain in gains.items())])
-    headings = [*map(heading, axes), *map(heading, study.table_figures)]
+    points = list(_points(result, axes))
+    columns = {name: [result.gain(name, point) for point in points] for name in study.table_figures}
+    columns = {name: gains for name, gains in columns.items() if any(gains)}
+    lines = [
+        [*result.labels(point), *map(_gain, columns, gains)]
+        for point, gains in zip(points, zip(*columns.values(), strict=True), strict=False)
+        if any(gains)
+    ]
+    headings = [*map(heading, axes), *map(heading, columns)]
     return [Table(headings, lines, f"Gain over {_baseline(result)}, with 95% intervals:")] if lines else []
 
 

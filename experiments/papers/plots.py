@@ -19,6 +19,8 @@ WIDTH, HEIGHT = 5.6, 3.6
 COLUMNS = 2
 """Most panels side by side."""
 FONT = 13
+PAPERS = "in the paper"
+"""What the legend calls the paper's own figures."""
 
 
 class Series(NamedTuple):
@@ -39,7 +41,7 @@ def draw(result: StudyResult) -> str:
     points = [{}] if plot.panels is None else [{plot.panels: value} for value in result.values(plot.panels)]
     names = [plot.x]
     if plot.kind in ("lines", "bars"):
-        names = [name for name in plot.y or result.study.figures[:1] if _is_known(result, name)]
+        names = [name for name in plot.y or result.study.figures[:1] if result.is_measured(name)]
     grid = [(point, name) for name in names for point in points]
     if not grid:
         return ""
@@ -66,14 +68,6 @@ def draw(result: StudyResult) -> str:
         below = {"loc": "outside lower center", "frameon": False, "fontsize": FONT - 1}
         figure.legend(entries.values(), map(plain, entries), ncols=min(across, len(entries)), **below)
     return to_svg(figure)
-
-
-def _is_known(result: StudyResult, name: str) -> bool:
-    """Return whether there is anything to draw: judged figures, for instance, need a language model."""
-    return any(
-        result.figure(name, method.values) is not None or isinstance(result.published(name, method.values), int | float)
-        for method in result.methods
-    )
 
 
 def _points(result: StudyResult, plot: Plot, point: Point) -> list[tuple[Point, dict[str, Any], str]]:
@@ -129,6 +123,7 @@ def _lines(panel: Any, result: StudyResult, plot: Plot, point: Point, y: str) ->
         if line.published:
             dotted = {"linestyle": ":", "linewidth": 1.4, "markersize": 7, "markerfacecolor": "white"}
             panel.plot(*zip(*line.published, strict=True), **dotted, **line.style)
+            panel.plot([], [], color="#555555", linestyle=":", label=PAPERS)
     _finish_axes(panel, plot, y, series[0].names if series else [])
 
 
@@ -145,7 +140,7 @@ def _bars(panel: Any, result: StudyResult, plot: Plot, point: Point, y: str) -> 
         )  # fmt: skip
         panel.plot(
             [x + shift for x, _ in line.published], [paper for _, paper in line.published],
-            linestyle="", marker="_", markersize=14, color="#000000",
+            linestyle="", marker="_", markersize=14, color="#000000", label=PAPERS if line.published else None,
         )  # fmt: skip
     _finish_axes(panel, plot, y, series[0].names if series else [])
 

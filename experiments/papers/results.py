@@ -104,6 +104,10 @@ class StudyResult:
         order = self.study.methods if axis == METHOD else self.study.axes.get(axis, {})
         return [name for name in order if name in measured]
 
+    def is_measured(self, name: str) -> bool:
+        """Return whether any method has a figure: judged ones, for instance, need a language model."""
+        return any(self.figure(name, method.values) is not None for method in self.methods)
+
     def labels(self, point: Point) -> list[str]:
         """Return the values of axes as tables and figures name them, with what replaces them."""
         names = {} if self.standin is None else self.standin.names
@@ -199,12 +203,21 @@ class StudyResult:
         return record
 
 
-def _by_question(methods: Sequence[MethodInCell], figures: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
-    """Return the means of some figures by data set and question, of those that have all of them."""
+def _by_question(methods: Sequence[MethodInCell], figures: Sequence[str]) -> dict[tuple[str, str], Row]:
+    """Return the means of some figures, and the group, of each question that has all of them, by data set and question.
+
+    Questions that share a document are one group, as `experiments.report.difference` resamples them.
+    """
     lists: dict[tuple[str, str], list[list[float]]] = {}
+    groups: dict[tuple[str, str], str] = {}
     for method in methods:
         data = method.values.get("data", "")
         for row in method.rows:
             if all(row.get(name) is not None for name in figures):
-                lists.setdefault((data, str(row["query"])), []).append([float(row[name]) for name in figures])
-    return {key: dict(zip(figures, np.mean(rows, axis=0).tolist(), strict=True)) for key, rows in lists.items()}
+                key = (data, str(row["query"]))
+                lists.setdefault(key, []).append([float(row[name]) for name in figures])
+                groups[key] = f"{data} {row.get('group', row['query'])}"
+    return {
+        key: {**dict(zip(figures, np.mean(rows, axis=0).tolist(), strict=True)), "group": groups[key]}
+        for key, rows in lists.items()
+    }

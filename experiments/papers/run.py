@@ -161,14 +161,15 @@ def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparatio
             result.remarks.append(f"{why}: {row.get('error', '')}"[:400])
     if record.get("unread"):
         result.remarks.append(f"no figures of answers: {record['unread']}")
-    setup = {
-        "data": f"{Path(config.data).name}, {config.split}", "questions": str(record["queries"]),
+    shared = {
+        "data": f"{Path(config.data).name}, {config.split}", "questions": "",
         "pool": record["pool"], "candidates": f"{record['retriever']['candidates']:.4g}",
         "budget": f"{config.budget:,}", "reader": str(config.reader), "embedder": str(config.embedder),
     }  # fmt: skip
     file = str(out.relative_to(folder))
     for cell in cells:
         queries = kept_questions(cell, measured.rows)
+        setup = {**shared, "questions": asked(cell, len(queries), record)}
         for label, text in cell.methods.items():
             name, values = parse(text), {**cell.values, METHOD: label}
             rows = [row for row in measured.rows[name] if row["query"] in queries]
@@ -177,6 +178,13 @@ def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparatio
     plot = result.study.plot
     if plot is not None and plot.kind == "curves":
         result.curves += _curves(config, cells[0], measured.rows[parse(cells[0].methods[plot.x])])
+
+
+def asked(cell: Cell, kept: int, record: Mapping[str, Any]) -> str:
+    """Return how many questions a cell counts, and how many of those asked have no evidence."""
+    asked, without = record["queries"], record["queries_without_gold"]
+    counted = f"{kept} of {asked} ({cell.name})" if cell.keep else str(asked)
+    return f"{counted}, {without} without evidence" if without else counted
 
 
 def kept_questions(cell: Cell, rows: Mapping[str, Sequence[Row]]) -> set[str]:

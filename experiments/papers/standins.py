@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from corag.naming import PartName, hidden, parse
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS
 from corag.selectors.corag.agents import SHIPPED_AGENT
 from experiments.data.folder import is_at_hand
+from experiments.evaluation.config import EvaluateConfig
 from experiments.papers.results import StandIn
 from experiments.papers.study import STANDINS, Cell, Study, cells_of, make_axis, read_mapping
 
@@ -172,15 +173,12 @@ def _replacing(role: str, value: Any) -> str | None:
 
 def _differences(there: Sequence[Cell], here: Sequence[Cell]) -> list[tuple[str, str, str]]:
     """Return the settings, and the methods, that two lists of cells do not share: name, values there, values here."""
-    sides = [[{**cell.settings, **cell.data, **cell.methods} for cell in cells] for cells in (there, here)]
+    usual = {setting.name: setting.default for setting in fields(EvaluateConfig)}
+    sides = [[{**usual, **cell.settings, **cell.data, **cell.methods} for cell in cells] for cells in (there, here)]
     listed = []
     for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
-        before, after = (
-            "; ".join(
-                dict.fromkeys("default" if settings.get(name) is None else str(settings[name]) for settings in side)
-            )
-            for side in sides
-        )
+        values = [[settings.get(name, "left out") for settings in side] for side in sides]
+        before, after = ("; ".join(dict.fromkeys(map(str, some))).replace("None", "none") for some in values)
         if before != after:
             listed.append((name, before, after))
     return listed

@@ -106,6 +106,15 @@ def test_code_in_a_folder_runs_only_when_allowed(models, no_code_yet, tmp_path, 
     assert values == pytest.approx(expected, abs=1e-5)
 
 
+def test_code_that_fails_at_its_first_text_says_so_when_it_is_loaded(models, no_code_yet, tmp_path):
+    folder = save_own_code(tmp_path / "own")
+    code = folder / "own_reranker.py"
+    # As in the code of GTE: transformers 5 has dropped it.
+    code.write_text(code.read_text().replace("pooled =", "self.get_extended_attention_mask(None, None); pooled ="))
+    with pytest.raises(ModelError, match="its own code does not run with transformers"):
+        CrossEncoder(model=folder, trust_remote_code=True)
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [

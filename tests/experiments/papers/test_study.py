@@ -17,7 +17,7 @@ from experiments.papers.needs import needs_of
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
 from experiments.papers.results import Curve, MethodInCell, StandIn, StudyResult
-from experiments.papers.run import kept_questions
+from experiments.papers.run import asked, kept_questions
 from experiments.papers.standins import reduced, standin_of, substitute, substitute_cell
 from experiments.papers.study import METHOD, cells_of, comparisons_of, find_study, make_study, methods_of, study_files
 from experiments.report.page import Page
@@ -113,6 +113,18 @@ def test_figures_leads_and_the_papers_own_by_hand():
     assert "The paper's own figures, table 9:" in text and "| 96 | 0 | CORAG | .800 |" in text
 
 
+def test_questions_that_share_a_document_are_resampled_together():
+    rows = [{"query": str(number), "evidence_recall": float(number < 5)} for number in range(10)]
+    intervals = []
+    for group in (lambda number: number, lambda number: number // 5):
+        grouped = [{**row, "group": str(group(number))} for number, row in enumerate(rows)]
+        where = {"budget": "64", "cost_weight": "0", METHOD: "Top"}
+        figure = StudyResult(small(), methods=[MethodInCell(where, grouped, {})]).figure("evidence_recall", where)
+        intervals.append((figure.low, figure.high))
+    # Two groups, all right and all wrong: a sample may well have one of them alone.
+    assert intervals[0] != (0, 1) and intervals[1] == (0, 1)
+
+
 def test_parts_that_ship_replace_all_others():
     text = 'reorder(selector="corag(preset=paper, reranker=BAAI/bge-reranker-large, agent=trained)")'
     method = substitute("selector", text)
@@ -158,12 +170,25 @@ def test_the_title_of_a_standin_names_the_sets_that_no_label_names(name, replace
     assert replaced in StudyResult(study, standin_of(full, study, cells_of(study))).title
 
 
+def test_what_a_standin_leaves_out_or_sets_anew_is_listed_with_the_default():
+    full = find_study("adaptive-k-aggregation")
+    study = reduced(full)
+    cells = [substitute_cell(cell, 20) for cell in cells_of(study)]
+    rows = {name: (there, here) for name, there, here in standin_of(full, study, cells).differences}
+    assert rows["Fixed 50k"] == ("top-tokens(num_tokens=50000, skip=false)", "left out")
+    assert rows["budget_for"] == ("prompt", "context") and rows["judge"][1] == "none"
+    assert "tokenizer" not in rows  # what is set is the default
+
+
 def test_questions_that_a_cell_keeps_are_those_with_a_value_of_a_method():
     queries = {"clean": {"keep": {"Top": {"full_evidence": 1}}}, "all": {}}
     cells = cells_of(small(axes={"budget": [64], "cost_weight": [0], "queries": queries}))
     assert len(comparisons_of(cells)) == 1
     rows = [{"query": "a", "full_evidence": 1.0}, {"query": "b", "full_evidence": 0.0}]
     assert [kept_questions(cell, {"top-k": rows}) for cell in cells] == [{"a"}, {"a", "b"}]
+    record = {"queries": 2, "queries_without_gold": 0}
+    assert asked(cells[0], 1, record) == "1 of 2 (64-0-clean)"
+    assert asked(cells[1], 2, {**record, "queries_without_gold": 1}) == "2, 1 without evidence"
 
 
 @pytest.mark.parametrize("name", study_files())
@@ -234,6 +259,10 @@ def test_a_figure_that_nobody_measured_has_no_panel():
     rows = [{"query": "q", "cost_tokens": 10, "context_recall": 1.0}]
     drawn = draw(StudyResult(study, methods=[MethodInCell(values, rows, {"cost_tokens": 10, "context_recall": 1.0})]))
     assert "<!-- correct mention -->" not in drawn and "<!-- tokens -->" in drawn
+    of_car, values = find_study("car-answers"), {METHOD: "CAR"}
+    drawn = draw(StudyResult(of_car, methods=[MethodInCell(values, rows, {})]))
+    # The paper's judged figures alone would look like a result.
+    assert "<!-- hallucination -->" not in drawn and "<!-- in the paper -->" in drawn
     assert draw(StudyResult(study, methods=[MethodInCell(values, [{"query": "q"}], {})])) == ""
 
 
