@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -248,7 +247,11 @@ class ChunkIndex:
         from corag.index.states import stored_states
         from corag.models.minilm import STATES
 
-        with STATES.set(partial(stored_states, self._table)):
+        def states(ids: Sequence[NDArray[np.int64]]) -> dict[int, NDArray[np.float32]]:
+            with accessing(self.uri, "read"):
+                return stored_states(self._table, ids)
+
+        with STATES.set(states):
             yield
 
     def _candidate(self, row: Mapping[str, Any], cosine: float, rank: int | None = None) -> Candidate:

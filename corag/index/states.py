@@ -18,7 +18,10 @@ _STORED = np.dtype("<f2")
 
 
 def stored_states(table: Any, ids: Sequence[NDArray[np.int64]]) -> dict[int, Float32]:
-    """Return the states of the texts in a table of chunks, special tokens included, by their index in `ids`."""
+    """Return the states of the texts in a table of chunks, special tokens included, by their index in `ids`.
+
+    States that were cut off are left out, as those of texts that are not in the table.
+    """
     keys = [_key(row) for row in ids]
     if not keys:
         return {}
@@ -32,8 +35,8 @@ def stored_states(table: Any, ids: Sequence[NDArray[np.int64]]) -> dict[int, Flo
     stored = {row["states_key"]: row["states"] for row in rows.to_pylist()}
     return {
         index: np.frombuffer(stored[key], _STORED).reshape(-1, DIMENSION).astype(np.float32)
-        for index, key in enumerate(keys)
-        if key in stored
+        for index, (key, row) in enumerate(zip(keys, ids, strict=True))
+        if len(stored.get(key) or b"") == (len(row) + 2) * DIMENSION * _STORED.itemsize
     }
 
 

@@ -149,8 +149,10 @@ class ServerEmbedder(Server):
             vectors = np.asarray(self._request([text or " " for text in texts]), dtype=np.float32)
         except Exception as error:
             raise self._explained(error) from error
-        if vectors.ndim != 2 or len(vectors) != len(texts):
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.size:
             raise ModelError(f"{self.title} sent vectors of shape {vectors.shape} for {len(texts)} texts")
+        if not np.isfinite(vectors).all():
+            raise ModelError(f"{self.title} sent vectors with numbers that are not finite")
         return minilm.unit(vectors)
 
 

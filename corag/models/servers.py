@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import textwrap
+import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from corag.checks import check_count, check_range
 from corag.errors import CoragError, InputError, ModelError
+from corag.models.replies import client_settings
 from corag.naming import Part
 from corag.optional import needed
 from corag.text.visible import one_line
@@ -131,7 +133,8 @@ class OllamaServer(Server):
         import ollama
 
         # Without idle connections there are none that the server has closed already.
-        return ollama.Client(url, timeout=self.timeout_s, limits=httpx.Limits(max_keepalive_connections=0))
+        limits = httpx.Limits(max_keepalive_connections=0)
+        return ollama.Client(url, timeout=self.timeout_s, limits=limits, **client_settings())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -176,8 +179,10 @@ class OpenAIServer(Server):
     def _connect(self, url: str) -> Any:
         import openai
 
-        key = self._key or "none"
-        return openai.OpenAI(base_url=url, api_key=key, timeout=self.timeout_s, max_retries=self.retries)
+        http = openai.DefaultHttpxClient(**client_settings())
+        weakref.finalize(self, http.close)
+        settings = {"timeout": self.timeout_s, "max_retries": self.retries, "http_client": http}
+        return openai.OpenAI(base_url=url, api_key=self._key or "none", **settings)
 
 
 def check_model(name: object) -> None:

@@ -114,8 +114,9 @@ class ChatReader(Chat):
 
     def _answer(self, reply: ChatReply, context: str) -> Answer:
         text, scores = without_thoughts(reply.text), reply.log_probabilities
-        # Rounding may bring a sum of logarithms above 0.
-        confidence = min(math.exp(math.fsum(scores) / len(scores)), 1.0) if scores else None
+        mean = sum(scores) / len(scores) if scores else math.nan
+        # Rounding may bring it above 0; and a server may send what is no number.
+        confidence = None if math.isnan(mean) else math.exp(min(mean, 0.0))
         usage: dict[str, Any] = {"prompt_tokens": reply.prompt_tokens, "answer_tokens": reply.answer_tokens}
         if not text:
             warn_once(f"{self.title} sent an empty reply, which counts as no answer; if it often does, try it by hand")

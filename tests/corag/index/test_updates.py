@@ -9,15 +9,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
 from corag.cli.main import main
-from corag.errors import DataError, IndexMismatchError
+from corag.errors import CoragError, DataError, IndexMismatchError
 from corag.files import read
 from corag.index import ChunkIndex, IndexUpdate, build, store, update_index, write
+from corag.index.states import stored_states
 from corag.memory import forget
 from corag.models.engine import Engine
 from corag.models.minilm import STATES, minilm_encoder
@@ -28,7 +30,7 @@ from tests.corag.index.worlds import table_of
 from tests.fakes import FixedReader, HashEmbedder
 from tests.paths import ROOT
 
-pytest.importorskip("lancedb")
+lancedb = pytest.importorskip("lancedb")
 
 
 @pytest.fixture(params=["small", "large"])
@@ -429,3 +431,21 @@ def test_token_states_are_kept_up_to_date(folder, tmp_path, capsys):
         states = STATES.get()
         assert states is not None and len(states(ids)) == len(index) == 2
         assert states(minilm_encoder().tokenize(["another text"]).ids) == states([]) == {}
+
+
+@pytest.mark.slow
+def test_token_states_that_were_cut_off_are_left_out(folder, tmp_path):
+    update_index(folder, tmp_path / "index", corag.embedder("minilm"), ChunkConfig(32), states=True)
+    index = ChunkIndex.open(tmp_path / "index")
+    ids = minilm_encoder().tokenize([chunk.text for chunk in index.chunks()]).ids
+    rows = table_of(tmp_path / "index").search().select(["states_key", "states"]).to_arrow().to_pylist()
+    of_table = lancedb.connect(tmp_path / "cut")
+    for cut in (None, b"", rows[0]["states"][:-1], rows[0]["states"][: 384 * 2]):
+        damaged = pa.Table.from_pylist([{**rows[0], "states": cut}, *rows[1:]])
+        assert set(stored_states(of_table.create_table("t", damaged, mode="overwrite"), ids)) == set(range(1, len(ids)))
+    for path in (tmp_path / "index").glob("corag_chunks.lance/data/*"):
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2] + bytes(len(content) // 2))
+    forget()
+    with pytest.raises(CoragError, match="cannot read the index"):
+        corag.ask(QUESTION, index, method="naive(reranker=minilm-softsim)", budget_tokens=64)
