@@ -130,7 +130,7 @@ def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
         if study.plot is not None and study.plot.kind == "cases":
             result.lines = _cases(result)
     else:
-        result.lines = [_count(cell, root) for cell in cells]
+        result.lines = [{"data": " ".join(result.labels(cell.values)), **_count(cell, root)} for cell in cells]
     result.seconds = time.perf_counter() - started
     _write(result, folder, limit, config)
     return result
@@ -224,7 +224,7 @@ def _count(cell: Cell, root: Path) -> dict[str, Any]:
         questions, passages = Counter(query.split for query in folder.queries), len(folder.documents)
     splits = {split: questions.get(split) for split in ("train", "dev", "test")}
     others = sum(number for split, number in questions.items() if split not in splits)
-    return {"data": cell.name, "set": name, **splits, **({"others": others} if others else {}), "passages": passages}
+    return {"set": name, **splits, **({"others": others} if others else {}), "passages": passages}
 
 
 def _cases(result: StudyResult) -> list[dict[str, Any]]:
