@@ -218,8 +218,7 @@ def address(sock: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def run_server(app: ASGIApp, sock: socket.socket) -> None:
-    """Serve an application until the process is interrupted."""
+def make_server(app: ASGIApp) -> uvicorn.Server:
+    """Return a server of an application, to be run with a socket."""
     # h11 bounds the headers of a request.
-    config = uvicorn.Config(app, http="h11", ws="none", log_level="warning", access_log=False)
-    uvicorn.Server(config).run(sockets=[sock])
+    return uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", log_level="warning", access_log=False))

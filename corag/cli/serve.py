@@ -100,7 +100,7 @@ class ServeConfig(ServerConfig):
 def run_app(config: AppConfig) -> None:
     """Serve the page until it is stopped."""
     with needed("starlette and uvicorn", "app"):
-        from corag.app.http import address, is_loopback, run_server
+        from corag.app.http import address, is_loopback, make_server
         from corag.app.server import make_app
 
     workbench = make_workbench(config)
@@ -109,7 +109,7 @@ def run_app(config: AppConfig) -> None:
             say(f"everybody who can reach {config.host} can ask and read; leave out --host to keep it to you", stderr())
         if config.open:
             webbrowser.open(address(sock))
-        run_server(make_app(workbench, host=config.host), sock)
+        make_server(make_app(workbench, host=config.host)).run(sockets=[sock])
 
 
 @in_runtime
@@ -135,12 +135,12 @@ def run_service(config: ServeConfig) -> None:
         return
     with needed("starlette and uvicorn", "app"):
         from corag.app.api import make_api
-        from corag.app.http import is_loopback, run_server
+        from corag.app.http import is_loopback, make_server
     key = os.environ.get(KEY) or None
     if key is None and not is_loopback(config.host):
         raise InputError(f"others can reach {config.host}: set a key for them in the environment variable {KEY}")
     with _announced("service", config.host, config.port, index) as sock:
-        run_server(make_api(service, host=config.host, key=key), sock)
+        make_server(make_api(service, host=config.host, key=key)).run(sockets=[sock])
 
 
 def make_workbench(config: AppConfig) -> Workbench:

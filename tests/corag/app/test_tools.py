@@ -15,6 +15,16 @@ mcp = pytest.importorskip("mcp")
 
 TEXTS = ["Cats sleep a lot.", "Mount Everest is 8,849 metres high.", "Everest lies on the border of Nepal and China."]
 
+WRONG = [
+    ("select_context", {"question": " "}),
+    *(("select_context", {"question": question, "texts": TEXTS}) for question in (None, 3, ["q?"], "a" * 10**5)),
+    *(("select_context", {"question": "q?", "texts": texts}) for texts in (5, "text", [5], {"a": "b"}, ["a"] * 10**4)),
+    *(("select_context", {"question": "q?", "texts": TEXTS, "budget_tokens": n}) for n in ("many", 1.5, 0, -1, 10**30)),
+    *(("search_index", {"question": "q?", "num_results": number}) for number in ("x", 0, 2.5, 10**9)),
+    *(("search_index", given) for given in ({}, {"query": "q?"})),
+    ("no_tool", {"question": "q?"}),
+]
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
@@ -37,9 +47,7 @@ def test_an_assistant_selects_and_searches(tmp_path):
                 ("select_context", {"question": question, "texts": TEXTS, "budget_tokens": 12}),
                 ("select_context", {"question": question}),
                 ("search_index", {"question": question, "num_results": 2}),
-                ("select_context", {"question": question, "texts": 5}),
-                ("select_context", {"question": " "}),
-                ("search_index", {"question": question, "num_results": 10**9}),
+                *WRONG,
                 ("search_index", {"question": question}),
             ):
                 replies.append(await client.call_tool(name, given))
@@ -51,4 +59,4 @@ def test_an_assistant_selects_and_searches(tmp_path):
     results = found.structured_content["result"]
     assert len(results) == 2 and results[0]["id"] == "d1" and json.dumps(results)
     assert all(reply.is_error for reply in wrong) and not after.is_error
-    assert "question is empty" in wrong[1].content[0].text
+    assert "question is empty" in wrong[0].content[0].text

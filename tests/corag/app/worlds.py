@@ -6,10 +6,9 @@ import threading
 import time
 from contextlib import contextmanager
 
-import uvicorn
 from starlette.testclient import TestClient
 
-from corag.app.http import address, listening
+from corag.app.http import address, listening, make_server
 from corag.app.server import make_app
 from corag.app.session import Workbench
 from corag.app.source import Source
@@ -54,7 +53,7 @@ def client(workbench, host="127.0.0.1"):
 def serving(app):
     """The address of a real server, while the block runs."""
     with listening("127.0.0.1", 0) as sock:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+        server = make_server(app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         while not server.started:
