@@ -348,6 +348,8 @@ def _configure_logging(*, debug: bool) -> None:
     handler = RichHandler(console=stderr(), show_time=False, show_path=debug, markup=False)
     handler.setFormatter(_Visible("%(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
+    # A log of a library that cannot be written, as W&B's on a full disk, is no traceback in the terminal.
+    logging.raiseExceptions = debug
     for package in ("corag", "experiments", "agent"):
         logging.getLogger(package).setLevel(logging.DEBUG if debug else logging.INFO)
 

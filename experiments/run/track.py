@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from corag.naming import without_secrets
+from corag.optional import warn_once
 from experiments.run.journal import commit, versions
 
 if TYPE_CHECKING:
@@ -107,13 +108,20 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
             kept.write_text(run.id, encoding="utf-8")
         run.define_metric("trainer/global_step")
         run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
-        return WandbLogger(experiment=run, save_dir=self._folder)
+
+        class Tolerant(WandbLogger):  # type: ignore[misc]
+            """Lightning logs the metrics of a training through it."""
+
+            def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+                with _tolerated("log metrics"):
+                    super().log_metrics(metrics, step)
+
+        return Tolerant(experiment=run, save_dir=self._folder)
 
     def log_metrics(self, values: Mapping[str, float]) -> None:
         """Log metrics."""
         if self._logger is not None:
-            with _tolerated("log metrics"):
-                self._logger.log_metrics(dict(values))
+            self._logger.log_metrics(dict(values))
 
     def log_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Log a table."""
@@ -158,7 +166,7 @@ def _tolerated(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - see above
-        logger.warning("W&B could not %s (%s); the work goes on without it", what, error)
+        warn_once(f"W&B could not {what} ({error}); the work goes on without it")
 
 
 def _mode() -> Any:

@@ -1,5 +1,6 @@
 """What W&B gets, read back from its offline files."""
 
+import errno
 import json
 import sys
 from dataclasses import replace
@@ -157,6 +158,19 @@ def test_a_training_goes_on_without_wandb(config, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert len(train(config).history) == 3
     assert "W&B could not start" in caplog.text
+
+
+@pytest.mark.parametrize("step", ["init", "log", "log_artifact", "finish"])
+def test_a_training_goes_on_where_wandb_finds_the_disk_full(config, monkeypatch, caplog, step):
+    wandb = pytest.importorskip("wandb")
+
+    def full(*given, **settings):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(wandb if step == "init" else wandb.Run, step, full)
+    assert len(train(config).history) == 3
+    assert agent.load(Path(config.out) / "checkpoint").config.hidden == (4,)
+    assert "W&B could not" in caplog.text and "No space left" in caplog.text
 
 
 @pytest.mark.slow
