@@ -1,0 +1,114 @@
+"""Load: a hundred thousand questions, an index of a million chunks, and twenty clients for ten minutes.
+
+The usual tests do a little of each. The campaign writes figures and pictures to `runs/load`, and keeps its indexes
+there.
+"""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.campaign import load
+from tests.effort import CAMPAIGN
+from tests.paths import ROOT
+from tests.processes import environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+
+NUM_QUESTIONS = 100_000 if CAMPAIGN else 200
+BLOCKS, NUM_ASKED = ((10, 1000), 64) if CAMPAIGN else ((1, 2), 4)
+NUM_CLIENTS, SECONDS, EACH_S = (20, 600, 10) if CAMPAIGN else (4, 4, 1)
+CHEAP = {"bm25": "corag(unit=passage, reranker=bm25, agent=none)", "the cosines given": "top-k(k=5)"}
+
+
+@pytest.fixture
+def out(tmp_path):
+    return ROOT / "runs" / "load" if CAMPAIGN else tmp_path
+
+
+def test_memory_and_speed_over_many_questions(out):
+    found = {name: load.alone(load.many_questions, part, NUM_QUESTIONS) for name, part in CHEAP.items()}
+    load.write_results(out, "questions", found)
+    panels = [("questions", f"{unit} {what}".strip(), {name: (of["questions"], of[what]) for name, of in found.items()})
+              for what, unit in (("a second", "questions"), ("MB", ""))]  # fmt: skip
+    load.draw(out, "questions", panels)
+    for of in found.values():
+        assert max(of["MB"][-5:]) < 1.1 * max(of["MB"][:5]) + 10
+        assert not CAMPAIGN or np.median(of["a second"][-5:]) > 0.8 * np.median(of["a second"][:5])
+
+
+def test_an_index_of_a_million_chunks(out):
+    found = {}
+    for number in BLOCKS:
+        folder = out / "indexes" / str(number)
+        if not (out / f"build {number}.json").exists():
+            costs = {"build": load.alone(load.build, folder, number)}
+            costs["LanceDB alone"] = load.alone(load.build_by_lancedb, folder / "plain", number)
+            load.write_results(out, f"build {number}", costs)
+        found[number * 1000] = load.alone(load.ask, folder, NUM_ASKED)
+    load.write_results(out, "index", found)
+    assert all(of["recall"] > 0.97 for of in found.values())
+
+
+def test_many_clients(out):
+    command = [sys.executable, "-m", "corag.cli.main", "serve", "--port", "0"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment(PYTHONUNBUFFERED="1")
+    )
+    try:
+        url = process.stdout.readline().split()[2].rstrip("/;")
+        made, lock = load.requests(), threading.Lock()
+
+        def client(until_s, replies):
+            with httpx.Client(base_url=url, timeout=300) as http:
+                while (begun_s := time.monotonic()) < until_s:
+                    with lock:
+                        path, body = next(made)
+                    status = http.post(path, json=body).status_code
+                    replies.append((begun_s, time.monotonic() - begun_s, status))
+
+        def asked(num_clients, seconds):
+            """Return start, seconds and status of each reply, and the server's memory on the way."""
+            replies, memory, begun_s = [], [], time.monotonic()
+            threads = [threading.Thread(target=client, args=(begun_s + seconds, replies)) for _ in range(num_clients)]
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads):
+                memory.append((time.monotonic() - begun_s, load.private_mb(process.pid)))
+                time.sleep(EACH_S)
+            return [(at_s - begun_s, took_s, status) for at_s, took_s, status in replies], memory
+
+        asked(1, SECONDS / 20)  # loads what is loaded once
+        alone, _ = asked(1, SECONDS / 10)
+        many, memory = asked(NUM_CLIENTS, SECONDS)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+    minutes = [[took_s for at_s, took_s, _ in many if at_s // (SECONDS / 10) == part] for part in range(10)]
+    p50, p95 = ([float(np.percentile(part, q)) for part in minutes if part] for q in (50, 95))
+    p95_alone = float(np.percentile([took_s for _, took_s, _ in alone], 95))
+    found = {
+        "requests": len(many), "errors": sum(status != 200 for *_, status in [*alone, *many]),
+        "p50 s of each tenth": p50, "p95 s of each tenth": p95,
+        "p50 s": float(np.median([took_s for _, took_s, _ in many])),
+        "p95 s": float(np.percentile([took_s for _, took_s, _ in many], 95)),
+        "one client, requests": len(alone), "one client, p95 s": p95_alone,
+        "one client, p50 s": float(np.median([took_s for _, took_s, _ in alone])),
+        "s and MB": memory,
+    }  # fmt: skip
+    load.write_results(out, "clients", found)
+    at_s, used_mb = zip(*memory, strict=True)
+    tenths = [SECONDS / 10 * (part + 0.5) / 60 for part in range(len(p50))]
+    load.draw(out, "clients", [
+        ("minutes", f"seconds, {NUM_CLIENTS} clients", {"p95": (tenths, p95), "p50": (tenths, p50)}),
+        ("minutes", "memory of the server, MB", {"": ([second / 60 for second in at_s], used_mb)}),
+    ])  # fmt: skip
+    assert found["errors"] == 0 and process.returncode == 0
+    assert not CAMPAIGN or np.median(used_mb[-10:]) < 1.1 * np.median(used_mb[10:20])
