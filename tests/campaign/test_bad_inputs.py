@@ -5,8 +5,10 @@ Python calls, below. What an error says is tested where it helps: it names the f
 """
 
 import json
+import math
 import shlex
 import shutil
+from collections import UserDict
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +130,15 @@ FILES = {
         *(lambda content: content.decode().encode("utf-16"), lambda content: 2 * content),
     ],
     QUERIES: [
-        *(nothing, line("[]"), having(question=["x"]), having(answers=310), having(gold="varn"), having(id="q2")),
+        *(
+            nothing,
+            line("[]"),
+            having(question=["x"]),
+            having(answers=310),
+            having(gold="varn"),
+            having(id="q2"),
+            having(split=1),
+        ),
         *(lambda content: content[:-20], having(question="\ud800?")),
     ],
     CONFIG: [
@@ -192,13 +202,25 @@ CALLS = [
     *(lambda: corag.SELECTORS.register("top-k", object), lambda: corag.reader(corag.selector("full"))),
     *(lambda: corag.embedder(["minilm"]), lambda: corag.tokens(3), lambda: Chunk("a", 3), lambda: corag.ChunkConfig(0)),
     *(lambda: Candidate(Chunk("a", "x"), 1.0, "bm25"), lambda: Candidate(Chunk("a", "x"), rank=-1)),
-    *(lambda budget=budget: select(budget=budget) for budget in ("100", 0, 10**30)),
+    *(lambda budget=budget: select(budget=budget) for budget in ("100", 0, 2.5, math.nan, 10**30)),
+    *(lambda query=query: select(query=query) for query in ("", "  ", None, 7)),
+    *(
+        lambda candidates=candidates: select(candidates=candidates)
+        for candidates in (
+            *([3], "a text", None, [{"body": "a"}], [Candidate(Chunk("a", "a"), math.inf)]),
+            *([POOL[0], other] for other in (Candidate(Chunk("d0", "b"), 0.9), Candidate(Chunk("b", "b")))),
+            [POOL[0], Candidate(Chunk("b", "b"), 7, "score")],
+        )
+    ),
     *(lambda texts=texts: corag.select("q?", texts) for texts in ("a text", {"a": "b"}, [1, 2], [{"id": "a"}])),
     *(
         lambda extra=extra: corag.select("q?", [{"text": "x", **extra}])
         for extra in ({"similarity": "high"}, {"metadata": [1]}, {"kind": "best"})
     ),
-    *(lambda count=count: select(tokenizer=lambda text: count) for count in (-1, "many")),
+    *(
+        lambda count=count: select(tokenizer=lambda text: count)
+        for count in (-1, "many", True, 2.0, UserDict(input_ids=[1]))
+    ),
     *(
         lambda counts=counts: select(tokenizer=Counts(counts))
         for counts in (None, [10**30], np.array([1]), np.full(3, np.nan))

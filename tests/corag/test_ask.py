@@ -38,14 +38,6 @@ def test_each_step_hands_on_to_the_next(small_index):
     assert all(seconds >= 0 for seconds in reply.seconds.values())
 
 
-@pytest.mark.parametrize("retrieval", ["vector", "text"])
-def test_candidates_are_found_as_asked(small_index, retrieval):
-    reply = asked(small_index, method="full", budget_tokens=10_000, retrieval=retrieval)
-    vector = corag.embedder().embed([QUESTION])[0]
-    found = ChunkIndex.open(small_index).retrieve(QUESTION, vector, 8, retrieval)
-    assert set(reply.selection.ids) == {candidate.chunk.id for candidate in found} != set()
-
-
 def test_a_reply_can_be_written_as_json(small_index):
     reply = asked(small_index)
     said = json.loads(json.dumps(reply.to_dict(), allow_nan=False))

@@ -25,18 +25,6 @@ def test_the_least_recently_used_goes_first():
     assert cache.get("abc") == {"a": 4, "c": 3}
 
 
-def test_entries_are_counted_in_bytes():
-    cache = LRU(10_000)
-    cache.put({"large": np.zeros(2000)})
-    assert cache.get(["large"]) == {}
-    cache.put({number: np.zeros(100) for number in range(50)})
-    kept = cache.get(range(50))
-    assert 8 <= len(kept) <= 9
-    assert set(kept) == set(range(50 - len(kept), 50))
-    cache.put({49: np.zeros(500)})  # a larger value replaces a smaller one
-    assert set(cache.get(range(50))) < set(kept)
-
-
 @pytest.mark.parametrize(("batch", "expected"), [(None, ["cb"]), (1, ["c", "b"])])
 def test_only_what_is_missing_is_computed_once_in_order(batch, expected):
     cache, asked = LRU(10_000), []
@@ -112,17 +100,6 @@ def test_a_file_is_a_dictionary_that_keeps_the_first_value(tmp_path_factory, bat
     store = DiskStore(path, "values")
     present = store.get([*expected, *others])
     assert present == {key: expected[key] for key in [*expected, *others] if key in expected}
-
-
-def test_batches_before_a_failure_are_kept(tmp_path):
-    def compute(new):
-        if new == [b"c"]:
-            raise RuntimeError
-        return [b"1"] * len(new)
-
-    with pytest.raises(RuntimeError):
-        DiskStore(tmp_path / "file", "values").get_many([b"a", b"b", b"c", b"d"], compute, 1)
-    assert set(DiskStore(tmp_path / "file", "values").get([b"a", b"b", b"c", b"d"])) == {b"a", b"b"}
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):

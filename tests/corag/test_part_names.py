@@ -160,15 +160,6 @@ def test_offers_are_taken_where_nothing_is_written(parts):
     assert parts.offer(built, offered) is built and built.size == 3
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [("mine(size=big)", "mine"), ("mine(sise=3)", "'size'"), ("mime", "'mine'"), ("", "other"), ("other(a=1)", "'a'")],
-)
-def test_mistakes_are_named(parts, text, named):
-    with pytest.raises(InputError, match=named):
-        parts.make(text)
-
-
 def test_a_part_names_its_settings(parts):
     assert parts.settings("path") == ("size", "kind", "inner") and parts.settings("broken") == ()
     reorder = {"selector", "order", "tokenizer"}

@@ -69,14 +69,6 @@ def test_the_agent_decides_by_default():
     assert corag.select(QUERY, TEXTS).budget_tokens == 1024
 
 
-@pytest.mark.parametrize("method", ["top-k", "mmr"])
-def test_selectors_that_compare_similarities_get_cosines(method):
-    selection = corag.select(QUERY, TEXTS, 8, method=method)
-    assert selection.text == TEXTS[2]
-    vectors = corag.embedder().embed([QUERY, TEXTS[2]])
-    assert selection.trace.chunk_similarities == pytest.approx([float(vectors[0] @ vectors[1])], abs=1e-5)
-
-
 def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
     class First:
         name = "first"

@@ -198,15 +198,6 @@ def test_headings_of_a_page_have_anchors():
     assert read_file(html("<h2 id=x></h2><h2>Y</h2><p>z"), "a.html").sections[-1].anchor == ""
 
 
-def test_tables_for_the_layout_are_none():
-    inner = "<table><tr><th>a<th>b<tr><td>1<td>2</table>"
-    body = f"<table><tr><td>Left<td><h1>Title</h1><table role=presentation><tr><td>{inner}</table></table>"
-    file = read_file(html(body), "a.html")
-    assert outline(file) == [("a", "Left"), ("Title", "| a | b |\n| --- | --- |\n| 1 | 2 |")]
-    numbered = html("<table><tr><td><pre>1\n2</pre><td><pre>x = 1\ny = 2</pre></table>")
-    assert [kind for kind, _ in kinds(read_file(numbered, "a.html"))] == ["code", "code"]
-
-
 def test_the_main_part_of_a_page_and_pages_that_cannot_be_read():
     file = read_file(html("<div>menu</div><main><h2>Use</h2><p>Turn it on.</p></main>", title="The pump"), "a.htm")
     assert outline(file) == [("The pump > Use", "Turn it on.")]
@@ -288,23 +279,11 @@ def test_pages_and_outline_of_a_pdf():
     assert not file.lines
 
 
-@pytest.mark.parametrize("title", ["", "Microsoft Word - a.doc"])
-def test_a_pdf_without_a_title_has_its_name(title: str):
-    assert outline(read_file(pdf([["Text."]], title=title), "pump.pdf")) == [("pump", "Text.")]
-
-
 def test_running_heads_and_page_numbers_are_left_out():
     pages = [[f"Line {number} {row} of the text" for row in range(5)] for number in range(4)] + [["The last line"]]
     file = read_file(pdf(pages, head="The pump company"), "a.pdf")
     assert "company" not in file.text and "Page" not in file.text
     assert file.text.split("\n") == [line for page in pages for line in page] + [""]
-
-
-def test_broken_words_are_joined():
-    lines = ["A com-", "puter for low-", "cost and state-of-the-", "art use, of 3-", "D type. A low-cost one."]
-    assert read_file(pdf([lines]), "a.pdf").text.replace("\n", " ") == (
-        "A computer for low-cost and state-of-the-art use, of 3-D type. A low-cost one. "
-    )
 
 
 def test_pdfs_without_readable_text_are_refused():

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import CoragError, DataError, IndexMismatchError, InputError, ModelError
+from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex, write
 from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
@@ -167,25 +167,6 @@ def test_every_text_survives_and_a_complete_index_is_opened_at_once_without_a_wr
     assert embedder.num_embedded == 0 and listing(tmp_path) == before
 
 
-def test_a_failed_build_resumes_where_it_stopped(tmp_path: Path, chunks: list[Chunk]):
-    class Broken(HashEmbedder):
-        def embed(self, texts: Sequence[str]) -> np.ndarray:
-            if self.num_embedded == 20:
-                raise RuntimeError("out of memory")
-            return super().embed(texts)
-
-    # The embedder's error is no storage error and passes through as it is.
-    with pytest.raises(RuntimeError, match=r"^out of memory$"):
-        ChunkIndex.build(tmp_path / "broken", chunks, Broken(), batch_size=10)
-    with pytest.raises(IndexMismatchError, match="corag index"):
-        ChunkIndex.open(tmp_path / "broken")
-    embedder = HashEmbedder()
-    ChunkIndex.build(tmp_path / "broken", chunks, embedder, batch_size=10)
-    assert embedder.num_embedded == 40
-    ChunkIndex.build(tmp_path / "whole", chunks, HashEmbedder(), batch_size=10)
-    assert rows_of(tmp_path / "broken") == rows_of(tmp_path / "whole")
-
-
 def cut_off(folder: Path) -> None:
     for path in folder.glob("corag_chunks.lance/data/*"):
         path.write_bytes(path.read_bytes()[:1000])
@@ -316,16 +297,6 @@ def test_what_cannot_be_indexed_or_opened_leaves_no_trace(tmp_path: Path, bad: l
     with pytest.raises(InputError):
         ChunkIndex.open("ftp://host/index")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("vectors", [np.zeros((60, 8)), np.ones((60, 4)) / 2])
-def test_an_embedder_that_breaks_its_promise_is_refused(tmp_path: Path, chunks: list[Chunk], vectors: np.ndarray):
-    class Lying(HashEmbedder):
-        def embed(self, texts: Sequence[str]) -> np.ndarray:
-            return vectors
-
-    with pytest.raises(ModelError, match="hash"):
-        ChunkIndex.build(tmp_path, chunks, Lying())
 
 
 FULL_DISK_BUILD = """

@@ -4,7 +4,7 @@ import pytest
 
 from corag.index import ChunkIndex, update_index
 from corag.text.chunking import ChunkConfig
-from tests.corag.index.worlds import build_and_kill, make_chunks
+from tests.corag.index.worlds import make_chunks
 from tests.fakes import HashEmbedder
 
 pytest.importorskip("lancedb")
@@ -79,14 +79,3 @@ def test_an_update_embeds_only_what_is_new(storage, tmp_path):
     found = update_index(folder, place("docs"), embedder, ChunkConfig(32))
     assert (found.files["new"], found.files["deleted"], embedder.num_embedded) == (1, 1, 1)
     assert {chunk.text for chunk in found.index.chunks()} == {"B\nThe blue river.", "C\nA cloud."}
-
-
-@pytest.mark.slow
-def test_killed_in_the_middle_it_goes_on(storage, tmp_path):
-    number = build_and_kill(place("killed"), num_embedded=32, delay_s=0.03)
-    embedder = HashEmbedder()
-    ChunkIndex.build(place("killed"), make_chunks(60), embedder, batch_size=4)
-    ChunkIndex.build(tmp_path / "whole", make_chunks(60), HashEmbedder(), batch_size=4)
-    assert rows_of(place("killed")) == rows_of(tmp_path / "whole")
-    # A kill can come between the embedding of a batch and its storing.
-    assert number + embedder.num_embedded in (60, 64)

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import corag
 from corag.cli.main import main
 from corag.errors import CoragError, DataError, IndexMismatchError
-from corag.files import read
 from corag.index import ChunkIndex, IndexUpdate, build, store, update_index, write
 from corag.index.states import stored_states
 from corag.memory import forget
@@ -31,15 +30,6 @@ from tests.fakes import FixedReader, HashEmbedder
 from tests.paths import ROOT
 
 lancedb = pytest.importorskip("lancedb")
-
-
-@pytest.fixture(params=["small", "large"])
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Large indexes have partitions and keep their search structures when little has changed."""
-    if request.param == "large":
-        monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", 1)
-        monkeypatch.setattr(write, "CHUNKS_PER_PARTITION", 50)
-    return request.param
 
 
 def update(folder: Path, uri: Path, embedder: HashEmbedder | None = None, **settings: Any) -> IndexUpdate:
@@ -232,16 +222,6 @@ def test_an_index_among_its_documents_is_no_document(folder: Path):
     assert files_of(again) == (0, 2, 0, 0) and not again.skipped and chunks_of(again) == (0, 0)
 
 
-def test_a_new_version_of_the_readers_reads_all_again_and_embeds_nothing(
-    folder: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    first = [update(source, tmp_path / "index" / source.name) for source in (folder, small_data)]
-    monkeypatch.setattr(read, "reader_version", lambda: "another")
-    again = [update(source, tmp_path / "index" / source.name) for source in (folder, small_data)]
-    assert files_of(again[0]) == (0, 0, 2, 0)
-    assert [chunks_of(done) for done in again] == [(0, done.num_embedded) for done in first]
-
-
 # --- Files that cannot be read ---
 
 
@@ -308,22 +288,6 @@ def test_a_folder_with_nothing_to_index_is_refused(tmp_path: Path, files: dict):
 
 
 # --- Interruptions and other writers ---
-
-
-def test_until_it_is_recorded_an_update_is_not_read_and_then_costs_nothing(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
-):
-    uri = tmp_path / "index"
-    update(folder, uri)
-    old = content_of(uri)
-    write_files(folder, a="# A\n\nChanged.\n", c="# C\n\nNew.\n")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(write, "write_manifest", stop)
-        update(folder, uri)
-    assert content_of(uri) == old
-    update(folder, uri, embedder := HashEmbedder())
-    update(folder, tmp_path / "anew")
-    assert content_of(uri) == content_of(tmp_path / "anew") and embedder.num_embedded == 0
 
 
 def test_the_version_that_is_read_outlives_an_interrupted_update(

@@ -2,10 +2,7 @@
 
 import math
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
@@ -60,14 +57,6 @@ def expected(holds, name="field"):
 )
 def test_a_field_is_a_value_or_holds_it(index, wanted):
     assert found_by(index, {"field": wanted}) == expected(lambda found: equal(found, wanted))
-
-
-@settings(max_examples=30)
-@given(wanted=st.sampled_from([value for value in VALUES if not isinstance(value, list | dict | float)]))
-def test_every_value_is_found_by_itself(index, wanted):
-    query = np.ones(8, np.float32)
-    found = {one.chunk.id for one in index.retrieve("", query, 100, "vector", {"field": wanted})}
-    assert found == expected(lambda there: equal(there, wanted))
 
 
 def test_any_of_several_values_and_several_fields_at_once(index):

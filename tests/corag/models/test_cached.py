@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import corag
-from corag.errors import InputError, ModelError
+from corag.errors import ModelError
 from corag.memory import shared_capacity
-from corag.models.cached import CachedEmbedder, CachedEncoder, cache_capacity, vectors_by
+from corag.models.cached import CachedEmbedder, CachedEncoder, vectors_by
 from corag.models.engine import Engine
 from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
@@ -83,16 +83,6 @@ def test_each_text_is_embedded_once(encoded):
     np.testing.assert_array_equal(first[[0, 1]], first[[2, 1]])
     np.testing.assert_array_equal(second[0], first[1])
     assert cached.embed([]).shape == (0, 384)
-
-
-def test_parts_share_a_capacity():
-    with corag.runtime(cache_mb=7):
-        first, second = cache_capacity(), cache_capacity()
-    assert first is second
-    assert first.max_bytes == 7_000_000
-    assert cache_capacity().max_bytes == 400_000_000
-    with pytest.raises(InputError, match="cache_mb"), corag.runtime(cache_mb=-1):
-        pass
 
 
 def test_each_text_is_encoded_once_whatever_is_kept(encoded):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError, ModelError
-from corag.models.engine import MAX_PADDING, EncoderSource, openvino_forward, pack, pad, run_packed, torch_forward
+from corag.models.engine import MAX_PADDING, EncoderSource, openvino_forward, pack, run_packed, torch_forward
 from corag.rerankers.cosine import MiniLMCosine
 
 lengths = st.lists(st.integers(1, 300) | st.sampled_from([100, 101, 102]), max_size=60)
@@ -32,15 +32,6 @@ def test_every_row_is_in_one_batch_that_is_not_too_large_and_wastes_little(lengt
 
     assert not any(map(wastes, batches))
     assert all(wastes([*batch, following[0]]) for batch, following in itertools.pairwise(batches))
-
-
-def test_packing_and_padding_by_hand():
-    # 100 + 100 + 90 wastes 10 of 300, below 5%; with 89 it would be 21 of 400, above; 89 + 10 wastes 79 of 178.
-    assert [batch.tolist() for batch in pack([10, 100, 89, 90, 100], 4096)] == [[1, 4, 3], [2], [0]]
-    assert [batch.tolist() for batch in pack([50, 60], 20)] == [[1], [0]]
-    assert pack([], 20) == []
-    padded, mask = pad([np.array([7, 8, 9]), np.array([5])])
-    assert (padded.tolist(), mask.tolist()) == ([[7, 8, 9], [5, 0, 0]], [[1, 1, 1], [1, 0, 0]])
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_a_single_row_is_an_error():
@@ -86,13 +77,6 @@ def test_backends_value_and_select_alike(backend, precision):
     chosen = [corag.selector("naive", reranker=each).select(QUESTION, candidates, 40).ids for each in (reranker, exact)]
     # With the eight bits of bf16, nearly equal values may change places.
     assert chosen[0] == chosen[1] if precision == "fp32" else set(chosen[0]) == set(chosen[1])
-
-
-@pytest.mark.slow
-def test_shipped_rerankers_through_pytorch():
-    usual, by_torch = corag.reranker("minilm-evidence"), corag.reranker("minilm-evidence", backend="torch")
-    values, expected = (each.scorer(QUESTION, CHUNKS)(ORDERS) for each in (by_torch, usual))
-    np.testing.assert_allclose(values, expected, atol=2e-4)
 
 
 @pytest.fixture

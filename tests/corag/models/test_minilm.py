@@ -72,13 +72,6 @@ def test_neighbours_and_order_do_not_matter(encoder):
     np.testing.assert_allclose(encoder.states(tokens[2:3])[0], encoder.states(tokens)[2], atol=1e-4)
 
 
-def test_the_window():
-    tokens = minilm_encoder().tokenize(["word " * MAX_TOKENS, LONG, ""])
-    assert [len(ids) for ids in tokens.ids] == [MAX_TOKENS, MAX_TOKENS, 0]
-    assert tokens.truncated.tolist() == [False, True, False]
-    assert embed(minilm_encoder(), [LONG]) == pytest.approx(embed(minilm_encoder(), ["word " * MAX_TOKENS]), abs=1e-6)
-
-
 @settings(max_examples=8)
 @given(st.sets(st.integers(0, len(TEXTS) - 1)))
 def test_known_states_are_used_and_the_rest_encoded(rows):

@@ -28,7 +28,6 @@ from tests.corag.models.worlds import (  # noqa: E402
     change_json,
     put_on_hub,
     save_bert,
-    save_own_code,
     save_sentence_transformer,
     small_hub,
 )
@@ -95,17 +94,6 @@ def test_window_and_licence_are_logged_once(caplog):
     assert len(messages) == 2 and "1024 tokens" in messages[0] and "forbids commercial use" in messages[1]
 
 
-@pytest.mark.parametrize("model_type", ["bert", "nobody-knows"])
-def test_code_in_a_folder_runs_only_when_allowed(models, no_code_yet, tmp_path, model_type):
-    folder = save_own_code(tmp_path / "own", model_type=model_type)
-    with pytest.raises(ModelError, match="trust_remote_code"):
-        CrossEncoder(model=folder)
-    assert "OWN_CODE_RAN" not in os.environ
-    expected = by_transformers(models / "bert", PASSAGES, sign=-1.0)
-    values = CrossEncoder(model=folder, trust_remote_code=True).score(QUESTION, PASSAGES)
-    assert values == pytest.approx(expected, abs=1e-5)
-
-
 def test_code_that_fails_at_its_first_text_says_so_when_it_is_loaded(models, no_code_yet, tmp_path):
     folder = save_own_code(tmp_path / "own")
     code = folder / "own_reranker.py"
@@ -160,19 +148,6 @@ def test_one_unit_vector_per_text_whatever_stands_beside_it(embedder):
     assert isinstance(embedder, Embedder)
     nothing = embedder.embed([])
     assert (nothing.shape, nothing.dtype) == ((0, embedder.dimension), np.float32)
-
-
-def test_bge_m3_is_the_first_state_of_its_encoder(models):
-    embedder = corag.embedder("bge-m3")
-    assert (embedder.name, embedder.dimension, embedder.max_tokens) == ("BAAI/bge-m3", 32, 62)
-    texts = [*PASSAGES, "", "river " * 100]
-    model = transformers.XLMRobertaModel.from_pretrained(models / "m3", add_pooling_layer=False).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(models / "m3")
-    batch = tokenizer(texts, padding=True, truncation=True, max_length=62, return_tensors="pt")
-    with torch.inference_mode():
-        states = model(**batch).last_hidden_state
-    expected = torch.nn.functional.normalize(states[:, 0], dim=-1).numpy()
-    np.testing.assert_allclose(embedder.embed(texts), expected, atol=1e-5)
 
 
 def test_of_a_pickle_only_tensors_are_read(models, tmp_path):

@@ -44,17 +44,6 @@ def gpus(monkeypatch):
     return see
 
 
-def test_a_device_that_is_not_here_names_those_that_are(gpus):
-    gpus(gpus=0)
-    with pytest.raises(InputError, match="cuda:0"):
-        resolve_device("reranker", device="cuda")
-    gpus(gpus=2)
-    with pytest.raises(InputError, match=r"cuda:0 \(GPU 0\), cuda:1"):
-        resolve_device("reranker", device="cuda:2")
-    with pytest.raises(InputError, match="mps"), corag.runtime(device="mps"):
-        pytest.fail("the block runs")
-
-
 @pytest.mark.parametrize(
     ("see", "device", "precisions"),
     [

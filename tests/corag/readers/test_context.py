@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from corag.readers.context import answer_chunk, sentences
 from corag.text.documents import SEPARATOR
-from corag.text.units import GAP, LINE_GAP
+from corag.text.units import GAP
 
 # --- The chunk of an answer ---
 
@@ -60,11 +60,6 @@ CONTEXT = f"Mill\nIt burned in\n1830. Otto built it.{GAP}Nobody knows why.\n\nLa
 
 def texts(context):
     return [context[start:end] for start, end in sentences(context)]
-
-
-def test_sentences_hold_neither_titles_nor_marks():
-    assert texts(CONTEXT) == ["It burned in\n1830.", "Otto built it.", "Nobody knows why.", "The lake is cold."]
-    assert texts("") == texts(" \n\n ") == texts(LINE_GAP) == []
 
 
 @given(st.text("aB. \n!?…\x00é🦔א", max_size=60))

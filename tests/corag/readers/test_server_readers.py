@@ -11,7 +11,7 @@ import pytest
 from corag.errors import InputError, MissingExtraError, ReaderError
 from corag.models.chat.base import ChatError
 from corag.readers.chat import NO_ANSWER, OllamaReader, OpenAIReader
-from corag.types import Answer, BatchReader, PromptedReader
+from corag.types import Answer
 from tests.chat_server import ChatServer, Reply
 
 QUERY = "What is the capital of France?"
@@ -242,16 +242,6 @@ def test_ollamas_window_grows_with_the_prompt_and_up_to_the_models():
             reader.answer(QUERY, "ab " * 100000)
         assert len(server.chats) == 4
     assert [path for path, _ in server.requests].count("/api/show") == 1
-
-
-def test_the_prompt_is_counted_with_what_surrounds_the_context(reader_for):
-    with ChatServer() as server:
-        reader = reader_for(server, tokenizer="minilm")
-        assert isinstance(reader, BatchReader) and isinstance(reader, PromptedReader)
-        empty, full = reader.prompt_tokens(QUERY), reader.prompt_tokens(QUERY, CONTEXT)
-        assert full - empty == reader.tokens.count([CONTEXT])[0]
-        assert empty > reader.tokens.count([QUERY])[0] + 60
-        assert (reader_for(server).tokens.name, reader_for(server).tokens.exact) == ("estimate", False)
 
 
 # --- Fields that a server does not know ---

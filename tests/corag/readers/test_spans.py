@@ -18,19 +18,12 @@ from corag.readers.span_reader import (
 )
 
 SETTINGS = ReaderSettings()
-ONE = np.zeros(10, dtype=np.intp)
 
 
 def logits_of(starts, ends):
     logits = np.zeros((len(starts), NUM_OUTPUTS), dtype=np.float32)
     logits[:, 0], logits[:, 1] = starts, ends
     return logits
-
-
-def test_takes_the_best_pair_with_the_end_not_before_the_start():
-    # Tokens 2 to 5 are context. The best start is 5, the best end 2, which is no span; of the spans, 2-2 has 1 + 4.
-    logits = logits_of([0.5, 9, 1, 0, 0, 2], [0.25, 9, 4, 3, 0, -9])
-    assert best_span(logits, 2, 5, 30, ONE[:4]) == (2, 2, pytest.approx(1 + 4 - 0.75))
 
 
 def test_borders_are_where_titles_texts_and_chunks_begin():

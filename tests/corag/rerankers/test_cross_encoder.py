@@ -117,11 +117,3 @@ def test_settings(folders, bert):
             CrossEncoder(model=bert, max_tokens=size)
     with pytest.raises(InputError, match="600 tokens"):
         CrossEncoder(model=bert).score("river " * 600, ["Berlin"])
-
-
-def test_values_are_kept_for_later(bert, monkeypatch):
-    reranker = CrossEncoder(model=bert)
-    scorer = reranker.scorer(QUESTION, chunks_of(["river", "sea"]))
-    values = scorer([(0,), (1, 0)])
-    monkeypatch.setattr(reranker, "_model", None)
-    assert reranker.scorer(QUESTION, chunks_of(["river", "sea"]))([(1, 0), (0,)]).tolist() == values.tolist()[::-1]

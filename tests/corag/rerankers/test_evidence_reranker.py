@@ -41,13 +41,6 @@ def test_it_prefers_the_pair_that_answers_over_one_of_it_and_over_distractors():
     assert values[(0, 2, 1)] >= values[(0, 2)] > max(values[(0, 1)], values[(0,)], values[(2,)]) > values[(1, 3)]
 
 
-def test_what_names_a_chunk_is_read_before_it():
-    scorer = reranker_of().scorer(QUESTION, CHUNKS)
-    assert scorer.order_matters
-    forward, backward = scorer([(0, 2), (2, 0)])
-    assert forward > backward
-
-
 def test_an_adapter_holds_what_was_saved(adapter):
     parts = EvidenceParts.load(adapter)
     assert parts.name == EvidenceReranker(adapter=adapter).name == "toy"

@@ -1,14 +1,8 @@
 """What passages and signals say, worked out by hand in a world where every word is a direction of its own."""
 
-from dataclasses import replace
-from itertools import permutations
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from corag.rerankers.evidence.hypotheses import NUM_FEATURES, NUM_WITHOUT_PLACES, features
 from corag.rerankers.evidence.passages import PassageReader, split_title
 from corag.rerankers.evidence.signals import (
     FLAGS,
@@ -16,14 +10,13 @@ from corag.rerankers.evidence.signals import (
     SINGLES,
     UNIT_PAIRS,
     UNIT_SINGLES,
-    Places,
     places,
     read_question,
     signals,
 )  # fmt: skip
 from corag.text.units import Unit, units
 from corag.types import Chunk
-from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
+from tests.corag.rerankers.evidence_worlds import WordEncoder
 
 RARITY = np.ones(30522)
 
@@ -87,17 +80,6 @@ def test_figures_of_a_chunk_by_hand():
     assert single(found, "sentences") == pytest.approx(2 / 5)
 
 
-def test_rare_tokens_count_more():
-    encoder = WordEncoder()
-    encoder.tokenize(["common rare"])
-    rarity = np.zeros(30522)
-    rarity[:2] = 1, 3
-    found = described("common rare", ["common x", "rare x"], rarity, encoder)
-    np.testing.assert_allclose(found.weights, [0.25, 0.75])
-    np.testing.assert_allclose(found.singles[:, SINGLES.index("rare_maxsim")], [0.25, 0.75])
-    np.testing.assert_allclose(found.singles[:, SINGLES.index("lexical")], [0.25, 0.75])
-
-
 def test_links_and_bridges_by_hand():
     texts = ["Sky Ark\nIt was made by Ann Lee.", "Ann Lee\nBorn in 1950.", "Ann Ray\nA cook."]
     found = described("when was the maker of sky ark born", texts)
@@ -135,28 +117,6 @@ def test_texts_and_questions_without_words_have_no_figures():
     assert np.isfinite(blank.singles).all()
     assert np.isfinite(blank.pairs).all()
     assert blank.nearest.shape == (2, 0)
-
-
-TITLES = st.sampled_from(["", "Lake Oro", "Lake Oro (film)", "Oro", "The Mill", "(x)", "It"])
-WORDS = st.lists(st.sampled_from(["lake", "oro", "the", "mill", "is", "cold.", "Film", "it"]), max_size=6).map(" ".join)
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(TITLES, WORDS), min_size=2, max_size=7))
-def test_links_are_those_of_each_pair(texts):
-    encoder, texts = WordEncoder(), [f"{title}\n{body}" if title else body for title, body in texts]
-    passages = PassageReader(encoder)(texts)
-    found = described("?", texts, encoder=encoder)
-    for row, column in permutations(range(len(texts)), 2):
-        a, b = passages[row], passages[column]
-        names = len(b.title) > 2 and a.title != b.title and len(a.ids) > 0
-        assert pair(found, "link", row, column) == (names and f" {b.title} " in a.body)
-        shares = [word in a.words for word in b.title_words] if names else []
-        assert pair(found, "link_words", row, column) == pytest.approx(np.mean(shares or [0]))
-        near = (b.tokens[: b.num_title] @ a.tokens.T).max(axis=1).mean() if b.num_title and len(a.ids) else 0
-        assert pair(found, "link_tokens", row, column) == pytest.approx(near, rel=1e-6)
-        same = bool(a.title) and a.title == b.title and len(a.ids) > 0
-        assert pair(found, "same_title", row, column) == same
 
 
 # --- Units: their passages, and where they stand there ---
@@ -216,16 +176,3 @@ def test_a_sentence_may_hold_what_a_question_wants(sentences, question, numbers,
     found = known(question, sentences)
     assert column(found, "number") == numbers
     assert column(found, "name") == names
-
-
-def test_sets_are_described_by_places():
-    rng = np.random.default_rng(0)
-    of_units = Places(rng.random((4, len(UNIT_SINGLES))), rng.random((4, 4, len(UNIT_PAIRS))))
-    (row,) = features(replace(signals_of(4), places=of_units), np.array([[0, 2]]))
-    assert len(row) == NUM_FEATURES
-    rest = row[NUM_WITHOUT_PLACES:]
-    width = len(UNIT_SINGLES)
-    both = of_units.singles[[0, 2]]
-    np.testing.assert_allclose(rest[: 3 * width], np.concatenate([both.mean(0), both.min(0), both.max(0)]))
-    either = np.maximum(of_units.pairs[0, 2], of_units.pairs[2, 0])
-    np.testing.assert_allclose(rest[3 * width :], np.tile(either, 3))

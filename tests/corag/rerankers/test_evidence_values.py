@@ -1,7 +1,5 @@
 """What orders are worth, worked out by hand from few hypotheses."""
 
-from itertools import combinations, permutations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -56,22 +54,6 @@ def test_the_probability_that_an_order_is_complete_is_that_of_the_sets_it_holds(
     np.testing.assert_allclose(scorer.complete(orders), expected, atol=1e-12)
 
 
-@given(st.integers(2, 5), st.randoms(use_true_random=False))
-def test_where_the_order_does_not_matter_equal_sets_have_equal_values_to_the_last_bit(num_candidates, random):
-    indices = range(num_candidates)
-    sets = [(), *(one for size in indices for one in combinations(indices, size + 1))]
-    scorer = scorer_of(
-        {one: random.random() + 0.01 for one in sets}, num_candidates, tokens=random.sample(range(300), num_candidates)
-    )
-    assert not scorer.order_matters
-    orders = [order for one in sets for order in permutations(one)]
-    random.shuffle(orders)
-    values: dict[tuple[int, ...], set[float]] = {}
-    for order, value in zip(orders, scorer(orders).tolist(), strict=True):
-        values.setdefault(tuple(sorted(order)), set()).add(value)
-    assert {len(of_set) for of_set in values.values()} == {1}
-
-
 def test_a_telling_order_is_worth_more_and_only_where_both_are_evidence():
     before = np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 0]])
     weights = Weights(share=0.5, sequence=0.02)
@@ -82,18 +64,3 @@ def test_a_telling_order_is_worth_more_and_only_where_both_are_evidence():
     values = scorer([(0, 2), (2, 0), (0, 1, 2), (2, 0, 1)])
     assert values[0] == values[1]
     assert values[2] == values[3]
-
-
-@given(st.integers(0, 2**32 - 1), st.permutations(range(4)), st.integers(1, 4))
-def test_values_lie_between_0_and_1_and_permutations_differ_by_the_sequence_alone(seed, permutation, length):
-    rng = np.random.default_rng(seed)
-    sets = [(), (0,), (1,), (0, 1), (1, 2), (0, 2, 3)]
-    matrix = np.triu(rng.uniform(-1, 1, (4, 4)), 1)
-    weights = Weights(sequence=0.02)
-    shares = rng.dirichlet(np.ones(len(sets))) + 1e-9
-    scorer = scorer_of(dict(zip(sets, shares, strict=True)), 4, weights, before=matrix - matrix.T)
-    order = tuple(permutation[:length])
-    value, of_sorted = scorer([order, tuple(sorted(order))])
-    assert 0 < value < 1
-    pairs = length * (length - 1) / 2
-    assert abs(utility(value, weights) - utility(of_sorted, weights)) <= 2 * 0.02 * pairs + 1e-9

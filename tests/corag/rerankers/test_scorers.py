@@ -105,12 +105,3 @@ def test_scoring_together_equals_scoring_alone_in_one_batch(worlds):
     assert Joint.batches == ([wanted] if wanted else [])
     score_together(asked)
     assert len(Joint.batches) == bool(wanted)
-
-
-@given(orders=st.lists(orders, max_size=9), known=st.lists(orders, max_size=4), matters=st.booleans())
-def test_values_in_passing_are_those_of_a_call_and_not_kept(orders, known, matters):
-    scorer, other = (CachedScorer(Recorder(matters), "r", IDS) for _ in range(2))
-    scorer(known)
-    num_known = scorer.num_computed
-    assert scorer.passing(orders).tolist() == other(orders).tolist()
-    assert scorer.num_computed == num_known

@@ -13,12 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError
 from corag.selectors.adaptive_k import largest_gap_cutoff
 from corag.selectors.car import (
     Method,
     best_runs,
-    bisected_runs,
     boundary_cutoff,
     cluster_cutoff,
     mean_silhouette,
@@ -52,25 +50,6 @@ def naive_largest_gap(similarities, head, tail, buffer, variant):
 def test_largest_gap_as_in_algorithm_1(similarities, head, tail, buffer, variant):
     kept = largest_gap_cutoff(similarities, head=head, tail=tail, buffer=buffer, variant=variant)
     assert kept == naive_largest_gap(similarities, head, tail, buffer, variant)
-
-
-def test_defaults_by_hand():
-    # The largest gap is the third, 0.70 -> 0.40; three documents and five more are kept.
-    similarities = [0.9, 0.8, 0.7, 0.4, 0.35, 0.3, 0.29, 0.28, 0.27, 0.26, 0.25]
-    assert largest_gap_cutoff(similarities) == 8
-    assert largest_gap_cutoff(similarities, buffer=0) == 3
-    assert largest_gap_cutoff(similarities, buffer=0, variant="paper") == 2
-    assert largest_gap_cutoff(similarities[::-1], buffer=0) == 3
-    assert largest_gap_cutoff(similarities, buffer=100) == 11
-    # Without the first three gaps, int(10 * 0.3), the largest is 0.40 -> 0.35 or 0.35 -> 0.30: the first of them.
-    assert largest_gap_cutoff([0.9, 0.8, 0.7, 0.4, 0.3, 0.2, *[0.15] * 5], head=0.3, buffer=0) == 4
-
-
-@pytest.mark.parametrize("values", [[0.1, math.nan], [[0.5, 0.1]]])
-def test_numbers_that_cannot_be_cut(values):
-    for cut in (largest_gap_cutoff, cluster_cutoff):
-        with pytest.raises(InputError):
-            cut(values)
 
 
 def test_the_selector_keeps_what_fits_of_what_stands_before_the_gap():
@@ -164,20 +143,6 @@ def test_no_partition_is_better_than_the_best_runs(heights):
         assert squared_error(points, labels) == pytest.approx(best, abs=1e-12)
 
 
-@given(RISING)
-def test_bisection_splits_the_worst_cluster_at_the_best_place(heights):
-    points = chain(heights)
-    found = [np.zeros(len(points), dtype=int), *bisected_runs(points, len(points))]
-    for before, after in itertools.pairwise(found):
-        errors = [squared_error(points[before == k], before[before == k]) for k in range(before.max() + 1)]
-        splits = [k for k in range(before.max() + 1) if len(set(after[before == k].tolist())) == 2]
-        assert len(splits) == 1
-        assert errors[splits[0]] == pytest.approx(max(errors), abs=1e-12)
-        part = points[before == splits[0]]
-        cuts = [squared_error(part, (np.arange(len(part)) >= cut).astype(int)) for cut in range(1, len(part))]
-        assert squared_error(part, after[before == splits[0]]) == pytest.approx(min(cuts), abs=1e-12)
-
-
 @settings(max_examples=30)
 @given(st.integers(0, 10_000))
 def test_silhouette_equals_scikit_learn(seed):
@@ -239,13 +204,6 @@ def test_clusters_as_in_algorithm_1(seed, sizes):
     assert sorted(index for cluster in found for index in cluster) == list(range(len(vectors)))
     in_code = dynamic_clusters(query, vectors, tau=tau, max_size=limit, variant="code")
     assert in_code == naive_clusters(query, vectors, tau, limit, extra=1)
-
-
-def test_by_hand():
-    # Degrees from the query: 10, 20, -30, 90, 100. The first root is 0; 1 and 2 are 10 and 40 degrees from it.
-    vectors = [(np.cos(a), np.sin(a)) for a in np.deg2rad([10, 20, -30, 90, 100])]
-    assert dynamic_clusters([1.0, 0.0], vectors) == [[0, 1, 2], [3, 4]]
-    assert dynamic_clusters([1.0, 0.0], vectors, tau=2) == [[0, 1], [2, 3, 4]]
 
 
 @pytest.mark.parametrize("number", [1, 4, 11])

@@ -5,11 +5,9 @@ import numpy as np
 import corag
 from corag.rerankers import JoinedTextScorer
 from corag.selectors import BudgetedSelector, Choice
-from corag.selectors.problem import selection_problem
-from corag.selectors.pruning import eliminate, units_of
+from corag.selectors.pruning import eliminate
 from corag.text.documents import Document, passage
 from corag.text.tokens import CallableCounter
-from corag.text.units import Unit
 from corag.types import Candidate
 
 WORDS = CallableCounter(str.split, name="words")
@@ -94,22 +92,6 @@ def test_a_text_that_the_selector_wrote_stays_as_it_is():
     selection = select("prune", selector=Written(tokenizer=WORDS))
     assert selection.text == "A lake."
     assert {chunk.source.id for chunk in selection.chunks} == {"lake"}
-
-
-def test_prune_is_spelled_like_other_parts_and_can_be_wrapped():
-    made = corag.selector("prune(selector=top-k(k=2), reranker=bm25, tolerance=0.1)")
-    assert str(made) == "prune(selector=top-k(k=2), reranker=bm25, tolerance=0.1)"
-    assert corag.selector("prune", reranker="bm25", k=2).inner.k == 2
-    reordered = corag.selector("reorder(selector=prune(reranker=bm25, selector=top-k(k=2)))", tokenizer=WORDS)
-    assert reordered.select(QUESTION, OFFERED, 60).text == select("prune", selector="top-k(k=2)").text
-
-
-def test_units_that_passages_share_belong_to_each():
-    whole = corag.Chunk("d#0-30", "One is here. Two is here.", {"document": "d", "start": 0, "end": 25})
-    later = corag.Chunk("d#13-40", "Two is here. Three is here.", {"document": "d", "start": 13, "end": 40})
-    problem = selection_problem("Two?", [Candidate(whole, 0.9), Candidate(later, 0.5)], WORDS, 60, Unit(1))
-    assert [problem.chunks[index].id for index in units_of(problem, [1])] == ["d#13-25", "d#26-40"]
-    assert len(units_of(problem, [0, 1])) == len(problem.chunks) == 3
 
 
 # --- sentence-threshold, extractive-compression ---

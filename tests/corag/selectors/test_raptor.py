@@ -4,16 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import corag
-from corag.errors import DataError, IndexMismatchError, SummarizerError
+from corag.errors import DataError, IndexMismatchError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.build import build_tree, soft_clusters
 from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
-from tests.fakes import CHARACTERS, Says, offer
+from tests.fakes import CHARACTERS, offer
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("sklearn")
@@ -64,24 +62,6 @@ def test_a_tree_groups_topics_and_repeats():
     again = build(chunks)
     assert again.nodes == tree.nodes
     assert (again.vectors == tree.vectors).all()
-
-
-def test_failed_summaries_are_counted_and_never_stored_as_text():
-    tree = build(topics(3, 8), Says(SummarizerError("down")), 30)
-    assert tree.num_failed == len(tree.nodes) - 24 > 0
-    for node in tree.layer(1):
-        assert node.text
-        assert tree.nodes[tree.positions[node.children[0]]].text.startswith(node.text)
-
-
-def test_a_folder_keeps_the_tree(tmp_path):
-    tree = build(topics(3, 8))
-    tree.save(tmp_path / "tree")
-    loaded = RaptorTree.load(tmp_path / "tree")
-    assert (loaded.nodes, loaded.embedder, loaded.num_failed) == (tree.nodes, tree.embedder, tree.num_failed)
-    assert (loaded.vectors == tree.vectors).all()
-    tree.save(tmp_path / "tree")
-    assert sorted(file.name for file in (tmp_path / "tree").iterdir()) == ["tree.json", "vectors.npy"]
 
 
 def test_a_folder_without_a_whole_tree(tmp_path):
@@ -151,19 +131,3 @@ def test_all_nodes_of_a_tree_are_searched_whatever_the_candidates(retrieval, bud
         assert selection.text[begin:end] == chunk.text
         if chunk.text == "sum ab":
             assert chunk.metadata == {"layer": 1, "children": ["a", "b"]}
-
-
-@pytest.fixture(scope="module")
-def tree_of_topics():
-    return build(topics(4, 6))
-
-
-@pytest.mark.parametrize("retrieval", ["collapsed", "traversal"])
-@settings(max_examples=12, deadline=None)
-@given(budget=st.integers(1, 200), question=st.sampled_from(["topic1 ?", "topic3", "x"]))
-def test_nodes_of_a_tree_never_exceed_the_budget(tree_of_topics, retrieval, budget, question):
-    settings_ = {"tree": tree_of_topics, "retrieval": retrieval, "embedder": TopicEmbedder(), "tokenizer": CHARACTERS}
-    selection = corag.selector("raptor", **settings_).select(question, [], budget)
-    assert len(selection.text) == selection.cost_tokens <= budget
-    # As long as a node fits alone, there is one.
-    assert bool(selection.chunks) == any(len(node.text) <= budget for node in tree_of_topics.nodes)

@@ -1,13 +1,12 @@
 """EDC2-RAG and CRAG as selectors: what is summarized, what stands in, what is counted."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
 from corag.errors import SummarizerError
-from corag.selectors.summarizing import kmeans, shares
+from corag.selectors.summarizing import shares
 from corag.summarizers.chat import OllamaSummarizer
 from tests.chat_server import ChatServer, Reply
 from tests.fakes import CHARACTERS, AxisEmbedder, HashEmbedder, Says, offer
@@ -29,14 +28,6 @@ def test_edc2_summarizes_each_cluster_with_the_question():
     assert {asked.query for asked in summarizer.asked} == {"Why?"}
     assert selection.text == "one\n\ntwo\n\nthree"
     assert selection.ids == ("c0", "c1", "c2", "c3", "c4")
-
-
-def test_every_chunk_compressed_by_itself_without_the_question():
-    summarizer = Says("one", "two")
-    summarizer.max_concurrent = 1
-    selection = select("edc2", summarizer, pool=offer("a1", "b1"), tau=1, max_size=1, with_query=False)
-    assert [(asked.texts, asked.query) for asked in summarizer.asked] == [(("a1",), ""), (("b1",), "")]
-    assert selection.text == "one\n\ntwo"
 
 
 def test_crag_summarizes_clusters_without_the_question():
@@ -113,10 +104,3 @@ def test_shares(sizes, total):
         short = [share for share, size in zip(given_shares, sizes, strict=True) if share < size]
         assert max(short) - min(short) <= 1
         assert max(given_shares) - min(short) <= 1
-
-
-def test_kmeans_finds_four_blobs():
-    pytest.importorskip("sklearn")
-    rng = np.random.default_rng(0)
-    points = np.concatenate([centre + 0.1 * rng.normal(size=(12, 6)) for centre in 10 * np.eye(4, 6)])
-    assert kmeans(points, 4).tolist() == [label for label in range(4) for _ in range(12)]

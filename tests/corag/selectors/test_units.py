@@ -55,14 +55,6 @@ def test_a_title_that_sentences_share_is_paid_once():
     assert selection.cost_tokens == selection.budget_tokens
 
 
-def test_sentences_stand_in_the_order_of_their_document():
-    selection = select(budget=100)
-    assert selection.text.split("\n\n") == [f"{LAKE.title}\n{LAKE.text}", f"{MILL.title}\n{MILL.text}"]
-    places = [selection.text[start:end] for start, end in selection.spans]
-    assert [chunk.source.text[slice(*chunk.span)] for chunk in selection.chunks] == places
-    assert list(selection.spans) == sorted(selection.spans)
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(BODIES, min_size=1, max_size=4),

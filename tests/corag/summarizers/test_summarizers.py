@@ -11,7 +11,6 @@ from corag.errors import InputError, MissingExtraError, ModelError, SummarizerEr
 from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task
 from corag.summarizers.extractive import ExtractiveSummarizer
 from corag.summarizers.runs import summarize_all, summary_store
-from corag.text.chunking import cut_to_tokens
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
 from tests.chat_server import ChatServer, Reply
@@ -40,14 +39,6 @@ class FirstWords:
             if text in self.fails:
                 raise self.fails[text]
         return " ".join(text.split()[0] for text in request.texts)
-
-
-@pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
-@settings(max_examples=10)
-@given(text=TEXTS, limit=st.integers(1, 40))
-def test_a_cut_text_is_a_beginning_that_fits(tokens, text, limit):
-    cut = cut_to_tokens(text, tokens, limit)
-    assert text.startswith(cut) and (not cut or tokens.count([cut])[0] <= limit)
 
 
 # Many requests

@@ -62,13 +62,6 @@ def test_sentences_worked_out_by_hand(sentences):
     assert pieces("".join(sentences)) == sentences
 
 
-@settings(max_examples=50, deadline=None)
-@given(TEXTS)
-def test_sentences_cover_the_text(text):
-    assert "".join(pieces(text)) == text
-    assert all(pieces(text))
-
-
 # --- Chunks ---
 
 
@@ -127,13 +120,6 @@ SENTENCES = "Aa to. Cc it. Ee us. Gg me."  # four sentences of two words, starti
 def test_chunks_worked_out_by_hand(max_tokens, overlap, expected):
     chunks = chunk_document(Document("d", SENTENCES), WORDS, ChunkConfig(max_tokens, overlap))
     assert bounds(chunks) == expected
-
-
-def test_the_title_counts():
-    chunks = chunk_document(Document("d", SENTENCES, "Two words"), WORDS, ChunkConfig(4))
-    assert [chunk.text for chunk in chunks] == [
-        "Two words\nAa to. ", "Two words\nCc it. ", "Two words\nEe us. ", "Two words\nGg me.",
-    ]  # fmt: skip
 
 
 def test_long_words_are_cut_into_the_longest_parts_that_fit():

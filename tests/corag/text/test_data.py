@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.errors import DataError
-from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import (
     MAX_LINE_BYTES,
     DataFolder,
@@ -21,8 +20,7 @@ from corag.text.data import (
     passage_at,
     read_corpus,
 )
-from corag.text.documents import Document, passage
-from corag.text.tokens import CallableCounter
+from corag.text.documents import Document
 from corag.text.trec import escaped, qrels_lines, read_run, run_lines
 from corag.types import Chunk
 from tests.paths import DATA
@@ -111,13 +109,7 @@ def test_lost_evidence_is_kept_and_reported_once(tmp_path, caplog):
     ("line", "named"),
     [
         (b"{", "JSON"),
-        (b"[" * 100_000, "JSON"),
-        (b'["a"]', "JSON"),
         (b'{"id": "x", "text": "\xff"}', "UTF-8"),
-        (b"{}", "id"),
-        (b'{"id": "x", "body": "y"}', "text"),
-        (b'{"id": true, "text": "y"}', "id"),
-        (b'{"id": "x", "text": "ab\\ud83d"}', "text"),
         (b'{"id": "a", "text": "again"}', "'a'"),
     ],
 )
@@ -139,14 +131,7 @@ def test_a_small_file_that_unpacks_to_very_many_lines_is_refused(tmp_path):
         read_corpus(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"question": " \n"}, {"answers": "this"}, {"answers": ["\ud83d"]}, {"gold": [None]}, {"candidates": "a"},
-        {"split": 1}, {"grades": [1]}, {"grades": {"a": 1.5}},
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize("change", [{"question": " \n"}, {"candidates": "a"}, {"grades": {"a": 1.5}}], ids=str)
 def test_a_broken_question_is_named(tmp_path, change):
     write(tmp_path, queries=[QUERY, QUERY | {"id": "q2"} | change])
     with pytest.raises(DataError, match=rf"queries\.jsonl, line 2: .*{next(iter(change))}"):
@@ -205,26 +190,13 @@ def test_evidence_worked_out_by_hand(start, end, gold, expected):
     assert is_evidence(chunk("wiki#d#", start, end), gold.replace("d", "wiki#d#", 1)) is expected
 
 
-@given(st.integers(0, 39), st.integers(1, 20), st.integers(1, 40))
-def test_a_span_lies_in_its_passage_and_in_one_or_two_of_its_chunks(start, length, max_tokens):
-    document = Document("d", "word " * 8)
-    gold = f"d#{start}-{min(start + length, 40)}"
-    assert is_evidence(passage(document), gold)
-    chunks = chunk_document(document, CallableCounter(len), ChunkConfig(max_tokens))
-    found = [index for index, piece in enumerate(chunks) if is_evidence(piece, gold)]
-    assert len(found) <= 2
-    if max_tokens >= 40:
-        assert found == [0]
-
-
 # --- Real data ---
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"no data folders at {DATA} (set CORAG_DATA)")
-@pytest.mark.parametrize("folder", sorted(DATA.iterdir()) if DATA.is_dir() else [], ids=lambda path: path.name)
-def test_real_data_is_read(folder):
-    data = DataFolder.open(folder)
-    with gzip.open(folder / "queries.jsonl.gz") as lines:
+@pytest.mark.skipif(not (DATA / "squad").is_dir(), reason=f"no SQuAD at {DATA} (set CORAG_DATA)")
+def test_real_data_is_read():
+    data = DataFolder.open(DATA / "squad")
+    with gzip.open(DATA / "squad" / "queries.jsonl.gz") as lines:
         assert len(data.queries) == sum(1 for _ in lines)
     found = [query for query in data.queries if query.gold and query.gold[0].split("#")[0] in data.documents]
     assert len(found) > len(data.queries) / 2
@@ -241,22 +213,18 @@ QUESTIONS = [{"_id": f"q{number}", "text": f"What is {number}?", "metadata": {}}
 HEADING = "query-id\tcorpus-id\tscore\n"
 
 
-def write_beir(folder, qrels, passages=PASSAGES, questions=QUESTIONS, *, gz=False):
+def write_beir(folder, qrels, passages=PASSAGES, questions=QUESTIONS):
     """Write a BEIR folder; `qrels` are the files' texts by split."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    write(folder, passages, questions, gz=gz)
+    write(folder, passages, questions, gz=True)
     for split, text in qrels.items():
-        if gz:
-            (folder / "qrels" / f"{split}.tsv.gz").write_bytes(gzip.compress(text.encode()))
-        else:
-            (folder / "qrels" / f"{split}.tsv").write_text(text)
+        (folder / "qrels" / f"{split}.tsv.gz").write_bytes(gzip.compress(text.encode()))
     return folder
 
 
-@pytest.mark.parametrize("gz", [False, True], ids=["plain", "gz"])
-def test_a_beir_folder_is_a_data_folder(tmp_path, gz):
+def test_a_beir_folder_is_a_data_folder(tmp_path):
     test = HEADING + "q1\td1\t2\nq1\td 2\t0\nq1\t3\t1\nq0\td 2\t-1\n\n"
-    folder = DataFolder.open(write_beir(tmp_path, {"test": test, "train": HEADING + "q2\t3\t1\n"}, gz=gz))
+    folder = DataFolder.open(write_beir(tmp_path, {"test": test, "train": HEADING + "q2\t3\t1\n"}))
     assert list(folder.documents.values()) == [
         Document("d1", "Text of one.", "One"), Document("d 2", "Text of two."), Document("3", "Text of three."),
     ]  # fmt: skip
@@ -279,7 +247,7 @@ def test_a_beir_folder_is_a_data_folder(tmp_path, gz):
     ],
 )  # fmt: skip
 def test_broken_judgements_are_named(tmp_path, text):
-    write_beir(tmp_path, {"test": ""})
+    write_beir(tmp_path, {})
     (tmp_path / "qrels" / "test.tsv").write_bytes(text.encode(errors="surrogatepass"))
     with pytest.raises(DataError, match=r"test\.tsv"):
         DataFolder.open(tmp_path)
@@ -351,10 +319,9 @@ def ids(path, queries=None):
     return {query: list(ranked) for query, ranked in read_run(path, queries).items()}
 
 
-@pytest.mark.parametrize("gz", [False, True], ids=["plain", "gz"])
-def test_a_run_is_read_by_rank(tmp_path, gz):
-    file = tmp_path / ("a.run.gz" if gz else "a.run")
-    file.write_bytes(gzip.compress(RUN.encode()) if gz else RUN.encode())
+def test_a_run_is_read_by_rank(tmp_path):
+    file = tmp_path / "a.run.gz"
+    file.write_bytes(gzip.compress(RUN.encode()))
     assert read_run(file) == {"q1": {"a": 70.0, "b": 3.5}, "q2": {"c": 2.0, "b": -1.0}}
     assert ids(file, {"q2", "q3"}) == {"q2": ["c", "b"]}
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import corag
 from corag.text.documents import Document, passage
 from corag.text.units import GAP, LINE_GAP, MAX_CHARACTERS, Unit, UnitChunk, assemble, units
-from corag.types import Candidate, Chunk
+from corag.types import Chunk
 
 SENTENCE = Unit.parse("sentence")
 MANUAL = """Start it. See Fig. 3 first! Then do:
@@ -154,13 +153,6 @@ def texts(text):
     return [unit for unit, _ in cut(text)]
 
 
-def select(bodies, budget, query="Who does it?", **given):
-    documents = [Document(f"d{row}", body, f"Title {row}") for row, body in enumerate(bodies)]
-    offered = [Candidate(passage(one), 0.9 - row / 10) for row, one in enumerate(documents)]
-    selector = corag.selector("naive", **{"reranker": "bm25", "unit": "sentence", **given})
-    return selector.select(query, offered, budget)
-
-
 def test_lists_and_letters():
     assert cut("You need:\n- a bolt. It is long.\n* a nut\n1. first\nb) second\nC) third\nGo on.") == [
         ("You need:", []), ("- a bolt. It is long.", ["You need:"]), ("* a nut", ["You need:"]),
@@ -180,8 +172,6 @@ def test_a_header_of_several_lines_stands_before_every_row():
 def test_a_cell_that_spans_rows_stands_before_those_below():
     table = "| place | year |\n|---|---|\n| Kell | 1 |\n| | 2 |\n| Oro | 3 |\n| | 4 |"
     assert [leads[1:] for _, leads in cut(table)] == [[], ["| Kell | 1 |"], [], ["| Oro | 3 |"]]
-    selection = select([table], 60, query="4?", tokenizer=corag.tokens(str.split))
-    assert "| Oro | 3 |" in selection.text
 
 
 @pytest.mark.parametrize(

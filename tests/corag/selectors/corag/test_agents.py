@@ -1,7 +1,6 @@
 """Selectors that an agent names: which one a question gets, what is left out, and what the trace says."""
 
 import logging
-import threading
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from corag import Candidate, Chunk
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models.trained import shipped_checkpoint
 from corag.registry import RERANKERS
-from corag.selectors.corag.agents import SHIPPED_AGENT, AgentSelectors, load_agent
+from corag.selectors.corag.agents import SHIPPED_AGENT, load_agent
 from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
@@ -99,24 +98,6 @@ def test_what_cannot_be_used_here_is_left_out_with_a_warning(parts, caplog, lack
     selection = selector.select("a cat", POOL, 30)
     assert selection.trace.reranker == "first" and lacking in caplog.text
     assert list(selection.trace.details["passed_over"]) == [f"corag(unit=passage, reranker={lacking})"]
-
-
-def test_a_fallback_that_cannot_be_used_is_an_error(parts):
-    with pytest.raises(ModelError, match="lost"):
-        named(sign_agent(rerankers=("lost", "first")))
-    with pytest.raises(InputError, match="some"):
-        named(single("naive(reranker=not-installed)")).select("a cat?", POOL, 30)
-
-
-def test_many_threads_build_a_selector_once(parts):
-    selectors = AgentSelectors(sign_agent(rerankers=("first", "second")), CHARACTERS, SignEmbedder())
-    problems = [selectors.problem("a cat?", POOL, 30) for _ in range(8)]
-    threads = [threading.Thread(target=selectors.choices, args=([problem],)) for problem in problems]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert parts == ["first"]
 
 
 def test_agents_are_loaded_from_folders_names_and_objects(tmp_path):

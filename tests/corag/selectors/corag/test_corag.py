@@ -18,7 +18,6 @@ from search import PRESETS, SearchConfig
 from search.drivers import POLICIES
 from tests.fakes import (
     CHARACTERS,
-    COUNTERS,
     QUESTIONS,
     HashReranker,
     SetReranker,
@@ -152,44 +151,6 @@ def test_what_units_save_by_sharing_a_title_is_spent_where_it_is_worth_it():
     # Alone each of the four costs a title more: two fit then, all of them below one title.
     assert costs(0) == len("Lake Oro\nCold. Deep. Wide. Blue.")
     assert costs(0) >= costs(0.5) >= costs(3) > 0
-
-
-# --- The search ---
-
-
-@settings(deadline=None, max_examples=12)
-@given(
-    pool=pools.map(lambda pool: pool[:4]), query=QUESTIONS, budget=st.integers(1, 60), seed=st.integers(0, 99),
-    tokens=st.sampled_from(COUNTERS),
-)  # fmt: skip
-def test_ample_iterations_reach_the_upper_bound(pool, query, budget, seed, tokens):
-    search = {"policy": "paper", "iterations": 100}
-    searched = Corag(reranker=HashReranker(seed), search=search, cost_weight=0, tokenizer=tokens)
-    bound = Upper(reranker=HashReranker(seed), tokenizer=tokens)
-    # Nothing is cut off: four candidates have 64 orders, and each iteration expands one of them.
-    assert searched.select(query, pool, budget).value == bound.select(query, pool, budget).value
-
-
-def test_the_trace_tells_how_it_came_about():
-    trace = chosen(RELATED, 0.1, 25, iterations=2, parallel=1).trace
-    assert (trace.reranker, trace.iterations, trace.exploration, trace.cost_weight) == ("table", 2, 0.001, 0.1)
-    # Four singles; then c2 (14), which leaves room for c1 or c3 (9 + 2) but not for c0 (11 + 2).
-    assert (trace.orders_scored, trace.scorer_calls, trace.orders_computed) == (6, 2, 6)
-    assert trace.truncated == 0 and trace.result.order == (2,)
-    empty = Corag(reranker=RELATED, tokenizer=CHARACTERS).select("who?", POOL, 3).trace
-    assert (empty.orders_scored, empty.orders_computed, empty.result.order) == (0, 0, ())
-
-
-@pytest.mark.parametrize("name", ["minilm-softsim", "minilm-evidence", "bm25"])
-def test_many_questions_at_once_find_what_one_by_one_finds(name):
-    texts = ["Berlin is the capital of Germany.", "Paris is a city.", "Germany borders France.", "Rivers flow.", "K2."]
-    offers = [offer(*texts[k:]) for k in range(4)]
-    queries = ["capital of Germany?", "What is Paris?", "Which countries border?", "K2?"]
-    selector = Corag(reranker=name, unit="sentence")
-    together = selector.select_many(queries, offers, 16)
-    alone = [selector.select(query, pool, 16) for query, pool in zip(queries, offers, strict=True)]
-    assert [s.ids for s in together] == [s.ids for s in alone]
-    assert [s.value for s in together] == pytest.approx([s.value for s in alone], abs=1e-6)
 
 
 # --- Presets ---

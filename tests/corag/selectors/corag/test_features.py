@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 import corag
 from corag.errors import InputError
@@ -47,15 +46,6 @@ def test_a_curve_worked_by_hand():
     assert found["place_of_largest_gap"] == pytest.approx(1 / 3)
     assert found["share_near"] == pytest.approx(2 / 3)
     assert found["log_count"] == pytest.approx(np.log(4) / 10)
-
-
-@given(arrays.arrays(np.float64, st.integers(0, 30), elements=st.floats(-1, 1)), st.randoms(use_true_random=False))
-def test_a_curve_is_finite_and_knows_no_order(similarities, random):
-    shuffled = list(similarities)
-    random.shuffle(shuffled)
-    found = curve_statistics(similarities)
-    assert np.isfinite(found).all() and found.dtype == np.float32
-    np.testing.assert_allclose(curve_statistics(shuffled), found, atol=1e-6)
 
 
 def test_texts_worked_by_hand():
@@ -107,13 +97,3 @@ def test_texts_are_part_of_an_agents_features():
     assert row[TEXTS.index("best_sentence")] == pytest.approx(math.log(2) / math.log(6))
     with pytest.raises(InputError):
         feature_vectors(("texts",), np.zeros((1, 3)), np.zeros((1, 3)), [[0.5]])
-
-
-def test_the_recipe_orders_the_parts():
-    queries, candidates = np.ones((2, 3)), np.full((2, 3), 2.0)
-    similarities = [[0.5], [0.7, 0.1]]
-    together = feature_vectors(("curve", "candidates", "query"), queries, candidates, similarities)
-    assert together.shape == (2, feature_dim(("curve", "candidates", "query"), 3)) == (2, len(CURVE) + 6)
-    np.testing.assert_array_equal(together[1, : len(CURVE)], curve_statistics([0.7, 0.1]))
-    assert together[0, len(CURVE) :].tolist() == [2.0] * 3 + [1.0] * 3
-    assert feature_vectors(("query", "curve"), np.zeros((0, 3)), np.zeros((0, 3)), []).shape == (0, 3 + len(CURVE))

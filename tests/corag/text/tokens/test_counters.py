@@ -1,6 +1,5 @@
 import gzip
 import json
-from collections import UserDict
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError
-from corag.text.tokens import CallableCounter, estimated_tokens, load_tokenizer, model_folder
+from corag.text.tokens import estimated_tokens, load_tokenizer, model_folder
 from tests.corag.text.tokens.worlds import AWKWARD, unigram, words
 from tests.paths import DATA
 
@@ -73,19 +72,6 @@ def test_no_count_with_long_words_is_below_the_tokenizer(texts):
 )
 def test_callables_return_numbers_or_tokens(result, expected):
     assert corag.tokens(lambda _: result).count(["some text", "more"]).tolist() == [expected, expected]
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        True, -1, 2.0, None, "some text", UserDict({"input_ids": [1], "attention_mask": [1]}), np.array([[1, 2, 3]]),
-    ],
-    ids=lambda result: type(result).__name__,
-)  # fmt: skip
-def test_callables_that_return_something_else_are_refused(result):
-    counter = CallableCounter(lambda _: result, name="mine")
-    with pytest.raises(InputError, match="'mine'"):
-        counter.count(["some text"])
 
 
 # --- The estimate ---

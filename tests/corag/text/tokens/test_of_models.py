@@ -42,15 +42,11 @@ def hub(tmp_path, monkeypatch) -> Path:
 # --- Files and the hub ---
 
 
-@pytest.mark.parametrize("given_as", ["file", "text", "folder", "setting"])
-def test_a_tokenizer_file_is_counted_whole_and_bare(word_file, given_as):
-    part = {
-        "file": word_file, "text": str(word_file), "folder": word_file.parent,
-        "setting": f"huggingface(model={word_file})",
-    }[given_as]  # fmt: skip
-    counter = corag.tokens(part)
-    assert counter.count(["", "a", "a b c d e f g h i j"]).tolist() == [0, 1, 10]
-    assert (counter.name, counter.exact) == (str(word_file.parent if given_as == "folder" else word_file), True)
+def test_a_tokenizer_file_is_counted_whole_and_bare(word_file):
+    for part in (word_file, str(word_file), word_file.parent, f"huggingface(model={word_file})"):
+        counter = corag.tokens(part)
+        assert counter.count(["", "a", "a b c d e f g h i j"]).tolist() == [0, 1, 10] and counter.exact
+    assert counter.name == str(word_file)
 
 
 def test_a_model_without_a_tokenizer_file_is_loaded_by_transformers(hub, tmp_path):
@@ -71,19 +67,11 @@ def test_a_hub_name_that_is_not_here_says_how_to_bring_it(hub):
         corag.tokens("Else/where")
 
 
-@pytest.mark.parametrize("part", ["llama3.1:8b", "no/such/tokenizer.json", Path("nothing"), "tiktokn"])
-def test_an_unknown_tokenizer_says_what_can_be_given(part, tmp_path, monkeypatch):
+def test_an_unknown_tokenizer_says_what_can_be_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="Qwen/Qwen3-8B"):
-        corag.tokens(part)
-
-
-@pytest.mark.parametrize("content", ["", '{"model": {"type": "WordLevel"}}'])
-def test_a_broken_file_is_a_model_error(tmp_path, content):
-    path = tmp_path / "tokenizer.json"
-    path.write_text(content)
-    with pytest.raises(ModelError):
-        corag.tokens(path)
+    for part in ("llama3.1:8b", "no/such/tokenizer.json", Path("nothing")):
+        with pytest.raises(InputError, match="Qwen/Qwen3-8B"):
+            corag.tokens(part)
 
 
 # --- tiktoken ---
@@ -173,9 +161,3 @@ def test_a_served_model_without_a_tokenizer_is_estimated_with_a_warning(hub, cap
         for reader in (*readers, *readers):
             assert (reader.tokens.name, reader.tokens.exact) == ("estimate", False)
     assert caplog.text.count("'mine'") == caplog.text.count("'llama3.1:8b'") == 1 and "--tokenizer" in caplog.text
-
-
-@pytest.mark.parametrize("part", ["gpt-99", "tiktoken(encoding=nonsense)", "tiktoken"])
-def test_unknown_models_of_tiktoken_are_clear_errors(part):
-    with pytest.raises(InputError, match="encoding"):
-        corag.tokens(part)
