@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 import agent
 from agent import AgentConfig, AgentError, CheckpointError, ConfigurationAgent, Fallback, Ranges, TrainConfig
 from agent.config import setting_of, spelled
-from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config, toy_table
+from tests.agent.worlds import DIM, RANGES, random_agent, toy_config, toy_table
 from tests.paths import ROOT
 
 FEATURES = np.random.default_rng(1).normal(size=(50, DIM)).astype(np.float32)
@@ -43,14 +43,6 @@ def test_the_unit_scale_worked_by_hand():
     one_value = Ranges((10, 10), (2.4, 2.4), (0.1, 0.1))
     assert one_value.to_unit([[10, 2.4, 0.1]]).tolist() == [[0.0, 0.0, 0.0]]
     assert one_value.from_unit([[0.7, 0.0, 1.0]]).tolist() == [[10, 2.4, 0.1]]
-
-
-@given(st.integers(1, 64), st.floats(0, 3), st.floats(0, 0.3))
-def test_settings_come_back_from_the_unit_scale(iterations, exploration, cost_weight):
-    settings = np.array([[iterations, exploration, cost_weight]])
-    back = RANGES.from_unit(RANGES.to_unit(settings))
-    assert back[0, 0] == iterations
-    np.testing.assert_allclose(back, settings, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -92,13 +84,6 @@ def test_a_prediction_worked_by_hand():
     # A tie goes to the first label.
     assert agent_that_passes_one_feature_on().predict(-np.ones(DIM)).configuration == "first"
     assert [type(value) for value in (prediction.iterations, prediction.exploration)] == [int, float]
-
-
-def test_one_vector_or_many():
-    trained = random_agent()
-    together = trained.predict(FEATURES)
-    assert [p.configuration for p in together] == [trained.predict(row).configuration for row in FEATURES]
-    assert trained.predict(np.zeros((0, DIM))) == []
 
 
 def test_only_available_configurations_are_chosen():
@@ -145,22 +130,6 @@ def test_settings_stay_in_range_for_any_finite_features(features):
     assert sum(prediction.probabilities.values()) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda weights: weights.pop("choice.bias"),
-        lambda weights: weights.update({"settings.bias": np.zeros(4, np.float32)}),
-        lambda weights: weights.update({"settings.bias": np.zeros(3)}),
-        lambda weights: weights["settings.bias"].fill(np.nan),
-    ],
-)
-def test_weights_that_do_not_fit(change):
-    weights = random_weights(toy_config())
-    change(weights)
-    with pytest.raises(AgentError, match="tensor"):
-        ConfigurationAgent(toy_config(), weights)
-
-
 # Checkpoints.
 
 
@@ -189,13 +158,6 @@ def test_a_checkpoint_comes_back(tmp_path, changes):
     assert loaded.predict(FEATURES) == trained.predict(FEATURES)
     card = (tmp_path / "made" / "README.md").read_text()
     assert all(word in card for word in ("`toy`", "`first`, `second`", "abc123", "## More"))
-
-
-def test_a_checkpoint_without_a_network_has_no_weights(folder):
-    single = ConfigurationAgent(AgentConfig(("top-k",), Fallback("top-k")))
-    agent.save(folder, single, "card", {"report.html": "page"})
-    assert {path.name for path in folder.iterdir()} == {"README.md", "config.json", "report.html"}
-    assert agent.load(folder).config == single.config
 
 
 def test_a_checkpoint_is_replaced_whole(folder):
@@ -291,18 +253,3 @@ def test_the_shipped_checkpoint_predicts_as_its_tensors_say():
 def test_tables_that_cannot_be_learnt_from(changes):
     with pytest.raises(AgentError, match=next(iter(changes))):
         toy_table(**changes).check_fits(toy_config())
-
-
-def test_too_little_to_learn_from():
-    for table in (toy_table(1), toy_table(weight=np.arange(40) % 2 == 0)):
-        with pytest.raises(AgentError, match="at least 2"):
-            table.check_trainable()
-
-
-def test_the_digest_sees_every_column():
-    table = toy_table()
-    digests = {table.digest(), toy_table(prefix="other").digest(), toy_table(quality=None).digest()}
-    for name in ("features", "settings", "weight", "quality"):
-        digests.add(toy_table(**{name: getattr(table, name) + 1}).digest())
-    digests.add(toy_table(label=1 - table.label).digest())
-    assert len(digests) == 8 and table.digest() == toy_table().digest()

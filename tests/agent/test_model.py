@@ -35,21 +35,6 @@ def test_numpy_inference_agrees_with_torch(hidden):
     np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 
-def test_features_come_out_as_long_as_embeddings():
-    features = np.random.default_rng(0).normal([0, 5, -3, 1e3], [1, 0.01, 40, 2], size=(500, 4)).astype(np.float32)
-    scaled = FeatureScaling.of(features)(features)
-    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-3)
-    np.testing.assert_allclose(scaled.std(axis=0), 0.5, rtol=1e-3)
-    assert np.square(scaled).sum(axis=1).mean() == pytest.approx(1, rel=1e-3)
-
-
-def test_a_constant_feature_is_left_out():
-    features = np.array([[1.0, 7.0], [3.0, 7.0]], dtype=np.float32)
-    scaling = FeatureScaling.of(features)
-    np.testing.assert_allclose(scaling(features), [[-np.sqrt(0.5), 0], [np.sqrt(0.5), 0]], rtol=1e-6)
-    assert scaling(np.array([[2.0, 9.0]], dtype=np.float32)).tolist() == [[0.0, 0.0]]
-
-
 def test_folded_weights_do_the_same_with_plain_features():
     config = toy_config()
     features = (toy_table().features * 3 + np.arange(6)).astype(np.float32)

@@ -68,42 +68,11 @@ def test_training_is_quiet_and_leaves_random_state_and_threads_alone(tmp_path, c
     assert (*capfd.readouterr(), caplog.text) == ("", "", "")
 
 
-@pytest.mark.parametrize(
-    ("val", "monitor"),
-    [
-        (None, "train_loss"),
-        (toy_table(9, prefix="val", quality=None), "val_loss"),
-        (toy_table(9, prefix="val"), "val_regret"),
-    ],
-)
-def test_what_chooses_the_best_epoch(tmp_path, val, monitor):
-    report = toy_fit(tmp_path, val=val, epochs=3)
-    assert report.monitor == monitor
-    lowest = min(figures[monitor] for figures in report.history)
-    assert report.history[report.best_epoch][monitor] == lowest
-
-
 def test_regret_worked_by_hand(tmp_path):
     # After training the agent chooses the label's configuration, which in this table is worth 0.3 less than the other.
     val = toy_table(10, seed=1, prefix="val")
     worse = toy_table(10, seed=1, prefix="val", quality=0.5 - 0.3 * np.eye(2)[val.label])
     assert toy_fit(tmp_path, val=worse, **FAST).history[-1]["val_regret"] == pytest.approx(0.3)
-
-
-def test_the_last_epoch_can_be_kept(tmp_path):
-    options = {"lr": 0.5, "seed": 3, "val": toy_table(20, seed=1, prefix="val", quality=None), "epochs": 4}
-    best, last = toy_fit(tmp_path / "best", **options), toy_fit(tmp_path / "last", keep="last", **options)
-    assert best.history == last.history
-    assert (best.best_epoch, last.best_epoch) == (1, 3)
-    assert not same_weights(best, last)
-    assert "3 of 4, the last is kept" in (last.checkpoint / "README.md").read_text()
-    again = toy_fit(tmp_path / "last", keep="last", **options)
-    assert (again.best_epoch, again.epochs_resumed) == (3, 4) and same_weights(again, last)
-
-
-def test_half_precision_trains_too(tmp_path):
-    report = toy_fit(tmp_path, epochs=4, precision="bf16-mixed")
-    assert report.history[-1]["train_loss"] < report.history[0]["train_loss"]
 
 
 def test_any_setting_and_callback_of_lightning(tmp_path):

@@ -71,28 +71,6 @@ def test_every_evidence_stands_in_the_corpus(whole):
             assert squeezed(texts[topic][int(start) : int(end)]) == squeezed(quote["quote"]) != ""
 
 
-def test_a_topic_that_a_larger_one_repeats_is_no_document(monkeypatch):
-    words = [f"word{number}" for number in range(200)]
-    topics = {
-        "large": " ".join(words),
-        "part": '"Part"\n\n' + "\n".join(words[40:140]),  # other white space, and a heading of its own
-        "half": " ".join(words[:50] + [f"new{number}" for number in range(50)]),
-        "other": " ".join(f"other{number}" for number in range(100)),
-        "short": "word3 word4",
-        "apart": "word199 word0",
-    }
-    use_topics(monkeypatch, topics)
-    found = load()
-    assert found.contained == ["part", "short"]
-    assert [(row["id"], row["title"]) for row in found.documents] == [
-        ("apart", "word199 word0"),
-        ("half", "half"),
-        ("large", "large"),
-        ("other", "other"),
-    ]
-    assert found.queries == [] and len(found.left_out) == 268
-
-
 @pytest.mark.slow
 def test_the_whole_demo_on_a_few_topics_and_again(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("WANDB_MODE", raising=False)

@@ -13,7 +13,7 @@ from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
 from experiments.labels.table import read_metadata
 from tests.corag.text.tokens.worlds import ChatReader, byte_level
-from tests.experiments.worlds import QUERIES, rows_of
+from tests.experiments.worlds import rows_of
 
 BUDGET = 260
 
@@ -72,18 +72,3 @@ def labelled(folder, tmp_path, **settings):
     config = LabelConfig(data=str(folder), out=str(tmp_path / "labels.parquet"), quiet=True, **{**given, **settings})
     path = label(config)
     return pq.read_table(path).to_pylist(), read_metadata(path)
-
-
-def test_no_prompt_of_a_labelling_exceeds_the_budget(small_data, reader, tmp_path):
-    rows, metadata = labelled(small_data, tmp_path)
-    assert metadata["tokenizer"] == "byte-level"
-    assert {row["error"] for row in rows} == {None}
-    assert {row["budget_tokens"] for row in rows} == {BUDGET}
-    assert BUDGET / 2 < byte_level().count(reader.sent).max() <= BUDGET
-    assert len(reader.sent) >= len(QUERIES[:3])
-
-
-def test_a_question_whose_prompts_do_not_fit_the_window_has_no_labels(small_data, reader, tmp_path):
-    reader.window_tokens = 150
-    rows, _ = labelled(small_data, tmp_path, limit=1)
-    assert all("the model takes 150 in all" in row["error"] for row in rows)

@@ -111,36 +111,11 @@ def test_equals_dense_regression(parts, scale):
         assert gains[row] == pytest.approx(expected, abs=1e-5)
 
 
-def test_dropped_orders_change_nothing_for_the_others():
-    (_, whole), (pool, process) = observed(BATCHES, value_of), observed(BATCHES, value_of)
-    kept = np.union1d(process.rows, np.arange(0, len(pool), 3))
-    orders = [pool.order(row) for row in kept]
-    process.keep(kept)
-    assert [pool.order(row) for row in range(len(pool))] == orders
-    for some, row in ((whole, 66), (process, int(kept.searchsorted(66)))):
-        some.condition([row])
-        some.observe(np.array([3.0]))
-    assert process.upper_confidence_bound() == pytest.approx(whole.upper_confidence_bound()[kept], rel=1e-8)
-    assert (process.open == whole.open[kept]).all()
-
-
 def integrated_gain(mean, deviation):
     """Mean of max(x, 0) for x normal, by the trapezoidal rule."""
     z = np.linspace(-12, 12, 40_001)
     density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     return np.trapezoid(np.maximum(mean + deviation * z, 0) * density, z)
-
-
-@given(st.permutations(range(5)), st.permutations(range(5)), st.integers(1, 5), st.integers(1, 5))
-def test_components_are_what_orders_have_in_common(one, other, num_one, num_other):
-    orders = tuple(one[:num_one]), tuple(other[:num_other])
-    space = OrderSpace(np.array(COSTS), sum(COSTS))
-    pool = OrderPool(space.costs, BUDGET, space.max_length)
-    pool.add(space.rows([*orders, (0, 1, 2)]))
-    last = next(row for row in range(len(pool)) if pool.order(row) == orders[1])
-    found = pool.covariance(np.eye(10), np.array([0]), slice(last, last + 1))[:, 0, 0]
-    assert found == pytest.approx(components(*orders))
-    assert pool.variance(np.eye(10), slice(0, 1))[:, 0] == pytest.approx(components(orders[0], orders[0]))
 
 
 sizes = st.tuples(st.lists(st.integers(1, 6), min_size=1, max_size=14), st.integers(3, 14))

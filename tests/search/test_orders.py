@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search import SearchError, exhaustive
-from search.bayesian import neighbours, opening
-from search.exhaustive import BATCH_SIZE
 from search.orders import OrderSpace
 from tests.search.worlds import HashScorer, feasible_orders, problems, scorers
 
@@ -36,43 +34,6 @@ def test_enumerated_orders_are_the_feasible_ones_cheapest_first(problem, max_len
         assert space.enumerate(len(expected) - 1) is None
 
 
-@given(problems, lengths)
-def test_opening_holds_every_candidate_and_feasible_orders_once(problem, max_length):
-    costs, _ = problem
-    orders = as_orders(opening(make(problem, max_length)), len(costs))
-    feasible = feasible_orders(*problem, max_length)
-    assert set(orders) <= feasible
-    assert len(set(orders)) == len(orders)
-    assert {order for order in feasible if len(order) == 1} <= set(orders)
-
-
-@given(problems, lengths, st.data())
-def test_neighbours_are_the_orders_one_step_away(problem, max_length, data):
-    costs, _ = problem
-    feasible = feasible_orders(*problem, max_length)
-    if feasible:
-        order = data.draw(st.sampled_from(sorted(feasible)))
-        found = as_orders(neighbours(make(problem, max_length), order, range(len(costs))), len(costs))
-        assert len(set(found)) == len(found)
-        assert set(found) == {other for other in feasible if one_step(order, other)}
-
-
-def one_step(order, other):
-    def without(order):
-        return {(*order[:index], *order[index + 1 :]) for index in range(len(order))}
-
-    if order == other:
-        return False
-    if len(order) != len(other):
-        shorter, longer = sorted((order, other), key=len)
-        return shorter in without(longer)
-    moved = set(order) == set(other) and bool(without(order) & without(other))
-    differing = sum(mine != theirs for mine, theirs in zip(order, other, strict=True))
-    swapped = set(order) == set(other) and differing == 2
-    exchanged = set(order) != set(other) and differing == 1
-    return moved or swapped or exchanged
-
-
 @given(problems, scorers, st.integers(1, 6), st.booleans())
 def test_exhaustive_equals_brute_force(problem, scorer, max_length, ordered):
     costs, budget = problem
@@ -91,14 +52,6 @@ def test_exhaustive_equals_brute_force(problem, scorer, max_length, ordered):
     assert result.order == best
     assert result.value == result.utility == (scorer.value(best) if best else 0.0)
     assert result.cost == sum(costs[chunk] for chunk in best)
-
-
-def test_exhaustive_scores_in_batches_and_reports():
-    reports, scorer = [], HashScorer(0)
-    result = exhaustive([1] * 20, scorer, 3, report=lambda *counts: reports.append(counts))
-    assert reports == [(0, 7240), (BATCH_SIZE, 7240), (7240, 7240)]
-    assert [len(call) for call in scorer.calls] == [BATCH_SIZE, 7240 - BATCH_SIZE]
-    assert result.num_calls == len(result.incumbents) == 2
 
 
 def test_refuses_too_many_orders_before_scoring():

@@ -112,16 +112,6 @@ def test_nothing_to_choose_from():
             assert result.complete
 
 
-def test_many_takes_tuples_and_one_config():
-    def score_pairs(pairs):
-        return [index + order[0] / 10 for index, order in pairs]
-
-    results = search_many([([1, 1], 1), ([], 3), ([1, 9], 2)], score_pairs)
-    assert [result.order for result in results] == [(1,), (), (0,)]
-    assert [result.value for result in results] == pytest.approx([0.1, 0.0, 2.0])
-    assert search_many([], score_pairs) == []
-
-
 @pytest.mark.parametrize(
     ("costs", "budget"),
     [([[1], [1, 2]], 4), (["1"], 4), ([1, -2], 4), ([1.5], 4), ([1.0, nan], 4), ([1], 0), ([1], 2.5), ([1], "8")],
@@ -156,14 +146,6 @@ def test_bad_settings(setting):
 def test_one_config_for_each_problem():
     with pytest.raises(SearchError):
         search_many([([1], 1), ([1], 1)], zeros, [SearchConfig()])
-
-
-def test_errors_of_the_scorer_pass_through():
-    def stops(orders):
-        raise StopIteration("from the scorer")
-
-    with pytest.raises(StopIteration, match="from the scorer"):
-        search([1], stops, 1)
 
 
 @every_policy

@@ -5,13 +5,11 @@ import json
 import shutil
 import string
 import sys
-from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
-import sentencepiece
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -25,6 +23,7 @@ from corag.models.known import BGE_M3, KNOWN_RERANKERS
 from corag.text.tokens import model_folder
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+WINDOW = 62
 WORDS = ["▁river", "▁Berlin", "▁capital", "▁Germany", "▁the", "▁flow", "ing", "▁.", "▁?", "."]
 
 
@@ -41,21 +40,16 @@ def save_bert(folder: Path, *, num_labels=1, **config) -> Path:
     return folder
 
 
-def save_xlm_roberta(folder: Path, window: int = 62, sentences: Sequence[str] = ()) -> Path:
-    """Save an XLM-RoBERTa cross-encoder with a Unigram tokenizer and a window of so many tokens.
-
-    With sentences, the tokenizer learns from these, and the folder has its SentencePiece model, too, as on the hub.
-    """
+def save_xlm_roberta(folder: Path) -> Path:
+    """Save an XLM-RoBERTa cross-encoder with a Unigram tokenizer and a window of 62 tokens."""
     torch.manual_seed(0)
-    tokenizer = transformers.XLMRobertaTokenizer(vocab=unigram_vocabulary(), model_max_length=window)
-    if sentences:
-        tokenizer = train_sentencepiece(folder, sentences, window)
+    tokenizer = transformers.XLMRobertaTokenizer(vocab=unigram_vocabulary(), model_max_length=WINDOW)
     tokenizer.save_pretrained(folder)
     settings = transformers.XLMRobertaConfig(
         vocab_size=len(tokenizer),
         num_labels=1,
         initializer_range=0.3,
-        max_position_embeddings=window + 2,
+        max_position_embeddings=WINDOW + 2,
         type_vocab_size=1,
         pad_token_id=1,
         **SIZES,
@@ -63,21 +57,6 @@ def save_xlm_roberta(folder: Path, window: int = 62, sentences: Sequence[str] = 
     with quiet():
         transformers.XLMRobertaForSequenceClassification(settings).save_pretrained(folder)
     return folder
-
-
-def train_sentencepiece(folder: Path, sentences: Sequence[str], window: int) -> transformers.PreTrainedTokenizerBase:
-    """Save a SentencePiece model that was trained on sentences, and return the tokenizer that transformers reads."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "sentencepiece.bpe.model"
-    with file.open("wb") as stream:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences), model_writer=stream, vocab_size=300, hard_vocab_limit=False,
-            minloglevel=2,
-        )  # fmt: skip
-    settings = {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": window}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    (folder / "config.json").write_text(json.dumps({"model_type": "xlm-roberta"}))
-    return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 def change_json(file: Path, **changes) -> None:
@@ -105,14 +84,14 @@ def byte_level() -> Tokenizer:
     return tokenizer
 
 
-def save_bge_m3(folder: Path, window: int = 62, sentences: Sequence[str] = ()) -> Path:
+def save_bge_m3(folder: Path) -> Path:
     """Save a small XLM-RoBERTa in the files that the main revision of BAAI/bge-m3 has: its weights are a pickle."""
-    save_xlm_roberta(folder, window, sentences)
+    save_xlm_roberta(folder)
     settings = transformers.AutoConfig.from_pretrained(folder)
     torch.manual_seed(0)
     with quiet():
         encoder = transformers.XLMRobertaModel(settings)
-    older = {"embeddings.position_ids": torch.arange(window + 2)[None]}  # as transformers 4 wrote it
+    older = {"embeddings.position_ids": torch.arange(WINDOW + 2)[None]}  # as transformers 4 wrote it
     torch.save({**encoder.state_dict(), **older}, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     change_json(folder / "config.json", architectures=["XLMRobertaModel"], transformers_version="4.33.0")
@@ -126,7 +105,7 @@ def save_bge_m3(folder: Path, window: int = 62, sentences: Sequence[str] = ()) -
         "modules.json": parts,
         "1_Pooling/config.json": {"word_embedding_dimension": 32, "pooling_mode_cls_token": True},
         "config_sentence_transformers.json": {"__version__": {"sentence_transformers": "2.2.2"}},
-        "sentence_bert_config.json": {"max_seq_length": window, "do_lower_case": False},
+        "sentence_bert_config.json": {"max_seq_length": WINDOW, "do_lower_case": False},
     }
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))

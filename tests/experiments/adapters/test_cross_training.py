@@ -32,10 +32,6 @@ def test_combinations_of_evidence_parts_of_it_and_distractors(seed):
     assert any(row.share == 0 for row in rows) and any(row.share == 0.5 for row in rows)
 
 
-def test_without_evidence_nothing_is_enough():
-    assert {row.share for row in drawn(pooled_of(()))} == {0.0}
-
-
 def test_the_loss_by_hand():
     logits, share, enough = torch.tensor([2.0, 0.0, 1.0]), torch.tensor([1.0, 0.5, 0.0]), torch.tensor([1.0, 0.0, 0.0])
     owner = torch.tensor([0, 0, 1])

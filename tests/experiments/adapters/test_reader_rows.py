@@ -2,17 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
 
 from corag.text.data import DataFolder
 from corag.text.tokens import load_tokenizer, model_folder
 from experiments.adapters.config import RowSettings
 from experiments.adapters.reader_rows import (
     ReadingExample,
-    ReadingRow,
     TokenPassage,
-    batches,
-    collate,
     examples,
     rows,
 )
@@ -88,13 +84,6 @@ def test_windows_hold_the_answer_and_keep_to_their_length():
         assert row.ids[start : end + 1].tolist() == [1011, 1012, 1013]
 
 
-def test_unanswerable_rows_show_another_passage():
-    made = rows([toy()] * 30, RowSettings(unanswerable=1.0, distractor=0.0), (0,))
-    assert [row.kind for row in made] == [SPAN, NONE] * 30
-    assert {int(row.ids[6]) for row in made[1::2]} == {2000}
-    assert all(row.spans == () for row in made[1::2])
-
-
 def test_yes_and_no_see_the_head_of_every_passage():
     passages = (TokenPassage(np.arange(1000, 1100)), TokenPassage(np.arange(2000, 2100)))
     example = ReadingExample("toy", np.arange(4), YES, passages, (), 1)
@@ -102,28 +91,6 @@ def test_yes_and_no_see_the_head_of_every_passage():
     assert row.kind == YES
     assert len(row.ids) == 47
     assert {1000, 2000} <= set(row.ids.tolist())
-
-
-def test_a_batch_says_where_answers_may_stand():
-    made = [
-        ReadingRow(np.array([101, 5, 102, 7, 8, 102]), np.array([0, 0, 0, 1, 1, 1]), ((3, 4),), SPAN),
-        ReadingRow(np.array([101, 5, 102, 9, 102]), np.array([0, 0, 0, 1, 1]), (), NONE),
-        ReadingRow(np.array([101, 5, 102, 9, 102]), np.array([0, 0, 0, 1, 1]), (), NO),
-    ]
-    batch = collate(made)
-    assert batch["input_ids"].tolist()[1] == [101, 5, 102, 9, 102, 0]
-    assert batch["attention_mask"].tolist()[1] == [1, 1, 1, 1, 1, 0]
-    assert torch.argwhere(batch["context"]).tolist() == [[0, 0], [0, 3], [0, 4], [1, 0], [1, 3], [2, 0], [2, 3]]
-    assert torch.argwhere(batch["starts"]).tolist() == [[0, 3], [1, 0]]
-    assert torch.argwhere(batch["ends"]).tolist() == [[0, 4], [1, 0]]
-    assert batch["kinds"].tolist() == [SPAN, NONE, NO]
-
-
-def test_batches_hold_every_row_once_within_their_tokens():
-    made = [ReadingRow(np.full(4 + i % 7, i), np.zeros(4 + i % 7, dtype=np.int64), (), NONE) for i in range(50)]
-    groups = batches(made, 40, (0,))
-    assert sorted(int(row.ids[0]) for group in groups for row in group) == list(range(50))
-    assert all(len(group) * max(len(row.ids) for row in group) <= 40 for group in groups)
 
 
 def test_held_out_questions_share_no_gold_with_the_others(small_data):

@@ -10,7 +10,7 @@ import torch
 import experiments.adapters.value as training
 from corag.errors import DataError, InputError
 from corag.models.trained import load_adapter
-from corag.rerankers.evidence.hypotheses import NUM_FEATURES, features, late_interaction, weigh
+from corag.rerankers.evidence.hypotheses import NUM_FEATURES, features, weigh
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import PAIRS, SINGLES
 from corag.text.data import DataFolder
@@ -42,14 +42,6 @@ def offered(films, **settings):
 
 
 # --- Pools ---
-
-
-def test_own_candidates_come_ranked_with_their_evidence(films):
-    first = offered(films, unanswerable=0.0)[0]
-    assert {chunk.id for chunk in first.chunks} == {"f0", "p0", "f1", "p1", "f2", "p2"}
-    assert [first.chunks[index].id for index in first.ordered] == ["f0", "p0"]
-    assert first.gold == tuple(sorted(first.ordered))
-    assert list(first.similarities) == sorted(first.similarities, reverse=True)
 
 
 def test_unanswerable_ones_have_the_same_candidates_without_the_evidence(films):
@@ -96,19 +88,6 @@ def test_where_passages_are_named_one_sentence_of_each_is_the_evidence(films):
     assert ids(cut_to_sentences(films, answers=())) == [{FILM, PERSON}]
     assert ids(cut_to_sentences(films, gold=("p0",), answers=("1900",))) == [{PERSON}]
     assert cut_to_sentences(films, gold=("f7",), answers=()) is None  # not among the candidates
-
-
-def test_held_out_questions_are_not_learned_from_and_a_limit_does_not_depend_on_the_order(films):
-    folder = DataFolder.open(films / "films")
-    learned, others = (
-        questions_of(folder, EvidenceSource("films", held_out=0.25, part=part)) for part in ("training", "held-out")
-    )
-    assert not {query.id for query in learned} & {query.id for query in others}
-    assert (len(learned), len(others)) == (len(PEOPLE) - 2, 2)
-    source = EvidenceSource("films", held_out=0.0, limit=3)
-    turned = replace(folder, queries=folder.queries[::-1])
-    assert questions_of(folder, source) == questions_of(turned, source)
-    assert len(questions_of(folder, source)) == 3
 
 
 def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tmp_path):
@@ -173,28 +152,6 @@ def test_networks_learn_which_set_is_the_evidence_each_from_its_own_questions(tm
     assert right(whole, range(60, 80)) >= 17 > right(poor, range(60, 80))
 
 
-def test_the_floor_looks_at_late_interaction_alone_and_the_network_learns_what_it_leaves(tmp_path):
-    settings = FitSettings(hidden=8, floor_epochs=40, epochs=4, batch_size=8, dropout=0.0)
-    tables = [hypothesise(learnable(number), 3) for number in range(60)]
-    module = fitted(tables, tmp_path, settings)
-    whole = module.ensemble(slice(0, 1))
-    floor = module.floor[:, :-1].numpy()
-    late = late_interaction()
-    assert not floor[:, ~late].any() and floor[:, late].any()
-    np.testing.assert_allclose(whole.linear, floor + module.linear.detach().numpy(), atol=1e-6)
-    assert right(whole, range(60, 80)) >= 14
-
-
-def test_networks_side_by_side_are_those_that_are_fitted_alone(tmp_path):
-    settings = replace(SMALL, dropout=0.0)
-    tables = [hypothesise(learnable(number), 2) for number in range(8)]
-    both = fitted(tables, tmp_path / "both", settings, (3, 4))
-    for number, seed in enumerate((3, 4)):
-        alone = fitted(tables, tmp_path / str(seed), settings, (seed,))
-        np.testing.assert_allclose(alone.hidden[0].detach(), both.hidden[number].detach(), atol=1e-5)
-        np.testing.assert_allclose(alone.linear[0].detach(), both.linear[number].detach(), atol=1e-5)
-
-
 def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
     tables = [hypothesise(replace(learnable(number), weight=number + 1.0), 2) for number in range(3)]
     batches = ValueBatches(tables, np.ones((3, 1)), 4, seed=0)
@@ -211,17 +168,6 @@ def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
     weights = batch["weights"][:, 0].numpy()
     assert sorted(weights.tolist()) == [1.0, 2.0, 3.0]
     assert float(module.losses(batch).detach()) == pytest.approx(np.average(expected, weights=weights), rel=1e-5)
-
-
-def test_a_table_stands_for_all_sets():
-    example = learnable(1, num_candidates=7)
-    table = hypothesise(example, 4, max_drawn=5)
-    # The true pair first, then 7 single chunks, and 5 each of 20 other pairs, 35 sets of three and 35 of four.
-    assert len(table.features) == 1 + 7 + 5 + 5 + 5
-    assert np.exp(table.corrections).sum() == pytest.approx(7 + 21 + 35 + 35, rel=1e-5)
-    assert table.corrections[0] == 0
-    assert table.example is example
-    assert hypothesise(replace(example, golds=((0, 1, 2),)), 2) is None
 
 
 def test_a_table_begins_with_every_set_that_may_be_true():

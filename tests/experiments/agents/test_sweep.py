@@ -8,7 +8,6 @@ import pytest
 
 import agent
 from corag.cli.main import MISTAKE, main, make_parser
-from corag.errors import InputError
 from experiments.agents.recipes import flattened
 from experiments.agents.sweep import SweepConfig, plan, sweep, sweep_page
 from experiments.agents.train import TrainAgentConfig
@@ -101,12 +100,6 @@ def test_a_run_that_cannot_be_trained_is_noted_and_the_others_go_on(labels, tmp_
         said = " ".join(capsys.readouterr().out.split())
         assert "2 of 2 runs with map_dim=0 could not be trained; the first: map_dim must be an integer" in said
     assert "map_dim=0 | 2, 2 failed | - | - | - |" in sweep_page(summary, "lr").markdown()
-
-
-def test_without_validation_there_is_nothing_to_compare_by(labels, tmp_path):
-    config = config_of(labels, tmp_path / "s", {})
-    with pytest.raises(InputError, match="val_regret"):
-        sweep(replace(config, base=replace(config.base, own_splits=False, shares=(1.0, 0.0, 0.0))))
 
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)

@@ -10,7 +10,6 @@ from experiments.agents.targets import (
     best_single,
     evidence,
     make_targets,
-    quality,
     shrunk,
     utility,
 )
@@ -52,13 +51,6 @@ def test_the_papers_rule(tmp_path, margin, weights):
     assert make_targets(labels, replace(PAPER, margin=margin), ("query",)).weight.tolist() == weights
 
 
-def test_a_question_counts_unless_all_classes_are_worth_the_same(tmp_path):
-    labels = labels_of(tmp_path, TABLE)
-    assert targets_of(labels).weight.tolist() == [0, 1, 1, 0]
-    # With a class for each configuration the best ones of q1 and q2 are equals, but others are worse.
-    assert targets_of(replace(labels, settings_head=False)).weight.tolist() == [1, 1, 1, 0]
-
-
 def test_the_finest_measure_of_the_evidence_counts(tmp_path):
     labels = replace(labels_of(tmp_path, TABLE), long_form=np.array([False, False, True, True]))
     rows = {"q1": (1, 0.4, np.nan), "q2": (1, np.nan, 0.3), "q3": (1, np.nan, 0.3), "q4": (1, np.nan, np.nan)}
@@ -87,15 +79,6 @@ def test_utility_worked_by_hand(tmp_path):
     assert targets_of(labels, price=0.5).label.tolist()[1:3] == [1, 1]
 
 
-def test_long_answers_count_by_rouge(tmp_path):
-    labels = labels_of(tmp_path, TABLE, evidence_recall={query: [None] * 4 for query in TABLE})
-    rouge = {name: values * (0.5 if name == "rougeL" else 1.0) for name, values in labels.measures.items()}
-    labels = replace(labels, measures=rouge, long_form=np.array([True, False, False, False]))
-    found, without = quality(labels), labels.measures["f1"]
-    np.testing.assert_allclose(found[0], without[0] / 2)
-    np.testing.assert_allclose(found[1:], without[1:])
-
-
 def test_the_best_single_configuration_by_hand(tmp_path):
     # Sums: a 1.0 with few and with many iterations, b 0.75, though best on q1.
     labels = labels_of(tmp_path, {"q1": [0.5, 0.25, 0.75, 0.0], "q2": [0.5, 0.75, 0.0, 0.0]})
@@ -116,14 +99,3 @@ def test_labels_drawn_to_the_mean_of_their_folder_by_hand():
     np.testing.assert_allclose(found.mean(axis=1), values.mean(axis=1), atol=1e-12)
     np.testing.assert_allclose(shrunk(values, data, 0.5), (values + found) / 2)
     assert shrunk(values, data, 0.0) is values
-
-
-def test_labels_of_one_folder_are_drawn_together(tmp_path):
-    labels = labels_of(tmp_path, TABLE)
-    # Of one folder all questions would have one target.
-    np.testing.assert_array_equal(targets_of(labels, shrink=1.0).weight, targets_of(labels).weight)
-    labels = replace(labels, data=np.array(["x", "y", "x", "x"]))
-    drawn = targets_of(labels, shrink=1.0)
-    # Nobody answers q4, but who answers the others is known.
-    assert targets_of(labels).weight.tolist()[3] == 0.0 < drawn.weight.tolist()[3]
-    np.testing.assert_allclose(drawn.weight, 1.0, rtol=1e-5)

@@ -66,14 +66,6 @@ def test_the_agent_learns_what_the_table_says(tmp_path, table):
     assert [prediction.configuration for prediction in predictions] == [BM25, SOFTSIM] * 6
 
 
-def test_whole_configurations_are_classes_of_their_own(tmp_path):
-    rows = [{**row, "configuration": "top-k" if "bm25" in row["configuration"] else "corag"} for row in training_rows()]
-    rows = [row for row in rows if row["orders_scored"] == 80]
-    config = train(config_of(write_labels(tmp_path / "l.parquet", rows), tmp_path / "out")).agent.config
-    assert (config.configurations, config.ranges) == (("top-k", "corag"), None)
-    assert config.fallback == agent.Fallback("top-k")
-
-
 def test_the_questions_are_divided_by_group(tmp_path):
     questions = [{**row, "group": f"folder/{number // 2}"} for number, row in enumerate(training_questions())]
     labels = write_labels(tmp_path / "labels.parquet", questions=questions)

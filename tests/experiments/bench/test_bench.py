@@ -6,9 +6,8 @@ import pytest
 
 from corag.errors import DataError, ModelError
 from corag.registry import RERANKERS
-from experiments.bench.harness import Timing, pooled_questions
+from experiments.bench.harness import pooled_questions
 from experiments.bench.run import BenchConfig, bench
-from experiments.bench.scoring import perfect_batches
 from tests.experiments.worlds import QUERIES, write_folder
 
 FEW = [query | {"candidates": query["candidates"][:3]} for query in QUERIES]
@@ -64,17 +63,3 @@ def test_questions_of_several_folders_take_turns(tmp_path):
     without = write_folder(tmp_path / "c", queries=[query | {"candidates": None} for query in FEW])
     with pytest.raises(DataError):
         pooled_questions(str(without), 4)
-
-
-def test_settings_are_timed_in_turn():
-    calls = []
-    seconds, results = Timing(3).run({"a": lambda: calls.append(1), "b": lambda: calls.append(2) or "b"})
-    assert calls == [1, 2] * 3
-    assert list(seconds) == ["a", "b"] and all(spent >= 0 for spent in seconds.values())
-    assert results == {"a": None, "b": "b"}
-
-
-def test_perfect_batches_by_hand():
-    # 50 and 48 fill a batch, then 46 and 30; 10 is left.
-    assert [tuple(batch.shape) for batch in perfect_batches([10, 30, 50, 48, 46], 100)] == [(2, 49), (2, 38), (1, 10)]
-    assert [tuple(batch.shape) for batch in perfect_batches([30], 20)] == [(1, 30)]

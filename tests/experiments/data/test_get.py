@@ -123,16 +123,6 @@ def test_files_of_the_hub_come_from_the_cache_of_its_client(monkeypatch, tmp_pat
             rows(Hub("some/data", pattern))
 
 
-def test_files_brought_by_hand_are_named_as_at_the_source(tmp_path):
-    parquet(tmp_path / "distractor" / "train-1.parquet", [{"id": 1}])
-    parquet(tmp_path / "validation-1.parquet", [{"id": 2}])
-    assert rows(Hub("r/d", "distractor/train-*.parquet"), tmp_path)[0] == [{"id": 1}]
-    assert rows(Hub("r/d", "distractor/validation-*.parquet"), tmp_path)[0] == [{"id": 2}]
-    # A pattern without a name would take any file.
-    with pytest.raises(UnfetchedError):
-        rows(Hub("r/d", "wk/test/*.parquet"), tmp_path)
-
-
 def test_every_form_of_a_file(tmp_path):
     row = {"id": "1", "text": "Varn"}
     table = b"\xef\xbb\xbfid\ttext\n1\tVarn\n"
@@ -201,34 +191,11 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     assert [file.name for file in out.iterdir()] == ["thesis.txt"]
 
 
-def test_the_same_files_give_the_same_bytes(tmp_path):
-    brought = squad(tmp_path / "brought")
-    first, second = got("squad", brought, tmp_path / "a"), got("squad", brought, tmp_path / "b")
-    for file in ("corpus.jsonl.gz", "queries.jsonl.gz"):
-        assert (first / file).read_bytes() == (second / file).read_bytes()
-    folder = DataFolder.open(first)
-    assert [(query.id, query.split) for query in folder.queries] == [("s0", "train"), ("s1", "train"), ("s2", "dev")]
-    assert len(folder.documents) == 1
-
-
 def test_a_set_without_passages_is_asked_of_another_corpus(tmp_path):
     other = got("pubmedqa", pubmedqa(tmp_path / "other"), tmp_path / "pubmedqa")
     parquet(tmp_path / "brought" / "wk" / "test" / "0000.parquet", ROWS["felm"]["wk"])
     folder = DataFolder.open(got("felm", tmp_path / "brought", tmp_path / "out", corpus=str(other)))
     assert len(folder.split("wk")) == 2 and list(folder.documents) == list(DataFolder.open(other).documents)
-
-
-def test_a_part_of_a_shared_corpus_keeps_the_evidence(tmp_path):
-    (tmp_path / "brought").mkdir()
-    with zipfile.ZipFile(tmp_path / "brought" / "WikiPassageQA.zip", "w") as archive:
-        head = "QID\tQuestion\tDocumentID\tDocumentName\tRelevantPassages\n"
-        for split in ("train", "dev", "test"):
-            archive.writestr(f"x/{split}.tsv", f"{head}1\tWhat is Varn?\t12\tVarn.html\t2\n")
-        [page] = ROWS["wikipassageqa"]["corpus"]
-        archive.writestr("x/document_passages.json", json.dumps({page["key"]: page["value"]}))
-    folder = DataFolder.open(got("wikipassageqa", tmp_path / "brought", tmp_path / "out", passages=1, splits="dev"))
-    assert list(folder.documents) == ["12-0", "12-2"]
-    assert folder.documents["12-2"].title == "Varn"
 
 
 def test_lone_surrogates_are_replaced_and_repeated_questions_left_out(tmp_path, capsys):

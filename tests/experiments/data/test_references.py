@@ -1,10 +1,8 @@
-from dataclasses import replace
-
 import pytest
 
 import corag
 from corag.cli.main import main
-from corag.errors import DataError, ReaderError
+from corag.errors import ReaderError
 from corag.text.data import DataFolder
 from corag.types import Answer
 from experiments.data.folder import read_source
@@ -78,18 +76,6 @@ def test_a_run_that_failed_goes_on_with_the_next_question(data):
     assert write_references(config(data, batch_size=1), again)[1] == 3
     assert not again.asked
     assert sorted(file.name for file in data.parent.iterdir()) == ["data", "out"]
-
-
-def test_splits_and_limit(data):
-    scribe = Scribe()
-    out, number = write_references(config(data, splits="dev", limit=1), scribe)
-    assert number == 1
-    with pytest.raises(DataError):
-        write_references(config(data), scribe)
-    assert write_references(config(data, overwrite=True), scribe)[1] == 3
-    for settings in ({"splits": "dev,splt"}, {"data": str(out), "splits": "test"}):
-        with pytest.raises(DataError):
-            write_references(replace(config(data, out=str(data.parent / "other")), **settings), scribe)
 
 
 @pytest.mark.slow

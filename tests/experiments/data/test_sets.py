@@ -17,7 +17,6 @@ from corag.errors import InputError
 from experiments.data import converters
 from experiments.data.catalogue import DATA_SETS, find_data_set
 from experiments.data.converters import join_sentences, run_query
-from experiments.data.stress_sets import is_noise
 from tests.paths import ROOT
 
 BROUGHT = ("demo", "halueval_sample", "medquad")
@@ -82,36 +81,12 @@ def test_a_set_is_described_and_converted_with_its_evidence(name):
     assert data_set.own_passages == bool(passages)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("hotpotqa", ["Its capital is Tolmere.", "Tolmere was founded in 1203."]),
-        ("2wikimultihopqa", ["Its capital is Tolmere.", "Tolmere was founded in 1203."]),
-        ("nq_qed", ["Its capital is Tolmere ."]),
-        ("chroma_spans", ["Varn is an island.", "Kell."]),
-        ("multihop-rag", ["Varn chose Tolmere."]),
-    ],
-)
-def test_spans_are_the_texts_that_the_source_marks(name, expected):
-    questions, passages = converted(name)
-    spans = [span for span in questions[0].extra.get("supporting_spans", questions[0].gold) if "#" in span]
-    texts = [(passages[span.partition("#")[0]].text, span.partition("#")[2].split("-")) for span in spans]
-    assert [text[int(start) : int(end)] for text, (start, end) in texts] == expected
-
-
 @settings(max_examples=40)
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=8), max_size=6))
 def test_spans_are_those_of_the_sentences(sentences):
     text, spans = join_sentences(sentences)
     assert [text[start:end] for start, end in spans] == [sentence.strip() for sentence in sentences]
     assert text == text.rstrip()
-
-
-def test_passages_that_the_reader_of_dpr_found_useless_are_noise():
-    [question], _ = converted("edc2-rag")
-    # What it marked counts, whatever words the passage holds.
-    query = type("Query", (), {"extra": question.extra, "gold": question.gold, "answers": question.answers})
-    assert [is_noise(passage, query) for passage in question.passages] == [False, True, False, True]
 
 
 def test_holobench(monkeypatch):

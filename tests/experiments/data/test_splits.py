@@ -23,12 +23,6 @@ def test_no_group_is_divided_and_the_order_does_not_matter(questions, seed):
     assert turned[::-1].tolist() == parts.tolist()
 
 
-def test_the_seed_decides():
-    data, groups = ["a"] * 50, [str(number) for number in range(50)]
-    assert divide(data, groups, (1, 1), 0).tolist() == divide(data, groups, (1, 1), 0).tolist()
-    assert divide(data, groups, (1, 1), 0).tolist() != divide(data, groups, (1, 1), 1).tolist()
-
-
 def folder_of(path, golds, **fields):
     """A folder with one question for each list of gold passages."""
     names = sorted({name for gold in golds for name in gold})
@@ -55,10 +49,3 @@ def test_splits_that_the_data_names_are_kept(tmp_path):
     assert questions_of(folder, "test") == list(folder.queries)
     with pytest.raises(DataError):
         questions_of(folder, "train")
-
-
-def test_questions_of_one_document_cannot_be_divided(tmp_path):
-    folder = folder_of(tmp_path, [["a"], ["a"], ["a"]])
-    assert len(questions_of(folder, "train")) == 3
-    with pytest.raises(DataError):
-        questions_of(folder, "dev")

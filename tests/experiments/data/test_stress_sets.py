@@ -1,7 +1,5 @@
 """Candidates with exactly the share of noise, or of rewritings, that was asked for."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +9,9 @@ from corag.errors import InputError
 from corag.models.chat.base import ChatError
 from corag.models.chat.servers import OllamaChat
 from corag.text.data import DataFolder
-from corag.text.documents import Document
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import open_pool
-from experiments.data.stress_sets import chat_rewriter, is_noise, noisy_pool, redundant_pool, rotated, stress_sets
+from experiments.data.stress_sets import chat_rewriter, is_noise, noisy_pool, stress_sets
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import QUERIES
 
@@ -30,31 +27,6 @@ def test_a_pool_has_its_share_of_noise_or_is_none(noise, size, rate):
         ranks = [ranking.index(name) for name in pool]
         assert ranks == sorted(set(ranks))
         assert (len(pool), sum(noise[rank] for rank in ranks)) == (size, num_noise)
-
-
-@pytest.mark.parametrize(("rate", "originals"), [(0.0, 20), (0.8, 4), (0.95, 1)])
-def test_redundancy_rates_of_the_paper(rate, originals):
-    ranking = [Document(f"p{rank}", f"One {rank}. Two {rank}. Three {rank}.", f"T{rank}") for rank in range(30)]
-    pool = redundant_pool(ranking, 20, rate, rotated)
-    assert pool[:originals] == ranking[:originals]
-    assert len({document.id for document in pool}) == len({document.text for document in pool}) == 20
-    for document in pool[originals:]:
-        original = next(other for other in ranking if other.id == document.id.split("~")[0])
-        assert set(original.text.split()) <= set(document.text.split())
-        assert document.title == original.title
-    assert redundant_pool(ranking[: originals - 1], 20, rate, rotated) is None
-
-
-def test_noise_is_neither_evidence_nor_answer(tmp_path):
-    corpus = [{"id": f"p{n}", "title": "", "text": f"Passage {n}. It is old."} for n in range(6)]
-    corpus[3]["text"] = "Here is the answer, Paris, too."
-    query = {"id": "q", "question": "Where?", "answers": ["Paris"], "gold": ["p1#0-5"], "split": "dev"}
-    for name, lines in (("corpus", corpus), ("queries", [query])):
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    folder = DataFolder.open(tmp_path)
-    assert [name for name in folder.documents if is_noise(folder.documents[name], folder.queries[0])] == [
-        "p0", "p2", "p4", "p5",
-    ]  # fmt: skip
 
 
 def test_sets_are_data_folders(small_data, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from corag.types import Chunk
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.rankings import Measures, ranking_of
+from experiments.evaluation.rankings import ranking_of
 from experiments.report.comparison import terminal_page
 from experiments.report.results import Result
 from tests.corag.text.test_data import HEADING, write_beir
@@ -58,21 +58,6 @@ def test_chunks_stand_for_their_passages_and_for_spans_of_gold():
     assert ranking_of(chunks, ["a#12-24"]) == ["a", "b", "a#12-24"]
     assert ranking_of(chunks, ["a#10-14", "a#12-18", "c"]) == ["a", "b", "a#10-14", "a#12-18"]
     assert ranking_of([], ["a"]) == []
-
-
-def test_measures_by_hand():
-    rankings = {"q1": ["x", "a", "b"], "q2": ["y", "c"], "q3": [], "unjudged": ["a"]}
-    judgements = {"q1": {"a": 2, "b": 1, "z": 0}, "q2": {"c": 1, "d": 1}, "q3": {"e": 1}, "unasked": {"a": 1}}
-    found = Measures("nDCG@10, RR@10,R@1,RR@1,P@2").by_query(rankings, judgements)
-    assert list(found) == ["q1", "q2", "q3"]
-    log = math.log2
-    assert found["q1"] == pytest.approx(
-        {"nDCG@10": (2 / log(3) + 1 / log(4)) / (2 + 1 / log(3)), "RR@10": 1 / 2, "R@1": 0, "RR@1": 0, "P@2": 1 / 2}
-    )
-    assert found["q2"] == pytest.approx(
-        {"nDCG@10": (1 / log(3)) / (1 + 1 / log(3)), "RR@10": 1 / 2, "R@1": 0, "RR@1": 0, "P@2": 1 / 2}
-    )
-    assert set(found["q3"].values()) == {0.0}
 
 
 # --- Runs in and out ---

@@ -76,10 +76,9 @@ def test_selections_are_those_of_the_selectors(tmp_path, small_data, reader):
             assert selection.value == pytest.approx(labels.measures["value"][row, column])
 
 
-@pytest.mark.parametrize("patience", [0, 5])
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, small_data, reader, patience):
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, small_data, reader):
     whole = label(config_of(small_data, tmp_path / "whole.parquet"))
-    asked, reader.asked, reader.patience = len(reader.asked), [], patience
+    asked, reader.asked, reader.patience = len(reader.asked), [], 5
     config = config_of(small_data, tmp_path / "labels.parquet")
     with pytest.raises(KeyboardInterrupt):
         label(config)
@@ -122,16 +121,6 @@ def test_several_folders_in_one_table(tmp_path, reader):
         read_sources(config_of(tmp_path, tmp_path / "x", sources=twice))
 
 
-def test_a_sample_is_not_the_first_questions_and_grows(tmp_path):
-    write_folder(tmp_path / "a")
-
-    def drawn(number):
-        config = config_of(tmp_path, tmp_path / "x", sources=(LabelSource("a", "train", sample=number),))
-        return asked(config)
-
-    assert drawn(2) < drawn(3) < drawn(5)
-
-
 def test_the_grid_is_every_open_corag_with_every_setting():
     config = LabelConfig(
         out="o", data="d", configurations="corag(reranker=bm25),corag(unit=sentence),naive,corag(cost_weight=0.1)",
@@ -141,14 +130,6 @@ def test_the_grid_is_every_open_corag_with_every_setting():
     assert len(names) == len(set(names)) == 10 and names[-2:] == ["naive", "corag(cost_weight=0.1)"]
     search = '"policy": "paper", "iterations": 5, "exploration": 0.1'
     assert names[0] == f"corag(reranker=bm25, search={{{search}}}, cost_weight=0.0)"
-
-
-def test_a_question_that_fails_is_recorded_and_the_others_go_on(tmp_path, reader, caplog):
-    queries = [{**QUERIES[0], "candidates": []}, *QUERIES[1:3]]
-    folder = write_folder(tmp_path / "a", DOCUMENTS, queries)
-    settings = {"configurations": "edc2(summarizer=extractive),top-k", "splits": "train"}
-    labels = read_labels(str(label(config_of(folder, tmp_path / "labels.parquet", **settings))))
-    assert set(labels.ids) >= {"a/q2", "a/q3"}
 
 
 def test_held_out_questions_are_never_labelled(tmp_path):

@@ -1,15 +1,12 @@
 """The label table: its columns, its reader, and what it refuses."""
 
-import json
-
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-import agent
 from corag.errors import DataError, InputError
-from experiments.labels.table import Classes, fallback_of, read_labels, read_metadata
+from experiments.labels.table import fallback_of, read_labels, read_metadata
 from tests.experiments.worlds import label_row, question_row, write_labels
 
 ROWS = [
@@ -50,19 +47,6 @@ def test_other_configurations_are_classes_of_their_own(tmp_path):
     assert read_labels(str(write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS))).classes().settings is None
 
 
-GRID = Classes(
-    ("a", "b"), np.array([0, 0, 1, 1]), np.array([[1, 0.0, 0.0], [64, 3.0, 0.3], [8, 0.0, 0.0], [8, 0.0, 0.3]])
-)
-
-
-def test_the_nearest_measured_settings_of_the_same_label():
-    # On the log scale 7 iterations are nearer to 1 than to 64, and 9 nearer to 64 (8 is the middle).
-    ranges = agent.Ranges((1, 64), (0.0, 3.0), (0.0, 0.3))
-    settings = [[7, 1.5, 0.15], [9, 1.5, 0.15], [1, 0.0, 0.1], [1, 0.0, 0.2]]
-    assert GRID.nearest([0, 0, 1, 1], settings, ranges).tolist() == [0, 1, 2, 3]
-    assert GRID.nearest([1], [[8, 0.0, 0.15]], ranges).tolist() == [2]  # both are as far: the first
-
-
 def test_readers_are_averaged_and_other_questions_added(tmp_path):
     write_labels(tmp_path / "a.parquet", ROWS, QUESTIONS)
     write_labels(tmp_path / "b.parquet", [{**row, "f1": 1.0} for row in ROWS[:2]], QUESTIONS)
@@ -85,12 +69,6 @@ def test_questions_that_failed_are_left_out_with_a_warning(tmp_path, caplog):
     rows = [*ROWS[:3], {**ROWS[3], "error": "lost"}]
     assert read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS))).ids == ("folder/q1",)
     assert "lost" in caplog.text
-
-
-def test_a_measure_that_is_missing_is_nan(tmp_path):
-    rows = [*ROWS[:3], {**ROWS[3], "rougeL": None}]
-    labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS)))
-    np.testing.assert_array_equal(labels.measures["rougeL"], [[0.5, 0.25], [0.0, np.nan]])
 
 
 @pytest.mark.parametrize(
@@ -130,11 +108,3 @@ def test_files_that_are_no_label_tables(tmp_path):
     pyarrow.parquet.write_table(table.drop_columns(["configuration"]), path)
     with pytest.raises(DataError, match="configuration"):
         read_labels(str(path))
-
-
-def test_other_programs_read_the_table(tmp_path):
-    table = pyarrow.parquet.read_table(write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS))
-    assert json.loads(table.schema.metadata[b"corag"])["embedder"] == "minilm"
-    assert table["f1"].to_pylist() == [0.5, 0.25, 0.0, 1.0]
-    # What belongs to the question stands in its first row.
-    assert [row is None for row in table["query_vector"].to_pylist()] == [False, True, False, True]

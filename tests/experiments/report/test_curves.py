@@ -77,28 +77,6 @@ def test_no_point_is_above_the_hull(drawn):
     assert np.all(np.diff(x[hull]) > 0) and np.all(np.diff(y[hull]) > 0)
 
 
-def test_each_set_counts_alike_in_the_means():
-    one = curves_of([0.2, 0.4], [10, 20])
-    two = Curves(one.measure, one.points, np.full((2, 3), 30.0), np.full((2, 3), 0.8), ["a", "b", "b"])
-    mean = Curves.mean([one, two])
-    assert mean.quality.mean(axis=1) == pytest.approx([0.5, 0.6])
-    assert mean.tokens.mean(axis=1) == pytest.approx([20, 25])
-    assert len(set(mean.groups)) == 3
-
-
-def test_points_that_failed_and_questions_without_the_measure_are_left_out():
-    result = result_with_curves()
-    default, *others = result.curves
-    del others[0].rows[0]["f1"], default.rows[1]["f1"]
-    curves = Curves.of([result])
-    assert curves.quality.shape == (6, 1) and others[0].method not in [point.method for point in curves.points]
-    for point in (*result.curves, *(CurvePoint("", "", 0, rows) for rows in result.rows.values())):
-        for row in point.rows:
-            row.pop("f1", None)
-    assert Curves.of([result]).measure.name == "evidence_recall"
-    assert Curves.of([Result(result.record, result.rows)]) is None
-
-
 def test_pages_show_curves_and_say_what_they_mean(tmp_path):
     result = result_with_curves()
     page = sets_page({"a": [result], "b": [result]}, title="T")

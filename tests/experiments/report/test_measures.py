@@ -98,40 +98,6 @@ def test_measures_of_sentences():
     assert found([lake[0], mill[0]], f"{lake[0].text}\n\n{mill[0].text}") == (0.5, 0.0, 0.0)
 
 
-def test_measures_of_characters():
-    # "The lake is 40 metres deep." of the one (27 of 56 characters), and all of the other (51), which has no span.
-    of = query(gold=("lake#12-39", "mill"))
-    [lake], sentences = [passage(LAKE)], units(passage(LAKE), Unit(1))
-
-    def found(chunks, text=None, of=of):
-        values = measured(outcome(chunks, text, of=of, support=Support.of(of, DOCUMENTS), ranking=chunks))
-        return tuple(values.get(f"character_{name}") for name in ("recall", "precision", "iou"))
-
-    # Titles are no characters of a document.
-    assert found([lake]) == pytest.approx((27 / 78, 27 / 56, 27 / 107))
-    assert found([sentences[1], passage(MILL)]) == (1, 1, 1)
-    assert found([sentences[0]]) == found([]) == (0, 0, 0)
-    nothing = (None, None, None)
-    assert found([lake], "A summary.") == nothing
-    assert found([Chunk("s", "A chunk that was written.")]) == nothing
-    # Without a span, or where the corpus lacks some of the gold, characters are not what was marked.
-    assert found([lake], of=query(gold=("lake",))) == found([lake], of=query(gold=("lake#12-39", "c"))) == nothing
-
-
-@pytest.mark.parametrize(
-    ("given", "answers"),
-    [
-        (query(("yes", "40 metres")), ("40 metres",)),
-        (query(("No.", "yes")), ()),
-        (query(("a sum of 71",)), ()),  # worked out: no context of the evidence holds it
-        (query(("Lake Oro",)), ("Lake Oro",)),  # titles are read, too
-        (query(("I do not know that.",), gold=(), answerable=False), ()),
-    ],
-)
-def test_which_answers_a_context_can_hold(given, answers):
-    assert Support.of(given, DOCUMENTS).answers == answers
-
-
 def test_trade_off_efficiency_gives_the_table_of_the_paper():
     # Table 1 of CAR, from its rounded accuracies and candidates.
     for accuracy, chunks, expected in ((0.97, 3.0, 0.700), (0.99, 5.0, 0.553), (1.0, 10.0, 0.417), (0.0, 0.0, 0.0)):
@@ -153,12 +119,6 @@ def test_summaries_by_hand():
     assert "judge" not in found and "accuracy" not in found
     judged = summaries([{"failed": 0, "judged": ["judge"], "judge_unusable": 1}])
     assert (judged["judge"], judged["judge_unusable"]) == (None, 1)
-
-
-def test_balanced_accuracy_of_who_always_says_the_same():
-    rows = [{"accuracy": right, "right_is_first": right, "accuracy_on_first": right} for right in (1.0, 1.0, 1.0, 0.0)]
-    found = summaries(rows)
-    assert (found["accuracy"], found["balanced_accuracy"]) == (0.75, 0.5)
 
 
 def test_differences_are_of_the_questions_that_both_answered():

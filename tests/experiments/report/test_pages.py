@@ -163,15 +163,6 @@ def test_wins_come_first_with_contexts_evidence_and_the_answer_marked(tmp_path):
     assert "q0" in page and "What is" not in page
 
 
-def test_the_best_values_are_bold_and_missing_ones_left_out():
-    result = measured({"top-k": [0.4], "corag": [0.6], "mmr": [0.5]})
-    for row, tokens in zip(result.record["methods"], (30.0, 20.0, 20.0), strict=True):
-        row.update(cost_tokens=tokens, chunks=tokens, latency_ms_median=5.0, diff_k=None)
-    text = result_page([result], title="T").markdown()
-    assert "**0.600**" in text and text.count("**20.0**") == 2
-    assert "**5.0**" not in text and "diff-k" not in text  # all alike, and known of none
-
-
 def test_many_methods_have_a_line_each_on_a_terminal(capsys):
     record = result_of(methods=[f"m{number}" for number in range(9)]) | {"left_out": {"corag(agent=none)": "no agent"}}
     record["methods"][3] |= {"failed": 2, "error": "SearchError: too many orders"}

@@ -11,12 +11,8 @@ import yaml
 
 import agent
 from corag.cli.main import COMMANDS, main, make_parser
-from corag.models.trained import load_adapter, shipped_adapter
-from experiments.adapters.config import ReaderSource, ReaderTraining
-from experiments.adapters.training import Learned, train_once
 from experiments.agents.sweep import SweepConfig, sweep
 from experiments.agents.train import TrainAgentConfig, train
-from experiments.run.track import TrackedRun
 from tests.experiments.worlds import write_folder, write_labels
 from tests.paths import ROOT
 from tests.wandb_files import offline_runs
@@ -98,26 +94,6 @@ def test_a_resumed_training_is_the_same_run(config, monkeypatch):
     )  # fmt: skip
     train(replace(config, map_dim=2))
     assert offline_runs(config.out)[2].run.run_id != first.run.run_id
-
-
-@pytest.mark.slow
-def test_a_trained_adapter_is_the_model_of_its_run(tmp_path):
-    pytest.importorskip("wandb")
-    folder = tmp_path / "epochs-work"
-    training = ReaderTraining(out=str(tmp_path), sources=(ReaderSource("squad"),))
-    with TrackedRun("train", training, tmp_path, {}) as run:
-        run.start(folder)
-    learned = Learned(load_adapter(shipped_adapter("minilm-evidence")), {"f1": 0.5}, [], {})
-    report = train_once(training, "work", lambda _: learned, about="It reads.", use="")
-    first, second = offline_runs(tmp_path)
-    assert first.run.run_id == second.run.run_id and not folder.exists()
-    [artifact] = second.artifacts
-    card = (report.adapter / "README.md").read_text()
-    assert json.loads(artifact.metadata) == {"f1": 0.5, "card": card} and "It reads." in card
-    files = {"README.md", "config.json", "model.safetensors"}
-    assert (
-        {entry.path for entry in artifact.manifest.contents} == {one.name for one in report.adapter.iterdir()} == files
-    )
 
 
 @pytest.mark.slow

@@ -93,15 +93,6 @@ def test_what_gains_is_used_and_the_default_kept_in_doubt(tmp_path):
     assert tuning.keeps_default and tuning.used is shipped and ": keep the default" in tuning.decision()[0]
 
 
-def test_questions_about_one_document_and_questions_without_the_metric(tmp_path):
-    labels = labels_of(tmp_path, [[0.2, 0.6]] * 30)
-    alone = replace(labels, group=np.full(30, "one"))
-    assert choose(alone, shipped_agent(), FREE).gain.mean == pytest.approx(0.4)
-    lacking = {**labels.measures, "f1": np.full((30, 2), np.nan)}
-    with pytest.raises(DataError, match="f1"):
-        choose(replace(labels, measures=lacking), shipped_agent(), TargetConfig(metric="f1", price=0.0))
-
-
 def test_the_temperature_is_that_of_the_shipped_agent():
     training = yaml.safe_load(Path("experiments/configs/agent.yaml").read_text())["training"]
     assert training["temperature"] == TEMPERATURE
