@@ -119,16 +119,6 @@ def test_progress_and_a_logger_get_the_figures_of_each_epoch(tmp_path):
         assert row["train_loss"] == pytest.approx(total, rel=1e-5)
 
 
-def test_a_finished_training_is_not_done_again(tmp_path):
-    first = toy_fit(tmp_path, epochs=2)
-    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    again = toy_fit(tmp_path, epochs=2)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == written
-    assert (again.history, again.best_epoch, again.monitor) == (first.history, first.best_epoch, first.monitor)
-    assert again.epochs_resumed == len(first.history)
-    assert same_weights(first, again)
-
-
 def test_a_finished_training_with_other_settings_or_a_damaged_checkpoint_is_done_again(tmp_path):
     first = toy_fit(tmp_path, epochs=2)
     assert len(toy_fit(tmp_path, epochs=3).history) == 3

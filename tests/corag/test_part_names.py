@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import corag
 from corag import registry
 from corag.errors import InputError
-from corag.naming import Part, PartName, parse, spelling, split_parts
+from corag.naming import Part, PartName, parse, split_parts
 from corag.registry import Registry
 from corag.rerankers import Bm25
 from corag.selectors import Corag, TopK
@@ -126,12 +126,6 @@ def broken() -> None:
     raise TypeError("deep inside")
 
 
-def test_a_class_without_a_registered_name_prints_its_own():
-    assert str(Mine()) == "mine"
-    assert str(Mine(4, inner=Mine(5, inner=Foreign()))) == "mine(size=4, inner=mine(size=5, inner=foreign))"
-    assert spelling(Foreign()) == "foreign" and spelling("x(y=1)") == "x(y=1)"
-
-
 @pytest.fixture
 def parts():
     builders = {"mine": Mine, "path": f"{__name__}:Mine", "other": Foreign, "broken": broken}
@@ -150,14 +144,6 @@ def test_building_and_registering(parts):
         parts.register("seven", lambda: 8)
     with pytest.raises(TypeError, match="deep inside"):
         parts.make("broken")
-
-
-def test_offers_are_taken_where_nothing_is_written(parts):
-    offered, built = {"size": 9, "unknown": 1}, Mine()
-    assert parts.offer("mine", offered).size == 9
-    assert parts.offer("mine(size=4)", offered).size == 4
-    assert isinstance(parts.offer("other", offered), Foreign)
-    assert parts.offer(built, offered) is built and built.size == 3
 
 
 def test_a_part_names_its_settings(parts):

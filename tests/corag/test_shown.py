@@ -90,20 +90,6 @@ def test_a_passage_goes_on_into_the_next_chunk_of_its_document():
     assert [text for text, marked in both.pieces if marked] == ["Other", "- Last"]
 
 
-def test_what_is_shown_below_a_heading_or_a_question():
-    short, long = "It has to be oiled once a year.", "Take a rag and oil. " * 20
-    faq = f"Oil\n\n{short}\n\n{long}\n\nIs it loud?\n\nNo."
-
-    def text_of(told):
-        source = Chunk("faq", faq, {"document": "faq"})
-        read = [Reading("?", Answer("x"), (Passage(source, 0.9, (span(told, source),)),))]
-        [found] = shown(Answer("x"), selection_of(source), read).passages
-        return found.text
-
-    assert text_of("Oil").startswith(f"Oil\n{short}\nTake a rag") and "loud" not in text_of("Oil")
-    assert text_of("Is it loud?").endswith("Is it loud?\nNo.")
-
-
 @given(st.integers(5, 120), st.integers(0, 60))
 def test_marks_hold_the_characters_of_the_passage(start, length):
     end = min(start + length, len(LIST.text))

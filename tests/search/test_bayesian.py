@@ -158,18 +158,6 @@ def test_equal_values_end_the_search_once_every_candidate_was_seen():
         assert len(scorer.calls) < 8
 
 
-def test_additive_values_of_a_large_problem_are_found_out():
-    # Fifty candidates, twelve of which fit; the best are the dozen worth most.
-    worth = np.random.default_rng(0).permutation(50) / 50
-
-    def additive(orders):
-        return [worth[list(order)].sum() for order in orders]
-
-    result = search([1] * 50, additive, 12, SearchConfig(policy="bayesian", iterations=15))
-    assert result.value > 0.97 * np.sort(worth)[-12:].sum()
-    assert result.num_scored == 120
-
-
 @pytest.mark.slow
 def test_finds_most_optima_of_the_family_with_few_orders():
     config = SearchConfig(policy="bayesian", iterations=100, max_scored=48, max_length=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log, sqrt
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,14 @@ def test_walk_ties_go_to_lower_cost_then_better_rank():
     search([2, 1, 1], scorer, 3, paper_config(iterations=2, cost_weight=0))
     # (1,) and (2,) cost 1: rank decides.  Children come cheapest first.
     assert scorer.calls == [[(1,), (2,), (0,)], [(1, 2), (1, 0)]]
+
+
+def test_utility_of_the_result_is_eq_5_at_the_end():
+    result, _ = run(PAIRS, 2, iterations=2)
+    # (1, 0): W=1, n=1, cost 2 of 2; N = 2+2+1+1+1+1 = 8.
+    assert result.utility == pytest.approx(1 + 2.4 * sqrt(log(8)) - 0.1)
+    result, _ = run(PAIRS, 2, iterations=2, visits="parent")
+    assert result.utility == pytest.approx(1 + 2.4 * sqrt(log(2)) - 0.1)
 
 
 def test_the_last_expansion_is_cut_to_the_cheapest_children():

@@ -86,13 +86,6 @@ def test_headings_make_paths():
     assert file.text == GUIDE and file.lines
 
 
-@pytest.mark.parametrize("line_end", ["\r\n", "\r"])
-def test_line_ends_stay_as_they_are(line_end: str):
-    unix, other = read_markdown(GUIDE, "guide"), read_markdown(GUIDE.replace("\n", line_end), "guide")
-    assert other.text == GUIDE.replace("\n", line_end)
-    assert [(path, body.replace(line_end, "\n")) for path, body in outline(other)] == outline(unix)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -196,14 +189,6 @@ def test_headings_of_a_page_have_anchors():
     [last] = chunk_file("a.html", file, corag.tokens(), corag.ChunkConfig(24))[-1:]
     assert citation(last) == "a.html#again: Pump > Use"
     assert read_file(html("<h2 id=x></h2><h2>Y</h2><p>z"), "a.html").sections[-1].anchor == ""
-
-
-def test_the_main_part_of_a_page_and_pages_that_cannot_be_read():
-    file = read_file(html("<div>menu</div><main><h2>Use</h2><p>Turn it on.</p></main>", title="The pump"), "a.htm")
-    assert outline(file) == [("The pump > Use", "Turn it on.")]
-    for data in (b"<script>x</script>", b"<p> &nbsp; </p>", b"<div>" * 5000 + b"text"):
-        with pytest.raises(UnreadableFileError):
-            read_file(data, "a.html")
 
 
 # --- DOCX ---

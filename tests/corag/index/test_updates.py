@@ -193,14 +193,6 @@ def test_search_structures_of_a_large_index_are_made_anew_when_much_has_changed(
     assert content_of(uri) == content_of(tmp_path / "anew")
 
 
-def test_moved_and_copied_text_is_not_embedded_again(folder: Path, tmp_path: Path):
-    update(folder, tmp_path / "index")
-    (folder / "b.md").rename(folder / "z.md")
-    (folder / "copy.md").write_bytes((folder / "a.md").read_bytes())
-    done = update(folder, tmp_path / "index", embedder := HashEmbedder())
-    assert files_of(done) == (2, 1, 0, 1) and embedder.num_embedded == 0
-
-
 def test_an_index_of_something_else_is_refused(folder: Path, tmp_path: Path):
     uri, other = tmp_path / "index", tmp_path / "other"
     update(folder, uri)
@@ -253,24 +245,6 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(folder: Path, tmp_pat
     mended = update(folder, tmp_path / "index")
     assert files_of(mended) == (1, 2, 0, 0)
     assert mended.skipped["a.md"] == "empty" and "torn.pdf" not in mended.skipped
-
-
-def test_a_file_that_vanishes_or_changes_after_it_was_listed(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    read = build.read_bytes
-
-    def meddle(path: Path) -> bytes:
-        (folder / "a.md").unlink(missing_ok=True)
-        write_files(folder, b="# B\n\nWhat it says now.\n")
-        return read(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(build, "read_bytes", meddle)
-        done = update(folder, tmp_path / "index")
-    assert done.skipped == {"a.md": "cannot be opened: No such file or directory"}
-    assert [chunk.text for chunk in done.index.chunks()] == ["B\nWhat it says now."]
-    assert files_of(update(folder, tmp_path / "index")) == (0, 1, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,6 @@ def context(result):
     return result["builder"]["prompt"].partition("BEGIN")[2].rpartition("END")[0]
 
 
-def test_a_budget_smaller_than_any_document_and_one_for_a_single_question():
-    result = top(3).run(query=QUESTION, documents=documents())
-    assert result["documents"] == [] and "budget of 3 " in result["selection"]["trace"]["reason"]
-    assert contents(top(3).run(query=QUESTION, documents=documents(), budget_tokens=500)) == FACTS
-    with pytest.raises(InputError, match="budget_tokens"):
-        top().run(query=QUESTION, documents=documents(), budget_tokens=0)
-
-
 @pytest.mark.parametrize("scores", [[0.5, None, 0.1], [31.0, -7.0, float("nan")]])
 def test_documents_given_are_not_changed_and_keep_id_score_and_meta(scores):
     before = documents(FACTS[:3], scores, page=7)

@@ -101,15 +101,6 @@ def test_the_budget_counts_the_metadata_that_the_mode_shows(mode):
     assert (KEY in after[0].node.metadata) == (mode != MetadataMode.ALL)
 
 
-def test_the_reranker_reads_what_the_embedding_model_saw():
-    reranker = HashReranker()
-    before = nodes(FACTS[:1], title="Rivers", path="/a/b") + nodes(FACTS[1:2], title="Rivers")
-    before[0].node.excluded_embed_metadata_keys = ["path"]
-    before[1].node.id_ = "other"
-    CoragPostprocessor(200, reranker=reranker, search={"policy": "paper"}).postprocess_nodes(before, query_str=QUESTION)
-    assert {f"Rivers\n{FACTS[0]}", f"Rivers\n{FACTS[1]}"} <= set(reranker.asked)
-
-
 def test_settings_are_kept_in_json_pickles_and_copies():
     made = top(40, tokenizer="estimate", metadata_mode=MetadataMode.NONE)
     expected = [one.node.text for one in made.postprocess_nodes(nodes(), query_str=QUESTION)]

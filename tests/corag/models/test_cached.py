@@ -6,11 +6,11 @@ import pytest
 import corag
 from corag.errors import ModelError
 from corag.memory import shared_capacity
-from corag.models.cached import CachedEmbedder, CachedEncoder, vectors_by
+from corag.models.cached import CachedEncoder, vectors_by
 from corag.models.engine import Engine
 from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
-from corag.types import Chunk, Embedder
+from corag.types import Chunk
 from tests.corag.rerankers.evidence_worlds import WordEncoder
 
 TEXTS = ["Varn\nVarn is an island in the northern sea.", "Kell\nKell is a village.", "", "Its capital is Tolmere."]
@@ -70,19 +70,6 @@ def test_rerankers_value_alike_with_a_shared_encoder_that_encodes_each_text_once
     del encoded[:]
     with_shared.scorer(QUESTION, chunks)(orders)
     assert encoded == []
-
-
-def test_each_text_is_embedded_once(encoded):
-    cached = CachedEmbedder("minilm")
-    assert isinstance(cached, Embedder)
-    assert (cached.name, cached.dimension) == ("minilm", 384)
-    first = cached.embed(["one", "two", "one"])
-    second = cached.embed(["two", "three"])
-    assert len(encoded) == 3
-    assert first.dtype == np.float32 and first.shape == (3, 384)
-    np.testing.assert_array_equal(first[[0, 1]], first[[2, 1]])
-    np.testing.assert_array_equal(second[0], first[1])
-    assert cached.embed([]).shape == (0, 384)
 
 
 def test_each_text_is_encoded_once_whatever_is_kept(encoded):

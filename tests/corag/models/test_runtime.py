@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pytest
 
 import corag
-from corag.errors import InputError
 from corag.models import devices
 from corag.models.runtime import Runtime, current, in_runtime, record_use, recording, resolve_device
 
@@ -59,13 +58,6 @@ def test_auto_takes_a_gpu_that_is_there(gpus, see, device, precisions):
     assert [placement.device for placement in found] == [device] * 3
     assert [placement.precision for placement in found] == precisions
     assert all(placement.backend == "torch" for placement in found) or device == "cpu"
-
-
-def test_openvino_is_for_the_cpu(gpus):
-    gpus(gpus=1)
-    for settings in ({"backend": "openvino", "device": "cuda"}, {"backend": "jax"}):
-        with pytest.raises(InputError, match="backend"):
-            resolve_device("reranker", **settings)
 
 
 def test_blocks_nest_and_end():

@@ -4,14 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import corag
 from corag.cli.main import main
 from corag.errors import InputError
 from corag.models.chat.prompts import prompt
-from corag.readers.chat import NO_ANSWER, NUMBERED, OllamaReader, citations, numbered
+from corag.readers.chat import NO_ANSWER, NUMBERED, OllamaReader, numbered
 from corag.registry import with_prompt
 from corag.text.documents import SEPARATOR
 from corag.types import Answer
@@ -52,16 +50,6 @@ def test_citations_lead_to_the_chunks():
         assert reply.to_dict()["citations"] == ({"[2]": "b", "[1]": "a"} if first == "a" else {"[2]": "b", "[1]": "b"})
         plain = OllamaReader(host=server.host).answer(QUESTION, three)
     assert plain.citations == ()
-
-
-@given(st.lists(st.text(st.sampled_from("a \n[1]"), max_size=5), max_size=4))
-def test_numbers_are_those_of_the_parts(parts):
-    context = SEPARATOR.join(parts)
-    marked = numbered(context).split(SEPARATOR)
-    assert len(marked) == len(context.split(SEPARATOR))
-    for number, (with_marker, part) in enumerate(zip(marked, context.split(SEPARATOR), strict=True), start=1):
-        assert with_marker == (f"[{number}] {part}" if part.strip() else part)
-    assert citations("".join(f"[{number}]" for number in range(9)), context) == tuple(range(min(8, len(marked))))
 
 
 def test_a_file_of_ones_own(tmp_path):

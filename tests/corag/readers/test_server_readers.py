@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from corag.errors import InputError, MissingExtraError, ReaderError
+from corag.errors import InputError, ReaderError
 from corag.models.chat.base import ChatError
 from corag.readers.chat import NO_ANSWER, OllamaReader, OpenAIReader
 from corag.types import Answer
@@ -270,10 +270,3 @@ def test_a_key_is_in_no_error():
     with ChatServer(Reply(status=401, error="wrong key sk-secret")) as server:
         error = failure(openai_reader(server, api_key="sk-secret"))
     assert "secret" not in error and "api_key" in error
-
-
-@pytest.mark.parametrize(("build", "package"), [(OllamaReader, "ollama"), (OpenAIReader, "openai")])
-def test_without_the_package_the_error_gives_the_command(monkeypatch, build, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=re.escape(f"pip install 'corag[{package}]'")):
-        build(model=MODEL, **({"api_key": "none"} if package == "openai" else {}))

@@ -23,18 +23,6 @@ def test_the_most_frequent_answer_counts():
     assert {one["temperature"] for one in options} == {0.7}
 
 
-def test_settings_of_the_reader_are_kept_and_it_prints_as_it_is_written():
-    with ChatServer(Sent("a")) as server:
-        written = f"self-consistency(reader=ollama(host={server.host}, temperature=0.2, seed=7), samples=2)"
-        reader = corag.reader(written)
-        reader.answer("q?", "x")
-        assert str(reader) == written
-        assert reader.name == "self-consistency/ollama/llama3.1:8b"
-        assert reader.prompt_tokens("q?", "x") == corag.reader(f"ollama(host={server.host})").prompt_tokens("q?", "x")
-    assert [chat["options"]["seed"] for chat in server.chats] == [7, 8]
-    assert {chat["options"]["temperature"] for chat in server.chats} == {0.2}
-
-
 # --- The cache ---
 
 

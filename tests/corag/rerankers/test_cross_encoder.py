@@ -108,12 +108,3 @@ def test_outputs(bert):
     assert logits.scorer(QUESTION, chunks_of(["", " "]))([(0,), (1, 0)]).tolist() == [empty, empty]
     for reranker in (plain, logits):
         assert reranker.score(QUESTION, []).shape == reranker.scorer(QUESTION, [])([]).shape == (0,)
-
-
-def test_settings(folders, bert):
-    assert CrossEncoder(model=folders["xlm-roberta"]).max_tokens == 62
-    for size in (0, 513):
-        with pytest.raises(InputError, match="max_tokens"):
-            CrossEncoder(model=bert, max_tokens=size)
-    with pytest.raises(InputError, match="600 tokens"):
-        CrossEncoder(model=bert).score("river " * 600, ["Berlin"])

@@ -8,7 +8,6 @@ from corag.rerankers.evidence.signals import (
     FLAGS,
     PAIRS,
     SINGLES,
-    UNIT_PAIRS,
     UNIT_SINGLES,
     places,
     read_question,
@@ -46,21 +45,6 @@ def pair(found, name, first=0, second=1):
 )
 def test_the_title_is_a_short_first_line_that_is_no_sentence(text, title, start):
     assert split_title(text) == (title, start)
-
-
-def test_a_passage_is_read_into_title_sentences_words_and_names():
-    encoder = WordEncoder()
-    (passage,) = PassageReader(encoder)(["Sky Ark (1999 film)\nIt was made by Ann Lee. Critics in Rome liked it."])
-    assert passage.title == "sky ark"
-    assert passage.title_words == ("sky", "ark")
-    assert passage.num_title == 4
-    assert passage.names == {"ann lee", "critics", "rome", "sky ark"}
-    assert passage.sentences.shape == (2, 384)
-    words = encoder.words
-    assert np.flatnonzero(passage.sentences[1]).tolist() == sorted(
-        words[w] for w in ["critics", "in", "rome", "liked", "it"]
-    )
-    np.testing.assert_allclose(passage.title_vector[[words["sky"], words["ark"], words["film"]]], 0.5)
 
 
 def test_figures_of_a_chunk_by_hand():
@@ -151,17 +135,6 @@ def test_a_sentence_knows_its_passage(sentences):
     assert column(found, "source_maxsim") == pytest.approx([0.75, 0.75, 0.75, 0])
     assert column(found, "opens") == [1, 0, 0, 1]
     assert column(found, "place") == pytest.approx([0, 21 / 65, 42 / 65, 0], abs=0.05)
-
-
-def test_a_sentence_that_points_back_follows_another(sentences):
-    found = known("When was Orwell born?", sentences)
-    assert column(found, "refers") == [0, 1, 0, 0]
-    same, following, refers_to = (found.pairs[:, :, UNIT_PAIRS.index(name)] for name in UNIT_PAIRS)
-    assert [tuple(row) for row in np.argwhere(following)] == [(0, 1), (1, 2)]
-    assert [tuple(row) for row in np.argwhere(refers_to)] == [(0, 1)]
-    assert same[:3, :3].sum() == 6
-    assert not same[3].any()
-    assert not np.diagonal(found.pairs).any()
 
 
 @pytest.mark.parametrize(

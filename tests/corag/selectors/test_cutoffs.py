@@ -18,7 +18,6 @@ from corag.selectors.car import (
     Method,
     best_runs,
     boundary_cutoff,
-    cluster_cutoff,
     mean_silhouette,
     pairwise_distances,
     partitions,
@@ -89,15 +88,6 @@ def naive_boundary(normalised, labels):
 def test_boundary_as_in_algorithm_1(distances, random):
     labels = [random.randrange(-1, 3) for _ in distances]
     assert boundary_cutoff(np.array(distances), np.array(labels)) == naive_boundary(distances, labels)
-
-
-@pytest.mark.parametrize(
-    ("distances", "cutoff"), [([], 0), ([0.3], 1), ([0.1, 0.9], 2), ([0.4] * 5, 5), ([1e9, 1e9, 1e9 + 1e-7], 3)]
-)
-def test_nothing_to_cut_keeps_everything(distances, cutoff):
-    found = cluster_cutoff(distances)
-    assert (found.cutoff, found.params, found.labels.tolist()) == (cutoff, {}, [0] * cutoff)
-    assert math.isnan(found.silhouette)
 
 
 def test_the_selector_keeps_what_stands_before_the_boundary():

@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,12 +24,6 @@ POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
 
 def ids(name, budget=100, pool=POOL, **settings):
     return corag.selector(name, tokenizer=CHARACTERS, **settings).select("a?", pool, budget).ids
-
-
-def test_none_takes_nothing_and_says_so():
-    selection = corag.selector("none").select("a?", POOL, 100)
-    assert (selection.ids, selection.text, selection.cost_tokens) == ((), "", 0)
-    assert selection.trace.reason == "the selector 'none' never takes anything"
 
 
 def test_full_takes_what_fits_in_the_given_order():
@@ -137,24 +130,6 @@ def test_the_best_set_keeps_its_guarantee(seed):
     best = max(set_value(gains, some) for some in sets if costs[list(some)].sum() <= budget)
     # (1 - 1/e) / 2 of the best, rounded down.
     assert 0.316 * best - 1e-9 <= set_value(gains, order) <= best + 1e-9
-
-
-@pytest.mark.parametrize(
-    ("term", "items", "value"),
-    [
-        (0, [0], 0.5),  # relevance: of 0.6, 0.3, 0.3 and nothing for -0.4
-        (0, [0, 1, 2], 1.0),
-        (1, [0, 1], 0.5),  # coverage: of two words that a candidate contains; the third is nowhere
-        (1, [0, 2], 1.0),
-        (3, [1, 2], 1.0),  # diversity: two sources
-        (3, [0, 1], np.sqrt(0.75)),  # one
-    ],
-)
-def test_the_terms_by_hand(term, items, value):
-    weights = tuple(float(number == term) for number in range(4))
-    words = np.array([[True, False, False], [True, False, False], [False, True, False], [False, False, False]])
-    gains = packing_gains([0.6, 0.3, 0.3, -0.4], np.eye(4), words, ["a", "a", "b", "b"], weights, 0.3)
-    assert set_value(gains, items) == pytest.approx(value)
 
 
 # --- adagres ---

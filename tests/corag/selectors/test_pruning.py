@@ -3,7 +3,6 @@
 import numpy as np
 
 import corag
-from corag.rerankers import JoinedTextScorer
 from corag.selectors import BudgetedSelector, Choice
 from corag.selectors.pruning import eliminate
 from corag.text.documents import Document, passage
@@ -16,22 +15,6 @@ MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mi
 SEA = Document("sea", "The sea is salty. The sea is 90 metres deep.", "The sea")
 OFFERED = [Candidate(passage(one), 0.9 - place / 10) for place, one in enumerate((MILL, LAKE, SEA))]
 QUESTION = "How deep is the lake?"
-
-
-class Counting:
-    """Values a text by the wanted words in it."""
-
-    name = "counting"
-    gives_probabilities = True
-
-    def __init__(self, *wanted):
-        self.wanted = wanted
-
-    def score(self, query, texts):
-        return np.array([sum(w in text for w in self.wanted) / 10 for text in texts])
-
-    def scorer(self, query, chunks):
-        return JoinedTextScorer(self, query, chunks)
 
 
 def select(name, budget=60, offered=OFFERED, query=QUESTION, **given):
@@ -65,11 +48,6 @@ def test_sentences_of_the_chosen_passages_are_dropped():
     details = selection.trace.details
     assert (details["selector"], details["passages"], details["dropped"]) == ("top-k", ["mill", "lake"], 5)
     assert selection.trace.reranker == "bm25" and selection.trace.orders_scored > 0
-
-
-def test_a_text_that_does_not_fit_loses_sentences_until_it_does():
-    selection = select("prune", reranker=Counting("mill"), selector="top-k(k=1)", budget=6)
-    assert selection.text == "Old mill\nThe mill stands still."
 
 
 def test_where_no_passage_fits_the_best_ranked_is_pruned():

@@ -8,7 +8,7 @@ import pytest
 import corag
 from corag.errors import DataError, IndexMismatchError
 from corag.models.cached import CachedEmbedder
-from corag.selectors.raptor.build import build_tree, soft_clusters
+from corag.selectors.raptor.build import build_tree
 from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
 from tests.fakes import CHARACTERS, offer
@@ -17,25 +17,8 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("sklearn")
 
 
-def blobs(number, size, seed=0, dimensions=64):
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(number, dimensions))
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    return np.concatenate([centre + 0.03 * rng.normal(size=(size, dimensions)) for centre in centres])
-
-
 def build(chunks, summarizer=None, summary_tokens=100):
     return build_tree(chunks, CachedEmbedder(TopicEmbedder()), summarizer or FirstOfAll(), summary_tokens)
-
-
-@pytest.mark.parametrize(("number", "size", "seed"), [(4, 25, 0), (8, 12, 1)])
-def test_soft_clusters_find_the_groups_and_no_more(number, size, seed):
-    found = soft_clusters(blobs(number, size, seed))
-    owners = [{index // size for index in cluster} for cluster in found]
-    assert all(len(owner) == 1 for owner in owners)
-    assert set().union(*owners) == set(range(number))
-    # The second step may split a group or two, but not into crumbs.
-    assert len(found) <= number + 2
 
 
 def assert_is_a_tree(tree, chunks):

@@ -61,16 +61,6 @@ def test_originals_stand_in_within_the_budget_and_are_counted(reply, failed, emp
     assert [piece["kind"] for piece in selection.trace.details["pieces"]] == ["original"] * 3
 
 
-def test_small_budgets_have_fewer_summaries():
-    pytest.importorskip("sklearn")
-    summarizer = Says("x" * 100)
-    for budget, number in ((64, 2), (96, 3), (7, 1)):
-        summarizer.asked.clear()
-        selection = select("crag", summarizer, k=5, budget=budget)
-        assert len(summarizer.asked) == number
-        assert 0 < selection.cost_tokens <= budget
-
-
 @pytest.mark.parametrize(
     "reply", [Reply(status=500), Reply(body=b"[1]\n"), Reply(""), Reply("x", delay_s=9), Reply("NOTHING RELEVANT")]
 )

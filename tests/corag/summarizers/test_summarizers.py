@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError, MissingExtraError, ModelError, SummarizerError
-from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task
+from corag.summarizers.chat import NOTHING, OllamaSummarizer, Task
 from corag.summarizers.extractive import ExtractiveSummarizer
 from corag.summarizers.runs import summarize_all, summary_store
 from corag.text.tokens import CallableCounter
@@ -158,20 +158,6 @@ def test_ollama_sends_the_prompt_of_its_task(task):
     assert "{a} text\n\n< /documents> b" in user
     assert ("Why {so}?" in user) == (task != "summary")
     assert server.chats[0]["options"]["num_ctx"] == 8192
-
-
-def test_an_openai_server_is_asked_the_same_and_its_window_kept():
-    with ChatServer(Reply(" It is ", "so.\n"), about={"max_model_len": 3000}) as server:
-        given = {"base_url": server.base_url, "model": "llama3.1:8b", "tokens": WORDS}
-        summarizer = OpenAISummarizer(**given)
-        assert isinstance(summarizer, Summarizer)
-        assert (summarizer.name, summarizer.max_concurrent) == ("openai/llama3.1:8b", 4)
-        assert 500 < summarizer.window_tokens < 3000 - 1024
-        assert summarizer.summarize(request("a", query="Why?")) == "It is so."
-        ollama(server).summarize(request("a", query="Why?"))
-        assert OpenAISummarizer(**given, task="person").identity != summarizer.identity
-    first, second = server.chats
-    assert first["messages"] == second["messages"]
 
 
 # --- What never fits, and what is no summary ---

@@ -15,7 +15,6 @@ from corag.text.data import (
     DataFolder,
     data_cache,
     find_data,
-    folder_name,
     is_evidence,
     passage_at,
     read_corpus,
@@ -253,17 +252,6 @@ def test_broken_judgements_are_named(tmp_path, text):
         DataFolder.open(tmp_path)
 
 
-def test_grades_of_a_data_folder_of_our_own(tmp_path):
-    queries = [
-        QUERY | {"gold": None, "grades": {"a": 2, "b": 0}},
-        QUERY | {"id": "q2", "gold": ["b", "a"], "grades": {"a": 3}},
-        QUERY | {"id": "q3"},
-    ]
-    found = DataFolder.open(write(tmp_path, queries=queries)).queries
-    assert [one.gold for one in found] == [("a",), ("b", "a"), ("a",)]
-    assert [one.relevance for one in found] == [{"a": 2, "b": 0}, {"b": 1, "a": 3}, {"a": 1}]
-
-
 def test_a_passage_or_a_span_of_it_by_name():
     documents = {"a": Document("a", "Text of a.", "A"), "b#0-4": Document("b#0-4", "Odd.", "")}
     whole, span = passage_at("a", documents), passage_at("a#5-7", documents)
@@ -296,17 +284,6 @@ def test_a_path_wins_over_the_own_folder_and_that_over_the_cache(places):
     Path("squad").mkdir()
     assert find_data("squad") == Path("squad")
     assert find_data(own) == own
-
-
-def test_an_unknown_name_lists_what_is_there(places):
-    (places / "mine" / "hotpotqa").mkdir(parents=True)
-    (places / "mine" / ".half-made").mkdir()
-    (places / "mine" / "musique").mkdir()
-    with pytest.raises(DataError) as error:
-        find_data("hotpot")
-    for part in ("hotpotqa", "musique", str(data_cache()), "corag data get NAME", "CORAG_DATA"):
-        assert part in str(error.value)
-    assert folder_name("ir_datasets:msmarco-passage/dev/small") == "ir_datasets-msmarco-passage-dev-small"
 
 
 # --- TREC ---

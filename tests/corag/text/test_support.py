@@ -2,13 +2,10 @@
 
 import pytest
 
-from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document, passage
 from corag.text.support import findable, places, support_recall, supporting_spans
-from corag.text.tokens import CallableCounter
 from corag.text.units import Unit, units
-from corag.types import Chunk
 from tests.paths import DATA
 
 LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it.", "Lake Oro")
@@ -56,22 +53,11 @@ def test_spans_come_before_facts_and_stand_as_they_are_given():
         assert found(given) == [("The lake is 40 metres deep.", "fact")]
 
 
-def test_quoted_sentences_are_found_in_the_gold():
-    given = query(supporting_sentences=["Fish live  in it.", "Nobody knows why."])
-    assert found(given) == [("Fish live in it.", "fact")]
-    assert found(query(supporting_sentences=["Nothing of the kind."])) == [("The lake is 40 metres deep.", "answer")]
-
-
 def test_offsets_say_which_sentence_holds_the_answer():
     given = query(["it"], answer_starts=[LAKE.text.rindex("it")])
     assert found(given) == [("Fish live in it.", "offset")]
     both = query(["cold. The", "deep"], answer_starts=[6, LAKE.text.index("deep")])
     assert found(both) == [("It is cold.", "offset"), ("The lake is 40 metres deep.", "offset")]
-
-
-@pytest.mark.parametrize("starts", [[3], [10**9], [None], [18, 19]])
-def test_offsets_at_which_the_answer_does_not_stand_are_passed_over(starts):
-    assert found(query(answer_starts=starts)) == [("The lake is 40 metres deep.", "answer")]
 
 
 def test_answers_are_looked_for_in_gold_passages_alone():
@@ -87,21 +73,6 @@ def test_nothing_is_known_of_questions_without_an_answer_or_evidence(given):
     assert found(given) == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "text", "expected"),
-    [
-        ("art", "a party of art", ["art"]),
-        ("US", "They told us of the US", ["US"]),
-        ("$4.5 (net)", "It was $4.5 (net).", ["$4.5 (net)"]),
-        ("4", "4.5 and 14", ["4"]),
-        ("北京", "首都是北京。", ["北京"]),
-        ("", "text", []),
-    ],
-)
-def test_places_of_an_answer(answer, text, expected):
-    assert [text[start:end] for start, end in places(answer, text)] == expected
-
-
 def test_all_facts_are_needed_and_one_place_of_the_answer_is_enough():
     facts = supporting_spans(query(gold=("lake", "mill"), supporting_facts=[["lake", [1]], ["mill", [0]]]), DOCUMENTS)
     lake, mill = passage(LAKE), passage(MILL)
@@ -115,17 +86,6 @@ def test_all_facts_are_needed_and_one_place_of_the_answer_is_enough():
     guessed = supporting_spans(query(), DOCUMENTS)
     assert guessed
     assert support_recall(guessed, [lake]) is None
-
-
-def test_a_chunk_holds_a_sentence_of_which_it_has_half():
-    [span] = supporting_spans(query(), DOCUMENTS)
-    pieces = chunk_document(Document("lake", LAKE.text), CallableCounter(len), ChunkConfig(max_tokens=30))
-    assert sum(span.is_held_by(piece) for piece in pieces) >= 1
-    middle = (span.start + span.end) // 2
-    assert span.is_held_by(Chunk("x", "", {"document": "lake", "start": 0, "end": middle + 1}))
-    assert not span.is_held_by(Chunk("x", "", {"document": "lake", "start": 0, "end": middle - 1}))
-    assert not span.is_held_by(Chunk("x", "", {"document": "mill", "start": 0, "end": 99}))
-    assert span.is_held_by(Chunk("lake", "whole"))
 
 
 # --- Real data ---

@@ -84,12 +84,6 @@ def test_sentences_that_the_data_names_are_the_evidence(films):
     assert ids(found) == [{FILM, PERSON}]
 
 
-def test_where_passages_are_named_one_sentence_of_each_is_the_evidence(films):
-    assert ids(cut_to_sentences(films, answers=())) == [{FILM, PERSON}]
-    assert ids(cut_to_sentences(films, gold=("p0",), answers=("1900",))) == [{PERSON}]
-    assert cut_to_sentences(films, gold=("f7",), answers=()) is None  # not among the candidates
-
-
 def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tmp_path):
     text = " ".join(f"Sentence number {number} is about thing {number}." for number in range(40))
     start = text.index("Sentence number 20")

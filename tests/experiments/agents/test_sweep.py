@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 
 import agent
-from corag.cli.main import MISTAKE, main, make_parser
+from corag.cli.main import make_parser
 from experiments.agents.recipes import flattened
 from experiments.agents.sweep import SweepConfig, plan, sweep, sweep_page
 from experiments.agents.train import TrainAgentConfig
@@ -112,17 +112,3 @@ def test_every_shipped_ablation_is_a_grid_that_can_be(path):
     defaults = flattened(json.loads(json.dumps(asdict(TrainAgentConfig("labels", "out").settled()))))
     if path.stem != "loss_weights":
         assert all(defaults[name] in values for name, values in config.vary.items())
-
-
-def test_the_command_trains_and_points_to_the_summary(labels, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    (tmp_path / "s.yaml").write_text(
-        f"base: {{labels: {labels}, out: {tmp_path / 's'}, own_splits: true, hidden: [4],\n"
-        "  logger: none, training: {epochs: 9}}\nvary:\n  training.lr: [0.01, 0.02]\nseeds: [3]\n"
-    )
-    assert main(["sweep", "--config", str(tmp_path / "s.yaml"), "--base.training.epochs", "1"]) == 0
-    said = capsys.readouterr().out
-    assert str(tmp_path / "s") in said and "training.lr" in said and "0.02" in said and "regret" in said
-    assert len(list((tmp_path / "s").glob("*/checkpoint/model.safetensors"))) == 2
-    assert main(["sweep", "--config", str(tmp_path / "s.yaml"), "--vary", '{"training.speed": [1]}']) == MISTAKE
-    assert "'training.speed' is no setting" in capsys.readouterr().err

@@ -12,7 +12,6 @@ from agent import AgentError
 from corag.errors import DataError, InputError
 from corag.selectors.corag.features import curve_statistics
 from experiments.agents.compare import AGENT, BASE, CEILING, comparison
-from experiments.agents.recipes import departures
 from experiments.agents.targets import PAPER, TargetConfig, learnt_targets
 from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, divided, train
 from experiments.labels.table import read_labels
@@ -149,16 +148,6 @@ def test_the_paper_by_name_has_all_its_settings():
     assert (training.lr, training.batch_size, training.epochs, training.margin) == (1e-3, 32, 60, 1.0)
     assert (training.keep, training.temperature, training.regret_weight) == ("last", 0, 0)
     assert {getattr(training, f"{name}_weight") for name in ("contrastive", "choice", "settings")} == {1}
-
-
-def test_what_is_set_beside_a_recipe_wins():
-    target = TargetConfig(metric="f1", shrink=0.5)
-    training = agent.TrainConfig(keep="best", epochs=5)
-    config = TrainAgentConfig("l", "o", recipe="paper", target=target, training=training).settled()
-    assert (config.target.metric, config.target.shrink, config.target.weighting) == ("f1", 0.5, "rule")
-    changed = departures(config, TrainAgentConfig("l", "o", recipe="paper").settled())
-    assert config.parts == ("query",) and config.settings_head and config.min_lead == 0.0
-    assert changed.keys() == {"target.metric", "target.shrink", "training.epochs", "training.keep"}
 
 
 def test_questions_that_are_not_clear_are_left_out(tmp_path, caplog):

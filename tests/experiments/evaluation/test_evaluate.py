@@ -220,20 +220,3 @@ def test_points_of_curves_are_what_their_methods_measure_alone(
         [row] = evaluate(config_of(small_data, methods=point.method, **alone))["methods"]
         for name in ("f1", "evidence_recall", "cost_tokens"):
             assert MEASURES[name].summary(point.rows) == pytest.approx(row[name])
-
-
-@pytest.mark.slow
-def test_another_limit_goes_on_with_the_same_rows(tmp_path, small_data, reader):
-    def run(limit):
-        sets = (QuestionSet("set", small_data.name, "train", limit=limit),)
-        once = {"methods": "top-k", "budgets": (), "budget": 48, "latency_questions": 0}
-        [[result]] = compare(sets_of(small_data, tmp_path, **once, sets=sets)).values()
-        return result
-
-    run(3)
-    num_asked = len(reader.asked)
-    fewer = run(2)
-    assert len(reader.asked) == num_asked and fewer.questions == 2
-    assert fewer.record["methods"][0]["latency_ms_median"] is None
-    run(4)
-    assert {question for question, _ in reader.asked[num_asked:]} == {QUERIES[3]["question"]}

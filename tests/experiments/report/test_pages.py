@@ -9,7 +9,7 @@ import pytest
 
 from corag.errors import DataError
 from corag.text.visible import visible
-from experiments.report.comparison import decision, headline, result_page, sets_page, terminal_page
+from experiments.report.comparison import decision, headline, result_page, sets_page
 from experiments.report.drawing import quality_plot
 from experiments.report.page import Figure, Page, Section, ShownPassage, Table
 from experiments.report.results import Result
@@ -161,23 +161,6 @@ def test_wins_come_first_with_contexts_evidence_and_the_answer_marked(tmp_path):
     # Without the data folder, ids stand for texts.
     page = result_page([Result(result.record | {"data": str(tmp_path / "nowhere")}, result.rows)], title="T").html()
     assert "q0" in page and "What is" not in page
-
-
-def test_many_methods_have_a_line_each_on_a_terminal(capsys):
-    record = result_of(methods=[f"m{number}" for number in range(9)]) | {"left_out": {"corag(agent=none)": "no agent"}}
-    record["methods"][3] |= {"failed": 2, "error": "SearchError: too many orders"}
-    record["methods"][5] |= {"failed": 7, "error": "SearchError: too many orders"}
-    terminal_page(Result(record), "a title").show()
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("│")[1].strip() for line in lines if line.startswith("│")] == [f"m{n}" for n in range(9)]
-    assert not any("…" in line for line in lines)
-    cells = next(line for line in lines if "m5" in line).split("│")
-    assert "-" in [cell.strip() for cell in cells] and "7" in [cell.strip() for cell in cells]
-    assert lines[-3:] == [
-        "m3 failed on 2 of 7 questions; the first: SearchError: too many orders",
-        "m5 failed on 7 of 7 questions; the first: SearchError: too many orders",
-        "corag(agent=none) is left out: no agent",
-    ]
 
 
 # --- Figures and replies ---

@@ -4,7 +4,6 @@ import errno
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -118,16 +117,6 @@ def test_an_evaluation_logs_its_table_and_report(tmp_path, capsys, monkeypatch):
     about = offline_runs(tmp_path / "mine.log")[-1].run
     assert (about.project, about.run_group) == ("own", "g")
     assert out.read_bytes() == before
-
-
-def test_without_a_login_runs_are_offline(tmp_path, config, monkeypatch):
-    pytest.importorskip("wandb")
-    for name in ("WANDB_API_KEY", "WANDB_MODE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
-    train(config)
-    assert list((Path(config.out) / "wandb").glob("offline-run-*"))
 
 
 def test_a_training_goes_on_without_wandb(config, monkeypatch, caplog):

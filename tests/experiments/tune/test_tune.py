@@ -1,17 +1,15 @@
 """`corag tune`: the shift of the network worked by hand, the dial, the verdict, the checkpoint and the page."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agent
 import corag
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from experiments.agents.targets import TargetConfig
 from experiments.labels.table import read_labels
 from experiments.tune.config import TuneConfig
@@ -91,18 +89,6 @@ def test_what_gains_is_used_and_the_default_kept_in_doubt(tmp_path):
     same = labels_of(tmp_path, np.stack([default, default + rng.normal(-0.02, 0.1, 40)], axis=1).tolist())
     tuning = choose(same, shipped, FREE)
     assert tuning.keeps_default and tuning.used is shipped and ": keep the default" in tuning.decision()[0]
-
-
-def test_the_temperature_is_that_of_the_shipped_agent():
-    training = yaml.safe_load(Path("experiments/configs/agent.yaml").read_text())["training"]
-    assert training["temperature"] == TEMPERATURE
-
-
-def test_the_prices_by_name():
-    quality, balanced, tokens = (TuneConfig("d", "o", prefer=name).price for name in ("quality", "balanced", "tokens"))
-    assert (quality, balanced, tokens) == (0.05, 0.1, 0.2)
-    with pytest.raises(InputError, match="prefer"):
-        TuneConfig("d", "o", prefer="beauty")
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError
 from corag.text.tokens import estimated_tokens, load_tokenizer, model_folder
 from tests.corag.text.tokens.worlds import AWKWARD, unigram, words
 from tests.paths import DATA
@@ -30,12 +29,6 @@ def test_minilm_counts_beyond_the_128_tokens_stored_in_its_file():
 def test_minilm_counts_equal_its_tokenizer_text_by_text(texts):
     expected = [len(MINILM_TOKENIZER.encode(text, add_special_tokens=False).ids) for text in texts]
     assert corag.tokens().count(texts).tolist() == expected
-
-
-@pytest.mark.parametrize("text", ["broken \ud83d pair", None, 7])
-def test_what_is_no_unicode_text_is_refused(text):
-    with pytest.raises(InputError):
-        corag.tokens().count(["fine", text])
 
 
 # --- Words without a token ---
@@ -62,16 +55,6 @@ def test_no_count_with_long_words_is_below_the_tokenizer(texts):
     for counter in (corag.tokens("minilm"), unigram(), words()):
         own = [len(counter._tokenizer.encode(text, add_special_tokens=False)) for text in texts]
         assert (counter.count(texts) >= own).all()
-
-
-# --- Callables ---
-
-
-@pytest.mark.parametrize(
-    ("result", "expected"), [(3, 3), (0, 0), (np.uint8(5), 5), ([], 0), ((1, 2, 3), 3), (np.array([7, 8]), 2)], ids=repr
-)
-def test_callables_return_numbers_or_tokens(result, expected):
-    assert corag.tokens(lambda _: result).count(["some text", "more"]).tolist() == [expected, expected]
 
 
 # --- The estimate ---
