@@ -26,8 +26,10 @@ def same_weights(first, second):
 FAST = {"lr": 0.05, "epochs": 10}
 
 
-@pytest.mark.parametrize("changes", [{}, {"temperature": 0.2}, {"regret_weight": 1.0, "choice_weight": 0.0}])
-@pytest.mark.parametrize("without", [{}, {"settings": None}])
+@pytest.mark.parametrize(
+    ("changes", "without"),
+    [({}, {}), ({"temperature": 0.2}, {"settings": None}), ({"regret_weight": 1.0, "choice_weight": 0.0}, {})],
+)
 def test_a_separable_world_is_learnt(tmp_path, changes, without):
     train, val = toy_table(**without), toy_table(20, seed=1, prefix="val", **without)
     config = toy_config(ranges=None) if without else toy_config()

@@ -63,15 +63,6 @@ def test_sentence_and_token_embeddings_equal_sentence_transformers(encoder, refe
         np.testing.assert_allclose(ours, theirs[: len(ours)], atol=1e-2)
 
 
-def test_neighbours_and_order_do_not_matter(encoder):
-    together = embed(encoder, TEXTS)
-    alone = np.concatenate([embed(encoder, [text]) for text in TEXTS])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-    np.testing.assert_allclose(embed(encoder, TEXTS[::-1])[::-1], together, atol=1e-5)
-    tokens = encoder.tokenize(TEXTS).ids
-    np.testing.assert_allclose(encoder.states(tokens[2:3])[0], encoder.states(tokens)[2], atol=1e-4)
-
-
 @settings(max_examples=8)
 @given(st.sets(st.integers(0, len(TEXTS) - 1)))
 def test_known_states_are_used_and_the_rest_encoded(rows):

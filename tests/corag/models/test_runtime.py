@@ -2,9 +2,9 @@
 
 import subprocess
 import sys
-import types
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,34 +13,18 @@ from corag.models import devices
 from corag.models.runtime import Runtime, current, in_runtime, record_use, recording, resolve_device
 
 
-class FakeTorch(types.ModuleType):
-    """A PyTorch that sees some GPUs."""
-
-    __version__ = "9.9"
-
-    def __init__(self, gpus=0, mps=False, capability=(9, 0)):
-        super().__init__("torch")
-        self.version = types.SimpleNamespace(hip=None)
-        self.cuda = types.SimpleNamespace(
-            device_count=lambda: gpus,
-            is_available=lambda: gpus > 0,
-            get_device_name=lambda device: f"GPU {device}",
-            get_device_capability=lambda device: capability,
-        )
-        self.backends = types.SimpleNamespace(
-            mps=types.SimpleNamespace(is_available=lambda: mps, is_macos_or_newer=lambda *_: True)
-        )
-
-
-@pytest.fixture
-def gpus(monkeypatch):
-    """Lets PyTorch see GPUs."""
-
-    def see(**what):
-        monkeypatch.setattr(devices, "require", lambda module, extra: FakeTorch(**what))
-        monkeypatch.setattr(devices, "_may_have_gpu", lambda: True)
-
-    return see
+def torch_with(gpus=0, mps=False, capability=(9, 0)):
+    """What is asked of a PyTorch that sees some GPUs."""
+    cuda = SimpleNamespace(
+        device_count=lambda: gpus,
+        is_available=lambda: gpus > 0,
+        get_device_name=lambda device: f"GPU {device}",
+        get_device_capability=lambda device: capability,
+    )
+    metal = SimpleNamespace(is_available=lambda: mps, is_macos_or_newer=lambda *_: True)
+    return SimpleNamespace(
+        cuda=cuda, backends=SimpleNamespace(mps=metal), version=SimpleNamespace(hip=None), __version__="9.9"
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,8 +36,9 @@ def gpus(monkeypatch):
         ({}, "cpu", ["fp32", "fp32", "fp32"]),
     ],
 )
-def test_auto_takes_a_gpu_that_is_there(gpus, see, device, precisions):
-    gpus(**see)
+def test_auto_takes_a_gpu_that_is_there(monkeypatch, see, device, precisions):
+    monkeypatch.setattr(devices, "require", lambda module, extra: torch_with(**see))
+    monkeypatch.setattr(devices, "_may_have_gpu", lambda: True)
     found = [resolve_device(role) for role in ("embedder", "reranker", "reader")]
     assert [placement.device for placement in found] == [device] * 3
     assert [placement.precision for placement in found] == precisions

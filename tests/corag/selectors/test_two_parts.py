@@ -13,13 +13,14 @@ from corag.candidates import as_candidates, with_cosines
 from corag.models.cached import CachedEmbedder
 from corag.text.chunking import chunk_document
 from corag.text.documents import Document
+from tests.effort import FULL
 
 pytestmark = pytest.mark.slow
 
 DATA = yaml.safe_load(Path(__file__).with_name("two_part_questions.yaml").read_text("utf-8"))
 QUESTIONS = DATA["questions"]
 FORMS = ("notes", "passages", "beside a filler")
-BUDGETS = (32, 64, 256, 1024)
+BUDGETS = (32, 64, 256, 1024) if FULL else (32, 64, 256)
 MISSED = {"notes": (2, 0, 0, 0), "passages": (2, 0, 0, 1), "beside a filler": (2, 2, 2, 2)}
 """Questions of each form that may lack a part, one number for each budget, as measured.
 
@@ -80,4 +81,4 @@ def lacking(selector, form, budget):
 def test_both_parts_are_answered(form):
     selector = corag.selector("corag")
     found = [lacking(selector, form, budget) for budget in BUDGETS]
-    assert all(len(some) <= most for some, most in zip(found, MISSED[form], strict=True)), found
+    assert all(len(some) <= most for some, most in zip(found, MISSED[form], strict=False)), found

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError
-from corag.text.chunking import ChunkConfig, chunk_document, sentence_spans
+from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document, with_title
 from corag.text.tokens import CallableCounter
 from tests.fakes import CHARACTERS
@@ -29,37 +29,8 @@ TEXTS = st.one_of(st.text(max_size=80), st.lists(FRAGMENTS, max_size=30).map("".
 TITLES = st.one_of(st.just(""), st.sampled_from(["A title", "漢字", "\0", " "]))
 
 
-def pieces(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentence_spans(text)]
-
-
 def bounds(chunks) -> list[tuple[int, int]]:
     return [(chunk.metadata["start"], chunk.metadata["end"]) for chunk in chunks]
-
-
-# --- Sentences ---
-
-
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        [],
-        ["One. ", "Two! ", "Three?"],
-        ["Dr. Smith met Mr. J. R. Jones. ", "They left."],
-        ["See e.g. Smith et al. ", "Then i.e. Jones. ", "End."],
-        ["It costs 3.14 dollars. ", "14 is even."],
-        ['He said "Go." ', "Then he left."],
-        ["Wait... ", "What?! ", "Well… Yes."],
-        ["今日は晴れ。", "明日は雨！", "「本当？」", "はい。"],
-        ["Heading\n\n", "body text\n \t\nmore\nof it"],
-        ["a line\r\n\r\n", "b line"],
-        [" \n\n Text"],
-        ["   "],
-    ],
-    ids=lambda sentences: "|".join(sentences)[:24],
-)
-def test_sentences_worked_out_by_hand(sentences):
-    assert pieces("".join(sentences)) == sentences
 
 
 # --- Chunks ---

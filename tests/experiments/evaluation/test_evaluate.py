@@ -39,13 +39,12 @@ def untimed(value):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pool", ["candidates", "corpus"])
-def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_index, small_checkpoint, pool):
+def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_index, small_checkpoint):
     out = tmp_path / "runs" / "result.json"
     config = config_of(
         small_data,
         methods=METHODS,
-        pool=pool,
+        pool="corpus",
         index=str(small_index),
         num_candidates=6,
         agent=str(small_checkpoint),
@@ -57,7 +56,7 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
         "queries_without_gold", "left_out", "work", "measures", "retriever", "parts", "tokenizer", "exact",
         "budget_for", "models", "quality", "queries_with_sentences", "queries_with_answer",
     }  # fmt: skip
-    assert result["pool"] == pool
+    assert result["pool"] == "corpus"
     assert (result["split"], result["budget_tokens"], result["seed"]) == ("dev", 48, 0)
     assert (result["queries"], result["queries_without_gold"]) == (4, 1)
     assert "out" not in result["config"]
@@ -205,11 +204,8 @@ def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by_agent", [False, True])
-def test_points_of_curves_are_what_their_methods_measure_alone(
-    tmp_path, small_data, small_checkpoint, reader, by_agent
-):
-    given = {"reranker": None, "agent": str(small_checkpoint)} if by_agent else {"reranker": "bm25"}
+def test_points_of_curves_are_what_their_methods_measure_alone(tmp_path, small_data, small_checkpoint, reader):
+    given = {"reranker": None, "agent": str(small_checkpoint)}
     sets = (QuestionSet("late", small_data.name),)
     [_, result] = compare(sets_of(small_data, tmp_path / "out", sets=sets, **given))["late"]
     assert max(Counter(reader.asked).values()) == 1

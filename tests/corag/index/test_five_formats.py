@@ -1,4 +1,4 @@
-"""From thirty documents of five formats to citations, through a change and a deletion."""
+"""From documents of five formats to citations, through a change and a deletion."""
 
 import json
 import re
@@ -15,11 +15,11 @@ from tests.corag.files.worlds import docx, html, pdf
 
 pytest.importorskip("lancedb")
 
-DEVICES = ["pump", "lamp", "oven", "saw", "drill", "press", "fan", "kiln", "crane", "winch", "valve", "lathe"]
+DEVICES = ["pump", "lamp", "oven", "saw", "drill", "press", "fan", "kiln", "crane"]
 
 
-def write_thirty(folder: Path) -> None:
-    """Thirty documents of five formats; each device has its own numbers in its own sections."""
+def write_documents(folder: Path) -> None:
+    """Twelve documents of five formats; each device has its own numbers in its own sections."""
 
     def sections(device: str, number: int) -> tuple[str, str, str]:
         return (
@@ -47,44 +47,41 @@ def write_thirty(folder: Path) -> None:
                      ("Heading 1", "Care"), ("Normal", oil)]  # fmt: skip
             (folder / f"{device}.docx").write_bytes(docx(parts))
     (folder / "notes").mkdir()
-    for number in range(18):
+    for number in range(3):
         (folder / "notes" / f"day {number:02}.txt").write_text(
             f"On day {number} we met at gate {number * 7} and ate.\n"
         )
 
 
+START, OIL = (
+    "How many times do I turn the handle to start the {}?",
+    "After how many hours is the oil of the {} changed?",
+)
 QUESTIONS = [
-    (
-        "How many times do I turn the handle to start the pump?",
-        "pump.md",
-        "line 9: The pump > Use > Starting",
-        "10 times",
-    ),
-    ("After how many hours is the oil of the drill changed?", "drill.md", "line 13: The drill > Care", "500 hours"),
+    (START.format("pump"), "pump.md", "line 9: The pump > Use > Starting", "10 times"),
+    (OIL.format("drill"), "drill.md", "line 13: The drill > Care", "500 hours"),
     ("Which company makes the crane?", None, None, None),
-    ("How many times do I turn the handle to start the lamp?", "lamp.html", "The lamp > Starting", "11 times"),
-    ("After how many hours is the oil of the press changed?", "press.html", "The press > Care", "105 hours"),
-    ("How many times do I turn the handle to start the oven?", "oven.pdf", "page 2: The oven > Starting", "12 times"),
-    ("After how many hours is the oil of the fan changed?", "fan.pdf", "page 3: The fan > Care", "106 hours"),
-    ("How many times do I turn the handle to start the kiln?", "kiln.docx", "The kiln > Starting", "17 times"),
-    ("After how many hours is the oil of the lathe changed?", "lathe.docx", "The lathe > Care", "111 hours"),
-    ("Where did we meet on day 12?", "notes/day 12.txt", "line 1: day 12", "gate 84"),
+    (START.format("lamp"), "lamp.html", "The lamp > Starting", "11 times"),
+    (START.format("oven"), "oven.pdf", "page 2: The oven > Starting", "12 times"),
+    (OIL.format("fan"), "fan.pdf", "page 3: The fan > Care", "106 hours"),
+    (START.format("kiln"), "kiln.docx", "The kiln > Starting", "17 times"),
+    ("Where did we meet on day 2?", "notes/day 02.txt", "line 1: day 02", "gate 14"),
 ]
 
 
 @pytest.mark.slow
-def test_thirty_documents_changed_and_asked(tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_documents_changed_and_asked(tmp_path: Path, capsys: pytest.CaptureFixture):
     from corag.cli.main import main
 
     folder, uri = tmp_path / "docs", str(tmp_path / "index")
     folder.mkdir()
-    write_thirty(folder)
+    write_documents(folder)
 
     def index() -> str:
         assert main(["index", "--data", str(folder), "--out", uri, "--quiet"]) == 0
         return capsys.readouterr().out
 
-    assert re.match(r"files: 30 new; \d+ chunks embedded, 0 kept\n", index())
+    assert re.match(r"files: 12 new; \d+ chunks embedded, 0 kept\n", index())
     # One is changed, one is deleted, two cannot be read.
     drill = folder / "drill.md"
     drill.write_text(drill.read_text().replace("104 hours", "500 hours"))
@@ -92,9 +89,9 @@ def test_thirty_documents_changed_and_asked(tmp_path: Path, capsys: pytest.Captu
     (folder / "torn.pdf").write_bytes((folder / "oven.pdf").read_bytes()[:400])
     (folder / "locked.pdf").write_bytes(pdf([["The secret."]], password="x"))
     said = index()
-    assert re.match(r"files: 28 unchanged, 1 changed, 1 deleted, 2 skipped; 1 chunks embedded, \d+ kept\n", said)
+    assert re.match(r"files: 10 unchanged, 1 changed, 1 deleted, 2 skipped; 1 chunks embedded, \d+ kept\n", said)
     assert "  skipped: locked.pdf: encrypted; save it without a password\n  skipped: torn.pdf: damaged" in said
-    assert index().startswith("files: 29 unchanged, 2 skipped; nothing to do\n")
+    assert index().startswith("files: 11 unchanged, 2 skipped; nothing to do\n")
 
     assert main(["ask", QUESTIONS[0][0], "--index", uri, "--method", "top-k", "--reader", "extractive", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
