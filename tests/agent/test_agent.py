@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save_file
 
 import agent
-from agent import AgentConfig, AgentError, CheckpointError, ConfigurationAgent, Fallback, Ranges, TrainConfig
+from agent import AgentConfig, AgentError, CheckpointError, ConfigurationAgent, Fallback, Ranges
 from agent.config import setting_of, spelled
 from tests.agent.worlds import DIM, RANGES, random_agent, toy_config, toy_table
 from tests.paths import ROOT
@@ -43,24 +43,6 @@ def test_the_unit_scale_worked_by_hand():
     one_value = Ranges((10, 10), (2.4, 2.4), (0.1, 0.1))
     assert one_value.to_unit([[10, 2.4, 0.1]]).tolist() == [[0.0, 0.0, 0.0]]
     assert one_value.from_unit([[0.7, 0.0, 1.0]]).tolist() == [[10, 2.4, 0.1]]
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: Ranges((0, 5), (0.0, 1.0), (0.0, 1.0)), "iterations"),
-        (lambda: Ranges((1, 5), (0.0, float("nan")), (0.0, 1.0)), "exploration"),
-        (lambda: Fallback("first", 5, None, 1.0), "fallback"),
-        (lambda: toy_config(configurations=("a", "a")), "configurations"),
-        (lambda: toy_config(hidden=(5, 0)), "hidden"),
-        (lambda: toy_config(min_lead=1.1), "min_lead"),
-        (lambda: TrainConfig(lr=0), "lr"),
-        (lambda: TrainConfig(contrastive_weight=0.0, choice_weight=0.0, settings_weight=0.0), "weights"),
-    ],
-)
-def test_settings_that_cannot_be(make, name):
-    with pytest.raises(AgentError, match=name):
-        make()
 
 
 def test_a_configuration_is_spelled_with_the_settings_of_its_search():

@@ -9,15 +9,6 @@ from tests.agent.worlds import DIM, random_weights, toy_config, toy_table
 pytestmark = pytest.mark.slow
 
 
-def test_the_seed_alone_decides_the_initial_weights():
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    first, same, other = (AgentModel(toy_config(), seed=seed).weights() for seed in (1, 1, 2))
-    assert torch.equal(before, torch.get_rng_state())
-    assert all(np.array_equal(first[name], same[name]) for name in first)
-    assert not np.array_equal(first["encoder.0.weight"], other["encoder.0.weight"])
-
-
 @pytest.mark.parametrize("hidden", [(), (8, 7)])
 def test_numpy_inference_agrees_with_torch(hidden):
     config = toy_config(hidden=hidden)

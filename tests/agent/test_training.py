@@ -40,16 +40,6 @@ def test_a_separable_world_is_learnt(tmp_path, changes, without):
     assert [names.index(one.configuration) for one in report.agent.predict(val.features)] == val.label.tolist()
 
 
-def test_the_report_agrees_with_the_saved_checkpoint(tmp_path):
-    report = fit(toy_table(), None, toy_config(), toy_train_config(epochs=2), tmp_path, facts={"commit": "abc123"})
-    loaded = agent.load(report.checkpoint)
-    for name, array in report.agent.weights.items():
-        np.testing.assert_array_equal(loaded.weights[name], array)
-    card = (report.checkpoint / "README.md").read_text()
-    assert all(word in card for word in ("abc123", "seed=0", "train_loss", "40 (sha256"))
-    assert {path.name for path in tmp_path.iterdir()} == {".lock", "checkpoint", "training.json"}
-
-
 def test_the_seed_decides_the_weights(tmp_path):
     first, same, other = (
         toy_fit(tmp_path / name, epochs=3, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))

@@ -72,10 +72,6 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def stop(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
 class StoppedEmbedder(HashEmbedder):
     """Stops after so many texts."""
 
@@ -92,7 +88,11 @@ class StoppedEmbedder(HashEmbedder):
 # --- Updates ---
 
 
-def test_an_update_does_only_what_is_missing(folder: Path, tmp_path: Path, size: str):
+@pytest.mark.parametrize("large_from", [1, 10_000])
+def test_an_update_does_only_what_is_missing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large_from: int
+):
+    monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", large_from)
     uri = tmp_path / "index"
     first = update(folder, uri)
     assert files_of(first) == (2, 0, 0, 0) and chunks_of(first) == (3, 0)
@@ -274,12 +274,11 @@ def test_the_version_that_is_read_outlives_an_interrupted_update(
     write_files(folder, **{f"n{number}": f"# N\n\nNew text {number}." for number in range(6)})
     # The next day.
     time.sleep(1.1)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(write, "_make_search_structures", stop)
-        update(folder, uri, batch_size=1)
+    with pytest.raises(KeyboardInterrupt):
+        update(folder, uri, StoppedEmbedder(5), batch_size=1)
     assert content_of(uri) == old
     update(folder, uri, embedder := HashEmbedder())
-    assert embedder.num_embedded == 0 and len(ChunkIndex.open(uri)) == 9
+    assert embedder.num_embedded == 1 and len(ChunkIndex.open(uri)) == 9
 
 
 SLOW_UPDATE = """

@@ -65,12 +65,6 @@ def test_scores_of_any_scale_are_taken_unless_one_is_missing():
     assert choose([Note("a", score=31)], chooser=ranked)[1]["trace"]["chunk_similarities"] == [None]
 
 
-def test_the_order_is_the_selectors_or_the_one_given():
-    for order, ids in (("selected", ["n0", "n2", "n1"]), ("given", ["n0", "n1", "n2"])):
-        chooser = Chooser(method="reorder(selector=top-k, k=3)", order=order)
-        assert [one.id for one in choose(NAMED, chooser=chooser)[0]] == ids
-
-
 def test_a_text_of_the_selectors_own_is_one_document_that_names_its_sources():
     [document], _ = choose(NAMED, 30, Chooser(method=Writes()))
     assert document.text == Writes.text and document.meta[KEY]["sources"] == ["n0", "n1"]

@@ -1,11 +1,8 @@
 """A reranker's window: what fits, what is cut, and what is split."""
 
-import itertools
-
 import numpy as np
 import pytest
 
-from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import Question, WindowedReranker, window_spans
 from corag.selectors.corag.selector import Corag
 from corag.selectors.reranking import Naive, Upper
@@ -79,19 +76,3 @@ def test_the_trace_counts_what_was_cut(method):
     if method is Upper:
         # (2,) and the four orders of it with one other chunk; not (0, 1) and (1, 0), which take the whole window.
         assert noted["truncate"] == 5
-
-
-def test_orders_of_many_questions_share_batches():
-    chunks = chunks_of(["The Spree flows.", "A river, slowly: it ran through all the towns.", "Bananas.", "Berlin"])
-    orders = [order for size in (1, 2, 3) for order in itertools.permutations(range(4), size)]
-    one, other = Letters(), Letters()
-    asked = [(one, "who?"), (other, "who?"), (one, "where?")]
-    scorers = [
-        CachedScorer(reranker.scorer(query, chunks).under("windows"), "letters", list("0123"))
-        for reranker, query in asked
-    ]
-    found = score_together([(scorer, orders[: 9 + row]) for row, scorer in enumerate(scorers)])
-    assert (len(one.calls), len(other.calls)) == (1, 1)
-    for row, ((_, query), values) in enumerate(zip(asked, found, strict=True)):
-        alone = Letters().scorer(query, chunks).under("windows")
-        assert values.tolist() == alone(orders[: 9 + row]).tolist()

@@ -46,15 +46,6 @@ def test_an_item_costs_what_stands_between_it_and_the_line_that_leads_into_it(un
     assert "You need:\n\u2026\n- a " in selection.text
 
 
-def test_a_title_that_sentences_share_is_paid_once():
-    whole = f"{LAKE.title}\n{LAKE.text}"
-    selection = corag.selector("full", unit="sentence", tokenizer=WORDS).select(
-        QUESTION, OFFERED[:1], len(whole.split())
-    )
-    assert selection.text == whole
-    assert selection.cost_tokens == selection.budget_tokens
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(BODIES, min_size=1, max_size=4),

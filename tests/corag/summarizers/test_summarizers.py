@@ -44,15 +44,6 @@ class FirstWords:
 # Many requests
 
 
-def test_requests_are_answered_in_order_and_made_once():
-    summarizer = FirstWords()
-    made = summarize_all(summarizer, [request("a b", "c d"), request("e f"), request("a b", "c d")])
-    assert [summary.text for summary in made] == ["a c", "e", "a c"]
-    assert [summary.num_calls for summary in made] == [1, 1, 0]
-    assert len(summarizer.asked) == 2
-    assert summarize_all(summarizer, []) == []
-
-
 def test_a_failure_is_counted_and_the_others_are_made(caplog):
     fails = {"b": SummarizerError("down"), "c": TimeoutError(), "d": InputError("bad text")}
     made = summarize_all(FirstWords(concurrent=2, fails=fails), [request(text) for text in "abcd"])

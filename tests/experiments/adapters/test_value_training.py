@@ -10,7 +10,7 @@ import torch
 import experiments.adapters.value as training
 from corag.errors import DataError, InputError
 from corag.models.trained import load_adapter
-from corag.rerankers.evidence.hypotheses import NUM_FEATURES, features, weigh
+from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import PAIRS, SINGLES
 from corag.text.data import DataFolder
@@ -64,24 +64,7 @@ def test_candidates_from_article_or_corpus_hold_the_evidence_and_the_nearest(fil
     assert numbers == {0} if expected == "even" else {0, 1}
 
 
-def cut_to_sentences(films, **fields):
-    """The first question, its candidates cut to sentences, with other fields of the data."""
-    folder = DataFolder.open(films / "films")
-    query = folder.queries[0]
-    (pooled,) = [one for one in offered(films, unanswerable=0.0) if one.id == query.id]
-    return cut(pooled, replace(query, **fields), folder, Unit.parse("sentence"))
-
-
-def ids(pooled):
-    return [{pooled.chunks[index].id for index in gold} for gold in pooled.golds]
-
-
 FILM, PERSON = "f0", "p0"  # passages of one sentence
-
-
-def test_sentences_that_the_data_names_are_the_evidence(films):
-    found = cut_to_sentences(films, extra={"supporting_facts": [["f0", [0]], ["p0", [0]]]})
-    assert ids(found) == [{FILM, PERSON}]
 
 
 def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tmp_path):
@@ -162,16 +145,6 @@ def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
     weights = batch["weights"][:, 0].numpy()
     assert sorted(weights.tolist()) == [1.0, 2.0, 3.0]
     assert float(module.losses(batch).detach()) == pytest.approx(np.average(expected, weights=weights), rel=1e-5)
-
-
-def test_a_table_begins_with_every_set_that_may_be_true():
-    golds = ((3,), (0, 1), (1, 4), (0, 1, 2))
-    table = hypothesise(replace(learnable(1, num_candidates=6), golds=golds), 2)
-    given = table.example.signals
-    expected = [features(given, np.array([gold])) for gold in golds[:3]]  # the last one is larger than any hypothesis
-    np.testing.assert_allclose(table.features[:3], np.concatenate(expected), rtol=1e-6)
-    assert table.num_true == 3
-    assert len(table.features) == 6 + 15
 
 
 def test_the_reading_order_is_learnt_from_pairs():

@@ -7,7 +7,6 @@ from experiments.agents.targets import (
     PAPER,
     TargetConfig,
     best_configuration,
-    best_single,
     evidence,
     make_targets,
     shrunk,
@@ -77,16 +76,6 @@ def test_utility_worked_by_hand(tmp_path):
     labels = labels_of(tmp_path, TABLE, cost_tokens={query: [256, 256, 128, 128] for query in TABLE})
     assert targets_of(labels).label.tolist()[1:3] == [0, 0]
     assert targets_of(labels, price=0.5).label.tolist()[1:3] == [1, 1]
-
-
-def test_the_best_single_configuration_by_hand(tmp_path):
-    # Sums: a 1.0 with few and with many iterations, b 0.75, though best on q1.
-    labels = labels_of(tmp_path, {"q1": [0.5, 0.25, 0.75, 0.0], "q2": [0.5, 0.75, 0.0, 0.0]})
-    assert best_single(labels, utility(labels, PAPER)) == 0
-    # Of equals the one that scored the fewest orders.
-    turned = {query: [9, 1, 9, 9] for query in ("q1", "q2")}
-    labels = labels_of(tmp_path, {"q1": [0.5, 0.25, 0.75, 0.0], "q2": [0.5, 0.75, 0.0, 0.0]}, orders_scored=turned)
-    assert best_single(labels, utility(labels, PAPER)) == 1
 
 
 def test_labels_drawn_to_the_mean_of_their_folder_by_hand():

@@ -191,6 +191,13 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     assert [file.name for file in out.iterdir()] == ["thesis.txt"]
 
 
+def test_a_set_without_passages_is_asked_of_another_corpus(tmp_path):
+    other = got("pubmedqa", pubmedqa(tmp_path / "other"), tmp_path / "pubmedqa")
+    parquet(tmp_path / "brought" / "wk" / "test" / "0000.parquet", ROWS["felm"]["wk"])
+    folder = DataFolder.open(got("felm", tmp_path / "brought", tmp_path / "out", corpus=str(other)))
+    assert len(folder.split("wk")) == 2 and list(folder.documents) == list(DataFolder.open(other).documents)
+
+
 def test_lone_surrogates_are_replaced_and_repeated_questions_left_out(tmp_path, capsys):
     row = json.loads(json.dumps(MUSIQUE))
     row["paragraphs"][0]["paragraph_text"] = "Broken \ud83d emoji"

@@ -8,7 +8,7 @@ from corag.index import ChunkIndex
 from corag.index.search import reciprocal_rank_fusion
 from corag.text.data import DataFolder
 from experiments.data.config import CandidateSettings
-from experiments.data.pools import Pool, content_hash, open_pool, with_documents
+from experiments.data.pools import Pool, content_hash, open_pool
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 
@@ -129,10 +129,3 @@ def test_candidates_of_the_same_document_are_its_passages(folder):
         similarities = [candidate.similarity for candidate in candidates]
         assert similarities == sorted(similarities, reverse=True)
     assert embedder.batches == [5, 3]
-
-
-@pytest.mark.parametrize("gold", [("lost",), ("oro", "kell")])
-def test_a_question_whose_document_is_not_known_is_refused(folder, gold):
-    query = replace(folder.queries[0], gold=gold)
-    with pytest.raises(DataError):
-        with_documents(with_articles(folder), [query])

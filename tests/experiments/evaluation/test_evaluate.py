@@ -7,6 +7,8 @@ import pytest
 import corag
 from corag.errors import DataError, ReaderError
 from corag.registry import READERS
+from corag.text.data import DataFolder
+from experiments.data.splits import HELD_OUT, held_out
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.evaluation.metrics import answer_figures
@@ -216,3 +218,12 @@ def test_points_of_curves_are_what_their_methods_measure_alone(tmp_path, small_d
         [row] = evaluate(config_of(small_data, methods=point.method, **alone))["methods"]
         for name in ("f1", "evidence_recall", "cost_tokens"):
             assert MEASURES[name].summary(point.rows) == pytest.approx(row[name])
+
+
+@pytest.mark.slow
+def test_the_held_out_part_is_the_share_that_adapters_left_out(tmp_path, small_data, reader):
+    folder = DataFolder.open(small_data)
+    sets = (QuestionSet("held", small_data.name, "train", "held-out"),)
+    [[result]] = compare(sets_of(small_data, tmp_path, sets=sets, methods="naive", budgets=(10**6,))).values()
+    expected = held_out(folder, folder.split("train"), HELD_OUT)
+    assert {row["query"] for row in result.rows["naive"]} == expected and 0 < len(expected) < 5

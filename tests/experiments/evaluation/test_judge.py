@@ -47,17 +47,6 @@ def test_a_value_follows_from_a_reply(name, reply, value):
     assert JUDGEMENTS[name].read(reply, ANSWER) == (value if value is None else pytest.approx(value))
 
 
-def test_what_needs_no_judge_is_not_asked():
-    names = ("grade", "answer_relevancy", "contextual_relevancy", "hallucination")
-    with ChatServer(Reply("never")) as server:
-        [row, empty] = Judge(chat_at(server), (*names, "faithfulness")).rows(
-            [JudgedAnswer("Who?", (), "", ""), JudgedAnswer("Who?", (), " \n\n ", "")]
-        )
-        assert not server.chats
-    assert row == empty and row["judge_unusable"] == 0
-    assert {name: row[name] for name in names if name in row} == {"answer_relevancy": 0.0, "contextual_relevancy": 0.0}
-
-
 def test_replies_that_cannot_be_used_are_counted_and_nothing_is_made_up():
     with ChatServer(Reply('{"claims": []}'), Reply(status=400)) as server:
         [row, again] = Judge(chat_at(server), ("faithfulness", "hallucination")).rows([ANSWER, ANSWER])

@@ -13,7 +13,7 @@ from corag.errors import DataError
 from experiments.agents.targets import TargetConfig
 from experiments.labels.table import read_labels
 from experiments.tune.config import TuneConfig
-from experiments.tune.tune import OWN_WEIGHT, TEMPERATURE, choose, tune, tuned_agent, tuning_page
+from experiments.tune.tune import OWN_WEIGHT, TEMPERATURE, choose, tune, tuned_agent
 from tests.experiments.worlds import MANY_QUERIES, label_row, question_row, write_folder, write_labels
 
 NAMES = ("corag(cost_weight=0.1)", "top-k", "full")
@@ -118,16 +118,3 @@ def test_too_few_questions_and_none_to_learn_from(tmp_path):
     for queries in (MANY_QUERIES[:5], [{**row, "answers": [], "gold": []} for row in MANY_QUERIES]):
         with pytest.raises(DataError, match="queries"):
             tune(TuneConfig(str(write_folder(tmp_path / "island", queries=queries)), str(tmp_path / "out"), quiet=True))
-
-
-def test_the_decision_says_what_limits_the_answers(tmp_path):
-    # Half of the questions have all evidence under no configuration; where it is there, the reader reaches .6.
-    tuning = choose(labels_of(tmp_path, [[0.4, 0.6], [0.0, 0.1]] * 11), shipped_agent(), FREE)
-    line = "**The retriever is your bottleneck**: for 11 of 22 questions no configuration has all evidence"
-    assert tuning.decision()[-1].startswith(line)
-    page = tuning_page(tuning, TuneConfig("data", str(tmp_path), prefer="0")).markdown()
-    assert page.index(line) < page.index("On questions that took no part")
-    # Where nothing was read, only evidence is compared.
-    unread = {name: value for name, value in tuning.labels.measures.items() if name not in ("f1", "rougeL")}
-    tuning = choose(replace(tuning.labels, measures=unread), shipped_agent(), FREE)
-    assert "evidence" in tuning.decision()[0] and "bottleneck" not in "".join(tuning.decision())
