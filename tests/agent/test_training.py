@@ -60,13 +60,6 @@ def test_training_is_quiet_and_leaves_random_state_and_threads_alone(tmp_path, c
     assert (*capfd.readouterr(), caplog.text) == ("", "", "")
 
 
-def test_regret_worked_by_hand(tmp_path):
-    # After training the agent chooses the label's configuration, which in this table is worth 0.3 less than the other.
-    val = toy_table(10, seed=1, prefix="val")
-    worse = toy_table(10, seed=1, prefix="val", quality=0.5 - 0.3 * np.eye(2)[val.label])
-    assert toy_fit(tmp_path, val=worse, **FAST).history[-1]["val_regret"] == pytest.approx(0.3)
-
-
 def test_any_setting_and_callback_of_lightning(tmp_path):
     averaging = {"class_path": "StochasticWeightAveraging", "init_args": {"swa_lrs": 0.01, "swa_epoch_start": 2}}
     given = {"gradient_clip_val": 0.001, "callbacks": [averaging]}

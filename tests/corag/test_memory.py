@@ -15,16 +15,6 @@ from corag.memory import LRU, Capacity, DiskStore
 # In memory
 
 
-def test_the_least_recently_used_goes_first():
-    cache = LRU(2, nbytes=lambda key, value: 1)
-    cache.put({"a": 1, "b": 2})
-    assert cache.get(["a"]) == {"a": 1}
-    cache.put({"c": 3})
-    assert cache.get("abc") == {"a": 1, "c": 3}
-    cache.put({"a": 4})
-    assert cache.get("abc") == {"a": 4, "c": 3}
-
-
 @pytest.mark.parametrize(("batch", "expected"), [(None, ["cb"]), (1, ["c", "b"])])
 def test_only_what_is_missing_is_computed_once_in_order(batch, expected):
     cache, asked = LRU(10_000), []

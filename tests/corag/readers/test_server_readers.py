@@ -135,15 +135,6 @@ def test_many_are_answered_in_order_with_a_bound(reader_for):
     assert [answer.text for answer in answers] == list("01234")
 
 
-def test_the_first_failure_ends_all(reader_for):
-    with ChatServer(Reply(status=403, error="no"), Reply("Paris", ending="hang")) as server:
-        begun_s = time.perf_counter()
-        with pytest.raises(ChatError):
-            reader_for(server, max_concurrent=2).answer_many([QUERY] * 20, [CONTEXT] * 20)
-        assert time.perf_counter() - begun_s < 30
-        assert len(server.chats) <= 4
-
-
 @pytest.mark.slow
 def test_an_interrupt_ends_all_at_once():
     code = (

@@ -25,7 +25,7 @@ from corag.selectors.car import (
 )
 from corag.selectors.edc2 import dynamic_clusters
 from corag.text.tokens import CallableCounter
-from tests.fakes import HashEmbedder, Says, offer
+from tests.fakes import offer
 
 # Few distinct values, so that equal gaps are common.
 SIMILARITIES = st.lists(st.integers(-8, 8).map(lambda eighths: eighths / 8), max_size=14)
@@ -194,23 +194,3 @@ def test_clusters_as_in_algorithm_1(seed, sizes):
     assert sorted(index for cluster in found for index in cluster) == list(range(len(vectors)))
     in_code = dynamic_clusters(query, vectors, tau=tau, max_size=limit, variant="code")
     assert in_code == naive_clusters(query, vectors, tau, limit, extra=1)
-
-
-@pytest.mark.parametrize("number", [1, 4, 11])
-def test_ablations_have_the_sizes_that_the_paper_gives_them(number):
-    pool = offer(*(f"text {place}" for place in range(number)), similarities=np.linspace(0.9, 0.1, number).tolist())
-
-    def groups(clustering, seed=0):
-        summarizer = Says("")
-        summarizer.max_concurrent = 1
-        settings = {"clustering": clustering, "seed": seed, "tau": 2, "max_size": 4}
-        made = corag.selector("edc2", embedder=HashEmbedder(), summarizer=summarizer, **settings)
-        made.select("a?", pool, 1000)
-        return [asked.texts for asked in summarizer.asked]
-
-    dynamic, average, random = (groups(clustering) for clustering in ("dynamic", "average", "random"))
-    assert [len(group) for group in random] == [len(group) for group in dynamic]
-    assert len(average) == len(dynamic) and max(map(len, average)) - min(map(len, average)) <= 1
-    for found in (dynamic, average, random):
-        assert sorted(source for group in found for source in group) == sorted(one.chunk.text for one in pool)
-    assert random == groups("random") and (number < 3 or random != groups("random", seed=1))

@@ -15,13 +15,11 @@ from corag.text.data import (
     DataFolder,
     data_cache,
     find_data,
-    is_evidence,
     passage_at,
     read_corpus,
 )
 from corag.text.documents import Document
 from corag.text.trec import escaped, qrels_lines, read_run, run_lines
-from corag.types import Chunk
 from tests.paths import DATA
 
 CORPUS = [{"id": "a", "title": "A", "text": "Text of a."}, {"id": "b", "title": "", "text": "Text of b."}]
@@ -158,35 +156,6 @@ def test_a_damaged_gz_file_is_named(tmp_path):
         file.write_bytes(damaged)
         with pytest.raises(DataError, match=r"corpus\.jsonl\.gz, (after )?line \d+"):
             read_corpus(tmp_path)
-
-
-# --- Evidence ---
-
-
-def chunk(document: str, start: int, end: int) -> Chunk:
-    return Chunk(f"{document}#{start}-{end}", "text", {"document": document, "start": start, "end": end})
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "gold", "expected"),
-    [
-        (0, 50, "d", True),  # cut from the passage
-        (0, 50, "d#0-50", True),  # the chunk itself
-        (0, 50, "other#0-50", False),
-        (0, 50, "d#10-20", True),  # the whole span
-        (0, 50, "d#40-60", True),  # just half of it
-        (0, 50, "d#40-61", False),  # 10 of 21 characters
-        (50, 60, "d#0-100", False),  # a tenth, from within
-        (25, 75, "d#0-100", True),
-        (0, 50, "d#10-10", False),  # no characters
-        (0, 50, "d#20-10", False),  # backwards
-        (0, 50, "d#10-", False),
-    ],
-)
-def test_evidence_worked_out_by_hand(start, end, gold, expected):
-    assert is_evidence(chunk("d", start, end), gold) is expected
-    # Ids may hold hashes.
-    assert is_evidence(chunk("wiki#d#", start, end), gold.replace("d", "wiki#d#", 1)) is expected
 
 
 # --- Real data ---

@@ -84,15 +84,6 @@ def test_windows_hold_the_answer_and_keep_to_their_length():
         assert row.ids[start : end + 1].tolist() == [1011, 1012, 1013]
 
 
-def test_yes_and_no_see_the_head_of_every_passage():
-    passages = (TokenPassage(np.arange(1000, 1100)), TokenPassage(np.arange(2000, 2100)))
-    example = ReadingExample("toy", np.arange(4), YES, passages, (), 1)
-    (row,) = rows([example], RowSettings(max_tokens=47, unanswerable=1.0, distractor=0.0), (0,))
-    assert row.kind == YES
-    assert len(row.ids) == 47
-    assert {1000, 2000} <= set(row.ids.tolist())
-
-
 def test_held_out_questions_share_no_gold_with_the_others(small_data):
     folder = DataFolder.open(small_data)
     out = held_out(folder, folder.queries, 0.3)

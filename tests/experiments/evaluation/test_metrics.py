@@ -72,6 +72,9 @@ def chunk(document, start, end):
         ([chunk("a", 0, 15), chunk("a", 15, 30)], ["a#10-20"], 1.0, 1.0, 1.0),  # both hold exactly half
         ([chunk("a", 0, 30), chunk("b", 0, 5), chunk("c", 0, 5)], ["a#0-4", "a#10-20", "b"], 1.0, 2 / 3, 1.0),
         ([Chunk("a#10-20", "text")], ["a#10-20"], 1.0, 1.0, 1.0),  # named as the entry is
+        ([chunk("a", 50, 60)], ["a#0-100"], 0.0, 0.0, 0.0),  # a tenth of it, from within
+        ([chunk("a#b#", 0, 15)], ["a#b#", "a#b##10-20"], 1.0, 1.0, 1.0),  # ids may hold hashes
+        ([chunk("a", 0, 50)], ["a#10-10", "a#20-10", "a#10-"], 0.0, 0.0, 0.0),  # no characters
     ],
 )
 def test_evidence_by_hand(chunks, gold, recall, precision, full):

@@ -13,8 +13,6 @@ from experiments.evaluation.verify import (
     Claim,
     claim_of,
     parse_verdict,
-    support,
-    verify_by_words,
 )
 from experiments.report.comparison import terminal_page
 from experiments.report.results import Result
@@ -51,14 +49,6 @@ def test_an_answer_beside_a_hallucinated_one_is_a_choice():
 )
 def test_only_a_verdict_is_a_verdict(claim, reply, choice):
     assert parse_verdict(claim, reply) == choice
-
-
-def test_words_decide_without_a_model():
-    assert support("The village of Kell", "Kell is a village.") == 1
-    assert support("Kell and Oro", "Kell is a village.") == 0.5
-    assert support("of the", "Kell") == support("", "Kell") == 0
-    contexts = ["Tolmere is old.", "nothing", "Kell is a city.", "Kell."]
-    assert verify_by_words([PAIR, PAIR, STATEMENT, STATEMENT], contexts) == [1, 0, 0, 1]
 
 
 def test_the_prompts_have_all_that_is_known():

@@ -10,8 +10,6 @@ from corag.errors import DataError, InputError
 from corag.models.trained import load_adapter, save_adapter, shipped_adapter
 from corag.rerankers.evidence.reranker import EvidenceParts
 from corag.text.data import DataFolder
-from experiments.data.config import CandidateSettings
-from experiments.data.pools import open_pool
 from experiments.data.splits import held_out
 from experiments.labels.config import LabelConfig, LabelSource
 from experiments.labels.examples import read_sources
@@ -61,19 +59,6 @@ def test_one_row_for_each_question_and_configuration(tmp_path, small_data, reade
     assert {"work", "embedder", "tokenizer", "settings", "versions", "models"} <= set(metadata)
     # Equal contexts of a question are read once.
     assert len(set(reader.asked)) == len(reader.asked) < 24
-
-
-def test_selections_are_those_of_the_selectors(tmp_path, small_data, reader):
-    labels = read_labels(str(label(config_of(small_data, tmp_path / "labels.parquet", splits="train"))))
-    folder = DataFolder.open(small_data)
-    queries = folder.split("train")
-    pool = open_pool(folder, queries, corag.embedder(), CandidateSettings())
-    for column, name in enumerate(labels.configurations):
-        selector = corag.selector(name)
-        for row, query in enumerate(queries):
-            selection = selector.select(query.question, pool.candidates(query), 48)
-            assert selection.cost_tokens == labels.measures["cost_tokens"][row, column]
-            assert selection.value == pytest.approx(labels.measures["value"][row, column])
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, small_data, reader):
