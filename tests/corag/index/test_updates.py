@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import corag
 from corag.cli.main import main
 from corag.errors import CoragError, DataError, IndexMismatchError
-from corag.index import ChunkIndex, IndexUpdate, build, store, update_index, write
+from corag.index import ChunkIndex, IndexUpdate, store, update_index, write
 from corag.index.states import stored_states
 from corag.memory import forget
 from corag.models.engine import Engine

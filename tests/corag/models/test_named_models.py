@@ -28,6 +28,7 @@ from tests.corag.models.worlds import (  # noqa: E402
     change_json,
     put_on_hub,
     save_bert,
+    save_own_code,
     save_sentence_transformer,
     small_hub,
 )
