@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-Ending = Literal["done", "nothing", "drop", "half a line", "error", "hang", "endless"]
+Ending = Literal["done", "nothing", "drop", "error", "hang", "endless"]
 
 MODEL_INFO = {"general.architecture": "llama", "llama.context_length": 131072}
 
@@ -32,8 +32,8 @@ class Reply:
 
     Args:
         ending: What follows the pieces: the last line ("done"), a clean end without it ("nothing"), a dropped
-            connection ("drop"), half of a line ("half a line"), a line with an error ("error"), silence until the
-            server stops ("hang"), or the pieces again and again ("endless").
+            connection ("drop"), a line with an error ("error"), silence until the server stops ("hang"), or the
+            pieces again and again ("endless").
         body: Sent as it is instead of all this.
         log_probabilities: Of the pieces, each one token, sent where the request asks for them.
         usage: Tokens of prompt and reply, as the last line tells them.
@@ -73,7 +73,7 @@ class Reply:
         counts = dict(zip(("prompt_eval_count", "eval_count"), self.usage or (), strict=False))
         end = _line({"model": model, "done": True, "done_reason": self.done_reason, "message": _message("")} | counts)
         error = _line({"error": self.error})
-        yield {"done": end, "half a line": end[: len(end) // 2], "error": error}.get(self.ending, b"")
+        yield {"done": end, "error": error}.get(self.ending, b"")
 
     def _openai(self, request: dict[str, Any]) -> Iterator[bytes]:
         yield _event([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
@@ -85,7 +85,7 @@ class Reply:
         usage = _event([], usage=dict(counts)) if self.usage and request.get("stream_options") else b""
         error = b"data: " + _line({"error": {"message": self.error}}) + b"\n"
         whole = end + usage + b"data: [DONE]\n\n"
-        yield {"done": whole, "half a line": end[: len(end) // 2] + b"\n\n", "error": error}.get(self.ending, b"")
+        yield {"done": whole, "error": error}.get(self.ending, b"")
 
     def _scored(self, request: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """Yield the pieces, without end if they are endless, each with its log-probability if it is asked for."""
@@ -98,7 +98,7 @@ class Reply:
 
 
 class ChatServer:
-    """Serves on a free port of 127.0.0.1, or on a given one, while its `with` block runs.
+    """Serves on a free port of 127.0.0.1 while its `with` block runs.
 
     Args:
         replies: One for each request.
@@ -118,7 +118,6 @@ class ChatServer:
         refuses: tuple[str, ...] = (),
         vague: bool = False,
         tokenizes: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-        port: int = 0,
     ) -> None:
         self.models, self.about, self.refuses, self.vague = models, about, refuses, vague
         self.tokenizes = tokenizes
@@ -130,7 +129,7 @@ class ChatServer:
         self._now = 0
         self._replies = list(replies)
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._http.daemon_threads = False
         self._http.chat = self
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError, MissingExtraError, ModelError, SummarizerError
-from corag.summarizers.chat import NOTHING, OllamaSummarizer, Task
+from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task
 from corag.summarizers.extractive import ExtractiveSummarizer
 from corag.summarizers.runs import summarize_all, summary_store
 from corag.text.tokens import CallableCounter
@@ -27,10 +27,9 @@ class FirstWords:
     """The first word of each text; remembers what it was asked, and fails at some texts."""
 
     name = identity = "first words"
-    tokens = WORDS
 
-    def __init__(self, *, window=None, concurrent=1, fails=()):
-        self.window_tokens, self.max_concurrent, self.fails = window, concurrent, fails
+    def __init__(self, *, window=None, concurrent=1, fails=(), tokens=WORDS):
+        self.window_tokens, self.max_concurrent, self.fails, self.tokens = window, concurrent, fails, tokens
         self.asked = []
 
     def summarize(self, request):
@@ -39,6 +38,14 @@ class FirstWords:
             if text in self.fails:
                 raise self.fails[text]
         return " ".join(text.split()[0] for text in request.texts)
+
+
+class Echo(FirstWords):
+    """Repeats what it is given."""
+
+    def summarize(self, request):
+        super().summarize(request)
+        return " ".join(request.texts)
 
 
 # Many requests
@@ -80,11 +87,6 @@ def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
 @settings(max_examples=15)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(8, 30), st.integers(1, 20))
 def test_no_request_is_ever_beyond_the_window_and_every_word_is_read(lengths, window, max_tokens):
-    class Echo(FirstWords):
-        def summarize(self, request):
-            super().summarize(request)
-            return " ".join(request.texts)
-
     summarizer = Echo(window=window)
     texts = [" ".join(f"w{number}x{word}" for word in range(length)) for number, length in enumerate(lengths)]
     (summary,) = summarize_all(summarizer, [request(*texts, max_tokens=max_tokens)])
@@ -151,28 +153,28 @@ def test_ollama_sends_the_prompt_of_its_task(task):
     assert server.chats[0]["options"]["num_ctx"] == 8192
 
 
+def test_an_openai_server_is_asked_the_same_and_its_window_kept():
+    with ChatServer(Reply(" It is ", "so.\n"), about={"max_model_len": 3000}) as server:
+        given = {"base_url": server.base_url, "model": "llama3.1:8b", "tokens": WORDS}
+        summarizer = OpenAISummarizer(**given)
+        assert isinstance(summarizer, Summarizer)
+        assert (summarizer.name, summarizer.max_concurrent) == ("openai/llama3.1:8b", 4)
+        assert 500 < summarizer.window_tokens < 3000 - 1024
+        assert summarizer.summarize(request("a", query="Why?")) == "It is so."
+        ollama(server).summarize(request("a", query="Why?"))
+        assert OpenAISummarizer(**given, task="person").identity != summarizer.identity
+    first, second = server.chats
+    assert first["messages"] == second["messages"]
+
+
 # --- What never fits, and what is no summary ---
-
-
-class Stubborn:
-    """Repeats what it is given, as a summarizer whose tokens are many that it does not save any."""
-
-    name = identity = "stubborn"
-    max_concurrent = 1
-
-    def __init__(self, window_tokens, per_text=0):
-        self.window_tokens, self.per_text, self.calls = window_tokens, per_text, 0
-        self.tokens = corag.tokens(lambda text: len(text.split()) + per_text * text.count("\n\n"))
-
-    def summarize(self, request):
-        self.calls += 1
-        return " ".join(request.texts)
 
 
 @pytest.mark.parametrize(("num_texts", "per_text"), [(2, 0), (3, 50), (40, 1)])
 def test_summaries_that_never_fit_end(num_texts, per_text):
-    summarizer = Stubborn(8, per_text)
+    counter = CallableCounter(lambda text: len(text.split()) + per_text * text.count("\n\n"))
+    summarizer = Echo(window=8, tokens=counter)
     (summary,) = summarize_all(summarizer, [request(*["one two three four five"] * num_texts, max_tokens=6)])
     assert summary.failure is None and summary.text
-    assert int(summarizer.tokens.count([summary.text])[0]) <= 6
-    assert summarizer.calls <= 4 * num_texts
+    assert int(counter.count([summary.text])[0]) <= 6
+    assert len(summarizer.asked) <= 4 * num_texts

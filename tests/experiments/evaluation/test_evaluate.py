@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import corag
-from corag.errors import DataError, ReaderError
+from corag.errors import ReaderError
 from corag.registry import READERS
 from corag.text.data import DataFolder
 from experiments.data.splits import HELD_OUT, held_out
@@ -129,16 +129,6 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, small_data
     questions_done = {row["question"] for row in QUERIES if row["id"] in done}
     assert not questions_done & {question for question, _ in asked_twice}
     assert len(reader.asked) - len(asked_twice) == num_asked
-
-
-def test_a_journal_of_other_work_is_refused_and_named(tmp_path, small_data, reader):
-    reader.patience = 1
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(config_of(small_data, reader="first-words", out=str(tmp_path / "r.json")))
-    before = (tmp_path / "r.journal.jsonl").read_bytes()
-    with pytest.raises(DataError, match=r"r\.journal\.jsonl"):
-        evaluate(config_of(small_data, reader="first-words", budget=20, out=str(tmp_path / "r.json")))
-    assert (tmp_path / "r.journal.jsonl").read_bytes() == before
 
 
 @pytest.mark.slow
