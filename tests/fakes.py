@@ -103,6 +103,7 @@ def offer(*texts: str, similarities=None) -> list[Candidate]:
 
 
 CHARACTERS = CallableCounter(len, name="characters")
+WORDS = CallableCounter(str.split, name="words")
 
 pools = st.lists(st.tuples(TEXTS, st.floats(-1, 1)), max_size=5).map(
     lambda rows: offer(*(text for text, _ in rows), similarities=[similarity for _, similarity in rows])

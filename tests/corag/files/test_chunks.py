@@ -14,8 +14,8 @@ from corag.text.chunking import ChunkConfig
 from corag.text.documents import body, citation
 from corag.text.tokens import CallableCounter
 from tests.corag.files.worlds import pdf
+from tests.fakes import WORDS
 
-WORDS = CallableCounter(str.split, name="words")
 CHARACTERS = CallableCounter(list, name="characters")
 
 

@@ -6,10 +6,9 @@ import corag
 from corag.selectors import BudgetedSelector, Choice
 from corag.selectors.pruning import eliminate
 from corag.text.documents import Document, passage
-from corag.text.tokens import CallableCounter
 from corag.types import Candidate
+from tests.fakes import WORDS
 
-WORDS = CallableCounter(str.split, name="words")
 LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it. Nobody swims there.", "Lake Oro")
 MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mill")
 SEA = Document("sea", "The sea is salty. The sea is 90 metres deep.", "The sea")

@@ -7,11 +7,8 @@ from hypothesis import strategies as st
 import corag
 from corag.selectors.problem import selection_problem
 from corag.text.documents import Document, passage
-from corag.text.tokens import CallableCounter
 from corag.text.units import Unit, UnitChunk
-from tests.fakes import CHARACTERS
-
-WORDS = CallableCounter(str.split, name="words")
+from tests.fakes import CHARACTERS, WORDS
 
 LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it. Nobody swims there.", "Lake Oro")
 MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mill")

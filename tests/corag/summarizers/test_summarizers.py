@@ -14,9 +14,7 @@ from corag.summarizers.runs import summarize_all, summary_store
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
 from tests.chat_server import ChatServer, Reply
-from tests.fakes import COUNTERS, TEXTS, HashEmbedder
-
-WORDS = CallableCounter(lambda text: len(text.split()), name="words")
+from tests.fakes import COUNTERS, TEXTS, WORDS, HashEmbedder
 
 
 def request(*texts, max_tokens=100, query=""):

@@ -9,9 +9,8 @@ from corag.errors import InputError
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document, with_title
 from corag.text.tokens import CallableCounter
-from tests.fakes import CHARACTERS
+from tests.fakes import CHARACTERS, WORDS
 
-WORDS = CallableCounter(str.split, name="words")
 COUNTERS = {
     "minilm": corag.tokens(),
     "words": WORDS,
