@@ -4,6 +4,7 @@ import errno
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
