@@ -73,7 +73,7 @@ def _notes(result: StudyResult) -> list[str]:
         f"{MARK} differs from {_baseline(result)}: the 95% interval of the difference, by paired bootstrap over "
         f"questions, those that share a document together ({RESAMPLES:,} samples), excludes 0."
     )
-    compared = result.study.baseline is not None and result.methods
+    compared = result.study.baseline is not None and not result.lines
     return [*([legend] if compared else ()), *result.remarks, result.study.published.note]
 
 

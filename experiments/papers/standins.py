@@ -177,7 +177,7 @@ def _differences(there: Sequence[Cell], here: Sequence[Cell]) -> list[tuple[str,
     sides = [[{**usual, **cell.settings, **cell.data, **cell.methods} for cell in cells] for cells in (there, here)]
     listed = []
     for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
-        values = [[settings.get(name, "left out") for settings in side] for side in sides]
+        values = [[cell[name] for cell in side if name in cell] or ["left out"] for side in sides]
         before, after = ("; ".join(dict.fromkeys(map(str, some))).replace("None", "none") for some in values)
         if before != after:
             listed.append((name, before, after))
