@@ -34,8 +34,12 @@ Around: TypeAlias = Mapping[str, tuple[Chunk | None, Chunk | None]]
 
 _SPACE_OR_WORD = re.compile(r"\s+|\S+")
 _OWN_LINE = re.compile(r"[-*+•‣▪–]\s|\||\d{1,3}[.)]\s|```|~~~")  # noqa: RUF001
-# A question, what ends with a colon, a heading; no item of a list.
-_OPENS = re.compile(r".*[?:\uff1a]|(?![-*+•|`~]).{0,59}[^\n.!?\u2026:;,]", re.DOTALL)
+_HEADING = r"(?![-*+•|`~]).{0,59}[^\n.!?\u2026:;,]"
+# What begins a part of its own: a question, a heading; and what needs the next paragraph: these, a colon at the end,
+# an unfinished sentence. No item of a list is a heading.
+_BEGINS = re.compile(rf".*\?|{_HEADING}", re.DOTALL)
+_OPENS = re.compile(rf".*[?:\uff1a]|{_HEADING}", re.DOTALL)
+_LEADS_ON = re.compile(r".*[:\uff1a]|[A-Z].*\w", re.DOTALL)
 
 
 class Reading(NamedTuple):
@@ -163,8 +167,9 @@ def _judged(selection: Selection, read: Sequence[Reading], around: Around) -> Sh
         probability = min(passage.probability for passage in best)
         headline, words = f"answer ({label(probability)})", best[0].words if len(read) == 1 else ""
     else:
-        every = [passage for reading in read for passage in reading.passages]
-        ranked = sorted(every, key=lambda passage: -passage.probability)
+        ranked = [passage for reading in read for passage in reading.passages]
+        if len(read) > 1:
+            ranked.sort(key=lambda passage: -passage.probability)
         best = [passage for passage in ranked if passage.probability >= LEAST][:MAX_CLOSEST]
         probability = ranked[0].probability
         headline, words = "closest passages" if best else NOT_FOUND, ""
@@ -199,8 +204,11 @@ def _shown_passages(
         index = next(
             (i for i, c in inside if not isinstance(c, UnitChunk) or source_spans[0][0] < c.span[1]), inside[-1][0]
         )
-        near = around.get(source.id, (None, None))
-        before, after = (None if chunk is None or chunk.id in shown_in else chunk for chunk in near)
+        # Text below another heading is no continuation.
+        before, after = (
+            None if chunk is None or chunk.id in shown_in or _headings(chunk) != _headings(source) else chunk
+            for chunk in around.get(source.id, (None, None))
+        )
         shown_in |= {chunk.id: len(passages) for chunk in (before, source, after) if chunk is not None}
         wide, shift = widened(source, before, after)
         source_spans = [(start + shift, end + shift) for start, end in source_spans]
@@ -216,6 +224,10 @@ def widened(source: Chunk, before: Chunk | None, after: Chunk | None) -> tuple[C
     first = "" if before is None else body(before) + _between(before, source)
     last = "" if after is None else _between(source, after) + body(after)
     return replace(source, text=source.text[:title] + first + own + last), len(first)
+
+
+def _headings(chunk: Chunk) -> object:
+    return chunk.metadata.get("headings")
 
 
 def _between(one: Chunk, next_one: Chunk) -> str:
@@ -265,17 +277,23 @@ def run_around(source: Chunk, telling: Sequence[Span]) -> Span:
             paragraphs[-1] = (paragraphs[-1][0], end)
     first = sum(start <= first_mark for start, _ in paragraphs[1:])
     last = sum(start < last_mark for start, _ in paragraphs[1:])
-    while first > 0 and paragraphs[last][1] - paragraphs[first - 1][0] <= MAX_SHOWN:
+    marked = [text[a:b].strip() for a, b in sentences if a < last_mark and first_mark < b]
+    asks = marked[0].endswith("?")  # an item with a question of its own
+    while first > 0 and not asks and paragraphs[last][1] - paragraphs[first - 1][0] <= MAX_SHOWN:
         start = paragraphs[first][0]
         if not (text[start].islower() or text[paragraphs[first - 1][1] - 1] in COLONS or _OWN_LINE.match(text, start)):
             break
         first -= 1
     start, least = paragraphs[first][0], MIN_SHOWN
-    if any(_OPENS.fullmatch(text[a:b].strip()) for a, b in sentences if a < last_mark and first_mark < b):
+    if opens := any(map(_OPENS.fullmatch, marked)):
         start, least = first_mark, MIN_BELOW
-    while last + 1 < len(paragraphs) and paragraphs[last][1] - start < least:
-        if last > first and text[slice(*paragraphs[last + 1])].rstrip().endswith("?"):
-            break  # that question has another answer
+    while last + 1 < len(paragraphs):
+        shown, coming = (text[slice(*paragraph)].strip() for paragraph in paragraphs[last : last + 2])
+        leads_on = _LEADS_ON.fullmatch(shown) is not None
+        if paragraphs[last][1] - start >= (MAX_SHOWN if leads_on else least):
+            break
+        if not leads_on and (last > first or not opens) and _BEGINS.fullmatch(coming):
+            break  # that has another answer
         last += 1
     start, until = paragraphs[first][0], paragraphs[last][1]
     if last_mark - start > MAX_SHOWN:  # one long paragraph: from the telling sentence on

@@ -16,7 +16,7 @@ _SECTIONS = {"SH": 1, "Sh": 1, "SS": 2, "Ss": 2}
 _CODE_BEGINS, _CODE_ENDS = {"nf", "EX", "Bd", "TS", "Vb"}, {"fi", "EE", "Ed", "TE", "Ve"}
 # Macros that begin a paragraph whose first line is its tag.
 _TAGGED = {"TP", "TQ", "IP", "It"}
-_BREAKS = {"PP", "P", "LP", "HP", "sp", "Pp", "RS", "RE", "SY", "YS", "D1", "Dl", "Bl", "El", *_TAGGED}
+_BREAKS = {"PP", "P", "LP", "HP", "sp", "Pp", "RE", "SY", "YS", "D1", "Dl", "Bl", "El", *_TAGGED}
 # Macros of mdoc(7) that set no words, and those of man(7) that do, with spaces between them or without.
 _SILENT = {"Bl", "Bk", "Ek", "El", "Dd", "Os", "Sm"}
 _WORDS, _MIXED = {"B", "I", "SM", "SB", "UR", "MT", "SY"}, {"BR", "RB", "BI", "IB", "IR", "RI"}
@@ -65,7 +65,8 @@ def _lines(page: str) -> Iterator[str]:
         if depth or (request and request[1] in ("if", "ie", "el", "while")):
             depth = max(0, depth + line.count("\\{") - line.count("\\}"))
         elif request and request[1] in ("de", "de1", "am", "ig"):
-            until = "." + (line.split()[2] if len(line.split()) > 2 else ".")
+            ends = _COMMENT.sub("", line).split()[1 if request[1] == "ig" else 2 :]
+            until = "." + (ends[0] if ends else ".")
         elif (text := _COMMENT.sub("", line)) or not line:
             yield text
 
@@ -105,8 +106,9 @@ class _ManualPage:
             self._code = is_code
         else:
             self._tag = self._tag or macro in _TAGGED
-            if macro == "br":
-                self._paragraph.append("\n")
+            # What is set in below a line describes it, as below a tag: an option, say.
+            if macro in ("br", "RS") and self._paragraph:
+                self._paragraph = [f"{''.join(self._paragraph).rstrip()}\n"]
             self._add_words(self._text_of(macro, arguments))
 
     def end_paragraph(self) -> None:

@@ -248,8 +248,10 @@ def parse_file(data: bytes, path: str) -> FileText:
 def _name_of(path: str) -> str:
     """Return the title of a file that gives none itself: its name, behind the folder's if it has no ending."""
     file = PurePosixPath(path[:-3] if path.lower().endswith(".gz") else path)
-    name = re.sub(r"[_\s]+", " ", file.stem).strip() or file.stem
-    return name if file.suffix or not file.parent.name else f"{file.parent.name} {name}"
+    # What ends in digits, such as "MPL-1.1", ends in a version.
+    stem, ending = (file.name, "") if file.suffix[1:].isdigit() else (file.stem, file.suffix)
+    name = re.sub(r"[_\s]+", " ", stem).strip() or stem
+    return name if ending or not file.parent.name else f"{file.parent.name} {name}"
 
 
 def decode(data: bytes) -> str:

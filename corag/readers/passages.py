@@ -13,7 +13,7 @@ import numpy as np
 
 from corag.models.cached import CachedEmbedder
 from corag.text.documents import citation
-from corag.text.questions import asks_to_explain, is_yes_no, stems, yes_or_no
+from corag.text.questions import asks_to_explain, defines, is_yes_no, stems, yes_or_no
 from corag.text.units import SENTENCE, Span, UnitChunk, assemble, source_of, units
 from corag.types import Answer, Chunk, FloatArray, Reader, Selection
 
@@ -47,15 +47,21 @@ class JudgingReader(Reader, Protocol):
 
 
 def judged(question: str, answer: Answer, selection: Selection, embedder: CachedEmbedder) -> tuple[Passage, ...]:
-    """Return the passages of a selection, likeliest first; ties go to the earlier; see `JudgingReader`."""
+    """Return the passages of a selection, likeliest first; ties go to the earlier; see `JudgingReader`.
+
+    If something is to be defined, passages with a sentence that does so are first.
+    """
     observed = signals(question, answer, selection, embedder)
     slope, offset = LINE_OF_EXPLANATIONS if asks_to_explain(question) else LINE
     log_odds = slope * (observed.values @ np.array(WEIGHTS) + OFFSET) + offset
-    passages = []
+    defining, others = [], []
     for index, chunk in enumerate(sources(selection)):
         marked, words = after_question(chunk, observed.closest[index]), ""
+        definition = next((part for part in sentences_of(chunk) if defines(question, chunk.text[slice(*part)])), None)
         span = observed.spans[index]
-        if is_yes_no(question):
+        if definition is not None:
+            marked = (definition,)
+        elif is_yes_no(question):
             sure = answer.text if answer.text in ("yes", "no") else ""
             words = sure or yes_or_no(question, chunk.text[slice(*marked[-1])])
         elif span is not None and not asks_to_explain(question):
@@ -63,8 +69,12 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
             if (answer.confidence or 0.0) >= SURE:
                 marked, words = (span,), answer.text
         probability = 0.5 + 0.5 * math.tanh(0.5 * float(log_odds[index]))
-        passages.append(Passage(chunk, probability, marked, words))
-    return tuple(sorted(passages, key=lambda passage: -passage.probability))
+        (others if definition is None else defining).append(Passage(chunk, probability, marked, words))
+    return tuple(
+        passage
+        for passages in (defining, others)
+        for passage in sorted(passages, key=lambda passage: -passage.probability)
+    )
 
 
 class Signals(NamedTuple):

@@ -26,12 +26,16 @@ SizedSpan = tuple[Span, int]
 _COUNTED_AT_ONCE = 1024
 _WORD = re.compile(r"\S+\s*|\s+")
 _WORD_END = re.compile(r"(?<=\S)(?=\s|\Z)")
+# In the synopsis of a command dots say that something may be repeated: "cp [OPTION]... SOURCE... DIRECTORY".
+_NUMBER = re.compile(r"[ \t]*(?:\d{1,3}(?:\.\d{1,3}){0,5}|[A-Z])\.[ \t]*")
+_REPEATED = re.compile(r"(?:[])>}A-Z]\.{3}|\.{3}(?=\s*[][<{|]))[^\S\n]*")
 
 
 def sentence_spans(text: str) -> list[Span]:
     """Return the sentences of a text, without gap or overlap; trailing white space belongs to its sentence.
 
-    They end where sentencex (https://github.com/wikimedia/sentencex) says.
+    They end where sentencex (https://github.com/wikimedia/sentencex) says, but not within the synopsis of a command,
+    nor behind what numbers the next one, such as "3.1." or "A.".
     """
     import sentencex
 
@@ -39,7 +43,9 @@ def sentence_spans(text: str) -> list[Span]:
         return []
     boundaries = sentencex.get_sentence_boundaries("en", well_formed(text))
     spans = [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
-    starts = [start for start, end in spans if text[start:end].strip()]
+    within = {match.end() for match in _REPEATED.finditer(text)}
+    within |= {end for start, end in spans if _NUMBER.fullmatch(text, start, end)}
+    starts = [start for start, end in spans if text[start:end].strip() and start not in within]
     return list(pairwise([0, *starts[1:], len(text)]))
 
 

@@ -54,6 +54,12 @@ _EXPLANATION = re.compile(
     |^what\ (?:is|are|is\ \(are\))\ (?!the\b)(?:[\w'()-]+\ ?){{1,5}}\W*$""",
     re.IGNORECASE | re.VERBOSE,
 )
+_DEFINED = re.compile(
+    r"^\W*what\s+(?:(?:is|are)\s+(?!the\b)(?:an?\s+)?([\w'.-]+(?:\s+[\w'.-]+){0,2}?)(?:\s+(?:in|on|of|for)\s+[^,]*)?"
+    r"|does\s+(?:the\s+)?([\w'.-]+(?:\s+[\w'.-]+){0,2}?)\s+do\b[^,]*)\W*$",
+    re.IGNORECASE,
+)
+_KIND = "command|function|library|option|package|program|statement|utility"
 _AUXILIARY = r"is|are|was|were|am|does|do|did|can|could|should|must|may|might|will|would|has|have|had"
 _YES_NO = re.compile(rf"^\W*(?:{_AUXILIARY})(?:n't)?\b(?!.*\bor\b)", re.IGNORECASE)
 _BETWEEN_PARTS = re.compile(
@@ -65,6 +71,7 @@ _ASIDE = re.compile(
     r"\([^)]*\)|\b(?:which|that|who|whose|if|unless|because|when|where|while|(?:as|so) long as)\b[^,;:.]*"
 )
 _SAID = re.compile(r"^(?:\s*a(?:nswer)?[.:])?\s*(yes|no)\b(?=[,.;:!]|\s*$)", re.IGNORECASE)
+_ONLY = re.compile(r"\bonly\b", re.IGNORECASE)
 _NEGATION = re.compile(
     r"\b(?:not|no|never|cannot|neither|nor|none|nothing|unable|impossible|without)\b|n['\u2019]t\b", re.IGNORECASE
 )
@@ -80,20 +87,37 @@ def asks_to_explain(question: str) -> bool:
     return _EXPLANATION.search(" ".join(question.split())) is not None
 
 
+def defines(question: str, sentence: str) -> bool:
+    """Return whether a question asks what something is or does, and a sentence begins with it and says so.
+
+    As in "A pump is ...", "pump - moves ..." and "The pump command moves ...".
+    """
+    if (asked := _DEFINED.search(question)) is None:
+        return False
+    words = _WORD.findall(re.sub(rf"(?<=\w)\s+(?:{_KIND})$", "", asked[1] or asked[2], flags=re.IGNORECASE))
+    thing = r"\W+".join(map(re.escape, words))
+    says = rf"\s+[-\u2013\u2014]\s|(?:\W+\w+){{0,5}}?\W+(?:is|are)\b|(?:\s+(?:{_KIND}))?\s+(?-i:[a-z]+s)\b"
+    return re.match(rf"\W*(?:(?:an?|the)\s+)?{thing}(?:{says})", sentence, re.IGNORECASE) is not None
+
+
 def is_yes_no(question: str) -> bool:
     """Return whether a question wants yes or no; a choice between two things does not."""
     return _YES_NO.search(question) is not None
 
 
 def yes_or_no(question: str, sentence: str) -> str:
-    """Return what a sentence answers to a question that wants yes or no; empty if it is a question itself.
+    """Return what a sentence answers to a question that wants yes or no; empty if it does not say.
 
-    It says so, or it denies something, outside brackets and clauses, that the question does not deny.
+    It says so, or it denies something, outside brackets and clauses, that the question does not deny. A question itself
+    says nothing; what is so "only" in some cases may or may not be so in the case asked for.
     """
     if sentence.rstrip().endswith("?"):
         return ""
     if said := _SAID.match(sentence):
         return said[1].casefold()
+    limited, asked_limited = (_ONLY.search(_ASIDE.sub(" ", text)) is not None for text in (sentence, question))
+    if limited and not asked_limited:
+        return ""
     denied, asked = (_NEGATION.search(_ASIDE.sub(" ", text)) is not None for text in (sentence, question))
     return "no" if denied != asked else "yes"
 

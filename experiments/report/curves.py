@@ -6,7 +6,7 @@ Letters: `p` points, `n` questions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,7 +66,8 @@ class Curves:
                         for name in ("cost_tokens", measure.name)
                     )
                     groups = [str(row.get("group", row["query"])) for row in points[0].rows]
-                    return cls(measure, [one.of([]) for one in points], tokens, quality, groups)
+                    curves = cls(measure, [one.of([]) for one in points], tokens, quality, groups)
+                    return curves.without_repeats()
         return None
 
     @classmethod
@@ -88,6 +89,18 @@ class Curves:
         """Return the means of the curves of several sets; None for fewer than two with curves of one measure."""
         of_sets = [curves for of_set in results if (curves := cls.of(of_set)) is not None]
         return cls.mean(of_sets) if len(of_sets) > 1 and len({one.measure.name for one in of_sets}) == 1 else None
+
+    def without_repeats(self) -> Curves:
+        """Return them without compared methods that are points of their curve, spelled otherwise."""
+        values = np.hstack([self.tokens, self.quality])
+        kept = [
+            row
+            for row, point in enumerate(self.points)
+            if point.curve != TABLE
+            or not any(np.array_equal(values[row], values[other]) for other in self.curve(selector_name(point.method)))
+        ]
+        points = [self.points[row] for row in kept]
+        return replace(self, points=points, tokens=self.tokens[kept], quality=self.quality[kept])
 
     def curve(self, name: str) -> list[int]:
         """Return the rows of a curve's points, fewest tokens first."""

@@ -69,8 +69,9 @@ def test_a_passage_is_whole_and_what_tells_the_answer_is_marked():
 
 
 def test_a_passage_goes_on_into_the_next_chunk_of_its_document():
-    def cut(text, start, end):
-        return Chunk(f"a#{start}-{end}", f"A\n{text}", {"document": "a", "title": "A", "start": start, "end": end})
+    def cut(text, start, end, *headings):
+        place = {"document": "a", "title": "A", "start": start, "end": end, "headings": list(headings)}
+        return Chunk(f"a#{start}-{end}", f"A\n{text}", place)
 
     one, two = cut("Is it safe?", 0, 11), cut("It is. Nobody knows why.\n\n- Other", 13, 45)
     chosen = selection_of(one)
@@ -79,6 +80,8 @@ def test_a_passage_goes_on_into_the_next_chunk_of_its_document():
     [with_next] = shown(Answer("yes"), chosen, read, {one.id: (None, two)}).passages
     assert alone.text == "Is it safe?" and with_next.text.startswith("Is it safe?\nIt is. Nobody knows why.")
     assert with_next.marked == ((0, 11),)
+    elsewhere = cut("Of another section.", 13, 32, "Section")
+    assert shown(Answer("yes"), chosen, read, {one.id: (None, elsewhere)}).passages == (alone,)
     three = cut("- Last", 46, 52)
     read = [Reading("?", Answer("x"), (Passage(two, 0.9, ((30, 35),)),))]
     [list_goes_on] = shown(Answer("x"), selection_of(two), read, {two.id: (None, three)}).passages
@@ -88,6 +91,20 @@ def test_a_passage_goes_on_into_the_next_chunk_of_its_document():
     around = {two.id: (one, three), three.id: (two, None)}
     [both] = shown(Answer("x"), selection_of(two, three), read, around).passages
     assert [text for text, marked in both.pieces if marked] == ["Other", "- Last"]
+
+
+def test_a_passage_ends_before_what_begins_anew_and_not_in_the_middle_of_something():
+    text = "It is loud.\n\nSEE ALSO\n\nvalve(8)\n\n2. Is it safe?\n\nYes. You could type\n\npump --start\n\nLast."
+
+    def text_of(told):
+        source = Chunk("a", text, {"document": "a"})
+        read = [Reading("?", Answer("x"), (Passage(source, 0.9, (span(told, source),)),))]
+        [found] = shown(Answer("x"), selection_of(source), read).passages
+        return found.text
+
+    assert text_of("loud") == "It is loud."
+    assert text_of("2. Is it safe?").startswith("2. Is it safe?\nYes.")
+    assert text_of("You could type").endswith("You could type\npump --start")
 
 
 @given(st.integers(5, 120), st.integers(0, 60))

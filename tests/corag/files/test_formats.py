@@ -104,6 +104,11 @@ Pump \*(lqall\*(rq of it
 .BR now (1) ,
 .I "for ever"
 .PP
+\fB\-q\fR
+.RS 4
+Be quiet.
+.RE
+.PP
 Next.
 .nf
 pump \e
@@ -140,10 +145,10 @@ def test_a_manual_page_is_read_under_its_headings(tmp_path: Path):
         ("pump(1) > NAME", "pump - moves water"),
         (
             "pump(1) > OPTIONS AND MORE",
-            '-a, --all\nPump "all" of it now(1), for ever\n\nNext.\n\npump \\\n  -a',
+            '-a, --all\nPump "all" of it now(1), for ever\n\n-q\nBe quiet.\n\nNext.\n\npump \\\n  -a',
         ),
     ]
-    assert [block.kind for block in file.sections[-1].blocks] == ["text", "text", "code"]
+    assert [block.kind for block in file.sections[-1].blocks] == ["text", "text", "text", "code"]
 
 
 def test_a_manual_page_of_bsd():
@@ -152,6 +157,8 @@ def test_a_manual_page_of_bsd():
         ("valve(8) > SYNOPSIS", "valve [-ab] [-f file,file] [--help]"),
         ("valve(8) > DESCRIPTION", 'See pump(1).\n\n-a\nOpens "all".'),
     ]
+    licence = '.ig \\" -*- nroff -*-\nCopyright\n..\n.ig end\nMore of it\n.end\n'
+    assert outline(read_file((licence + MDOC).encode(), "valve.8")) == outline(read_file(MDOC.encode(), "valve.8"))
     with pytest.raises(UnreadableFileError, match=r"refers to man1/pump.1"):
         read_file(b".so man1/pump.1\n", "alias.1")
 
@@ -199,4 +206,5 @@ def test_words_broken_at_line_ends_are_joined(text: str, joined: str):
 
 def test_files_without_an_ending_have_the_name_of_their_folder_in_the_title():
     assert outline(read_file(b"Free to use.", "bash/copyright")) == [("bash copyright", "Free to use.")]
+    assert outline(read_file(b"Free to use.", "legal/MPL-1.1")) == [("legal MPL-1.1", "Free to use.")]
     assert outline(read_file(b"<!DOCTYPE html><p>Hello", "page")) == [("page", "Hello")]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError
-from corag.text.chunking import ChunkConfig, chunk_document
+from corag.text.chunking import ChunkConfig, chunk_document, sentence_spans
 from corag.text.documents import Document, with_title
 from corag.text.tokens import CallableCounter
 from tests.fakes import CHARACTERS, WORDS
@@ -30,6 +30,25 @@ TITLES = st.one_of(st.just(""), st.sampled_from(["A title", "漢字", "\0", " "]
 
 def bounds(chunks) -> list[tuple[int, int]]:
     return [(chunk.metadata["start"], chunk.metadata["end"]) for chunk in chunks]
+
+
+# --- Sentences ---
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Wait... ", "What?! ", "Then he left."],
+        ["Q. Is it safe? ", "A. Yes.\n", "3.1. Rules. ", "It costs 12. ", "Then 1998. "],
+        ["tee [OPTION]... [FILE]...\n\n", "Copies."],
+        ["stdbuf OPTION... COMMAND\n\n", "It runs it."],
+        ["git add <path>... [<other>...]\n\n", "Adds it."],
+    ],
+    ids=lambda sentences: sentences[0],
+)
+def test_numbers_and_synopses_stay_whole(sentences):
+    text = "".join(sentences)
+    assert [text[start:end] for start, end in sentence_spans(text)] == sentences
 
 
 # --- Chunks ---

@@ -2,7 +2,16 @@
 
 import pytest
 
-from corag.text.questions import asks_to_explain, is_yes_no, parts_of, refers_back, subject, understood, yes_or_no
+from corag.text.questions import (
+    asks_to_explain,
+    defines,
+    is_yes_no,
+    parts_of,
+    refers_back,
+    subject,
+    understood,
+    yes_or_no,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +84,25 @@ def test_the_questions_in_a_question(question, parts):
         ("A: Yes, but not everywhere.", "yes"),
         ("No more than ten are allowed.", "no"),
         ("Can it refer to directories?", ""),
+        ("It is safe only inside a transaction.", ""),
     ],
 )
 def test_what_a_sentence_answers(sentence, answer):
     assert yes_or_no("Is it safe?", sentence) == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "expected"),
+    [
+        ("What is a fifo?", "A FIFO special file (a named pipe) is similar to a pipe.", True),
+        ("What does git notes do?", "git-notes - Add or inspect object notes", True),
+        ("What does the nologin command do?", "nologin displays a message.", True),
+        ("What is CLUSTER in PostgreSQL?", "CLUSTER instructs PostgreSQL to cluster the table.", True),
+        ("What is CLUSTER in PostgreSQL?", "When a table is clustered, it is reordered.", False),
+        ("What does git rerere do?", "Normally, git rerere is run without arguments.", False),
+        ("What is the default of gc.auto?", "gc.auto is a number.", False),
+        ("Is h11 a server?", "h11 is a library.", False),
+    ],
+)
+def test_what_defines_something_begins_with_it(question, sentence, expected):
+    assert defines(question, sentence) is expected

@@ -77,6 +77,16 @@ def test_no_point_is_above_the_hull(drawn):
     assert np.all(np.diff(x[hull]) > 0) and np.all(np.diff(y[hull]) > 0)
 
 
+def test_a_compared_method_is_drawn_once_if_it_is_a_point_of_its_curve():
+    result = result_with_curves()
+    result.rows["sentence-threshold"] = rows_of(
+        *(of["sentence-threshold(threshold=0.5)"] for of in (SIMPLE_QUALITY, SIMPLE_TOKENS))
+    )
+    assert "sentence-threshold" not in [point.method for point in Curves.of([result]).points]
+    result.rows["sentence-threshold"] = rows_of((0.4, 0.5), (20, 40))
+    assert "sentence-threshold" in [point.method for point in Curves.of([result]).points]
+
+
 def test_pages_show_curves_and_say_what_they_mean(tmp_path):
     result = result_with_curves()
     page = sets_page({"a": [result], "b": [result]}, title="T")
