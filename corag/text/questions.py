@@ -60,6 +60,8 @@ _DEFINED = re.compile(
     re.IGNORECASE,
 )
 _KIND = "command|function|library|option|package|program|statement|utility"
+# Verbs that do not say what something does.
+_NO_DEED = r"(?:does|has|needs|takes|was)\b"
 _AUXILIARY = r"is|are|was|were|am|does|do|did|can|could|should|must|may|might|will|would|has|have|had"
 _YES_NO = re.compile(rf"^\W*(?:{_AUXILIARY})(?:n't)?\b(?!.*\bor\b)", re.IGNORECASE)
 _BETWEEN_PARTS = re.compile(
@@ -96,7 +98,9 @@ def defines(question: str, sentence: str) -> bool:
         return False
     words = _WORD.findall(re.sub(rf"(?<=\w)\s+(?:{_KIND})$", "", asked[1] or asked[2], flags=re.IGNORECASE))
     thing = r"\W+".join(map(re.escape, words))
-    says = rf"\s+[-\u2013\u2014]\s|(?:\W+\w+){{0,5}}?\W+(?:is|are)\b|(?:\s+(?:{_KIND}))?\s+(?-i:[a-z]+s)\b"
+    says = (
+        rf"\s+[-\u2013\u2014]\s|(?:\W+\w+){{0,5}}?\W+(?:is|are)\b|(?:\s+(?:{_KIND}))?\s+(?!{_NO_DEED})(?-i:[a-z]+s)\b"
+    )
     return re.match(rf"\W*(?:(?:an?|the)\s+)?{thing}(?:{says})", sentence, re.IGNORECASE) is not None
 
 

@@ -94,7 +94,8 @@ def test_a_passage_goes_on_into_the_next_chunk_of_its_document():
 
 
 def test_a_passage_ends_before_what_begins_anew_and_not_in_the_middle_of_something():
-    text = "It is loud.\n\nSEE ALSO\n\nvalve(8)\n\n2. Is it safe?\n\nYes. You could type\n\npump --start\n\nLast."
+    yes = "Yes. " * 50
+    text = f"It is loud.\n\nSEE ALSO\n\nvalve(8)\n\n2. Is it safe?\n\n{yes}You could type\n\npump --start\n\nLast."
 
     def text_of(told):
         source = Chunk("a", text, {"document": "a"})

@@ -76,7 +76,8 @@ export function showCandidates(found, all, more, kept) {
   byId("candidates-say").textContent = `${items.length} ${unitOf(found)}s, best-ranked first` +
     `${cosine ? "" : "; their score is the question's words that they hold, and the rank of their passage"}. ` +
     "Value alone: what the reranker gives the chunk by itself. A click on one shows its text.";
-  const wanted = all ? items : items.filter((one, at) => at < 20 || one.chosen !== null);
+  const first = matchMedia("(max-width: 760px)").matches ? 5 : 20; // cards take more room than rows
+  const wanted = all ? items : items.filter((one, at) => at < first || one.chosen !== null);
   const rows = wanted.map((one) => {
     const at = items.indexOf(one);
     const change = one.with ?? one.without;

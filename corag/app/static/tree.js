@@ -19,12 +19,17 @@ export const pathOf = (node) => {
   for (; node > 0; node = tree.parent[node]) path.unshift(node);
   return path;
 };
-const numbers = (node) => pathOf(node).map((one) => tree.chunk[one] + 1).join(" → ") || "nothing yet";
+const orderOf = (node) => pathOf(node).map((one) => tree.chunk[one] + 1);
+// An order as it is read: the middle of a long one is left out.
+const numbers = (node) => {
+  const order = orderOf(node);
+  return (order.length > 12 ? [...order.slice(0, 8), "…", ...order.slice(-3)] : order).join(" → ") || "nothing yet";
+};
 const childrenOf = (node) => tree.childrenOf.get(node) || [];
 
 // `kept`: whether the chunks are those of the tree before, so that the selected order stays selected.
 export function showTree(given, chunks, kept) {
-  const old = kept && tree && selected ? numbers(selected) : null;
+  const old = kept && tree && selected ? String(orderOf(selected)) : null;
   tree = given;
   items = chunks;
   tree.childrenOf = new Map();
@@ -36,7 +41,7 @@ export function showTree(given, chunks, kept) {
   });
   unfolded = new Set();
   step = tree.steps.length;
-  selected = old === null ? tree.best : tree.parent.findIndex((_, node) => node && numbers(node) === old);
+  selected = old === null ? tree.best : tree.parent.findIndex((_, node) => node && String(orderOf(node)) === old);
   if (selected < 1) selected = tree.best;
   focused = selected;
   pause();

@@ -99,6 +99,7 @@ def test_what_a_sentence_answers(sentence, answer):
         ("What does the nologin command do?", "nologin displays a message.", True),
         ("What is CLUSTER in PostgreSQL?", "CLUSTER instructs PostgreSQL to cluster the table.", True),
         ("What is CLUSTER in PostgreSQL?", "When a table is clustered, it is reordered.", False),
+        ("What does LISTEN do in PostgreSQL?", "LISTEN takes effect at transaction commit.", False),
         ("What does git rerere do?", "Normally, git rerere is run without arguments.", False),
         ("What is the default of gc.auto?", "gc.auto is a number.", False),
         ("Is h11 a server?", "h11 is a library.", False),
