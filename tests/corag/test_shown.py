@@ -105,7 +105,7 @@ def test_a_passage_ends_before_what_begins_anew_and_not_in_the_middle_of_somethi
 
     assert text_of("loud") == "It is loud."
     assert text_of("2. Is it safe?").startswith("2. Is it safe?\nYes.")
-    assert text_of("You could type").endswith("You could type\npump --start")
+    assert text_of("Yes.").endswith("You could type\npump --start")
 
 
 @given(st.integers(5, 120), st.integers(0, 60))
