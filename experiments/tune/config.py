@@ -26,7 +26,7 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         splits: Splits of the questions, separated by commas.
         budget: Token budget of the context.
         configurations: Selectors to choose from besides those that the agent knows, separated by commas.
-        metric: What is to be high: `quality`, the mean of answer and evidence, or a measure of the labels, such as
+        metric: Measure to maximize: `quality`, the mean of answer and evidence, or a measure of the labels, such as
             rougeL or evidence_recall.
         prefer: Price of tokens: `balanced` (0.1 for 256 tokens, in units of the metric), `quality` (half of that),
             `tokens` (twice that), or another factor; with 0 only the metric counts.

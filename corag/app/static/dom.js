@@ -21,7 +21,7 @@ function filled(made, settings, children) {
 
 export const byId = (id) => document.getElementById(id);
 
-// A text of others: its direction is its own and does not spill over to what stands beside it.
+// A text of others: its direction is its own and does not spill over to what is beside it.
 export const foreign = (text, tag = "bdi", settings = {}) => element(tag, { dir: "auto", ...settings }, text);
 
 export const replaced = (parent, ...children) => parent.replaceChildren(...children.flat(Infinity).filter(Boolean));
