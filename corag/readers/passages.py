@@ -54,7 +54,8 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
     observed = signals(question, answer, selection, embedder)
     slope, offset = LINE_OF_EXPLANATIONS if asks_to_explain(question) else LINE
     log_odds = slope * (observed.values @ np.array(WEIGHTS) + OFFSET) + offset
-    defining, others = [], []
+    defining: list[Passage] = []
+    others: list[Passage] = []
     for index, chunk in enumerate(sources(selection)):
         marked, words = after_question(chunk, observed.closest[index]), ""
         definition = next((part for part in sentences_of(chunk) if defines(question, chunk.text[slice(*part)])), None)
