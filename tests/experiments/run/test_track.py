@@ -133,8 +133,10 @@ def test_a_training_goes_on_where_wandb_finds_the_disk_full(config, monkeypatch,
     def full(*given, **settings):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(wandb if step == "init" else wandb.Run, step, full)
-    assert len(train(config).history) == 3
+    with monkeypatch.context() as patch:
+        patch.setattr(wandb if step == "init" else wandb.Run, step, full)
+        assert len(train(config).history) == 3
+    wandb.teardown()  # a run that could not be finished would be the next test's
     assert agent.load(Path(config.out) / "checkpoint").config.hidden == (4,)
     assert "W&B could not" in caplog.text and "No space left" in caplog.text
 
