@@ -175,7 +175,7 @@ def remarks(results: Sequence[Result]) -> list[str]:
         names = {"evidence_recall": "evidence recall", "full_evidence": "full evidence"}
         names |= {name: name for name in record.get("measures", ())}
         figures = ", ".join(f"{title} {retriever[name]:.3f}" for name, title in names.items())
-        lines.append(f"the retriever's {retriever['candidates']:.1f} candidates: {figures}")
+        lines.append(f"The retriever's {retriever['candidates']:.4g} candidates: {figures}")
     for name, text in COUNTS.items():
         if 0 < (number := record.get(name, 0)) < total:
             lines.append(text.format(number, total))

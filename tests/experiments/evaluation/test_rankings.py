@@ -109,4 +109,4 @@ def test_without_answers_nothing_is_read_and_the_result_says_why(tmp_path, beir,
     terminal_page(Result(result), "BEIR").show()
     printed = " ".join(capsys.readouterr().out.split())
     assert "no measures of answers: no question of" in printed and "nDCG@10" in printed
-    assert "the retriever's 20.0 candidates: evidence recall" in printed and "ROUGE" not in printed
+    assert "The retriever's 20 candidates: evidence recall" in printed and "ROUGE" not in printed
