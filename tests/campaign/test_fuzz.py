@@ -17,12 +17,11 @@ from corag.errors import CoragError
 from tests.campaign.draws import DRAWN, drawn_selector
 from tests.campaign.parts import COUNTERS
 from tests.campaign.sound import campaign
-from tests.effort import CAMPAIGN
+from tests.effort import CAMPAIGN, FULL
 
 pytestmark = pytest.mark.slow
 
-NUM_CASES = 1_000_000 if CAMPAIGN else 10_000
-NUM_PARTS = 400 if CAMPAIGN else 20
+NUM_CASES, NUM_PARTS = (1_000_000, 400) if CAMPAIGN else (10_000, 20) if FULL else (4_000, 8)
 FIRST = int(os.environ.get("CORAG_FIRST_CASE", "0"))
 """Cases that no run has had begin elsewhere."""
 NOT_DRAWN = {"tokenizer", "settings"}
