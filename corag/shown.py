@@ -278,7 +278,7 @@ def run_around(source: Chunk, telling: Sequence[Span]) -> Span:
     first = sum(start <= first_mark for start, _ in paragraphs[1:])
     last = sum(start < last_mark for start, _ in paragraphs[1:])
     marked = [text[a:b].strip() for a, b in sentences if a < last_mark and first_mark < b]
-    asks = marked[0].endswith("?")  # an item with a question of its own
+    asks = any(one.endswith("?") for one in marked[:1])  # an item with a question of its own
     while first > 0 and not asks and paragraphs[last][1] - paragraphs[first - 1][0] <= MAX_SHOWN:
         start = paragraphs[first][0]
         if not (text[start].islower() or text[paragraphs[first - 1][1] - 1] in COLONS or _OWN_LINE.match(text, start)):

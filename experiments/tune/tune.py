@@ -33,7 +33,7 @@ from experiments.labels.table import Labels, read_labels
 from experiments.protocol.held_out import is_held_out
 from experiments.report.decision import Contest, bottleneck
 from experiments.report.difference import Difference, paired_difference
-from experiments.report.measures import OF_ANSWERS, Row
+from experiments.report.measures import MEASURES, OF_ANSWERS, Row
 from experiments.report.page import Page, Section, Table
 from experiments.run.journal import versions
 from experiments.run.track import log_run
@@ -111,7 +111,7 @@ class Tuning:
     def usage(self, out: str) -> str:
         """Return how the checkpoint in a folder is used."""
         if self.keeps_default:
-            return "corag does the same without it"
+            return "it is the shipped agent, so corag needs no --agent"
         return f"use it with: corag ask 'your question' --agent {out}"
 
 
@@ -272,7 +272,7 @@ def tuning_page(tuning: Tuning, config: TuneConfig, held_out: int = 0) -> Page:
     ]
     methods = method_table(tuning.choices, labels, _target(config), base=DEFAULT_NAME, ceiling=ORACLE, marked=TUNED)
     each = Table(
-        ["configuration", *(name.replace("_", " ") for name in columns), "utility", "expected"],
+        ["configuration", *(MEASURES[name].title for name in columns), "utility", "expected"],
         rows,
         note="Expected: utility of the tuned agent's estimate beyond the mean of all configurations: what the network "
         f"expects, and what these questions say with the weight n / (n + {OWN_WEIGHT}). The first is the fallback, for "
@@ -295,7 +295,7 @@ def tuning_page(tuning: Tuning, config: TuneConfig, held_out: int = 0) -> Page:
         [
             Section("On questions that took no part (five folds by document)", [methods]),
             Section("Each configuration, best first", [each]),
-            Section("Use", [f"{usage[0].upper()}{usage[1:]}", compare]),
+            Section("Use", [f"{usage[0].upper()}{usage[1:]}", *([] if tuning.keeps_default else [compare])]),
             Section("Statistics", statistics),
         ],
         note + (f" {held_out} held-out questions were left out." if held_out else ""),

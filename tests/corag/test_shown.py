@@ -108,6 +108,13 @@ def test_a_passage_ends_before_what_begins_anew_and_not_in_the_middle_of_somethi
     assert text_of("Yes.").endswith("You could type\npump --start")
 
 
+def test_an_answer_in_the_title_shows_the_passage():
+    source = Chunk("a", "Oil pump\nIt has to be oiled.", {"document": "a", "title": "Oil pump"})
+    read = [Reading("?", Answer("Oil"), (Passage(source, 0.9, ((0, 3),)),))]
+    [found] = shown(Answer("Oil"), selection_of(source), read).passages
+    assert (found.text, found.marked) == ("It has to be oiled.", ())
+
+
 @given(st.integers(5, 120), st.integers(0, 60))
 def test_marks_hold_the_characters_of_the_passage(start, length):
     end = min(start + length, len(LIST.text))
