@@ -135,8 +135,8 @@ def find_data(name: str | Path) -> Path:
         names = sorted(path.name for path in parent.glob("[!.]*/"))
         existing.append(f"{parent}: {', '.join(names) or 'none'}")
     raise DataError(
-        f"there is no file or folder {str(name)!r} and no data folder of that name ({'; '.join(existing)}); download "
-        f"one with: corag data get NAME; CORAG_DATA names the folder of yours"
+        f"there is no file or folder {str(name)!r}; check the path of your documents. Nor is there a data set of that "
+        f"name ({'; '.join(existing)}); download one with: corag data get NAME; CORAG_DATA names the folder of yours"
     )
 
 
