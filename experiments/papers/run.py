@@ -161,8 +161,11 @@ def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparatio
             result.remarks.append(f"{why}: {row.get('error', '')}"[:400])
     if record.get("unread"):
         result.remarks.append(f"no figures of answers: {record['unread']}")
+    # The folder is another one if it was prepared, as noise and references are.
+    data_set, prepared = str(cells[0].settings["data"]), Path(config.data).name
+    shown = data_set if Path(data_set).name == prepared else f"{data_set} ({prepared})"
     shared = {
-        "data": f"{Path(config.data).name}, {config.split}", "questions": "",
+        "data": f"{shown}, {config.split}", "questions": "",
         "pool": record["pool"], "candidates": f"{record['retriever']['candidates']:.4g}",
         "budget": f"{config.budget:,}", "reader": str(config.reader), "embedder": str(config.embedder),
     }  # fmt: skip

@@ -63,6 +63,8 @@ def test_a_study_runs_with_what_ships(world, name, capsys):
     assert all({"questions", "budget", "candidates", "part"} <= set(cell) for cell in record["cells"])
     assert not any("encoder=" in cell["part"] for cell in record["cells"])  # an object has no spelling
     assert record["standin"] and (record["cells"] or record["lines"])
+    if name == "edc2-redundancy":
+        assert all(re.match(r"hotpotqa \(redundancy-\S+\), dev", cell["data"]) for cell in record["cells"])
     if name == "corag-table1":
         assert [line["data"] for line in record["lines"]] == ["MultiHop-RAG's facts for MSMARCO"]
     assert {cell["questions"] for cell in record["cells"]} <= {1}
