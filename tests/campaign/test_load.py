@@ -24,7 +24,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 NUM_QUESTIONS = 100_000 if CAMPAIGN else 200
 BLOCKS, NUM_ASKED = ((10, 1000), 64) if CAMPAIGN else ((1, 2), 4)
 NUM_CLIENTS, SECONDS, EACH_S = (20, 600, 10) if CAMPAIGN else (4, 4, 1)
-CHEAP = {"bm25": "corag(unit=passage, reranker=bm25, agent=none)", "the cosines given": "top-k(k=5)"}
+CHEAP = {
+    "top-k, by the cosines given": "top-k(k=5)",
+    "corag, by bm25": "corag(unit=passage, reranker=bm25, agent=none)",
+}
 
 
 @pytest.fixture
@@ -33,10 +36,17 @@ def out(tmp_path):
 
 
 def test_memory_and_speed_over_many_questions(out):
-    found = {name: load.alone(load.many_questions, part, NUM_QUESTIONS) for name, part in CHEAP.items()}
-    load.write_results(out, "questions", found)
-    panels = [("questions", f"{unit} {what}".strip(), {name: (of["questions"], of[what]) for name, of in found.items()})
-              for what, unit in (("a second", "questions"), ("MB", ""))]  # fmt: skip
+    found = {}
+    for name, part in CHEAP.items():
+        found[name] = load.alone(load.many_questions, part, NUM_QUESTIONS)
+        load.write_results(out, "questions", found)
+    panels = [
+        (x, y_name, {name: (of[x], of[y]) for name, of in found.items()})
+        for x, y, y_name in (
+            ("thousand questions", "a second", "questions a second"),
+            ("thousand questions", "MB", "MB"),
+        )
+    ]
     load.draw(out, "questions", panels)
     for of in found.values():
         assert max(of["MB"][-5:]) < 1.1 * max(of["MB"][:5]) + 10
@@ -111,4 +121,6 @@ def test_many_clients(out):
         ("minutes", "memory of the server, MB", {"": ([second / 60 for second in at_s], used_mb)}),
     ])  # fmt: skip
     assert found["errors"] == 0 and process.returncode == 0
-    assert not CAMPAIGN or np.median(used_mb[-10:]) < 1.1 * np.median(used_mb[10:20])
+    # Caches fill in the first half.
+    half = len(used_mb) // 2
+    assert not CAMPAIGN or np.median(used_mb[-10:]) < 1.1 * np.median(used_mb[half - 5 : half + 5])
