@@ -38,8 +38,8 @@ CURVE = (
 """The numbers of the part `curve`."""
 TEXTS = (
     "passages_top3", "passages_top5", "passages_correlation", "passages_peak", "cosine_peak", "sentences_top3",
-    "sentences_top5", "sentences_correlation", "sentences_peak", "best_sentence", "alike", "passage_tokens",
-    "sentence_tokens", "sentences_per_passage", "titled", "table_rows", "list_items", "digits", "symbols", "log_budget",
+    "sentences_top5", "sentences_correlation", "sentences_peak", "best_sentence", "passage_tokens", "sentence_tokens",
+    "sentences_per_passage", "titled", "table_rows", "list_items", "digits", "symbols", "log_budget",
     "question_tokens", "who", "when", "where", "how_many", "why", "how", "yes_no", "and",
 )  # fmt: skip
 """The numbers of the part `texts`."""
@@ -110,8 +110,8 @@ def curve_statistics(similarities: ArrayLike) -> Float32:
     return np.array(numbers, dtype=np.float32)
 
 
-def text_statistics(problem: SelectionProblem, similarities: ArrayLike, mean: ArrayLike) -> Float32:
-    """Return the statistics of a question and its passages that `TEXTS` names, each within [-3, 1], `[29]`.
+def text_statistics(problem: SelectionProblem, similarities: ArrayLike) -> Float32:
+    """Return the statistics of a question and its passages that `TEXTS` names, each within [-3, 1], `[28]`.
 
     How far two rankings agree says whether the values that build on them can be trusted on this kind of text: one is
     by cosine, the other by the words that are shared with the question, rare ones counting more (`shared_words`), and
@@ -122,7 +122,7 @@ def text_statistics(problem: SelectionProblem, similarities: ArrayLike, mean: Ar
       Spearman's rank correlation; `passages_peak`, `cosine_peak`, `sentences_peak`: how far the best is above the mean.
     - `sentences_top3`, `sentences_top5`: share of the best sentences whose passages are among as many best by cosine;
       `sentences_correlation`: rank correlation of the passages by cosine and by their best sentence; `best_sentence`:
-      share of the question's words in one sentence; `alike`: mean cosine between the ten best passages.
+      share of the question's words in one sentence.
     - `passage_tokens`, `sentence_tokens`, `sentences_per_passage`, `question_tokens`: the logarithm of one plus the
       mean number, divided by 10, a token being four bytes of UTF-8; `titled`: share of passages with a title;
       `table_rows` and `list_items`: share of sentences; `digits` and `symbols`: share of characters.
@@ -132,7 +132,6 @@ def text_statistics(problem: SelectionProblem, similarities: ArrayLike, mean: Ar
     Args:
         problem: The question with its passages, `n`.
         similarities: Cosine of each passage to the question, `[n]`.
-        mean: Mean of the unit vectors of the ten best, `[d]`.
     """
     query, chunks = problem.query, problem.chunks
     numbers = dict.fromkeys(TEXTS, 0.0)
@@ -157,7 +156,6 @@ def text_statistics(problem: SelectionProblem, similarities: ArrayLike, mean: Ar
         among, chosen = _top(by_words, k), _top(by_sentence, k)
         numbers[f"passages_top{k}"] = (top & among).sum() / (top | among).sum()
         numbers[f"sentences_top{k}"] = top[owner[chosen]].mean()
-    nearest = min(MEAN_OF, len(chunks))
     log_budget = float(np.log(problem.budget_tokens / max(1.0, tokens)))
     numbers |= {
         "passages_correlation": _rank_correlation(cosines, by_words),
@@ -166,8 +164,6 @@ def text_statistics(problem: SelectionProblem, similarities: ArrayLike, mean: Ar
         "sentences_correlation": _rank_correlation(cosines, best),
         "sentences_peak": by_sentence.max() - by_sentence.mean(),
         "best_sentence": by_sentence.max(),
-        # |sum of n unit vectors|^2 is n + n (n - 1) times the mean cosine of two of them.
-        "alike": (nearest * float(np.square(mean).sum()) - 1) / (nearest - 1) if nearest > 1 else 0.0,
         "passage_tokens": _log_share(tokens / len(chunks)),
         "sentence_tokens": _log_share(tokens / len(sentences)),
         "sentences_per_passage": _log_share(len(sentences) / len(chunks)),
@@ -226,7 +222,7 @@ def feature_vectors(
 
 
 class QuestionVectors(NamedTuple):
-    """The parts of a feature vector: embeddings `[d]`, similarities `[n]` and `text_statistics` `[29]`.
+    """The parts of a feature vector: embeddings `[d]`, similarities `[n]` and `text_statistics` `[28]`.
 
     `candidates` is the mean embedding of the ten best candidates, zeros without any; `similarities` are the cosines of
     all candidates to the question.
@@ -250,7 +246,7 @@ def question_vectors(
     names = (None, embedder.name)
     compares = not {"curve", "texts"}.isdisjoint(recipe)
     own = [problem.has_cosines and all(c.embedder in names for c in problem.candidates) for problem in problems]
-    some = 0 if {"candidates", "texts"}.isdisjoint(recipe) else MEAN_OF
+    some = MEAN_OF if "candidates" in recipe else 0
     embedded = [
         [chunk.text for chunk in (problem.chunks[:some] if known or not compares else problem.chunks)]
         for problem, known in zip(problems, own, strict=True)
@@ -266,7 +262,7 @@ def question_vectors(
             rest = rest[np.argsort(-similarities, kind="stable")]
         mean = np.asarray(rest[:some], dtype=np.float32).mean(axis=0) if some and len(rest) else np.zeros_like(query)
         wanted = "texts" in recipe
-        statistics = text_statistics(problem, similarities, mean) if wanted else np.zeros(len(TEXTS), dtype=np.float32)
+        statistics = text_statistics(problem, similarities) if wanted else np.zeros(len(TEXTS), dtype=np.float32)
         found.append(QuestionVectors(query, mean, similarities, statistics))
     return found
 

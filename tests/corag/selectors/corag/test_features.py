@@ -24,12 +24,12 @@ from tests.fakes import HashEmbedder
 TOKENS = corag.tokens("estimate")
 
 
-def statistics(query, texts, similarities, mean=(0.5, 0.0), budget=256, title=""):
+def statistics(query, texts, similarities, budget=256, title=""):
     candidates = [
         Candidate(Chunk(str(row), text, {"title": title} if title else {}), similarity)
         for row, (text, similarity) in enumerate(zip(texts, similarities, strict=True))
     ]
-    found = text_statistics(SelectionProblem(query, candidates, TOKENS, budget), similarities, mean)
+    found = text_statistics(SelectionProblem(query, candidates, TOKENS, budget), similarities)
     assert found.shape == (len(TEXTS),) and found.dtype == np.float32
     return dict(zip(TEXTS, found.tolist(), strict=True))
 
@@ -51,7 +51,7 @@ def test_a_curve_worked_by_hand():
 def test_texts_worked_by_hand():
     # In all texts of one kind: "moon" is in the second only, and in its second sentence.
     texts = ["The sun is big. It shines.", "Rocks are old. The moon is old.", "- milk\n- eggs", "Cats sleep."]
-    found = statistics("How old is the moon?", texts, [0.9, 0.5, 0.4, 0.1], mean=(0.8, 0.0), budget=10**6)
+    found = statistics("How old is the moon?", texts, [0.9, 0.5, 0.4, 0.1], budget=10**6)
     assert found["best_sentence"] > 0.7
     # By words the second passage, then the first ("is", "the"), then the others, which share nothing.
     assert found["passages_top3"] == 3 / 4
@@ -62,8 +62,6 @@ def test_texts_worked_by_hand():
         found["list_items"] == pytest.approx(2 / 7) and found["table_rows"] == found["digits"] == found["titled"] == 0
     )
     assert found["sentences_per_passage"] == pytest.approx(math.log(1 + 7 / 4) / 10)
-    # |mean|^2 = 0.64 = (4 + 12 c) / 16
-    assert found["alike"] == pytest.approx((16 * 0.64 - 4) / 12)
     assert found["log_budget"] == 0 and found["how_many"] == 1
     assert found["how"] == found["who"] == found["yes_no"] == found["and"] == 0
 
@@ -85,6 +83,21 @@ def test_texts_are_bounded_and_the_order_of_equal_passages_does_not_matter(query
     shuffled = random.sample(rows, len(rows))
     other = statistics(query, [text for text, _ in shuffled], [value for _, value in shuffled], budget=budget)
     assert other == pytest.approx(found, abs=1e-5)
+
+
+def test_passages_with_cosines_are_not_embedded():
+    class Counting(HashEmbedder):
+        texts = ()
+
+        def embed(self, texts):
+            self.texts += tuple(texts)
+            return super().embed(texts)
+
+    for similarities, embedded in (([0.9, 0.5], 1), ([None, None], 3)):
+        embedder = Counting()
+        candidates = [Candidate(Chunk(f"{value}{row}", "text"), value) for row, value in enumerate(similarities)]
+        agent_features([SelectionProblem("Which?", candidates, TOKENS, 9)], embedder, ("texts", "curve"))
+        assert len(embedder.texts) == embedded
 
 
 def test_texts_are_part_of_an_agents_features():
