@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import re
 import socket
 import struct
 import threading
@@ -225,6 +226,11 @@ class HostileServer:
             head = b""
             while b"\r\n\r\n" not in head and (got := connection.recv(65536)):
                 head += got
+            # All of the request: closing a connection with unread bytes resets it, and the reply may be lost.
+            head, _, body = head.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)content-length: (\d+)", head)
+            while length and len(body) < int(length[1]) and (got := connection.recv(65536)):
+                body += got
             path = head.split(b" ", 2)[1].decode() if b" " in head else "/"
             for number, piece in enumerate(self.mode(path)):
                 if self._stopping.is_set():

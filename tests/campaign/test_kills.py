@@ -59,9 +59,9 @@ class Task:
 
 
 def names_in(folder):
-    """Return the files of a folder; Lance and W&B give theirs random names."""
+    """Return the files of a folder but Lance's, whose names are random, and drafts, which a kill may leave behind."""
     names = (str(path.relative_to(folder)) for path in folder.rglob("*"))
-    return sorted(name for name in names if ".lance" not in name)
+    return sorted(name for name in names if ".lance" not in name and not name.endswith(".part"))
 
 
 def rows_of(labels):
