@@ -95,7 +95,7 @@ def test_passages_with_cosines_are_not_embedded():
 
     for similarities, embedded in (([0.9, 0.5], 1), ([None, None], 3)):
         embedder = Counting()
-        candidates = [Candidate(Chunk(f"{value}{row}", "text"), value) for row, value in enumerate(similarities)]
+        candidates = [Candidate(Chunk(str(row), f"text {row}"), value) for row, value in enumerate(similarities)]
         agent_features([SelectionProblem("Which?", candidates, TOKENS, 9)], embedder, ("texts", "curve"))
         assert len(embedder.texts) == embedded
 
