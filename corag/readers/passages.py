@@ -54,8 +54,7 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
     observed = signals(question, answer, selection, embedder)
     slope, offset = LINE_OF_EXPLANATIONS if asks_to_explain(question) else LINE
     log_odds = slope * (observed.values @ np.array(WEIGHTS) + OFFSET) + offset
-    defining: list[Passage] = []
-    others: list[Passage] = []
+    passages: list[tuple[bool, Passage]] = []  # with whether it defines nothing that is asked for
     for index, chunk in enumerate(sources(selection)):
         marked, words = after_question(chunk, observed.closest[index]), ""
         definition = next((part for part in sentences_of(chunk) if defines(question, chunk.text[slice(*part)])), None)
@@ -70,12 +69,8 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
             if (answer.confidence or 0.0) >= SURE:
                 marked, words = (span,), answer.text
         probability = 0.5 + 0.5 * math.tanh(0.5 * float(log_odds[index]))
-        (others if definition is None else defining).append(Passage(chunk, probability, marked, words))
-    return tuple(
-        passage
-        for passages in (defining, others)
-        for passage in sorted(passages, key=lambda passage: -passage.probability)
-    )
+        passages.append((definition is None, Passage(chunk, probability, marked, words)))
+    return tuple(passage for _, passage in sorted(passages, key=lambda one: (one[0], -one[1].probability)))
 
 
 class Signals(NamedTuple):

@@ -26,8 +26,9 @@ SizedSpan = tuple[Span, int]
 _COUNTED_AT_ONCE = 1024
 _WORD = re.compile(r"\S+\s*|\s+")
 _WORD_END = re.compile(r"(?<=\S)(?=\s|\Z)")
-# In the synopsis of a command dots say that something may be repeated: "cp [OPTION]... SOURCE... DIRECTORY".
+# What numbers the sentence behind it: "3.1." or "A.".
 _NUMBER = re.compile(r"[ \t]*(?:\d{1,3}(?:\.\d{1,3}){0,5}|[A-Z])\.[ \t]*")
+# In the synopsis of a command dots say that something may be repeated: "cp [OPTION]... SOURCE... DIRECTORY".
 _REPEATED = re.compile(r"(?:[])>}A-Z]\.{3}|\.{3}(?=\s*[][<{|]))[^\S\n]*")
 
 
