@@ -16,7 +16,6 @@ from functools import cache
 from keyword import iskeyword
 from typing import Any, NamedTuple
 
-from rich.logging import RichHandler
 from rich.text import Text
 from threadpoolctl import ThreadpoolController
 
@@ -191,7 +190,7 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
     """Return the parser of a command; its help hides what is not `shown`, unless it is to have all settings."""
     from jsonargparse import ArgumentParser
 
-    _refuse_aliases_in_settings()
+    restrict_settings()
     command = COMMANDS[name]
     settings = load(command.settings)
     parser = ArgumentParser(
@@ -215,9 +214,12 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
 
 
 @cache
-def _refuse_aliases_in_settings() -> None:
-    """Have jsonargparse refuse aliases, in settings and in the files that they name."""
-    from jsonargparse import get_loader, set_loader
+def restrict_settings() -> None:
+    """Have jsonargparse refuse aliases, in settings and in the files that they name, and import nothing for a value.
+
+    By default it would make an object of any class that a value names by `class_path`.
+    """
+    from jsonargparse import get_loader, set_loader, set_parsing_settings
     from yaml import YAMLError  # type: ignore[import-untyped]
 
     load_yaml = get_loader("yaml")
@@ -227,6 +229,7 @@ def _refuse_aliases_in_settings() -> None:
         return load_yaml(text)
 
     set_loader("yaml", load_without_aliases, exceptions=(YAMLError,))
+    set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=["*"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -345,13 +348,25 @@ def _limit_blas_threads() -> None:
 
 
 def _configure_logging(*, debug: bool) -> None:
-    handler = RichHandler(console=stderr(), show_time=False, show_path=debug, markup=False)
-    handler.setFormatter(_Visible("%(message)s"))
+    handler = _Lines()
+    handler.setFormatter(_Visible(f"%(levelname)-8s {'%(name)s:%(lineno)d ' if debug else ''}%(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
     # A log of a library that cannot be written, as W&B's on a full disk, is no traceback in the terminal.
     logging.raiseExceptions = debug
     for package in ("corag", "experiments", "agent"):
         logging.getLogger(package).setLevel(logging.DEBUG if debug else logging.INFO)
+
+
+class _Lines(logging.Handler):
+    """Prints each message without wrapping, so that a command or a path in it can be copied."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = Text(self.format(record))
+            text.stylize(f"logging.level.{record.levelname.lower()}", 0, len(record.levelname))
+            stderr().print(text, soft_wrap=True)
+        except Exception:  # noqa: BLE001 - as in all handlers of `logging`
+            self.handleError(record)
 
 
 class _Visible(logging.Formatter):

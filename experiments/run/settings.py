@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
+from corag.cli.main import restrict_settings
 from corag.errors import InputError
 
 C = TypeVar("C")
@@ -29,6 +30,7 @@ def read_settings(kind: type[C], values: Mapping[str, Any]) -> C:
 def _parser(kind: type[Any]) -> Any:
     from jsonargparse import ArgumentParser
 
+    restrict_settings()
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(kind)
     return parser

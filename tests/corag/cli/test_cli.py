@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import logging
 import re
 import subprocess
+import time
 from typing import get_type_hints
 
 import pytest
@@ -237,3 +239,23 @@ def test_aliases_in_yaml_are_refused_not_multiplied(tmp_path, capsys, arguments)
     (tmp_path / "bomb.yaml").write_text("\n".join(lines))
     assert run(*arguments, tmp_path / "bomb.yaml") == MISTAKE
     assert "alias" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "setting"), [(("train", "agent", "--labels", "x"), "trainer"), (("ask", "x"), "where")]
+)
+def test_a_settings_file_makes_no_objects(tmp_path, capsys, arguments, setting):
+    made = tmp_path / "made"
+    code = {"class_path": "subprocess.Popen", "init_args": {"args": f"touch {made}", "shell": True}}
+    (tmp_path / "settings.yaml").write_text(json.dumps({setting: {"anything": code}}))
+    out = ("--out", tmp_path / "out") if setting == "trainer" else ("--index", tmp_path / "none")
+    assert run(*arguments, *out, "--config", tmp_path / "settings.yaml") == MISTAKE
+    time.sleep(0.2)
+    assert not made.exists(), capsys.readouterr().err
+
+
+def test_a_long_message_is_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    assert run("--version") == 0
+    logging.getLogger("corag").info("send it with: wandb sync /%s", "folder/" * 40)
+    assert f"INFO     send it with: wandb sync /{'folder/' * 40}\n" in capsys.readouterr().err
