@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
 import json
 import math
 import platform
@@ -24,6 +25,7 @@ import torch
 from lightning.pytorch import callbacks
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.loggers.logger import DummyLogger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from agent.checkpoint import load, model_card, save
@@ -98,10 +100,10 @@ def fit(
     No question of `val` may be in `train`. `device` is `cpu`, `cuda`, `cuda:1`, `mps` or the like; `auto` is a GPU if
     there is one. `precision` is that of the training steps; weights are always float32.
 
-    `trainer` are further settings of Lightning's Trainer; its `callbacks` are Lightning's own, each as `{"class_path":
-    NAME, "init_args": {...}}`. `facts`, such as data and commit, are added to the model card. `progress` is called with
-    (epochs done, epochs in all) after each. `logger` makes Lightning's logger of the figures of each epoch; it is
-    called with the folder of the training if something is left to do.
+    `trainer` are further settings of Lightning's Trainer; each of its `callbacks` is `{"class_path": NAME, "init_args":
+    {...}}`, one of Lightning's own or with its module. `facts`, such as data and commit, are added to the model card.
+    `progress` is called with (epochs done, epochs in all) after each. `logger` makes Lightning's logger of the figures
+    of each epoch; it is called with the folder of the training if something is left to do.
 
     Raises:
         AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
@@ -121,14 +123,18 @@ def fit(
         epochs_dir.mkdir(parents=True, exist_ok=True)
         module = AgentModule(config, train_config, train, val)
         with calm(1):
-            log = None if logger is None else logger(epochs_dir)
-            figures = _Figures(progress, train_config.epochs, log)
+            # Lightning's own callbacks may insist on a logger.
+            log = (logger and logger(epochs_dir)) or DummyLogger()
+            figures = _Figures(progress, train_config.epochs)
             validates = {"limit_val_batches": 0.0 if val is None else 1.0}
-            own = {"device": device, "epochs": train_config.epochs, "precision": precision, **validates}
-            lightning = _trainer(epochs_dir, figures, own, trainer)
-            last = resume(lightning, module, epochs_dir)
-            if log is not None:
-                log.finalize("success")
+            own = {"epochs": train_config.epochs, "precision": precision, "logger": log, **validates}
+            try:
+                lightning = _trainer(epochs_dir, figures, {"device": device, **own}, trainer)
+                last = resume(lightning, module, epochs_dir)
+            except (MisconfigurationException, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and not trainer.get("callbacks"):
+                    raise
+                raise AgentError(f"Lightning refuses device={device!r} or trainer={dict(trainer)}: {error}") from error
         kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
         state = torch.load(kept, map_location="cpu", weights_only=True)
         module.load_state_dict(state["state_dict"])
@@ -149,10 +155,10 @@ def fit(
 class _Figures(pl.Callback):  # type: ignore[misc]
     """Collects the figures of each epoch, logs them and stops where one is not finite."""
 
-    def __init__(self, progress: Callable[[int, int], None] | None, epochs: int, logger: Logger | None) -> None:
+    def __init__(self, progress: Callable[[int, int], None] | None, epochs: int) -> None:
         self.history: list[dict[str, float]] = []
         self.resumed = 0
-        self._progress, self._epochs, self._logger = progress, epochs, logger
+        self._progress, self._epochs = progress, epochs
 
     def state_dict(self) -> dict[str, Any]:
         return {"history": self.history}
@@ -161,18 +167,27 @@ class _Figures(pl.Callback):  # type: ignore[misc]
         self.history = state["history"]
         self.resumed = len(self.history)
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # A logger that was killed may have lost the epochs before: W&B, offline, those of the last 15 seconds.
+        for epoch in range(self.resumed):
+            self._log(trainer, epoch)
+
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         epoch = len(self.history)
         row = {name: float(value) for name, value in trainer.callback_metrics.items() if name != RANK}
         if not all(math.isfinite(value) for value in row.values()):
             raise AgentError(f"the loss is not finite in epoch {epoch}: {row}; lower lr or the loss weights")
         self.history.append(row)
-        if self._logger is not None:
-            self._logger.log_metrics({**row, "epoch": epoch}, step=epoch)
+        self._log(trainer, epoch)
         # ModelCheckpoint, which comes after this callback, looks here.
         trainer.callback_metrics[RANK] = torch.tensor(_rank(row))
         if self._progress is not None:
             self._progress(epoch + 1, self._epochs)
+
+    def _log(self, trainer: pl.Trainer, epoch: int) -> None:
+        step = trainer.global_step * (epoch + 1) // len(self.history)
+        for logger in trainer.loggers:
+            logger.log_metrics({**self.history[epoch], "epoch": epoch}, step=step)
 
 
 def _trainer(epochs_dir: Path, figures: _Figures, own: Mapping[str, Any], given: Mapping[str, Any]) -> pl.Trainer:
@@ -180,14 +195,19 @@ def _trainer(epochs_dir: Path, figures: _Figures, own: Mapping[str, Any], given:
         best = ModelCheckpoint(filename="best", monitor=RANK, **kept_in(epochs_dir))
         hooks = [figures, *(_callback(**named) for named in given.get("callbacks", ())), best]
         others = {name: value for name, value in given.items() if name != "callbacks"}
-        return quiet_trainer(epochs_dir, hooks=hooks, logger=False, **own, **others)
-    except (AttributeError, TypeError, ValueError, RuntimeError, MisconfigurationException) as error:
-        raise AgentError(f"Lightning refuses device={own['device']!r} or trainer={dict(given)}: {error}") from error
+        others.setdefault("log_every_n_steps", 1)
+        return quiet_trainer(epochs_dir, hooks=hooks, **own, **others)
+    except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+        raise MisconfigurationException(str(error)) from error
 
 
 def _callback(class_path: str, init_args: Mapping[str, Any] = MappingProxyType({})) -> pl.Callback:
-    """Return one of Lightning's own callbacks."""
-    return getattr(callbacks, class_path.removeprefix(f"{callbacks.__name__}."))(**init_args)
+    """Return a callback, by the name of one of Lightning's own, or by that of a module and a class in it."""
+    module, _, name = class_path.rpartition(".")
+    kind = getattr(importlib.import_module(module or callbacks.__name__), name)
+    if not (isinstance(kind, type) and issubclass(kind, pl.Callback)):
+        raise TypeError(f"{class_path} is no lightning.pytorch.Callback")
+    return kind(**init_args)
 
 
 def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig) -> None:

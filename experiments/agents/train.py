@@ -69,7 +69,8 @@ class TrainAgentConfig(Runtime, Tracking):
         target: What makes one configuration better than another.
         training: Settings of the training.
         trainer: Further settings of Lightning's Trainer by name, such as `{gradient_clip_val: 1.0}`. `callbacks` is a
-            list of Lightning's own: `{class_path: StochasticWeightAveraging, init_args: {swa_lrs: 0.01}}`.
+            list, Lightning's own by name, such as `{class_path: EarlyStopping, init_args: {monitor: val_loss}}`, others
+            with their module.
         quiet: Show no progress and no table.
     """
 
@@ -226,6 +227,7 @@ def fit(
             progress=report,
             logger=run.start,
         )
+        report(len(trained.history), len(trained.history))  # of a training that was finished already, too
         # A training that was finished already has logged this.
         if trained.epochs_resumed < len(trained.history):
             name, rows = ("train", training) if validation is None else ("val", validation)

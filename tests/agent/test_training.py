@@ -62,13 +62,17 @@ def test_training_is_quiet_and_leaves_random_state_and_threads_alone(tmp_path, c
 
 def test_any_setting_and_callback_of_lightning(tmp_path):
     averaging = {"class_path": "StochasticWeightAveraging", "init_args": {"swa_lrs": 0.01, "swa_epoch_start": 2}}
-    given = {"gradient_clip_val": 0.001, "callbacks": [averaging]}
+    rate = {"class_path": "lightning.pytorch.callbacks.lr_monitor.LearningRateMonitor"}  # insists on a logger
+    given = {"gradient_clip_val": 0.001, "callbacks": [averaging, rate]}
     plain, other = (
         fit(toy_table(), None, toy_config(), toy_train_config(epochs=4), tmp_path / name, trainer=trainer)
         for name, trainer in (("plain", {}), ("other", given))
     )
     assert not same_weights(plain, other)
-    for wrong in ({"max_epochs": 3}, {"beauty": 1}, {"callbacks": ["os.system"]}, {"callbacks": [{"class_path": "x"}]}):
+    named = ("x", "x.Y", "subprocess.Popen", "EarlyStopping")  # the last needs the name of a figure
+    callbacks = [{"callbacks": [{"class_path": name}]} for name in named]
+    unknown = {"callbacks": [{"class_path": "EarlyStopping", "init_args": {"monitor": "beauty"}}]}
+    for wrong in ({"max_epochs": 3}, {"beauty": 1}, {"callbacks": ["os.system"]}, unknown, *callbacks):
         with pytest.raises(AgentError, match="trainer"):
             fit(toy_table(), None, toy_config(), toy_train_config(), tmp_path / "wrong", trainer=wrong)
 

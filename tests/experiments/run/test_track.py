@@ -89,9 +89,8 @@ def test_a_resumed_training_is_the_same_run(config, monkeypatch):
     train(config)  # finished: nothing is logged again
     first, second = offline_runs(config.out)
     assert first.run.run_id == second.run.run_id
-    assert [row["epoch"] for run in (first, second) for row in run.history if "epoch" in row] in (
-        [0, 1, 2], [0, 1, 1, 2]
-    )  # fmt: skip
+    # A killed one may have lost its epochs, so the resumed one has all.
+    assert [row["epoch"] for row in second.history if "epoch" in row] == [0, 1, 2]
     train(replace(config, map_dim=2))
     assert offline_runs(config.out)[2].run.run_id != first.run.run_id
 
