@@ -8,6 +8,8 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
+from corag.selectors.corag.selector import search_config
+from corag.selectors.price import COST_WEIGHT, PASSAGE_COST_WEIGHT
 from experiments.papers.results import Point, StudyResult
 from experiments.papers.study import METHOD, as_list
 from experiments.report.difference import RESAMPLES, Difference
@@ -27,7 +29,7 @@ def section_record(result: StudyResult) -> dict[str, Any]:
     """Return the section of a study as JSON values: texts and tables; its figure is a file beside it."""
     study = result.study
     claim = f"The paper: {study.claim}" if study.claim and study.paper else study.claim
-    blocks = [block for block in (claim, *_tables(result), *_notes(result), *_ran(result)) if block]
+    blocks = [block for block in (claim, *_tables(result), *_notes(result), *_ran(result), _defaults(result)) if block]
     return {
         "title": f"{study.name}: {result.title}",
         "anchor": study.name,
@@ -82,12 +84,26 @@ def _ran(result: StudyResult) -> list[Table]:
     settings = [list(setup) for setup in dict.fromkeys(tuple(method.setup.values()) for method in result.methods)]
     spelled = dict.fromkeys((method.values[METHOD], method.part) for method in result.methods)
     differences = () if result.standin is None else result.standin.differences
+    full = "the paper's study" if result.study.paper else "the full study"
     tables = [
         Table(list(result.methods[0].setup) if result.methods else [], settings, "What was run:"),
         Table(["method", "as it ran"], [list(row) for row in spelled]),
-        Table(["setting", "the paper's study", "here"], differences, "Not as in the paper's study:"),
+        Table(["setting", full, "here"], differences, f"Not as in {full}:"),
     ]
     return [table for table in tables if table.rows]
+
+
+def _defaults(result: StudyResult) -> str:
+    """Return what the spellings of `corag` leave out."""
+    if not any(method.part.startswith("corag(") for method in result.methods):
+        return ""
+    tree, model, paper = search_config("paper"), search_config("bayesian"), search_config("paper", "paper")
+    return (
+        f"Where a spelling of `corag` does not say otherwise, lambda is {PASSAGE_COST_WEIGHT:g} for passages and "
+        f"{COST_WEIGHT:g} for sentences, and policy `paper` makes {tree.iterations} iterations with c = "
+        f"{tree.exploration:g}, `bayesian` {model.iterations}; with `preset=paper` it is {paper.iterations} iterations, "
+        f"c = {paper.exploration:g} and lambda {paper.cost_weight:g} of the whole budget."
+    )
 
 
 def _main(result: StudyResult) -> Table:

@@ -59,7 +59,10 @@ def test_a_study_runs_with_what_ships(world, name, capsys):
     folder = world / "out" / f"{name}-standin"
     record = json.loads((folder / "result.json").read_text())
     table = (folder / "table.md").read_text()
-    assert "(stand-in" in table and "Not as in the paper's study:" in table
+    assert "(stand-in" in table
+    assert f"Not as in {'the paper' if find_study(name).paper else 'the full'}" in table
+    spelled = [cell["part"].partition("(")[0] for cell in record["cells"]]
+    assert ("Where a spelling of `corag` does not say otherwise, lambda is 0.03" in table) == ("corag" in spelled)
     assert all({"questions", "budget", "candidates", "part"} <= set(cell) for cell in record["cells"])
     assert not any("encoder=" in cell["part"] for cell in record["cells"])  # an object has no spelling
     assert record["standin"] and (record["cells"] or record["lines"])
