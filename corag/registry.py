@@ -388,7 +388,7 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
         elif value is None:
             continue
         elif key == "model":
-            if _is_there(str(value)) or not _is_cached(table, str(value)):
+            if not refused and (_is_there(str(value)) or not _is_cached(table, str(value))):
                 refused = f"{str(value)!r:.300}, which is not a model in the cache on this machine (hf download)"
         elif inner is not None and isinstance(value, str):
             trusted(inner, value, source)
@@ -397,7 +397,7 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
     if refused:
         raise ModelError(
             f"{source} names {table.kind} {str(written)!r:.300}, but may not choose {refused}; if you trust it, give "
-            "the part yourself, on the command line or as an argument"
+            f"the {table.kind} yourself, on the command line or as an argument"
         )
     return written
 

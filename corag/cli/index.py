@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from corag.checks import check_count
 from corag.cli.console import progress, say, stderr
 from corag.cli.show import show_tree, show_update
+from corag.errors import ModelError
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import Spelling
+from corag.naming import Spelling, spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 
 
@@ -66,7 +67,7 @@ def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date."""
     import corag
     from corag.index import update_index
-    from corag.registry import SUMMARIZERS
+    from corag.registry import EMBEDDERS, SUMMARIZERS, trusted
     from corag.selectors.raptor.build import is_current, update_tree
 
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
@@ -92,7 +93,12 @@ def run(config: IndexConfig) -> None:
         show_tree(tree, built=built)
     elif not is_current(update.index):
         say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())
-    say(f"{len(update.index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")
+    ask = f"corag ask 'your question' --index {config.out}"
+    try:
+        trusted(EMBEDDERS, update.index.embedder_name, config.out)
+    except ModelError:
+        ask += f' --embedder "{spelling(config.embedder)}"'
+    say(f"{len(update.index)} chunks in {config.out}; ask it with: {ask}")
 
 
 def _globs(text: str) -> list[str]:

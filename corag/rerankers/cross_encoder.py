@@ -85,7 +85,10 @@ class CrossEncoder(WindowedReranker):
         self.placement = resolve_device("reranker", backend="torch", **settings)
         known = KNOWN_RERANKERS.get(str(model))
         if known is not None and known.needs_own_code and not self.placement.trust_remote_code:
-            raise ModelError(f"the model {known.name!r} runs only with code of {known.source}; {HOW_TO_TRUST}")
+            raise ModelError(
+                f"the model {known.name!r} runs only with code of {known.source}, which was written for transformers 4 "
+                f"and may not run with 5; to try it, {HOW_TO_TRUST}"
+            )
         self._model = load_model("CrossEncoder", model, self.placement)
         self.name = "cross-encoder" if Path(model).is_dir() else str(model)
         allowed = [window for window in (self._model.max_seq_length, known and known.window_tokens) if window]

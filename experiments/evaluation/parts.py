@@ -85,10 +85,12 @@ class Parts:
     @cached_property
     def embedder(self) -> CachedEmbedder:
         """Embeds each text once, from the states that rerankers need, too, if it is of the same encoder."""
-        given = self._config.embedder
-        if "encoder" in EMBEDDERS.settings(given):
+        given, settings = self._config.embedder, EMBEDDERS.settings(self._config.embedder)
+        if "encoder" in settings:
             return CachedEmbedder(EMBEDDERS.offer(given, {"encoder": self.encoder}))
-        return CachedEmbedder(given, batch=1 if resolve_device("embedder").kind == "cpu" else None)
+        # As above; a server is asked for many at once.
+        is_here = "timeout_s" not in settings
+        return CachedEmbedder(given, batch=1 if is_here and resolve_device("embedder").kind == "cpu" else None)
 
     def methods(self, methods: Spellings, *, shared: bool = True) -> Methods:
         """Return methods that share rerankers, summarizer and reader; if not `shared`, the embedder alone."""

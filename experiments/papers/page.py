@@ -101,8 +101,8 @@ def _defaults(result: StudyResult) -> str:
     return (
         f"Where a spelling of `corag` does not say otherwise, lambda is {PASSAGE_COST_WEIGHT:g} for passages and "
         f"{COST_WEIGHT:g} for sentences, and policy `paper` makes {tree.iterations} iterations with c = "
-        f"{tree.exploration:g}, `bayesian` {model.iterations}; with `preset=paper` it is {paper.iterations} iterations, "
-        f"c = {paper.exploration:g} and lambda {paper.cost_weight:g} of the whole budget."
+        f"{tree.exploration:g}, `bayesian` {model.iterations}; with `preset=paper` it is {paper.iterations} "
+        f"iterations, c = {paper.exploration:g} and lambda {paper.cost_weight:g} of the whole budget."
     )
 
 

@@ -1,14 +1,19 @@
 """Embedders on servers, over real HTTP: unit vectors in order, or one clear error."""
 
+import re
+import shlex
+
 import numpy as np
 import pytest
 
 import corag
+from corag.cli.main import main
 from corag.errors import InputError, ModelError
 from corag.models.embedders import OllamaEmbedder, OpenAIEmbedder
 from corag.registry import EMBEDDERS, trusted
 from corag.types import Embedder
 from tests.chat_server import EMBEDDINGS, ChatServer
+from tests.experiments.worlds import write_folder
 
 TEXTS = ["The Spree flows.", "", "e" * 7, "Berlin"]
 
@@ -61,3 +66,22 @@ def test_an_index_remembers_the_model_and_is_searched_by_it(embedder_for, tmp_pa
     # A file may name no server: who opens the index says where it is.
     with pytest.raises(ModelError, match="the index"):
         trusted(EMBEDDERS, index.embedder_name, "the index")
+
+
+def test_from_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    data, index = str(write_folder(tmp_path / "data")), str(tmp_path / "index")
+    with ChatServer(models=("tiny",)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        assert main(["index", "--data", data, "--out", index, "--embedder", "openai(model=tiny)", "--quiet"]) == 0
+        hint = re.search("ask it with: corag (.*)", capsys.readouterr().out)[1]
+        assert main(["ask", "Who?", "--index", index]) == 2
+        assert "may not choose a part that asks a server; if you trust it, give the embedder" in capsys.readouterr().err
+        assert main(shlex.split(hint)) == 0, capsys.readouterr().err
+        server.requests.clear()
+        command = ["evaluate", "--data", data, "--split", "dev", "--pool", "corpus", "--embedder", "openai(model=tiny)"]
+        command += ["--methods", "top-k", "--budget", "64", "--reader", "none", "--latency_questions", "0", "--quiet"]
+        assert main(command) == 0, capsys.readouterr().err
+        sizes = [len(body["input"]) for path, body in server.requests if path in EMBEDDINGS]
+    # The corpus is one request.
+    assert max(sizes) > 3 and len(sizes) <= 5
