@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -37,10 +38,10 @@ Retrieval = Literal["vector", "text", "hybrid"]
 
 FUSED_DEPTH = 100
 """Hybrid retrieval joins at least this many results of both rankings."""
-PROBES = 40
-"""Partitions of a large index that a query searches; docs/scale.md has figures."""
-# So many times the wanted rows are ranked again by the true vectors (recall@20: 2 .9992, 3 1.0000). Each takes 20 us.
-_REFINE_FACTOR = 2
+PROBES = 80
+"""Partitions of a large index that a query without a filter searches; docs/scale.md has figures."""
+# So many times the wanted rows are ranked again by the true vectors. Each takes 20 us.
+_REFINE_FACTOR = 3
 # Queries that share one pass over the vectors; bounds the rows held at once.
 _QUERIES_PER_PASS = 64
 _MISSING = "there is no complete index at {uri}; check the path, or make or finish one with `corag index`"
@@ -275,21 +276,26 @@ class ChunkIndex:
         """Return the `k` nearest rows of each query by cosine, with some of their columns."""
         nearest: list[list[Hit]] = []
         for start in range(0, len(queries), _QUERIES_PER_PASS):
-            some = queries[start : start + _QUERIES_PER_PASS]
-
-            def fetch(limit: int, some: NDArray[np.float32] = some) -> list[list[Hit]]:
-                search = self._table.search(some, vector_column_name="vector").distance_type("cosine").limit(limit)
-                # The partitions probed may hold fewer rows than are wanted, and few that a filter leaves: then all are
-                # searched. Without partitions LanceDB ignores these settings.
-                search = search.nprobes(self._probes).maximum_nprobes(0).refine_factor(_REFINE_FACTOR)
-                hits: list[list[Hit]] = [[] for _ in some]
-                for row in self._rows(search, where, ["_distance", *columns]):
-                    # LanceDB leaves the column out when there is one query.
-                    hits[row.get("query_index", 0)].append(Hit(row["_distance"], row["_rowid"], row))
-                return hits
-
-            nearest += _top_k(fetch, min(k, len(self)))
+            search = partial(self._search, queries[start : start + _QUERIES_PER_PASS], where, columns)
+            nearest += _top_k(search, min(k, len(self)))
         return nearest
+
+    def _search(
+        self, queries: NDArray[np.float32], where: str | None, columns: Sequence[str], limit: int
+    ) -> list[list[Hit]]:
+        hits: list[list[Hit]] = []
+        # The nearest partitions may hold fewer rows than are wanted, and few that a filter leaves: then all (0) are
+        # searched. Without partitions LanceDB ignores these settings.
+        for max_probes in (self._probes, 0) if where is None else (0,):
+            search = self._table.search(queries, vector_column_name="vector").distance_type("cosine").limit(limit)
+            search = search.nprobes(self._probes).maximum_nprobes(max_probes).refine_factor(_REFINE_FACTOR)
+            hits = [[] for _ in queries]
+            for row in self._rows(search, where, ["_distance", *columns]):
+                # LanceDB leaves the column out when there is one query.
+                hits[row.get("query_index", 0)].append(Hit(row["_distance"], row["_rowid"], row))
+            if min(map(len, hits)) >= min(limit, len(self)):
+                break
+        return hits
 
     def _matching(self, query: str, k: int, where: str | None) -> list[Hit]:
         words = query.encode("utf-8", "replace").decode()

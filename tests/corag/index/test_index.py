@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
-from corag.index import ChunkIndex, write
+from corag.index import ChunkIndex
 from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
 from corag.types import Candidate, Chunk
@@ -221,13 +221,11 @@ def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path
 
 
 @pytest.fixture
-def partitioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ChunkIndex, list]:
-    """An index of 20 partitions and its chunks."""
-    chunks, embedder = make_chunks(1000), HashEmbedder()
+def partitioned(tmp_path: Path) -> tuple[ChunkIndex, list]:
+    """An index of five partitions and its chunks."""
+    chunks, embedder = make_chunks(10_000), HashEmbedder()
     chunks = [replace(chunk, metadata={"number": number}) for number, chunk in enumerate(chunks)]
-    monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", 1000)
-    monkeypatch.setattr(write, "CHUNKS_PER_PARTITION", 50)
-    index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=500)
+    index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=5000)
     vectors = embedder.embed([chunk.text for chunk in chunks])
     assert {"FTS", "IvfRq"} == {one.index_type for one in table_of(tmp_path).list_indices()}
     return index, list(zip(chunks, vectors, strict=True))
@@ -251,8 +249,9 @@ def recall(index: ChunkIndex, rows: list, k: int, where: dict | None = None) -> 
 def test_a_large_index_searches_partitions(partitioned: tuple[ChunkIndex, list]):
     index, rows = partitioned
     assert recall(index, rows, 10) >= 0.98
+    assert recall(ChunkIndex.open(index.uri, probes=1), rows, 10) < 0.9  # it searches no other
     # Fewer rows in the partitions probed than are asked for: it looks at all.
-    assert recall(ChunkIndex.open(index.uri, probes=3), rows, 300) >= 0.98
+    assert recall(ChunkIndex.open(index.uri, probes=1), rows, 2500) >= 0.98
 
 
 def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partitioned: tuple[ChunkIndex, list]):
