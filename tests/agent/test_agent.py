@@ -1,18 +1,15 @@
 """Ranges, configurations, predictions and checkpoints of agents; no torch."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from safetensors.numpy import save_file
 
 import agent
 from agent import AgentConfig, AgentError, CheckpointError, ConfigurationAgent, Fallback, Ranges
 from agent.config import setting_of, spelled
-from tests.agent.worlds import DIM, RANGES, random_agent, toy_config, toy_table
+from tests.agent.worlds import DIM, RANGES, random_agent, toy_config
 from tests.paths import ROOT
 
 FEATURES = np.random.default_rng(1).normal(size=(50, DIM)).astype(np.float32)
@@ -116,15 +113,6 @@ def folder(tmp_path):
     return path
 
 
-def change_config(folder, **changes):
-    values = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**values, **changes}))
-
-
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-10])
-
-
 @pytest.mark.parametrize("changes", [{}, {"ranges": None}, {"min_lead": 0.5}])
 def test_a_checkpoint_comes_back(tmp_path, changes):
     trained = random_agent(toy_config(**changes))
@@ -163,26 +151,6 @@ def test_a_pickle_is_refused(folder, suffix):
             agent.load(path)
 
 
-@pytest.mark.parametrize(
-    ("damage", "named"),
-    [
-        (lambda folder: (folder / "config.json").unlink(), "config.json"),
-        (lambda folder: (folder / "config.json").write_text("[" * 100_000), "config.json"),
-        (lambda folder: change_config(folder, feature_dim=DIM + 1), "encoder.0.weight"),
-        (lambda folder: change_config(folder, priors={}), "priors"),  # of an older form
-        (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
-        (lambda folder: cut(folder / "model.safetensors"), "model.safetensors"),
-        (lambda folder: save_file({"x": np.zeros(2)}, folder / "model.safetensors"), "tensors"),
-    ],
-)
-def test_a_damaged_checkpoint_says_what_is_wrong(folder, damage, named):
-    damage(folder)
-    with pytest.raises(CheckpointError, match=named):
-        agent.load(folder)
-    with pytest.raises(CheckpointError):
-        agent.load(folder / "nowhere")
-
-
 def test_an_agent_comes_from_the_hub(folder, monkeypatch):
     asked = []
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **settings: asked.append(name) or str(folder))
@@ -203,21 +171,3 @@ def test_the_shipped_checkpoint_predicts_as_its_tensors_say():
 
 
 # Training tables.
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"features": np.full((40, DIM), np.nan)},
-        {"weight": -np.ones(40)},
-        {"label": np.zeros(40)},
-        {"weight": np.ones(39)},
-        {"features": np.ones((40, 7))},
-        {"label": np.arange(40) % 3},
-        {"quality": np.ones((40, 3))},
-        {"settings": None},
-    ],
-)
-def test_tables_that_cannot_be_learnt_from(changes):
-    with pytest.raises(AgentError, match=next(iter(changes))):
-        toy_table(**changes).check_fits(toy_config())

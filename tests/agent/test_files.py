@@ -1,12 +1,11 @@
 """Folders that are replaced as a whole, by one process at a time, whatever moment it is killed at."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agent.files import folder_lock, replace_folder
-from tests.agent.training_job import NUM_EPOCHS, train
+from agent.files import replace_folder
+from tests.agent.worlds import NUM_EPOCHS, train
 from tests.processes import fork_server
 
 
@@ -39,18 +38,6 @@ def test_no_kill_loses_a_folder_even_if_the_next_call_fails(tmp_path, monkeypatc
     replace_folder(folder, {"a": "newest"}, "a test")
     assert content(folder) == {"a": "newest"}
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
-
-
-def test_a_locked_folder_is_written_by_one_at_a_time(tmp_path):
-    number = tmp_path / "new" / "number"
-
-    def append(_):
-        with folder_lock(number.parent):
-            number.write_text(str(int(number.read_text()) + 1 if number.exists() else 1))
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(append, range(200)))
-    assert number.read_text() == "200"
 
 
 @pytest.mark.slow

@@ -2,9 +2,11 @@
 
 import numpy as np
 
+import agent
 from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges, TrainConfig, TrainingTable
 
 DIM = 6
+NUM_EPOCHS = 12
 RANGES = Ranges(iterations=(1, 64), exploration=(0.0, 3.0), cost_weight=(0.0, 0.3))
 
 
@@ -44,3 +46,10 @@ def random_weights(config: AgentConfig, seed: int = 0, scale: float = 1.0) -> di
 def random_agent(config: AgentConfig | None = None, **settings) -> ConfigurationAgent:
     config = config or toy_config()
     return ConfigurationAgent(config, random_weights(config, **settings))
+
+
+def train(out_dir):
+    """A training that tests run in processes of their own."""
+    return agent.fit(
+        toy_table(), toy_table(20, seed=1, prefix="val"), toy_config(), toy_train_config(epochs=NUM_EPOCHS), out_dir
+    )

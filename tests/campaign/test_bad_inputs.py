@@ -12,7 +12,10 @@ from collections import UserDict
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import save
 
 import corag
 from corag import Candidate, Chunk
@@ -115,6 +118,12 @@ def nothing(content):
     return b""
 
 
+def without_column(content):
+    table = pq.read_table(pa.BufferReader(content)).drop_columns(["configuration"])
+    pq.write_table(table, sink := pa.BufferOutputStream())
+    return sink.getvalue().to_pybytes()
+
+
 CORPUS = ("data/corpus.jsonl", "index --data data --out new --quiet", "corpus.jsonl")
 QUERIES = (
     "data/queries.jsonl",
@@ -126,7 +135,8 @@ WEIGHTS = ("agent/model.safetensors", "ask x --index index --agent agent", "mode
 LABELS = ("labels.parquet", "train --labels labels.parquet --out new --logger none --quiet", "labels.parquet")
 FILES = {
     CORPUS: [
-        *(line("3"), line("[" * 10**5), having(id=None), having(title=["Varn"]), nothing),
+        *(line("3"), line("{"), line("[" * 10**5), having(id=None), having(title=["Varn"]), nothing),
+        lambda content: content.replace(b"Varn", b"\xff", 1),
         *(lambda content: content.decode().encode("utf-16"), lambda content: 2 * content),
     ],
     QUERIES: [
@@ -138,19 +148,23 @@ FILES = {
             having(gold="varn"),
             having(id="q2"),
             having(split=1),
+            having(candidates="a"),
+            having(candidates=["varn", "nowhere"]),
+            having(grades={"a": 1.5}),
         ),
         *(lambda content: content[:-20], having(question="\ud800?")),
     ],
     CONFIG: [
         *(lambda content: b"{}", lambda content: b"[" * 10**5, lambda content: b"\xff\xfe", nothing),
         *(having(format_version=99), having(color="red"), having(features=["color"]), having(hidden=[10**9])),
-        *(having(embedder=3), having(feature_dim=1024)),
+        *(having(embedder=3), having(feature_dim=1024), having(priors={})),
     ],
     WEIGHTS: [
         *(nothing, half, lambda content: b"\xff" * 8 + content[8:], lambda content: content[:8] + b"x" * 40),
         lambda content: content[:-400] + np.full(100, np.nan, "<f4").tobytes(),
+        lambda content: save({"x": np.zeros(2)}),
     ],
-    LABELS: [nothing, half, lambda content: content[:-9] + b"x" * 9],
+    LABELS: [nothing, half, lambda content: content[:-9] + b"x" * 9, without_column],
 }
 
 

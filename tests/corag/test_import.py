@@ -9,6 +9,7 @@ import agent
 import corag
 import search
 from corag.errors import InputError, MissingExtraError
+from tests.paths import ROOT
 
 HEAVY = {
     "torch", "transformers", "sentence_transformers", "tokenizers", "lightning", "openvino", "lancedb", "pyarrow",
@@ -48,6 +49,12 @@ for module in pkgutil.walk_packages(corag.__path__, "corag."):
     importlib.import_module(module.name)
 """
 
+PREDICT = f"""
+import agent
+loaded = agent.load({str(ROOT / "checkpoints" / "agent-minilm")!r})
+loaded.predict([0.0] * loaded.config.feature_dim)
+"""
+
 
 def run(code: str) -> None:
     done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False)
@@ -56,7 +63,9 @@ def run(code: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "imports", ["import search, agent, corag", "import corag" + EVERY_MODULE], ids=["packages", "every module of corag"]
+    "imports",
+    ["import search, agent, corag", "import corag" + EVERY_MODULE, PREDICT],
+    ids=["packages", "every module of corag", "a prediction"],
 )
 def test_importing_does_nothing(imports):
     run(WATCH + imports + JUDGE.format(heavy=HEAVY))

@@ -1,4 +1,4 @@
-"""What the README and the pages of `docs/` show works as it stands there."""
+"""What the README and the pages of docs/ show works as it stands there, and the site builds."""
 
 import importlib.util
 import json
@@ -10,9 +10,13 @@ import sys
 
 import pytest
 
+import agent
+import corag.selectors
+import search
 from corag.naming import split_parts
 from corag.optional import load
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS
+from experiments.report.measures import MEASURES
 from tests.paths import ROOT
 
 README = ROOT / "README.md"
@@ -151,3 +155,68 @@ def test_every_linked_file_and_heading_is_there(page):
 
 def test_every_page_is_linked_from_the_readme():
     assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in README.read_text(encoding="utf-8")] == []
+
+
+# --- The site of the documentation ---
+
+
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def members(page):
+    return set(re.findall(r"^        - (\w+)$", (REFERENCE / page).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_the_reference_has_every_selector_class_and_names_nothing_that_is_gone():
+    classes = {name for name in dir(corag.selectors) if name[0].isupper()}
+    assert classes - members("selectors.md") == {"BudgetedSelector", "Choice", "SelectionProblem"}
+    for module, page in ((corag.selectors, "selectors.md"), (search, "search.md"), (agent, "agent.md")):
+        assert all(hasattr(module, name) for name in members(page)), page
+
+
+def test_every_measure_is_documented():
+    text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    assert [name for name in MEASURES if f"`{name}`" not in text] == []
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path, monkeypatch):
+    mkdocs = pytest.importorskip("mkdocs.commands.build")
+    from mkdocs.config import load_config
+
+    monkeypatch.chdir(ROOT)
+    # Strict, as the file says: a warning is an error.
+    mkdocs.build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
+    for name in ("index", "start", "concepts", "reference/corag", "reference/search", "reference/integrations"):
+        html = (tmp_path / f"{name}.html").read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"?(https?:[^\" >]+)", html)
+        assert not loaded, name
+    text = (tmp_path / "reference" / "search.html").read_text(encoding="utf-8")
+    assert all(f'id="search.{name}"' in text for name in ("search", "search_many", "SearchResult"))
+    assert (tmp_path / "files" / "experiments" / "LOG.md.txt").is_file()
+
+
+# --- The examples of docs/frameworks.md, which contact nobody; and what is said where a framework is missing ---
+
+
+PAGE = ROOT / "docs" / "frameworks.md"
+
+
+@pytest.mark.slow
+def test_examples_do_what_they_say_and_contact_nobody(tmp_path):
+    contacts = tmp_path / "contacts.txt"
+    paths = os.pathsep.join([str(ROOT / "tests" / "offline"), str(ROOT)])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HAYSTACK_", "LANGSMITH_"))}
+    code = "\n".join([*blocks(PAGE, "python"), "print(result['builder']['prompt'])"])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        env={**kept, "PYTHONPATH": paths, "CORAG_TESTS_CONTACTS": str(contacts), "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not contacts.exists(), contacts.read_text()
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["The river Cher is long. Cher has 2 bridges."] * 2
+    *context, asked = lines[2:]  # Haystack's prompt
+    assert [line[:4] for line in context] == [f"[{rank}] " for rank in range(1, len(context) + 1)]
+    assert any(line.endswith("Cher has 2 bridges.") for line in context)
+    assert asked == "Question: How many bridges has the Cher?"

@@ -1,10 +1,15 @@
-"""The page over HTTP: what is refused, what hostile questions do, and what leaves the machine."""
+"""The page over HTTP, and `corag app`: what is refused, what hostile questions do, and what leaves the machine."""
 
 import http.client
 import json
+import os
 import random
 import re
+import signal
+import subprocess
+import sys
 import threading
+import urllib.request
 from pathlib import Path
 
 import httpx
@@ -13,11 +18,14 @@ import pytest
 import corag.app
 from corag.app.server import AT_ONCE, MAX_BODY, make_app
 from corag.app.session import MAX_QUESTION
-from corag.errors import ModelError
+from corag.cli.serve import AppConfig
+from corag.cli.serve import make_workbench as workbench_of
+from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex
 from corag.types import Answer
 from tests.corag.app.worlds import FirstWords, client, make_workbench, serving
 from tests.fakes import HashEmbedder
+from tests.paths import ROOT
 
 STATIC = Path(corag.app.__file__).with_name("static")
 
@@ -90,17 +98,12 @@ def test_hostile_questions(page):
             assert answer.status_code == 400 and "question is empty" in answer.json()["error"]
 
 
-@pytest.mark.parametrize("size", [MAX_QUESTION + 1, 20 * 2**20])
-def test_long_questions_are_refused_with_the_limit(page, size):
-    answer = search(page, "a" * size)
-    assert answer.status_code == 400
-    assert re.search("4,000 characters|65,536 bytes|4,001 characters", answer.json()["error"])
-
-
 @pytest.mark.parametrize(
     "body",
     [
-        b"[]", b"{", b"[" * MAX_BODY, b"\xff\xfe", b'{"question": "sea", "number": null}',
+        b"[]", b"{", b"[" * MAX_BODY,
+        b'{"question": "%s", "number": null, "given": {}}' % (b"a" * (MAX_QUESTION + 1)),
+        b"\xff\xfe", b'{"question": "sea", "number": null}',
         b'{"question": "sea", "number": true, "given": {}}', b'{"question": "sea", "number": null, "given": []}',
         b'{"question": "sea", "number": null, "given": {"budget": 1e99}}',
         b'{"question": "sea", "number": null, "given": {"cost_weight": NaN}}',
@@ -244,3 +247,33 @@ def test_a_page_for_others_answers_to_its_own_names(small_data):
     with client(make_workbench(small_data), host="box") as page:
         for host, status in (("evil.example:8383", 403), ("192.168.0.7:8383", 200), ("box", 200)):
             assert page.get("/api/about", headers={"host": host}).status_code == status
+
+
+# --- `corag app` as it is typed ---
+
+
+def test_questions_without_candidates_need_an_index(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "sea"}\n')
+    (tmp_path / "queries.jsonl").write_text('{"id": "q", "question": "sea?", "answers": [], "gold": []}\n')
+    with pytest.raises(InputError, match="corag index --data"):
+        workbench_of(AppConfig(data=str(tmp_path)))
+
+
+@pytest.mark.slow
+def test_the_page_is_served_until_it_is_stopped(small_data):
+    command = [sys.executable, "-m", "corag.cli.main", "app", "--data", str(small_data), "--port", "0"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    served = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    )
+    try:
+        line = served.stdout.readline()
+        assert line.startswith("page at http://127.0.0.1:")
+        url = line.split()[2].rstrip(";")
+        with urllib.request.urlopen(f"{url}api/about", timeout=60) as answer:
+            assert json.load(answer)["questions"] == 12
+        served.send_signal(signal.SIGINT)
+        _, err = served.communicate(timeout=30)
+        assert (served.returncode, err) == (0, "")
+    finally:
+        served.kill()

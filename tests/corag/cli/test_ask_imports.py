@@ -1,7 +1,6 @@
 """What a question to an index does not load: half of the time of a short command is imports."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,23 +47,3 @@ def test_a_question_loads_only_what_it_needs(index: Path):
     done = subprocess.run([sys.executable, "-c", CODE, *asked], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Berlin" in done.stdout
     assert not NOT_ASKED & set(json.loads(done.stderr.splitlines()[-1]))
-
-
-@pytest.mark.slow
-def test_products_take_one_thread():
-    code = """
-import sys
-from threadpoolctl import threadpool_info
-from corag.cli.main import main
-assert main(["list", "rerankers"]) == 0
-print({one["num_threads"] for one in threadpool_info() if one["internal_api"] == "openblas"} or "none", file=sys.stderr)
-"""
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-    environment = {name: value for name, value in os.environ.items() if name not in names}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    found = done.stderr.splitlines()[-1]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if found == "none" or cores == 1:
-        pytest.skip("NumPy is built on another library than OpenBLAS, or there is one core")
-    assert found == "{1}"

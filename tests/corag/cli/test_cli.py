@@ -229,18 +229,6 @@ def test_progress_is_on_standard_error_and_can_be_silenced(capsys):
         assert ("work" in captured.err and "3/3" in captured.err) != quiet
 
 
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    "arguments", [("train", "agent", "--training"), ("sweep", "--base"), ("ask", "x", "--config"), ("reproduce",)]
-)
-def test_aliases_in_yaml_are_refused_not_multiplied(tmp_path, capsys, arguments):
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
-    (tmp_path / "bomb.yaml").write_text("\n".join(lines))
-    assert run(*arguments, tmp_path / "bomb.yaml") == MISTAKE
-    assert "alias" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "setting"), [(("train", "agent", "--labels", "x"), "trainer"), (("ask", "x"), "where")]
 )

@@ -13,6 +13,7 @@ from corag.files.markdown import read_markdown
 from corag.text.chunking import ChunkConfig
 from corag.text.documents import body, citation
 from corag.text.tokens import CallableCounter
+from corag.types import Chunk
 from tests.corag.files.worlds import pdf
 from tests.fakes import WORDS
 
@@ -120,6 +121,12 @@ def test_chunks_of_a_pdf_know_their_pages():
     cited = ["b.pdf, page 1: Book", "b.pdf, pages 1-2: Book", "b.pdf, page 2: Book"]
     assert [citation(chunk) for chunk in chunks] == cited
     assert [chunk.metadata.get("last_page") for chunk in chunks] == [None, 2, None]
+
+
+def test_citations_of_chunks_of_no_file():
+    assert citation(Chunk("a", "text")) == "a"
+    titled = Chunk("a#0-4", "T\ntext", {"document": "a", "title": "T", "start": 0, "end": 4})
+    assert citation(titled) == "a: T"
 
 
 PIECES = st.sampled_from(

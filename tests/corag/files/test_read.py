@@ -271,13 +271,6 @@ def test_running_heads_and_page_numbers_are_left_out():
     assert file.text.split("\n") == [line for page in pages for line in page] + [""]
 
 
-def test_pdfs_without_readable_text_are_refused():
-    whole = pdf([["text"]])
-    for data in (pdf([["text"]], password="secret"), whole[:200], b"plain text", pdf([[], []])):
-        with pytest.raises(UnreadableFileError):
-            read_file(data, "a.pdf")
-
-
 # --- Any file ---
 
 

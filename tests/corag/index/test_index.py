@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,7 +19,6 @@ from corag.index.store import FORMAT_VERSION
 from corag.types import Candidate, Chunk
 from tests.corag.index.worlds import WORDS, build_and_kill, make_chunks, table_of
 from tests.fakes import HashEmbedder
-from tests.paths import ROOT
 
 lancedb = pytest.importorskip("lancedb")
 
@@ -193,22 +190,6 @@ def test_a_damaged_index_is_refused_and_overwriting_repairs_it(tmp_path: Path, c
 
 
 @pytest.mark.slow
-def test_kills_at_any_moment_lose_and_double_nothing(tmp_path: Path, chunks: list[Chunk]):
-    # The last kill meets the making of the search structures.
-    num_embedded = [
-        build_and_kill(tmp_path / "killed", num_embedded=number, delay_s=delay_s)
-        for number, delay_s in ((24, 0.01), (34, 0.2))
-    ]
-    embedder = HashEmbedder()
-    ChunkIndex.build(tmp_path / "killed", chunks, embedder, batch_size=4)
-    ChunkIndex.build(tmp_path / "whole", chunks, HashEmbedder(), batch_size=4)
-    assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
-    assert by_words(ChunkIndex.open(tmp_path / "killed"), "red", 60)
-    # A kill can come between the embedding of a batch and its storing.
-    assert 60 <= sum(num_embedded) + embedder.num_embedded <= 60 + 4 * len(num_embedded)
-
-
-@pytest.mark.slow
 def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path: Path, chunks: list[Chunk]):
     old = [Chunk("old", "an old text")]
     ChunkIndex.build(tmp_path, old, HashEmbedder())
@@ -286,43 +267,3 @@ def test_what_cannot_be_indexed_or_opened_leaves_no_trace(tmp_path: Path, bad: l
     with pytest.raises(InputError):
         ChunkIndex.open("ftp://host/index")
     assert not list(tmp_path.iterdir())
-
-
-FULL_DISK_BUILD = """
-import random, resource, sys
-from dataclasses import replace
-from corag.errors import CoragError
-from corag.index import ChunkIndex
-from tests.corag.index.worlds import make_chunks
-from tests.fakes import HashEmbedder
-
-chunks = make_chunks(60)
-for i in range(40, 60):
-    chunks[i] = replace(chunks[i], text=random.Random(i).randbytes(20_000).hex())
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-try:
-    ChunkIndex.build(sys.argv[1], chunks, HashEmbedder(), batch_size=20)
-except CoragError as error:
-    print(error)
-resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-embedder = HashEmbedder()
-index = ChunkIndex.build(sys.argv[1], chunks, embedder, batch_size=20)
-print(embedder.num_embedded, list(index.chunks()) == chunks)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files by a Linux resource limit")
-def test_a_refused_write_keeps_what_is_stored(tmp_path: Path):
-    result = subprocess.run(
-        [sys.executable, "-c", FULL_DISK_BUILD, str(tmp_path / "full")],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
-    message, outcome = result.stdout.splitlines()
-    assert f"cannot write the index at {tmp_path / 'full'}" in message
-    assert "File too large" in message
-    assert ".rs:" not in message
-    assert outcome == "20 True"

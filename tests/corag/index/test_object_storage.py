@@ -2,8 +2,7 @@
 
 import pytest
 
-from corag.index import ChunkIndex, update_index
-from corag.text.chunking import ChunkConfig
+from corag.index import ChunkIndex
 from tests.corag.index.worlds import make_chunks
 from tests.fakes import HashEmbedder
 
@@ -65,17 +64,3 @@ def test_it_is_the_index_of_a_local_folder(storage, tmp_path):
     embedder = HashEmbedder()
     ChunkIndex.build(place("index"), chunks, embedder)
     assert embedder.num_embedded == 0
-
-
-def test_an_update_embeds_only_what_is_new(storage, tmp_path):
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    (folder / "a.md").write_text("# A\n\nThe red stone.\n")
-    (folder / "b.md").write_text("# B\n\nThe blue river.\n")
-    update_index(folder, place("docs"), HashEmbedder(), ChunkConfig(32))
-    (folder / "a.md").unlink()
-    (folder / "c.md").write_text("# C\n\nA cloud.\n")
-    embedder = HashEmbedder()
-    found = update_index(folder, place("docs"), embedder, ChunkConfig(32))
-    assert (found.files["new"], found.files["deleted"], embedder.num_embedded) == (1, 1, 1)
-    assert {chunk.text for chunk in found.index.chunks()} == {"B\nThe blue river.", "C\nA cloud."}

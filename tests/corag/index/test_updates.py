@@ -217,7 +217,7 @@ def test_an_index_among_its_documents_is_no_document(folder: Path):
 # --- Files that cannot be read ---
 
 
-def test_files_that_cannot_be_read_are_listed_and_left_out(folder: Path, tmp_path: Path):
+def test_files_that_cannot_be_read_are_listed_and_left_out(folder: Path, tmp_path: Path, capsys):
     (folder / "torn.pdf").write_bytes(pdf([["text"]])[:300])
     (folder / "locked.pdf").write_bytes(pdf([["text"]], password="x"))
     (folder / "scan.pdf").write_bytes(pdf([[]]))
@@ -240,6 +240,10 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(folder: Path, tmp_pat
     assert done.index.manifest.settings["skipped"] == reasons
     again = update(folder, tmp_path / "index")
     assert again.skipped == reasons and files_of(again) == (0, 3, 0, 0)
+    assert main(["index", "--data", str(folder), "--out", str(tmp_path / "by command"), "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("files: 3 new, 7 skipped; 3 chunks embedded, 0 kept\n")
+    assert all(f"  skipped: {name}: {reason}" in said for name, reason in reasons.items())
     (folder / "torn.pdf").write_bytes(pdf([["text"]]))
     (folder / "a.md").write_bytes(b"")
     mended = update(folder, tmp_path / "index")

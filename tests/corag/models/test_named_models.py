@@ -1,6 +1,5 @@
 """Models that users name: by folder and by name on the hub, with code of their own, and what cannot be loaded."""
 
-import logging
 import os
 import shutil
 import sys
@@ -19,11 +18,10 @@ import corag  # noqa: E402
 from corag.errors import ModelError  # noqa: E402
 from corag.models.embedders import MiniLMEmbedder, SentenceTransformerEmbedder, bge_m3  # noqa: E402
 from corag.models.engine import quiet  # noqa: E402
-from corag.models.known import KNOWN_RERANKERS, announce  # noqa: E402
+from corag.models.known import KNOWN_RERANKERS  # noqa: E402
 from corag.rerankers.cross_encoder import CrossEncoder  # noqa: E402
 from corag.types import Embedder  # noqa: E402
 from tests.corag.models.worlds import (  # noqa: E402
-    JINA_V2,
     NEED_CODE,
     change_json,
     put_on_hub,
@@ -84,15 +82,6 @@ def test_code_of_a_known_reranker_runs_only_when_allowed(models, no_code_yet, na
     # Its code gives the negative of the logit that BERT would give.
     expected = by_transformers(models / "bert", PASSAGES, sign=-1.0)
     assert reranker.score(QUESTION, PASSAGES) == pytest.approx(expected, abs=1e-5)
-
-
-def test_window_and_licence_are_logged_once(caplog):
-    announce.cache_clear()
-    caplog.set_level(logging.INFO, logger="corag")
-    for _ in range(2):
-        announce(KNOWN_RERANKERS[JINA_V2])
-    messages = [record.message for record in caplog.records]
-    assert len(messages) == 2 and "1024 tokens" in messages[0] and "forbids commercial use" in messages[1]
 
 
 def test_code_that_fails_at_its_first_text_says_so_when_it_is_loaded(models, no_code_yet, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 import corag
 from corag.cli.main import main
-from corag.errors import InputError, ModelError
+from corag.errors import ModelError
 from corag.models.embedders import OllamaEmbedder, OpenAIEmbedder
 from corag.registry import EMBEDDERS, trusted
 from corag.types import Embedder
@@ -40,19 +40,6 @@ def test_each_text_gets_its_unit_vector(embedder_for):
     expected = np.array([[16, 3, 2], [1, 0, 2], [7, 7, 2], [6, 1, 2]], dtype=float)
     np.testing.assert_allclose(vectors, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)
     assert vectors.dtype == np.float32
-
-
-def test_errors_name_server_model_and_remedy(embedder_for):
-    with ChatServer(models=("tiny",)) as server:
-        with pytest.raises(InputError, match="surrogate"):
-            embedder_for(server).embed(["\ud800"])
-        with pytest.raises(ModelError, match=r"'other'.*404"):
-            embedder_for(server, model="other").embed(TEXTS)
-        with pytest.raises(InputError, match="batch"):
-            embedder_for(server, batch=0)
-        there = embedder_for(server)
-    with pytest.raises(ModelError, match=r"does not answer.*start"):
-        there.embed(TEXTS)
 
 
 def test_an_index_remembers_the_model_and_is_searched_by_it(embedder_for, tmp_path):

@@ -188,16 +188,6 @@ def test_the_openai_client_tries_again():
     assert len(server.chats) == 3
 
 
-def test_no_server_and_no_model(reader_for):
-    with ChatServer(Reply("Paris"), models=("tiny",)) as server:
-        reader = reader_for(server)
-        assert server.host in failure(reader)
-    error = failure(reader)
-    assert server.host in error and "start" in error
-    with ChatServer(Reply("Paris"), models=("tiny",)) as server, pytest.raises(ChatError, match="ollama pull"):
-        ollama_reader(server).check()
-
-
 # --- Pieces ---
 
 

@@ -1,7 +1,6 @@
 """Scoring functions over candidate indices, and the reranker for tests."""
 
 import math
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from corag import Chunk
 from corag.errors import ScoringError
-from corag.rerankers.scorers import CachedScorer, score_together
+from corag.rerankers.scorers import CachedScorer
 
 CHUNKS = [Chunk(name, name) for name in "abcd"]
 IDS = [chunk.id for chunk in CHUNKS]
@@ -76,32 +75,3 @@ def test_values_that_are_not_finite(value):
     with pytest.raises(ScoringError, match=r"'odd'.*'b'"):
         cached([(2, 0), (1,)])
     assert cached.num_computed == 0
-
-
-class Joint(Recorder):
-    """A recorder whose orders can share batches; counts them in `batches`."""
-
-    reranker = "recorder"
-    batches: ClassVar[list[int]] = []
-
-    @staticmethod
-    def score_jointly(requests):
-        Joint.batches.append(sum(len(asked) for _, asked in requests))
-        return [scorer(asked) for scorer, asked in requests]
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.lists(orders, max_size=6), st.booleans(), st.booleans()), max_size=4))
-def test_scoring_together_equals_scoring_alone_in_one_batch(worlds):
-    Joint.batches.clear()
-    recorders = [(Joint if joint else Recorder)(order_matters) for _, order_matters, joint in worlds]
-    scorers = [CachedScorer(recorder, "recorder", IDS) for recorder in recorders]
-    asked = [(scorer, of_one) for scorer, (of_one, *_) in zip(scorers, worlds, strict=True)]
-    for found, recorder, (of_one, *_) in zip(score_together(asked), recorders, worlds, strict=True):
-        keys = [order if recorder.order_matters else tuple(sorted(order)) for order in of_one]
-        assert found.tolist() == [recorder.value(key) for key in keys]
-        assert sorted(recorder.asked) == sorted(set(keys))
-    wanted = sum(len(recorder.asked) for recorder in recorders if isinstance(recorder, Joint))
-    assert Joint.batches == ([wanted] if wanted else [])
-    score_together(asked)
-    assert len(Joint.batches) == bool(wanted)

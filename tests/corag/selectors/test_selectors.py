@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import corag
 from corag import Candidate, Chunk
@@ -16,16 +14,11 @@ from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
 from tests.fakes import (
     CHARACTERS,
-    COUNTERS,
     PACKING,
-    QUESTIONS,
     HashEmbedder,
-    HashReranker,
     TableReranker,
     cheap_selector,
-    essence,
     offer,
-    pools,
 )
 
 OF_SENTENCES = ("prune", "sentence-threshold", "extractive-compression")
@@ -65,23 +58,6 @@ def assert_sound(selection, candidates, budget_tokens, tokens, name):
         assert (selection.cost_tokens, selection.value, selection.text) == (0, 0.0, "")
         assert name == "none" or all(tokens.count([chunk.text])[0] > budget_tokens for chunk in offered.values())
         assert selection.trace.reason
-
-
-@pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
-@settings(deadline=None, max_examples=4)
-@given(pool=pools, query=QUESTIONS, budget=st.integers(1, 80), seed=st.integers(0, 99))
-def test_budget_holds_under_any_token_count(name, tokens, pool, query, budget, seed):
-    selector = cheap_selector(name, reranker=HashReranker(seed), tokens=tokens)
-    assert_sound(selector.select(query, pool, budget), pool, budget, tokens, name)
-
-
-@settings(deadline=None, max_examples=8)
-@given(problems=st.lists(st.tuples(QUESTIONS, pools), max_size=4), budget=st.integers(1, 80))
-def test_select_many_equals_one_by_one(selector, problems, budget):
-    queries, candidates = [query for query, _ in problems], [pool for _, pool in problems]
-    together = selector.select_many(queries, candidates, budget)
-    alone = [selector.select(query, pool, budget) for query, pool in problems]
-    assert list(map(essence, together)) == list(map(essence, alone))
 
 
 def test_duplicates_are_dropped_and_counted(selector):

@@ -1,13 +1,11 @@
 """Selectors that choose sentences: the budget holds, spans are those of the text, and shared titles are paid once."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import corag
 from corag.selectors.problem import selection_problem
 from corag.text.documents import Document, passage
-from corag.text.units import Unit, UnitChunk
+from corag.text.units import Unit
 from tests.fakes import CHARACTERS, WORDS
 
 LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it. Nobody swims there.", "Lake Oro")
@@ -15,9 +13,6 @@ MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mi
 QUESTION = "How deep is the lake?"
 OFFERED = [corag.Candidate(passage(LAKE), 0.9), corag.Candidate(passage(MILL), 0.4)]
 SENTENCE = Unit.parse("sentence")
-WORD = st.sampled_from(["deep", "lake", "the", "cold", "1931", "mill", "é", "今天", "- item", "\n", "."])
-BODIES = st.lists(WORD, min_size=1, max_size=25).map(" ".join)
-COUNTERS = st.sampled_from([CHARACTERS, WORDS, corag.tokens("minilm"), corag.tokens("estimate")])
 
 
 def select(budget=60, tokens=WORDS, **given):
@@ -41,31 +36,6 @@ def test_an_item_costs_what_stands_between_it_and_the_line_that_leads_into_it(un
         selection = corag.selector("top-k", k=1, unit=unit, tokenizer=CHARACTERS).select("key?", offered, budget)
         assert selection.cost_tokens == len(selection.text) <= budget
     assert "You need:\n\u2026\n- a " in selection.text
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    st.lists(BODIES, min_size=1, max_size=4),
-    st.integers(1, 60),
-    COUNTERS,
-    st.sampled_from(["sentence", "window(2)"]),
-    st.sampled_from(["top-k", "naive", "corag", "mmr", "full", "adaptive-k", "reorder(selector=naive(reranker=bm25))"]),
-)
-def test_no_budget_is_exceeded_and_every_span_is_the_documents_text(bodies, budget, tokens, unit, name):
-    documents = {f"d{row}": Document(f"d{row}", body, "Title" * (row % 2)) for row, body in enumerate(bodies)}
-    offered = [corag.Candidate(passage(document), 0.5) for document in documents.values()]
-    given = {"reranker": "bm25"} if name in ("naive", "corag") else {}
-    given |= {"embedder": "minilm"} if name == "mmr" else {}
-    given |= {"unit": unit} if "(" not in name else {}
-    selection = corag.selector(name.replace("bm25)", f"bm25, unit={unit})"), tokenizer=tokens, **given).select(
-        QUESTION, offered, budget
-    )
-    assert selection.cost_tokens <= budget
-    assert int(tokens.count([selection.text])[0]) == selection.cost_tokens
-    for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
-        if isinstance(chunk, UnitChunk):
-            document = documents[chunk.document]
-            assert selection.text[start:end] == document.text[chunk.metadata["start"] : chunk.metadata["end"]]
 
 
 def test_the_first_pass_keeps_what_shares_words_and_its_neighbours():

@@ -20,7 +20,6 @@ from corag.text.data import (
 )
 from corag.text.documents import Document
 from corag.text.trec import escaped, qrels_lines, read_run, run_lines
-from tests.paths import DATA
 
 CORPUS = [{"id": "a", "title": "A", "text": "Text of a."}, {"id": "b", "title": "", "text": "Text of b."}]
 QUERY = {"id": "q1", "question": "What?", "answers": ["this"], "gold": ["a"], "split": "test"}
@@ -102,20 +101,6 @@ def test_lost_evidence_is_kept_and_reported_once(tmp_path, caplog):
 # --- What is refused ---
 
 
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        (b"{", "JSON"),
-        (b'{"id": "x", "text": "\xff"}', "UTF-8"),
-        (b'{"id": "a", "text": "again"}', "'a'"),
-    ],
-)
-def test_a_broken_corpus_line_is_named(tmp_path, line, named):
-    write(tmp_path, [CORPUS[0], b"", line])
-    with pytest.raises(DataError, match=rf"corpus\.jsonl, line 3: .*{named}"):
-        read_corpus(tmp_path)
-
-
 def test_a_line_without_end_is_named_and_not_read_whole(tmp_path):
     write(tmp_path, [CORPUS[0], {"id": "b", "text": "a" * (MAX_LINE_BYTES + 1)}], gz=True)
     with pytest.raises(DataError, match=r"corpus\.jsonl\.gz, line 2: .*MiB"):
@@ -126,13 +111,6 @@ def test_a_small_file_that_unpacks_to_very_many_lines_is_refused(tmp_path):
     write(tmp_path, [CORPUS[0], *[b" " * 2**20] * (MAX_LINE_BYTES // 2**20)], gz=True)
     with pytest.raises(DataError, match=r"corpus\.jsonl\.gz, line \d+: it unpacks to more than 100 times"):
         read_corpus(tmp_path)
-
-
-@pytest.mark.parametrize("change", [{"question": " \n"}, {"candidates": "a"}, {"grades": {"a": 1.5}}], ids=str)
-def test_a_broken_question_is_named(tmp_path, change):
-    write(tmp_path, queries=[QUERY, QUERY | {"id": "q2"} | change])
-    with pytest.raises(DataError, match=rf"queries\.jsonl, line 2: .*{next(iter(change))}"):
-        DataFolder.open(tmp_path)
 
 
 def test_missing_and_empty_files_and_candidates_are_named(tmp_path):
@@ -159,15 +137,6 @@ def test_a_damaged_gz_file_is_named(tmp_path):
 
 
 # --- Real data ---
-
-
-@pytest.mark.skipif(not (DATA / "squad").is_dir(), reason=f"no SQuAD at {DATA} (set CORAG_DATA)")
-def test_real_data_is_read():
-    data = DataFolder.open(DATA / "squad")
-    with gzip.open(DATA / "squad" / "queries.jsonl.gz") as lines:
-        assert len(data.queries) == sum(1 for _ in lines)
-    found = [query for query in data.queries if query.gold and query.gold[0].split("#")[0] in data.documents]
-    assert len(found) > len(data.queries) / 2
 
 
 # --- BEIR ---

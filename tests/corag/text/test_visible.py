@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.text.visible import one_line, to_json, visible, well_formed
+from corag.text.visible import to_json, visible, well_formed
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -36,20 +36,12 @@ def test_what_is_shown_holds_no_control_character(text):
     shown.encode("utf-8")
 
 
-def test_lines_are_joined():
-    assert one_line("first:\n  second\r\n\n third ") == "first: second third"
-
-
 @given(ANY_TEXT)
 def test_a_well_formed_text_can_be_written(text):
     found = well_formed(text)
     found.encode("utf-8")
     if not any("\ud800" <= one <= "\udfff" for one in text):
         assert found is text
-
-
-def test_halves_of_a_character():
-    assert well_formed("\ud83d\ude00 and \ud83d and \udc80") == "😀 and \ufffd and \ufffd"
 
 
 @given(ANY_TEXT, st.booleans())

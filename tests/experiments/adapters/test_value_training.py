@@ -64,9 +64,6 @@ def test_candidates_from_article_or_corpus_hold_the_evidence_and_the_nearest(fil
     assert numbers == {0} if expected == "even" else {0, 1}
 
 
-FILM, PERSON = "f0", "p0"  # passages of one sentence
-
-
 def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tmp_path):
     text = " ".join(f"Sentence number {number} is about thing {number}." for number in range(40))
     start = text.index("Sentence number 20")
@@ -197,29 +194,6 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, 
         assert np.isfinite(reranker.scorer("Who made Film 3?", chunks)([(0,)])).all()
     monkeypatch.setattr(training, "minilm_encoder", None)  # whoever starts again fails
     assert training.train_value(config) == report
-
-
-def test_a_training_that_was_stopped_goes_on(config, monkeypatch):
-    monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
-    with monkeypatch.context() as stopping:
-        step = ValueModule.training_step
-
-        def stop(module, batch, number):
-            if module.current_epoch == 1:
-                raise KeyboardInterrupt
-            return step(module, batch, number)
-
-        stopping.setattr(ValueModule, "training_step", stop)
-        with pytest.raises(KeyboardInterrupt):
-            training.train_value(config)
-    epochs = []
-    monkeypatch.setattr(
-        ValueModule, "on_train_epoch_start", lambda module: epochs.append(module.current_epoch), raising=False
-    )
-    stopped = training.train_value(config)
-    assert epochs == [1]
-    whole = training.train_value(replace(config, out=config.out + "-whole"))
-    assert load_adapter(stopped.adapter).sha256 == load_adapter(whole.adapter).sha256
 
 
 def test_what_cannot_be_learned_from_is_refused(config, monkeypatch):

@@ -1,7 +1,5 @@
 import pytest
 
-import corag
-from corag.cli.main import main
 from corag.errors import ReaderError
 from corag.text.data import DataFolder
 from corag.types import Answer
@@ -62,28 +60,3 @@ def test_questions_without_an_answer_get_one_from_their_gold_passages(data):
     assert extra["c"] == {}
     assert [query.candidates for query in after.queries] == [query.candidates for query in before.queries]
     assert read_source(out)["references"]["reader"] == "scribe"
-
-
-def test_a_run_that_failed_goes_on_with_the_next_question(data):
-    with pytest.raises(ReaderError):
-        write_references(config(data, batch_size=1), Scribe(fail_at=1))
-    assert not (data.parent / "out").exists()
-    scribe = Scribe()
-    _, number = write_references(config(data, batch_size=1), scribe)
-    assert number == 3
-    assert [query for query, _ in scribe.asked] == ["Who was Ilsa?", "What is Oro?"]
-    again = Scribe()
-    assert write_references(config(data, batch_size=1), again)[1] == 3
-    assert not again.asked
-    assert sorted(file.name for file in data.parent.iterdir()) == ["data", "out"]
-
-
-@pytest.mark.slow
-def test_the_command(data, tmp_path, capsys):
-    out = tmp_path / "answered"
-    command = ["data", "references", "--data", str(data), "--reader", "extractive", "--out", str(out), "--quiet"]
-    assert main(command) == 0
-    assert "3 reference answers" in capsys.readouterr().out
-    [query] = DataFolder.open(out).split("test")
-    assert query.extra["reference_reader"] == str(corag.reader("extractive"))
-    assert query.answers

@@ -110,28 +110,6 @@ def test_rows_are_what_the_figures_are_made_from(tmp_path, small_data):
 
 
 @pytest.mark.slow
-def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, small_data, reader):
-    config = config_of(small_data, methods="top-k,naive", reader="first-words", out=str(tmp_path / "whole.json"))
-    whole = evaluate(config)
-    num_asked, reader.asked, reader.patience = len(reader.asked), [], 3
-    broken = config_of(small_data, methods="top-k,naive", reader="first-words", out=str(tmp_path / "broken.json"))
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(broken)
-    assert [path.name for path in tmp_path.glob("broken*")] == ["broken.journal.jsonl"]
-    lines = (tmp_path / "broken.journal.jsonl").read_text().splitlines()
-    done = {json.loads(line)["key"].split()[-1] for line in lines[1:]}
-    reader.patience = 10**9
-    resumed = evaluate(broken)
-    assert same(untimed(resumed), untimed(whole))
-    assert same(untimed(rows_of(tmp_path / "broken.json")), untimed(rows_of(tmp_path / "whole.json")))
-    assert not list(tmp_path.glob("*journal*"))
-    asked_twice = [item for item, count in Counter(reader.asked).items() if count > 1]
-    questions_done = {row["question"] for row in QUERIES if row["id"] in done}
-    assert not questions_done & {question for question, _ in asked_twice}
-    assert len(reader.asked) - len(asked_twice) == num_asked
-
-
-@pytest.mark.slow
 def test_a_method_that_fails_on_a_question_stops_no_other(tmp_path, small_data):
     # Of six candidates 1,956 orders fit, so that a bound of 9 is passed at once but by the small pool of q9.
     out = tmp_path / "r.json"

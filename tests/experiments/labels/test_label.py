@@ -61,18 +61,6 @@ def test_one_row_for_each_question_and_configuration(tmp_path, small_data, reade
     assert len(set(reader.asked)) == len(reader.asked) < 24
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, small_data, reader):
-    whole = label(config_of(small_data, tmp_path / "whole.parquet"))
-    asked, reader.asked, reader.patience = len(reader.asked), [], 5
-    config = config_of(small_data, tmp_path / "labels.parquet")
-    with pytest.raises(KeyboardInterrupt):
-        label(config)
-    reader.patience = 10**9
-    assert_same(label(config), whole)
-    assert len(reader.asked) <= asked + 3
-    assert {path.name for path in tmp_path.iterdir()} == {"whole.parquet", "labels.parquet"}
-
-
 def test_a_complete_table_is_neither_made_again_nor_overwritten(tmp_path, small_data, reader):
     config = config_of(small_data, tmp_path / "labels.parquet")
     label(config)

@@ -1,12 +1,10 @@
 """The label table: its columns, its reader, and what it refuses."""
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from corag.errors import DataError, InputError
-from experiments.labels.table import fallback_of, read_labels, read_metadata
+from experiments.labels.table import fallback_of, read_labels
 from tests.experiments.worlds import label_row, question_row, write_labels
 
 ROWS = [
@@ -95,16 +93,3 @@ def test_tables_that_do_not_go_together(tmp_path):
     for paths in ("", f"{second},{second}"):
         with pytest.raises(InputError, match="labels"):
             read_labels(paths)
-
-
-def test_files_that_are_no_label_tables(tmp_path):
-    (tmp_path / "no.parquet").write_bytes(b"PAR1 not")
-    pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "other.parquet")
-    for name in ("nowhere.parquet", "no.parquet", "other.parquet"):
-        with pytest.raises(DataError, match=name.partition(".")[0]):
-            read_metadata(tmp_path / name)
-    path = write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS)
-    table = pyarrow.parquet.read_table(path)
-    pyarrow.parquet.write_table(table.drop_columns(["configuration"]), path)
-    with pytest.raises(DataError, match="configuration"):
-        read_labels(str(path))

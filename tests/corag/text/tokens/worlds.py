@@ -73,13 +73,13 @@ def words() -> TokenizerCounter:
     return TokenizerCounter(tokenizer, name="words")
 
 
-def made_encoding():
+def made_encoding(name="made"):
     """Return an encoding of tiktoken that knows all bytes and a few words."""
     import tiktoken
 
     pieces = [bytes([byte]) for byte in range(256)] + [b"th", b"the", b" the", b"er", b"in", b" i", b" in", b"\n\n"]
     return tiktoken.Encoding(
-        "made",
+        name,
         pat_str=r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         mergeable_ranks={piece: rank for rank, piece in enumerate(pieces)},
         special_tokens={CONTROL: 1000},

@@ -1,0 +1,176 @@
+"""Texts that would move the cursor or fit into no file, input that looks odd and is right, and a disk that is full."""
+
+import json
+import logging
+
+import pytest
+
+import corag
+from corag.cli.console import progress, say, stdout, table
+from corag.cli.main import MISTAKE, main
+from corag.index import ChunkIndex
+from corag.registry import READERS
+from corag.text.visible import visible
+from corag.types import Answer
+from tests.experiments.worlds import QUERIES, listing, write_folder
+from tests.fakes import FixedReader
+from tests.processes import run_command
+
+EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202edeep\u202c"
+"""Clears the screen, sets the title, turns red, and reads from right to left."""
+HALF = "310 \ud83d metres"
+
+
+@pytest.fixture
+def says(monkeypatch):
+    """Return a function that registers a reader `says` of a text."""
+    return lambda text: monkeypatch.setitem(READERS.parts, "says", lambda: FixedReader(Answer(text)))
+
+
+@pytest.fixture
+def evil_index(tmp_path, capsys):
+    """An index of one document that holds such texts, and where it lies."""
+    document = {"id": f"a{EVIL}", "title": f"Lake{EVIL}", "text": f"It is {EVIL} 310 metres deep.\r\nAnd salty."}
+    write_folder(tmp_path / "data", [document], [QUERIES[0] | {"gold": [], "candidates": []}])
+    assert main(["index", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "index"), "--quiet"]) == 0
+    assert is_clean(capsys.readouterr().out)
+    return tmp_path / "index"
+
+
+def is_clean(text):
+    return visible(text) == text
+
+
+@pytest.mark.slow
+def test_what_ask_prints_of_texts_and_answers(evil_index, says, capsys):
+    says(f"The answer{EVIL}")
+    arguments = ["ask", f"How deep{EVIL}?", "--index", str(evil_index), "--method", "top-k", "--reader", "says"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert is_clean(said) and "The answer\\x1b[2J" in said and "Lake\\x1b[2J" in said
+    assert main([*arguments, "--json"]) == 0
+    said = capsys.readouterr().out
+    assert is_clean(said)
+    reply = json.loads(said)
+    assert reply["answer"] == f"The answer{EVIL}" and reply["chunks"][0]["id"].startswith(f"a{EVIL}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ask", "x", "--index", f"no{EVIL}\nwhere"],
+        ["ask", "x", "--method", f"a{EVIL}\nb"],
+        [f"a{EVIL}\nb"],
+        ["list", f"--a{EVIL}\nb"],
+    ],
+)
+def test_an_error_is_one_clean_line(arguments, capsys):
+    assert main(arguments) == MISTAKE
+    said = capsys.readouterr().err
+    assert is_clean(said) and said.count("\n") == 1 and said.startswith("error: ") and "\\x1b[2J" in said
+
+
+def test_progress_tables_and_warnings(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with progress(f"[/b] {EVIL}") as report:
+        report(1, 1)
+    stdout().print(table([{"a": f"[/b] {EVIL}"}], {"a": f"[/c] {EVIL}"}, title=f"[/d] {EVIL}"))
+    say(EVIL)
+    captured = capsys.readouterr()
+    assert is_clean(captured.out) and is_clean(captured.err) and "[/b] \\x1b" in captured.err
+    assert all(f"{mark} \\x1b" in captured.out for mark in ("[/b]", "[/c]", "[/d]"))
+
+
+def test_messages_of_the_log(capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    main(["list", "--kind", "reader"])
+    logging.getLogger("corag").warning("about %s", EVIL)
+    said = capsys.readouterr().err
+    assert is_clean(said) and "about \\x1b[2J" in said
+
+
+# --- Halves of characters ---
+
+
+def test_an_answer_with_half_a_character(small_index, says, capsys):
+    says(HALF)
+    assert main(["ask", "How deep?", "--index", str(small_index), "--method", "top-k", "--reader", "says"]) == 0
+    assert "310 \ufffd metres" in capsys.readouterr().out
+    assert (
+        corag.ask("How deep?", ["It is deep."], method="top-k", reader=FixedReader(Answer("\ud83d\ude00"))).answer.text
+        == "😀"
+    )
+
+
+# --- What looks odd and is right, and a disk that is full ---
+
+
+def succeeds(capsys, *arguments):
+    assert main([str(argument) for argument in arguments]) == 0
+    return capsys.readouterr().out
+
+
+ODD_TEXTS = {
+    "nul": "before\x00after the lake",
+    "emoji": "👩‍👩‍👧 at the lake 🌊🌊, 310 metres deep 😀.",
+    "hebrew": "עומק האגם הוא 310 מטרים. הוא מלוח.",
+    "arabic": "عمق البحيرة 310 أمتار؟ نعم، وهي مالحة.",
+    "mixed": "The lake (אגם) is \u202e310\u202c metres deep.",
+    "combining": "Le lac e\u0301tait profond; l\u2019eau\u00a0est sale\u0301e.",
+    "empty": "",
+    "breaks": "one\r\ntwo\u2028three\x0bfour\x85five",
+}
+
+
+@pytest.mark.slow
+def test_any_text_goes_from_corpus_to_answer(tmp_path, capsys):
+    documents = [{"id": f"{name} é#1", "title": name, "text": text} for name, text in ODD_TEXTS.items()]
+    names = [row["id"] for row in documents]
+    shared = {"candidates": names, "split": "dev"}
+    queries = [
+        {"id": name, "question": text or "?", "answers": [text], "gold": [f"{name} é#1"], **shared}
+        for name, text in ODD_TEXTS.items()
+    ]
+    data = write_folder(tmp_path / "data", documents, queries)
+    index = tmp_path / "index"
+    succeeds(capsys, "index", "--data", data, "--out", index, "--quiet")
+    assert {chunk.text for chunk in ChunkIndex.open(index).chunks()} == {
+        f"{name}\n{text}" for name, text in ODD_TEXTS.items() if text
+    }
+    for question in (ODD_TEXTS["nul"], ODD_TEXTS["mixed"], ODD_TEXTS["breaks"], "🌊"):
+        said = json.loads(succeeds(capsys, "ask", question, "--index", index, "--num_candidates", 4, "--json"))
+        assert said["question"] == question and said["chunks"]
+    out = tmp_path / "r.json"
+    succeeds(capsys, "evaluate", "--data", data, "--out", out, "--methods", "naive,corag", "--quiet")
+    assert all(row["over_budget"] == 0 for row in json.loads(out.read_text())["methods"])
+
+
+@pytest.fixture(scope="module")
+def warm():
+    """The converted model stands in the cache, so that a limited process need not write it."""
+    corag.embedder().embed(["text"])
+
+
+COMMANDS = {
+    "index": (600, "index", ["--max_tokens", "24"]),
+    "evaluate": (3000, "r.json", ["--methods", "naive,corag", "--budget", "96"]),
+}
+"""Command: the most bytes of a file, what it writes, and its settings."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_is_one_error_and_the_work_goes_on_after_it(tmp_path, small_data, warm, command):
+    limit_bytes, out, settings = COMMANDS[command]
+    before = listing(small_data)
+    arguments = [command, "--data", small_data, "--out", tmp_path / out, *settings, "--quiet"]
+    done = run_command(*arguments, limit_bytes=limit_bytes, TMPDIR=str(tmp_path))
+    assert done.returncode == MISTAKE, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ") and "too large" in lines[0]
+    assert str(tmp_path) in lines[0]
+    assert listing(small_data) == before
+    assert command == "index" or not (tmp_path / out).exists()
+    done = run_command(*arguments)
+    assert (done.returncode, "error:" in done.stderr) == (0, False), done.stderr
+    assert (tmp_path / out).exists() and not list(tmp_path.glob("*journal*"))

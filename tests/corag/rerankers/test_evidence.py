@@ -1,0 +1,295 @@
+"""The evidence reranker, worked out by hand where every word is a direction of its own: figures, hypotheses, values."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corag.errors import ModelError
+from corag.models.trained import AdapterConfig, load_adapter, save_adapter
+from corag.rerankers.evidence.hypotheses import (
+    Hypotheses,
+    weigh,
+)
+from corag.rerankers.evidence.passages import PassageReader, split_title
+from corag.rerankers.evidence.reranker import FORM, EvidenceParts, EvidenceReranker
+from corag.rerankers.evidence.signals import (
+    FLAGS,
+    PAIRS,
+    SINGLES,
+    UNIT_SINGLES,
+    places,
+    read_question,
+    signals,
+)  # fmt: skip
+from corag.rerankers.evidence.values import EvidenceScorer, Weights
+from corag.text.units import Unit, units
+from corag.types import Chunk
+from tests.corag.rerankers.evidence_worlds import WordEncoder, linear_parts, signals_of
+
+RARITY = np.ones(30522)
+
+
+def described(question, texts, rarity=RARITY, encoder=None):
+    encoder = encoder or WordEncoder()
+    return signals(read_question(encoder, question, rarity), PassageReader(encoder)(texts))
+
+
+def single(found, name, row=0):
+    return found.singles[row, SINGLES.index(name)]
+
+
+def pair(found, name, first=0, second=1):
+    return found.pairs[first, second, PAIRS.index(name)]
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "start"),
+    [
+        ("Berlin (city) \nIt is big.", "Berlin (city)", 15),
+        ("One line alone", "", 0),
+        ("A sentence ends here.\nAnother begins.", "", 0),
+        ("Title\n  ", "", 0),
+        ("x" * 151 + "\nbody", "", 0),
+    ],
+)
+def test_the_title_is_a_short_first_line_that_is_no_sentence(text, title, start):
+    assert split_title(text) == (title, start)
+
+
+def test_figures_of_a_chunk_by_hand():
+    # Question: 4 words. Title: 1 word. Body: two sentences of 2 and 3 words.
+    found = described("who made sky ark", ["Ark\nAnn made. Birds like sky."])
+    assert single(found, "cosine") == pytest.approx(3 / np.sqrt(4 * 6))  # made, ark, sky of 4 and 6 words
+    assert single(found, "sentence") == pytest.approx(1 / np.sqrt(4 * 2))
+    assert single(found, "two_sentences") == pytest.approx((1 / np.sqrt(8) + 1 / np.sqrt(12)) / 2)
+    assert single(found, "title") == pytest.approx(1 / 2)
+    assert single(found, "maxsim") == pytest.approx(3 / 4)
+    assert single(found, "lexical") == pytest.approx(3 / 4)
+    assert single(found, "named") == 1
+    assert single(found, "title_words") == 1
+    assert single(found, "title_tokens") == 1
+    assert single(found, "length") == pytest.approx(6 / 128)
+    assert single(found, "untitled") == 0
+    assert single(found, "sentences") == pytest.approx(2 / 5)
+
+
+def test_links_and_bridges_by_hand():
+    texts = ["Sky Ark\nIt was made by Ann Lee.", "Ann Lee\nBorn in 1950.", "Ann Ray\nA cook."]
+    found = described("when was the maker of sky ark born", texts)
+    assert pair(found, "link") == 1
+    assert pair(found, "link", 1, 0) == 0
+    assert pair(found, "new_link") == 1  # the question does not name Ann Lee
+    assert pair(found, "link_words", 0, 2) == pytest.approx(1 / 2)
+    assert pair(found, "link", 0, 2) == 0
+    assert pair(found, "link_tokens", 0, 2) == pytest.approx(1 / 2)
+    # The sentence "it was made by ann lee" (6 words, one in the question) to the title of two words.
+    assert pair(found, "bridge_title") == pytest.approx(2 / np.sqrt(6 * 2))
+    assert pair(found, "names") == 1.0  # "ann lee" stands in these two alone
+    assert pair(found, "names", 0, 2) == 0.0
+    assert single(found, "named") == 1
+    np.testing.assert_array_equal(found.flags[[FLAGS.index("names_one"), FLAGS.index("names_many")]], [1, 0])
+
+
+def test_what_two_chunks_cover_together_by_hand():
+    found = described("a b c d", ["a b", "c", "a"])
+    assert pair(found, "gain") == pytest.approx(1 / 4)  # 3 of 4 together, 2 of 4 alone
+    assert pair(found, "lexical_gain", 0, 2) == pytest.approx(0)
+    assert pair(found, "rest") == pytest.approx(1 / 2)  # c and d are left, of which the second covers one
+    assert pair(found, "similar", 0, 2) == pytest.approx(1 / np.sqrt(2))
+    # The question less its part along "a b" is c + d; the second chunk is c.
+    assert pair(found, "rest_vector") == pytest.approx(1 / np.sqrt(2))
+    np.testing.assert_array_equal(found.pairs[np.arange(3), np.arange(3)], 0)
+
+
+def test_texts_and_questions_without_words_have_no_figures():
+    found = described("a b", ["", "a", " \n "])
+    np.testing.assert_array_equal(found.singles[[0, 2]][:, : SINGLES.index("rank")], 0)
+    np.testing.assert_array_equal(found.pairs[[0, 2]], 0)
+    assert np.isfinite(found.pairs).all()
+    blank = described("?!", ["a b", "T\nc"])
+    assert np.isfinite(blank.singles).all()
+    assert np.isfinite(blank.pairs).all()
+    assert blank.nearest.shape == (2, 0)
+
+
+# --- Units: their passages, and where they stand there ---
+
+ORWELL = Chunk("a", "Orwell\nOrwell wrote novels. He was born in 1903. Motihari was his town.", {"title": "Orwell"})
+RIVER = Chunk("b", "River\nA river in Asia flows.", {"title": "River"})
+
+
+def known(question, chunks):
+    encoder = WordEncoder()
+    read = PassageReader(encoder)
+    asked = read_question(encoder, question, RARITY)
+    return places(asked, chunks, *read.with_sources(chunks))
+
+
+def column(found, name):
+    return found.singles[:, UNIT_SINGLES.index(name)].tolist()
+
+
+@pytest.fixture
+def sentences():
+    return [*units(ORWELL, Unit(1)), *units(RIVER, Unit(1))]
+
+
+def test_a_sentence_knows_its_passage(sentences):
+    found = known("When was Orwell born?", sentences)
+    assert column(found, "is_unit") == [1, 1, 1, 1]
+    cosines = column(found, "source_cosine")
+    assert cosines[0] == cosines[1] == cosines[2] > cosines[3] == 0
+    assert column(found, "source_rank") == [0, 0, 0, 0.1]
+    # Of the four words of the question the passage of Orwell holds "was", "orwell" and "born".
+    assert column(found, "source_maxsim") == pytest.approx([0.75, 0.75, 0.75, 0])
+    assert column(found, "opens") == [1, 0, 0, 1]
+    assert column(found, "place") == pytest.approx([0, 21 / 65, 42 / 65, 0], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("question", "numbers", "names"),
+    [
+        ("When was Orwell born?", [-1, 1, -1, -1], [0, 0, 0, 0]),
+        ("Who was Orwell?", [0, 0, 0, 0], [-1, 1, 1, 1]),
+        ("Why?", [0, 0, 0, 0], [0, 0, 0, 0]),
+    ],
+)
+def test_a_sentence_may_hold_what_a_question_wants(sentences, question, numbers, names):
+    found = known(question, sentences)
+    assert column(found, "number") == numbers
+    assert column(found, "name") == names
+
+
+# --- Which sets are hypotheses, how they are described, and what the network makes of them ---
+
+
+def by_cosine(table):
+    return 5 * table[:, SINGLES.index("cosine")]
+
+
+@pytest.mark.parametrize(
+    ("num_candidates", "max_size", "expected"), [(0, 4, 1), (1, 4, 2), (3, 1, 4), (3, 4, 8), (5, 2, 16), (6, 4, 57)]
+)
+def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expected):
+    found = weigh(signals_of(num_candidates), max_size, by_cosine)
+    assert len(found.sets) == len(set(found.sets)) == len(found.logits) == expected
+    assert found.sets[0] == ()
+    assert found.logits[0] == 0
+    assert all(tuple(sorted(chosen)) == chosen for chosen in found.sets)
+    for chosen, members in zip(found.sets, found.members, strict=True):
+        assert tuple(np.flatnonzero(members)) == chosen
+
+
+# --- What orders are worth, worked out by hand from few hypotheses ---
+
+
+PLAIN = Weights(temperature=1.0, share=0.5, sequence=0.0, slope=2.0, offset=-1.0)
+
+
+def scorer_of(probabilities, num_candidates, weights=PLAIN, tokens=None, before=None):
+    """A scorer with these probabilities of sets, the empty set among them."""
+    sets = tuple(probabilities)
+    members = np.array([[index in chosen for index in range(num_candidates)] for chosen in sets])
+    logits = np.log(np.array(list(probabilities.values())))
+    return EvidenceScorer(
+        Hypotheses(members.reshape(len(sets), num_candidates), logits),
+        np.full(num_candidates, 256.0) if tokens is None else np.array(tokens, dtype=float),
+        np.zeros((num_candidates, num_candidates)) if before is None else np.array(before, dtype=float),
+        weights,
+        np.zeros(num_candidates, dtype=bool),
+    )
+
+
+def utility(value, weights=PLAIN):
+    return (np.log(value / (1 - value)) - weights.offset) / weights.slope
+
+
+def test_values_by_hand():
+    # If the evidence is there (8 in 10), it is {0, 1} with 3/4 and {2} with 1/4.
+    scorer = scorer_of({(): 0.2, (0, 1): 0.6, (2,): 0.2}, 3)
+    assert scorer.answerable == pytest.approx(0.8)
+    np.testing.assert_allclose(scorer.shares, [3 / 8, 3 / 8, 1 / 4])
+    np.testing.assert_allclose(scorer.complete([(0,), (0, 1), (2,), (2, 1, 0), ()]), [0, 3 / 4, 1 / 4, 1, 0])
+    values = scorer([(0,), (0, 1), (2,), (0, 1, 2)])
+    expected = [3 / 16, 3 / 4 + 3 / 8, 1 / 4 + 1 / 8, 1 + 1 / 2]
+    np.testing.assert_allclose(utility(values), 0.8 * np.array(expected))
+
+
+@given(st.integers(0, 150), st.data())
+def test_the_probability_that_an_order_is_complete_is_that_of_the_sets_it_holds(num_candidates, data):
+    index = st.integers(0, max(0, num_candidates - 1))
+    sets = st.frozensets(index, min_size=1, max_size=5) if num_candidates else st.nothing()
+    found = data.draw(st.lists(sets, unique=True, max_size=6) if num_candidates else st.just([]))
+    scorer = scorer_of(
+        {(): 0.5, **{tuple(sorted(one)): 0.1 * (row + 1) for row, one in enumerate(found)}}, num_candidates
+    )
+    orders = data.draw(st.lists(st.lists(index, unique=True, max_size=8).map(tuple), max_size=5)) if found else [()]
+    total = sum(0.1 * (row + 1) for row in range(len(found))) or 1.0
+    expected = [sum(0.1 * (row + 1) for row, one in enumerate(found) if one <= {*order}) / total for order in orders]
+    np.testing.assert_allclose(scorer.complete(orders), expected, atol=1e-12)
+
+
+def test_a_telling_order_is_worth_more_and_only_where_both_are_evidence():
+    before = np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 0]])
+    weights = Weights(share=0.5, sequence=0.02)
+    scorer = scorer_of({(): 0.1, (0, 1): 0.6, (0, 2): 0.3}, 3, weights, before=before)
+    assert scorer.order_matters
+    first, second = utility(scorer([(0, 1), (1, 0)]), weights) / 0.9
+    assert first - second == pytest.approx(2 * 0.02 * 2 / 3)
+    values = scorer([(0, 2), (2, 0), (0, 1, 2), (2, 0, 1)])
+    assert values[0] == values[1]
+    assert values[2] == values[3]
+
+
+# --- The reranker as a whole ---
+
+
+QUESTION = "When was the maker of Sky Ark born?"
+TEXTS = [
+    "Sky Ark\nSky Ark was made by Ann Lee.",
+    "Rome\nRome is a city.",
+    "Ann Lee\nAnn Lee was born in 1950.",
+    "Blue\nBlue is the sky.",
+]
+CHUNKS = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
+WEIGHTS = Weights(sequence=0.02)
+
+
+def reranker_of(**settings):
+    given = {"bias": -3.0, "maxsim": 6.0, "link": 8.0, "reading_order": {"link": 2.0}, "weights": WEIGHTS}
+    return EvidenceReranker(adapter=linear_parts(**{**given, **settings}), encoder=WordEncoder())
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    """A valid adapter folder."""
+    parts = linear_parts(maxsim=1.0, reading_order={"link": 2.0})
+    save_adapter(tmp_path / "toy", parts.tensors(), AdapterConfig("toy", FORM, parts.settings()), "a card")
+    return tmp_path / "toy"
+
+
+def test_it_prefers_the_pair_that_answers_over_one_of_it_and_over_distractors():
+    scorer = reranker_of().scorer(QUESTION, CHUNKS)
+    values = dict(zip(orders := [(0, 2), (0,), (2,), (1, 3), (0, 1), (0, 2, 1)], scorer(orders), strict=True))
+    # A distractor costs nothing here: tokens have one price, in the search.
+    assert values[(0, 2, 1)] >= values[(0, 2)] > max(values[(0, 1)], values[(0,)], values[(2,)]) > values[(1, 3)]
+
+
+def test_an_adapter_holds_what_was_saved(adapter):
+    parts = EvidenceParts.load(adapter)
+    assert parts.name == EvidenceReranker(adapter=adapter).name == "toy"
+    assert parts.max_size == 2
+    given = linear_parts(maxsim=1.0, reading_order={"link": 2.0})
+    np.testing.assert_array_equal(parts.network.linear, given.network.linear)
+    np.testing.assert_array_equal(parts.reading_order, given.reading_order)
+    assert parts.weights == given.weights
+
+
+@pytest.mark.parametrize(("tensor", "value"), [("mean", np.zeros(3)), ("output", None), ("rarity", np.zeros(7))])
+def test_tensors_of_another_release_are_refused(adapter, tmp_path, tensor, value):
+    whole = load_adapter(adapter)
+    tensors = {name: held for name, held in {**whole.tensors, tensor: value}.items() if held is not None}
+    save_adapter(tmp_path / "other", tensors, whole.config, "")
+    with pytest.raises(ModelError, match="other"):
+        EvidenceParts.load(tmp_path / "other")
