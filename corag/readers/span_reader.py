@@ -55,7 +55,7 @@ class ReaderSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SpanReading:
     """The network's reading of a question in a context.
 
     Attributes:
@@ -77,7 +77,7 @@ class SpanReader:
         self._tokenizer = tokenizer
         self.settings = settings
 
-    def read(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Reading]:
+    def read(self, queries: Sequence[str], contexts: Sequence[str]) -> list[SpanReading]:
         """Return the reading of each question in its context.
 
         Raises:
@@ -98,7 +98,7 @@ class SpanReader:
                 pair, pair_types = pair_row(question, tokens[start:end])
                 ids.append(pair)
                 types.append(pair_types)
-        of_windows: dict[int, Reading] = {}
+        of_windows: dict[int, SpanReading] = {}
         for rows, output in self._engine.run(ids, types):
             for window, logits in zip(rows.tolist(), output, strict=True):
                 row, offset = windows[window]
@@ -107,8 +107,8 @@ class SpanReader:
                 start, end, margin = best_span(logits, first, last, self.settings.max_answer_tokens, inside)
                 offsets, shift = texts[row].offsets, offset - first
                 span = offsets[start + shift][0], offsets[end + shift][1]
-                of_windows[window] = Reading(span, margin, kind_probabilities(logits))
-        readings: list[list[Reading]] = [[] for _ in questions]
+                of_windows[window] = SpanReading(span, margin, kind_probabilities(logits))
+        readings: list[list[SpanReading]] = [[] for _ in questions]
         for window, (row, _) in enumerate(windows):
             readings[row].append(of_windows[window])
         return [_best(of_question) for of_question in readings]
@@ -148,15 +148,15 @@ def chunk_windows(num_tokens: int, size: int, chunks: Sequence[int]) -> list[Spa
     return spans
 
 
-def _best(windows: Sequence[Reading]) -> Reading:
+def _best(windows: Sequence[SpanReading]) -> SpanReading:
     """Return the best span of all windows, and the kinds of the window that most likely answers; ties go to earlier."""
     if not windows:
-        return Reading(None, -np.inf, (0.0, 1.0, 0.0, 0.0))
+        return SpanReading(None, -np.inf, (0.0, 1.0, 0.0, 0.0))
     surest = min(windows, key=lambda reading: reading.kinds[_NONE])
     return replace(max(windows, key=lambda reading: reading.margin), kinds=surest.kinds)
 
 
-def to_answer(reading: Reading, context: str, settings: ReaderSettings) -> Answer:
+def to_answer(reading: SpanReading, context: str, settings: ReaderSettings) -> Answer:
     """Return the answer of a reading: yes, no, or its span."""
     if reading.span is None:
         return Answer("", confidence=0.0)

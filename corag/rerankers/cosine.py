@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from corag.models.minilm import MAX_TOKENS, minilm_encoder
 from corag.models.runtime import Backend, Precision
-from corag.rerankers.window import Question, WindowedReranker
+from corag.rerankers.window import WindowedQuestion, WindowedReranker
 from corag.types import FloatArray
 
 Ids = NDArray[np.int64]
@@ -36,10 +36,10 @@ class MiniLMCosine(WindowedReranker):
         self.name = "minilm-cosine"
         self._encoder = minilm_encoder(backend, precision, device, role="reranker")
 
-    def question(self, query: str) -> Question:
+    def question(self, query: str) -> WindowedQuestion:
         """Return the embedding of a question, `[384]`."""
         (vector,) = self._encoder.sentence_embeddings(self._encoder.tokenize([query]).ids)
-        return Question(vector.astype(np.float64), self.max_tokens)
+        return WindowedQuestion(vector.astype(np.float64), self.max_tokens)
 
     def read(self, texts: Sequence[str]) -> list[Ids]:
         """Return the token ids of each text."""

@@ -22,7 +22,7 @@ from corag.models.engine import Float32, Rows, run_packed
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
 from corag.models.runtime import Precision, record_use, resolve_device
 from corag.optional import require
-from corag.rerankers.window import Output, Question, WindowedReranker, as_output, room_beside
+from corag.rerankers.window import Output, WindowedQuestion, WindowedReranker, as_output, room_beside
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import encode, estimated_tokens
 from corag.types import FloatArray
@@ -103,10 +103,10 @@ class CrossEncoder(WindowedReranker):
         self._values: LRU[tuple[str, str], float] = LRU(cache_capacity())
         self._num_special = self._tokenizer.num_special_tokens_to_add(is_pair=True)
 
-    def question(self, query: str) -> Question:
+    def question(self, query: str) -> WindowedQuestion:
         """Return a question with what fits beside it; `InputError` where that is nothing."""
         [whole] = self.join([[query]])
-        return Question(query, room_beside(len(whole), self.max_tokens, self._num_special))
+        return WindowedQuestion(query, room_beside(len(whole), self.max_tokens, self._num_special))
 
     def read(self, texts: Sequence[str]) -> Sequence[str]:
         """Return the texts: some tokenizers give a joined text other tokens than its parts."""

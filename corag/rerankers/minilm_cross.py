@@ -18,7 +18,7 @@ from corag.models.engine import Int64
 from corag.models.minilm import pair_row
 from corag.models.runtime import Backend, Precision, resolve_device
 from corag.models.trained import Adapter, adapted_engine, load_adapter, shipped_adapter
-from corag.rerankers.window import Output, Question, WindowedReranker, as_output, room_beside
+from corag.rerankers.window import Output, WindowedQuestion, WindowedReranker, as_output, room_beside
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from corag.types import FloatArray
 
@@ -65,10 +65,10 @@ class MiniLMCross(WindowedReranker):
         self._engine = adapted_engine(loaded, 1, placement)
         self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
 
-    def question(self, query: str) -> Question:
+    def question(self, query: str) -> WindowedQuestion:
         """Return the tokens of a question; `InputError` if no text fits beside it."""
         [ids] = self.read([query])
-        return Question(ids, room_beside(len(ids), self.max_tokens, NUM_SPECIAL))
+        return WindowedQuestion(ids, room_beside(len(ids), self.max_tokens, NUM_SPECIAL))
 
     def read(self, texts: Sequence[str]) -> list[Int64]:
         """Return the token ids of each text, without special tokens."""

@@ -30,7 +30,7 @@ LOWEST_LOGIT = -53 * math.log(2)
 this one no probability can be told from 0 beside 1 in double precision."""
 
 
-class Question(NamedTuple):
+class WindowedQuestion(NamedTuple):
     """A question as its reranker needs it, and the most tokens of a text that fit the window beside it."""
 
     content: Any
@@ -47,7 +47,7 @@ class WindowedReranker(Part, ABC):
     max_tokens: int
 
     @abstractmethod
-    def question(self, query: str) -> Question:
+    def question(self, query: str) -> WindowedQuestion:
         """Return a question; `InputError` if no text fits beside it."""
 
     @abstractmethod

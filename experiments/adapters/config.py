@@ -52,7 +52,7 @@ class AdapterTraining(Runtime, Tracking):
 
 
 @dataclass(frozen=True)
-class Source:
+class TrainingSource:
     """A data folder to learn from.
 
     Attributes:
@@ -70,7 +70,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class EvidenceSource(Source):
+class EvidenceSource(TrainingSource):
     """A data folder to learn from, and where the candidates of its questions come from.
 
     Documents longer than `passage_tokens` are cut into passages; evidence that is a span of one is then each passage
@@ -229,7 +229,7 @@ class RowSettings:
 
 
 @dataclass(frozen=True)
-class ReaderSource(Source):
+class ReaderSource(TrainingSource):
     """A data folder to learn from.
 
     Attributes:

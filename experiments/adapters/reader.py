@@ -25,7 +25,7 @@ from corag.models.runtime import BATCH_TOKENS, in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.readers.minilm_reader import FORM, NAME, span_reader
 from corag.readers.span_network import SpanNetwork
-from corag.readers.span_reader import END, KINDS, START, ReaderSettings, Reading, SpanReader, to_answer
+from corag.readers.span_reader import END, KINDS, START, ReaderSettings, SpanReader, SpanReading, to_answer
 from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder
@@ -273,7 +273,7 @@ def _context(folder: DataFolder, names: Sequence[str]) -> str:
     return SEPARATOR.join(passage(folder.documents[name]).text for name in names if name in folder.documents)
 
 
-def read(reader: SpanReader, cases: Sequence[ReadingCase]) -> tuple[list[Reading], FloatArray]:
+def read(reader: SpanReader, cases: Sequence[ReadingCase]) -> tuple[list[SpanReading], FloatArray]:
     """Return the reading of each case, and its F1 and exact match as SQuAD 1.1 counts them, `[n, 2]`."""
     readings = reader.read([case.question for case in cases], [case.context for case in cases])
     scores = []

@@ -19,7 +19,7 @@ from experiments.protocol.held_out import is_held_out
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceQuestions:
     """The questions of a source, and where their candidates come from.
 
     Attributes:
@@ -59,7 +59,7 @@ class Source:
         )
 
 
-def read_sources(config: LabelConfig) -> list[Source]:
+def read_sources(config: LabelConfig) -> list[SourceQuestions]:
     """Read the data folders and choose the questions; one that comes from two sources is an `InputError`."""
     settings, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
     if not settings:
@@ -69,7 +69,7 @@ def read_sources(config: LabelConfig) -> list[Source]:
         paths = [Path(config.data)] * len(settings)
     folders = {path: DataFolder.open(path) for path in dict.fromkeys(paths)}
     chosen = [_chosen(folders[path], source) for path, source in zip(paths, settings, strict=True)]
-    sources: dict[int, Source] = {}
+    sources: dict[int, SourceQuestions] = {}
     for path, folder in folders.items():
         rows = [row for row, its_path in enumerate(paths) if its_path == path]
         queries = [query for row in rows for query in chosen[row]]
@@ -81,7 +81,7 @@ def read_sources(config: LabelConfig) -> list[Source]:
             if source.run is None:
                 source = replace(source, pool=resolve(source.pool, asked, config.index))
             own = tuple(f"{source.data}/{next(groups)}" for _ in asked)
-            sources[row] = Source(source, folder, asked, own, config)
+            sources[row] = SourceQuestions(source, folder, asked, own, config)
     return [sources[row] for row in range(len(settings))]
 
 

@@ -33,7 +33,7 @@ from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words
 from experiments.evaluation.parts import Parts
 from experiments.labels.config import LabelConfig
-from experiments.labels.examples import Source, read_sources
+from experiments.labels.examples import SourceQuestions, read_sources
 from experiments.labels.table import FIGURES, read_metadata, write_labels
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_units, versions
 from experiments.run.track import UNMEASURED, log_run
@@ -105,7 +105,7 @@ def label(config: LabelConfig) -> Path:
     return out
 
 
-def _table_rows(source: Source, number: int, unit: Unit) -> Iterator[dict[str, Any]]:
+def _table_rows(source: SourceQuestions, number: int, unit: Unit) -> Iterator[dict[str, Any]]:
     """Yield the rows of a question of a source; the first has its vectors."""
     query = source.queries[number]
     names = {"data": source.settings.data, "kind": source.settings.kind, "group": source.groups[number]}
@@ -123,7 +123,7 @@ class Worker:
     read once; so `seconds` are what a selection took after the ones before it.
     """
 
-    def __init__(self, config: LabelConfig, sources: Sequence[Source]) -> None:
+    def __init__(self, config: LabelConfig, sources: Sequence[SourceQuestions]) -> None:
         self._sources = sources
         settings = EvaluateConfig(
             data=str(sources[0].folder.path),
@@ -179,7 +179,7 @@ class Worker:
             yield source.key(query), {**unit, "models": merge_records([before(), models()])}
 
     def _rows(
-        self, selectors: dict[str, Any], source: Source, query: Query, candidates: Sequence[Candidate]
+        self, selectors: dict[str, Any], source: SourceQuestions, query: Query, candidates: Sequence[Candidate]
     ) -> list[dict[str, Any]]:
         """Return a row for each configuration, without what belongs to the question."""
         self._problems.clear()
@@ -233,7 +233,7 @@ def _units_beside(out: Path, own: Path, work: str) -> dict[str, Any]:
 
 
 def _label_missing(
-    config: LabelConfig, sources: Sequence[Source], worker: Worker, journal: Journal, beside: Collection[str]
+    config: LabelConfig, sources: Sequence[SourceQuestions], worker: Worker, journal: Journal, beside: Collection[str]
 ) -> None:
     """Label the questions of the shard that neither this journal nor those beside it have."""
     shard, count = config.number_of_shard

@@ -10,7 +10,7 @@ from experiments.report.curves import CAPTION, Curves
 from experiments.report.decision import Contest, bottleneck
 from experiments.report.drawing import curves_plot, quality_plot
 from experiments.report.measures import Measure, Row
-from experiments.report.page import Block, Figure, Page, Section, ShownPassage, Table
+from experiments.report.page import Block, Figure, Page, QuotedPassage, Section, Table
 from experiments.report.results import Result
 
 HEADLINE = (
@@ -241,6 +241,6 @@ def _side(method: str, row: Row, query: Query, folder: DataFolder, main: Measure
         text = (name if chunk is None else chunk.text)[:MOST_CHARACTERS]
         answers = [answer for one in query.answers if len(answer := one.strip()) > 1 and answer.lower() in text.lower()]
         is_evidence = not gold.isdisjoint((name, passage_of(name, documents)))
-        passages.append(ShownPassage(text, is_evidence, next(iter(answers), "")))
+        passages.append(QuotedPassage(text, is_evidence, next(iter(answers), "")))
     heading = f"{method}: {main.title} {row[main.name]:.2f}, {row.get('cost_tokens', 0)} tokens"
     return Section(heading, [f"**{row.get('answer') or 'no answer'}**", *passages])

@@ -47,7 +47,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class ShownPassage:
+class QuotedPassage:
     """A text of others, in HTML alone: whether it is evidence, and what is marked in it."""
 
     text: str
@@ -78,7 +78,7 @@ class Section:
     anchor: str = ""
 
 
-Block: TypeAlias = "str | Table | Figure | ShownPassage | tuple[Section, ...] | Section"
+Block: TypeAlias = "str | Table | Figure | QuotedPassage | tuple[Section, ...] | Section"
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _environment() -> Any:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )  # fmt: skip
     environment.filters |= {"bold": bold, "svg": lambda figure: markup.Markup(figure.svg)}
-    kinds = {"table": Table, "figure": Figure, "passage": ShownPassage, "columns": tuple, "section": Section}
+    kinds = {"table": Table, "figure": Figure, "passage": QuotedPassage, "columns": tuple, "section": Section}
     environment.tests |= {name: lambda value, kind=kind: isinstance(value, kind) for name, kind in kinds.items()}
     environment.tests["long"] = lambda text: len(text) > LONG_CELL
     return environment

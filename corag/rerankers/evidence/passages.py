@@ -38,7 +38,7 @@ Key = tuple[str, tuple[Span, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class PassageFeatures:
     """A text as the features see it; T tokens, S sentences.
 
     Attributes:
@@ -75,13 +75,13 @@ class PassageReader:
 
     def __init__(self, encoder: TextEncoder) -> None:
         self._encoder = encoder
-        self._cache: LRU[Key, Passage] = LRU(cache_capacity(), owner=encoder)
+        self._cache: LRU[Key, PassageFeatures] = LRU(cache_capacity(), owner=encoder)
 
-    def __call__(self, texts: Sequence[str]) -> list[Passage]:
+    def __call__(self, texts: Sequence[str]) -> list[PassageFeatures]:
         """Return the features of each text."""
         return self._cache.get_many([(text, ()) for text in texts], self._read)
 
-    def with_sources(self, chunks: Sequence[Chunk]) -> tuple[list[Passage], list[Passage]]:
+    def with_sources(self, chunks: Sequence[Chunk]) -> tuple[list[PassageFeatures], list[PassageFeatures]]:
         """Return the features of each chunk, and those of the passage that it is part of, or is.
 
         Those of units come from the token states of the passage, so the states of "He" know who that is, and no text is
@@ -95,7 +95,7 @@ class PassageReader:
             found[row] = passage
         return found[: len(chunks)], found[len(chunks) :]
 
-    def _read(self, keys: list[Key]) -> list[Passage]:
+    def _read(self, keys: list[Key]) -> list[PassageFeatures]:
         texts = list(dict.fromkeys(text for text, _ in keys))
         tokens = self._encoder.tokenize(texts, offsets=True)
         given = zip(texts, tokens.ids, tokens.starts, self._encoder.states(tokens.ids), tokens.truncated, strict=True)
@@ -105,7 +105,7 @@ class PassageReader:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """A text with the states of its T tokens, `[T + 2, 384]`, which all of its units share; see `Passage`.
+    """A text with the states of its T tokens, `[T + 2, 384]`, which all of its units share; see `PassageFeatures`.
 
     `body` is where its body begins, `starts` the characters at which the tokens begin, `lengths` those of their states.
     """
@@ -133,7 +133,7 @@ class _Encoded:
         ends = np.searchsorted(self.starts, np.array(spans, dtype=np.int64).reshape(-1, 2)).tolist()
         return [(first, last) for first, last in ends]
 
-    def passage(self, chosen: tuple[Span, ...]) -> Passage:
+    def passage(self, chosen: tuple[Span, ...]) -> PassageFeatures:
         """Return what the features know of it; with `chosen`, only of these spans, in order behind the title."""
         text, num_title = self.text, self.num_title
         ids, states, sizes = self.ids, self.states, self.lengths
@@ -154,7 +154,7 @@ class _Encoded:
         # Sentence by sentence, so that a name ends where its sentence does.
         found = {name for start, end in spans for name in _NAME.findall(text[start:end])}
         names = {plain(name) for name in found} | {self.title}
-        return Passage(
+        return PassageFeatures(
             ids=ids,
             vector=vector,
             tokens=states[1:-1] / sizes,

@@ -19,7 +19,7 @@ from corag.models.trained import load_adapter, shipped_adapter
 from corag.naming import Part
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
 from corag.rerankers.evidence.network import Ensemble
-from corag.rerankers.evidence.passages import Passage, PassageReader
+from corag.rerankers.evidence.passages import PassageFeatures, PassageReader
 from corag.rerankers.evidence.signals import (
     PAIRS,
     SINGLES,
@@ -92,7 +92,7 @@ class EvidenceParts:
     def scorer(
         self,
         question: QuestionFeatures,
-        passages: Sequence[Passage],
+        passages: Sequence[PassageFeatures],
         logits: Callable[[Float32], FloatArray] | None = None,
         places: Places | None = None,
     ) -> EvidenceScorer:

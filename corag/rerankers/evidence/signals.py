@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from corag.models.engine import Float32
 from corag.models.minilm import TextEncoder, unit
-from corag.rerankers.evidence.passages import Passage, plain
+from corag.rerankers.evidence.passages import PassageFeatures, plain
 from corag.text.units import UnitChunk
 from corag.types import Chunk, FloatArray
 
@@ -155,7 +155,7 @@ def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating])
     )
 
 
-def signals(question: QuestionFeatures, passages: Sequence[Passage], places: Places | None = None) -> Signals:
+def signals(question: QuestionFeatures, passages: Sequence[PassageFeatures], places: Places | None = None) -> Signals:
     """Compare passages with a question and with each other; `places` are those of units among them."""
     nearest = np.zeros((len(passages), len(question.ids)))
     held = np.zeros((len(passages), len(question.ids)))
@@ -183,7 +183,7 @@ def signals(question: QuestionFeatures, passages: Sequence[Passage], places: Pla
 
 def _singles(
     question: QuestionFeatures,
-    passages: Sequence[Passage],
+    passages: Sequence[PassageFeatures],
     nearest: FloatArray,
     held: FloatArray,
     near: Sequence[Float32],
@@ -218,7 +218,7 @@ def _singles(
 
 def _pairs(
     question: QuestionFeatures,
-    passages: Sequence[Passage],
+    passages: Sequence[PassageFeatures],
     nearest: FloatArray,
     held: FloatArray,
     named: FloatArray,
@@ -259,7 +259,7 @@ def _bridges(sentences: Float32, starts: NDArray[np.intp], near: Float32, others
     return np.asarray(np.maximum.reduceat((sentences @ others.T) * weights, starts, axis=0))
 
 
-def _links(passages: Sequence[Passage]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _links(passages: Sequence[PassageFeatures]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Whether a names b's title, which share of its words, how near b's title tokens are to a's; each `[n, n]`."""
     n = len(passages)
     whole, words, tokens = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
@@ -283,7 +283,7 @@ def _links(passages: Sequence[Passage]) -> tuple[FloatArray, FloatArray, FloatAr
     return whole, words, tokens
 
 
-def _nearest_tokens(passages: Sequence[Passage], with_tokens: Sequence[Sequence[int]]) -> FloatArray:
+def _nearest_tokens(passages: Sequence[PassageFeatures], with_tokens: Sequence[Sequence[int]]) -> FloatArray:
     """How near the title tokens of each passage are to those of each other, `[n, n]`.
 
     `with_tokens` lists the passages that have the same title tokens, each once.
@@ -301,7 +301,7 @@ def _nearest_tokens(passages: Sequence[Passage], with_tokens: Sequence[Sequence[
     return found
 
 
-def _shared_names(question: QuestionFeatures, passages: Sequence[Passage]) -> FloatArray:
+def _shared_names(question: QuestionFeatures, passages: Sequence[PassageFeatures]) -> FloatArray:
     """Names that two passages share and the question does not hold, by how few others hold them, `[n, n]`."""
     holders = Counter(name for passage in passages for name in passage.names)
     telling = [name for name, count in holders.items() if count > 1 and f" {name} " not in question.text]
@@ -313,7 +313,7 @@ def _shared_names(question: QuestionFeatures, passages: Sequence[Passage]) -> Fl
     return np.asarray(np.minimum((table * weights) @ table.T, 3.0))
 
 
-def _same_title(passages: Sequence[Passage]) -> NDArray[np.bool_]:
+def _same_title(passages: Sequence[PassageFeatures]) -> NDArray[np.bool_]:
     """Whether the titles of two passages are the same, `[n, n]`."""
     titles = np.array([passage.title for passage in passages])
     return np.asarray((titles[:, None] == titles) & (titles != ""))
@@ -327,7 +327,10 @@ def _gain(covered: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def places(
-    question: QuestionFeatures, chunks: Sequence[Chunk], passages: Sequence[Passage], sources: Sequence[Passage]
+    question: QuestionFeatures,
+    chunks: Sequence[Chunk],
+    passages: Sequence[PassageFeatures],
+    sources: Sequence[PassageFeatures],
 ) -> Places:
     """Return what is known of the places of chunks, given their features and those of the passages they stand in.
 
@@ -367,7 +370,7 @@ def places(
     return found
 
 
-def _covered(question: QuestionFeatures, source: Passage) -> float:
+def _covered(question: QuestionFeatures, source: PassageFeatures) -> float:
     """Return how near the question's tokens are to those of a passage, rare ones counting more."""
     if not len(question.ids) or not len(source.ids):
         return 0.0

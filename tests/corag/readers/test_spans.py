@@ -12,7 +12,7 @@ from corag.readers.context import answer_chunk, borders, sentences
 from corag.readers.span_reader import (
     NUM_OUTPUTS,
     ReaderSettings,
-    Reading,
+    SpanReading,
     best_span,
     chunk_windows,
     to_answer,
@@ -77,7 +77,7 @@ def test_windows_cover_a_context_and_divide_only_chunks_that_are_longer(lengths,
     ],
 )
 def test_yes_and_no_win_when_they_are_likelier_than_a_span(kinds, text):
-    answer = to_answer(Reading((10, 16), 0.0, kinds), "Germany\n\n Berlin.", SETTINGS)
+    answer = to_answer(SpanReading((10, 16), 0.0, kinds), "Germany\n\n Berlin.", SETTINGS)
     assert answer.text == text
     if text == "Berlin":
         assert (answer.spans, answer.chunk, answer.confidence) == (((10, 16),), 1, 0.5)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from corag.rerankers.window import Question, WindowedReranker, window_spans
+from corag.rerankers.window import WindowedQuestion, WindowedReranker, window_spans
 from corag.selectors.corag.selector import Corag
 from corag.selectors.reranking import Naive, Upper
 from corag.text.documents import SEPARATOR
@@ -23,7 +23,7 @@ class Letters(WindowedReranker):
         self.calls = []
 
     def question(self, query):
-        return Question(query, self.max_tokens)
+        return WindowedQuestion(query, self.max_tokens)
 
     def read(self, texts):
         return texts

@@ -136,9 +136,6 @@ def test_a_damaged_gz_file_is_named(tmp_path):
             read_corpus(tmp_path)
 
 
-# --- Real data ---
-
-
 # --- BEIR ---
 
 PASSAGES = [

@@ -11,7 +11,7 @@ from corag.errors import DataError
 from corag.text.visible import visible
 from experiments.report.comparison import decision, headline, result_page, sets_page
 from experiments.report.drawing import quality_plot
-from experiments.report.page import Figure, Page, Section, ShownPassage, Table
+from experiments.report.page import Figure, Page, QuotedPassage, Section, Table
 from experiments.report.results import Result
 from tests.experiments.worlds import result_of, write_folder
 
@@ -79,7 +79,7 @@ PAGE = Page(
         Section("Methods", [Table(["method", "F1"], [["<m>", "**1**"]], "All", "note"), "one | remark"], anchor="m"),
         Section(
             "More",
-            [Figure(SVG, "Second"), (Section("c", ["line", ShownPassage("Xy xY", True, "xy")]),)],
+            [Figure(SVG, "Second"), (Section("c", ["line", QuotedPassage("Xy xY", True, "xy")]),)],
             True,
         ),
     ],
