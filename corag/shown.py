@@ -10,10 +10,10 @@ from itertools import groupby, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from corag.readers.context import closest
-from corag.readers.passages import JudgingReader, Passage, place_of, sentences_of, spans_of
+from corag.readers.passages import JudgingReader, Passage, place_of, spans_of
 from corag.text.documents import SEPARATOR, body, citation
 from corag.text.questions import parts_of
-from corag.text.units import COLONS, Span, UnitChunk, source_of
+from corag.text.units import COLONS, INDENT, Span, UnitChunk, sentences_of, source_of
 from corag.types import Answer, Chunk, Reader, Selection
 
 LABELS = ((0.85, "very likely"), (0.6, "likely"))
@@ -32,8 +32,10 @@ most."""
 Around: TypeAlias = Mapping[str, tuple[Chunk | None, Chunk | None]]
 """Id of a chunk -> the chunks before and after it in its document, where they are known."""
 
+_LINE_START = re.compile(r"[ \t]*(?=\S)")
 _SPACE_OR_WORD = re.compile(r"\s+|\S+")
 _OWN_LINE = re.compile(r"[-*+•‣▪–]\s|\||\d{1,3}[.)]\s|```|~~~")  # noqa: RUF001
+_OPTION = re.compile(r"--?[^\W_]")
 _HEADING = r"(?![-*+•|`~]).{0,59}[^\n.!?\u2026:;,]"
 # What begins a part of its own: a question, a heading; and what needs the next paragraph: these, a colon at the end,
 # an unfinished sentence. No item of a list is a heading.
@@ -238,26 +240,47 @@ def _between(one: Chunk, next_one: Chunk) -> str:
 def one_text(source: Chunk, run: Span, telling: Sequence[Span]) -> tuple[str, tuple[Span, ...]]:
     """Return a run of a passage's text as it is shown, and where spans of the passage's text are in it.
 
-    Lines of running text are joined; items of a list, rows of a table and paragraphs keep a line of their own.
+    Lines of running text are joined; items of a list, rows of a table and paragraphs keep a line of their own, and so
+    does what is set in below a line that it describes, such as an option.
     """
-    text, last = source.text, run[0]
+    text, last, begin = source.text, run[0], len(source.text) - len(body(source))
     pieces: list[str] = []
     offsets: list[int] = []  # of each shown character in the text
     for start, end in sentences_of(source):
         start, end = max(start, run[0]), min(end, run[1])
         if start >= end:
             continue
-        if pieces:
-            breaks = "\n\n" in text[last:start] or ("\n" in text[last:start] and _OWN_LINE.match(text, start))
-            pieces.append("\n" if breaks else " ")
-            offsets.append(last)
+        parts = [(match.start(), match.end()) for match in _SPACE_OR_WORD.finditer(text, start, end)]
         is_code = text.startswith(("```", "~~~"), start)
-        for match in _SPACE_OR_WORD.finditer(text, start, end):
-            pieces.append(match[0] if is_code or not match[0].isspace() else " ")
-            offsets += range(match.start(), match.start() + len(pieces[-1]))
+        for first, stop in [(last, start), *parts] if pieces else parts:
+            piece = text[first:stop]
+            if first < start:
+                breaks = "\n\n" in piece or ("\n" in piece and _OWN_LINE.match(text, start))
+                piece = "\n" if breaks else _space(text, begin, first, stop)
+            elif piece.isspace() and not is_code:
+                piece = _space(text, begin, first, stop)
+            pieces.append(piece)
+            offsets += [min(first + index, stop - 1) for index in range(len(piece))]
         last = end
     marked = {(bisect_left(offsets, start), bisect_left(offsets, end)) for start, end in telling}
     return "".join(pieces), tuple(sorted(span for span in marked if span[0] < span[1]))
+
+
+def _space(text: str, first: int, start: int, end: int) -> str:
+    """Return how the white space between two words is shown: what is set in below a line that it describes stays so.
+
+    `first` is where the text begins, behind its title.
+    """
+    line = _LINE_START.match(text, text.rfind("\n", 0, start) + 1, start)
+    if "\n" not in text[start:end] or line is None or _OWN_LINE.match(text, line.end()):
+        return " "
+    is_option = _OPTION.match(text, line.end()) is not None
+    if _OPTION.match(text, end) and (is_option or text[start - 1] in COLONS):
+        return "\n"
+    below = end - text.rfind("\n", start, end) - 1
+    if line.start() == first and below != len(INDENT) and not is_option:
+        return " "  # a passage may begin in the middle of a line
+    return f"\n{INDENT}" if below > line.end() - line.start() else " "
 
 
 def run_around(source: Chunk, telling: Sequence[Span]) -> Span:

@@ -8,6 +8,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +18,7 @@ from corag.cli.console import plain, say, stderr, stdout
 from corag.reply import Reply
 from corag.shown import Shown, markers
 from corag.text.documents import body, citation
+from corag.text.units import INDENT
 from corag.text.visible import visible
 
 if TYPE_CHECKING:
@@ -83,7 +86,12 @@ def _panel(shown: Shown) -> Panel:
         lines.append(line.append(f" {passage.marker}"))
     if shown.reason:
         lines.append(plain(f"{shown.reason[:1].upper()}{shown.reason[1:]}."))
-    return Panel(Text("\n\n").join(lines), title=shown.headline, title_align="left")
+    # A line that is set in stays so where it is wrapped.
+    rows = [
+        Padding(row[len(INDENT) :], (0, 0, 0, len(INDENT))) if row.plain.startswith(INDENT) else row
+        for row in Text("\n\n").join(lines).split("\n", allow_blank=True)
+    ]
+    return Panel(Group(*rows), title=shown.headline, title_align="left")
 
 
 def _sources(reply: Reply) -> Table:

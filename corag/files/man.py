@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from corag.files.compose import TextBuilder
 from corag.files.markdown import FileText
 from corag.files.read import UnreadableFileError, decode
+from corag.text.units import INDENT
 
 _SECTIONS = {"SH": 1, "Sh": 1, "SS": 2, "Ss": 2}
 _CODE_BEGINS, _CODE_ENDS = {"nf", "EX", "Bd", "TS", "Vb"}, {"fi", "EE", "Ed", "TE", "Ve"}
@@ -108,7 +109,7 @@ class _ManualPage:
             self._tag = self._tag or macro in _TAGGED
             # What is set in below a line describes it, as below a tag: an option, say.
             if macro in ("br", "RS") and self._paragraph:
-                self._paragraph = [f"{''.join(self._paragraph).rstrip()}\n"]
+                self._paragraph = [f"{''.join(self._paragraph).rstrip()}\n{INDENT if macro == 'RS' else ''}"]
             self._add_words(self._text_of(macro, arguments))
 
     def end_paragraph(self) -> None:
@@ -122,7 +123,7 @@ class _ManualPage:
         elif self._code:
             self._paragraph.append(f"{words}\n")
         elif words.strip():
-            self._paragraph.append(words.strip() + ("\n" if self._tag else " "))
+            self._paragraph.append(words.strip() + (f"\n{INDENT}" if self._tag else " "))
             self._tag = False
 
     def _text_of(self, macro: str, arguments: list[str]) -> str:

@@ -7,14 +7,16 @@ is to the question in words and in meaning.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from corag.models.cached import CachedEmbedder
+from corag.text.boilerplate import concerns_origin, contents_of
 from corag.text.documents import citation
-from corag.text.questions import asks_to_explain, defines, is_yes_no, stems, yes_or_no
-from corag.text.units import SENTENCE, Span, UnitChunk, assemble, source_of, units
+from corag.text.questions import PLAIN, asks_to_explain, definition, is_yes_no, stems, yes_or_no
+from corag.text.units import Span, UnitChunk, assemble, place_in_document, sentences_of, source_of
 from corag.types import Answer, Chunk, FloatArray, Reader, Selection
 
 SURE = 0.8
@@ -49,18 +51,26 @@ class JudgingReader(Reader, Protocol):
 def judged(question: str, answer: Answer, selection: Selection, embedder: CachedEmbedder) -> tuple[Passage, ...]:
     """Return the passages of a selection, likeliest first; ties go to the earlier; see `JudgingReader`.
 
-    If something is to be defined, passages with a sentence that does so are first.
+    If something is to be defined, passages with a sentence that does so are first: the plainest before others, and
+    those at the beginning of a document before those further on.
+    Boilerplate answers nothing, unless the question may be about that.
     """
     observed = signals(question, answer, selection, embedder)
     slope, offset = LINE_OF_EXPLANATIONS if asks_to_explain(question) else LINE
     log_odds = slope * (observed.values @ np.array(WEIGHTS) + OFFSET) + offset
-    passages: list[tuple[bool, Passage]] = []  # with whether it defines nothing that is asked for
+    passages: list[tuple[int, Passage]] = []  # each behind how plainly it defines what is asked for
     for index, chunk in enumerate(sources(selection)):
-        marked, words = after_question(chunk, observed.closest[index]), ""
-        definition = next((part for part in sentences_of(chunk) if defines(question, chunk.text[slice(*part)])), None)
+        nearest = observed.closest[index]
+        if nearest is None:
+            passages.append((0, Passage(chunk, 0.0, ())))
+            continue
+        marked, words = after_question(chunk, nearest), ""
+        plainness, definition_span = definition(question, chunk)
         span = observed.spans[index]
-        if definition is not None:
-            marked = (definition,)
+        probability = 0.5 + 0.5 * math.tanh(0.5 * float(log_odds[index]))
+        if definition_span is not None:
+            marked = (definition_span,)
+            probability = max(probability, DEFINED) if plainness >= PLAIN else probability
         elif is_yes_no(question):
             sure = answer.text if answer.text in ("yes", "no") else ""
             words = sure or yes_or_no(question, chunk.text[slice(*marked[-1])])
@@ -68,9 +78,13 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
             marked = tuple(part for part in sentences_of(chunk) if part[0] <= span[0] < part[1]) or (span,)
             if (answer.confidence or 0.0) >= SURE:
                 marked, words = (span,), answer.text
-        probability = 0.5 + 0.5 * math.tanh(0.5 * float(log_odds[index]))
-        passages.append((definition is None, Passage(chunk, probability, marked, words)))
-    return tuple(passage for _, passage in sorted(passages, key=lambda one: (one[0], -one[1].probability)))
+        passages.append((plainness, Passage(chunk, probability, marked, words)))
+    return tuple(passage for _, passage in sorted(passages, key=_by_definition))
+
+
+def _by_definition(judged: tuple[int, Passage]) -> tuple[int, int, float]:
+    plainness, passage = judged
+    return -plainness, place_in_document(passage.chunk) if plainness else 0, -passage.probability
 
 
 class Signals(NamedTuple):
@@ -81,18 +95,20 @@ class Signals(NamedTuple):
             of its sentences; the lead of its own cosine over the best other one; the share of the question's words
             that it has, `[P, 5]`.
         spans: Where the reader's span is in its text; None in all but one.
-        closest: Its sentence that is closest to the question.
+        closest: Its sentence that is closest to the question; None if it has only boilerplate.
     """
 
     values: FloatArray
     spans: list[Span | None]
-    closest: list[Span]
+    closest: list[Span | None]
 
 
 WEIGHTS = (1.402, 0.366, 4.886, 5.688, 2.584)
 OFFSET = -5.78
 """Logistic regression on `Signals.values`, by `python -m experiments.adapters.passages`: 250 questions that the reader
 did not learn from, a quarter of them without their documents."""
+DEFINED = 0.8
+"""The least probability of a plain definition of what is asked for."""
 LINE, LINE_OF_EXPLANATIONS = (0.87, 0.11), (0.48, 0.03)
 """Slope and offset from these log-odds to those that the likeliest passage of a question, as it is shown, is right. A
 passage that repeats the words of a question often does not explain what is asked."""
@@ -102,13 +118,16 @@ def signals(question: str, answer: Answer, selection: Selection, embedder: Cache
     """Return the observations on each passage of a selection, in the order of `sources`."""
     passages = sources(selection)
     texts = [chunk.text for chunk in passages]
-    parts = list(map(sentences_of, passages))
+    parts = list(map(sentences_of if concerns_origin(question) else contents_of, passages))
     sentences = [text[slice(*span)] for text, spans in zip(texts, parts, strict=True) for span in spans]
     vectors = embedder.vectors([question, *texts, *sentences])
     cosines = vectors[1:] @ vectors[0]
     by_sentence = np.split(cosines[len(texts) :], np.cumsum([len(spans) for spans in parts])[:-1])
     place = place_of(answer.spans[0], selection) if answer.spans else None
-    found = [None if place is None or place[0].id != chunk.id else place[1] for chunk in passages]
+    found = [
+        place[1] if place is not None and place[0].id == chunk.id and _is_in(place[1], spans) else None
+        for chunk, spans in zip(passages, parts, strict=True)
+    ]
     asked, confidence = stems(question), min(max(answer.confidence or 0.0, 1e-3), 1 - 1e-3)
     log_odds = math.log(confidence / (1 - confidence))
     values = np.zeros((len(passages), len(WEIGHTS)))
@@ -118,12 +137,16 @@ def signals(question: str, answer: Answer, selection: Selection, embedder: Cache
         values[index] = (
             found[index] is not None,
             0.0 if found[index] is None else log_odds,
-            by_sentence[index].max(),
+            by_sentence[index].max(initial=-1.0),
             cosines[index] - others.max() if len(others) else 0.0,
             sum(word in held for word in asked) / len(asked) if asked else 1.0,
         )
-    closest = [spans[int(near.argmax())] for spans, near in zip(parts, by_sentence, strict=True)]
+    closest = [spans[int(near.argmax())] if spans else None for spans, near in zip(parts, by_sentence, strict=True)]
     return Signals(values, found, closest)
+
+
+def _is_in(span: Span, parts: Sequence[Span]) -> bool:
+    return any(start < span[1] and span[0] < end for start, end in parts)
 
 
 def after_question(chunk: Chunk, sentence: Span) -> tuple[Span, ...]:
@@ -131,11 +154,6 @@ def after_question(chunk: Chunk, sentence: Span) -> tuple[Span, ...]:
     spans = sentences_of(chunk)
     end = spans.index(sentence) + (2 if chunk.text[slice(*sentence)].rstrip().endswith("?") else 1)
     return tuple(spans[spans.index(sentence) : end])
-
-
-def sentences_of(chunk: Chunk) -> list[Span]:
-    """Return the spans of a passage's sentences; its whole text if it is one."""
-    return [unit.span if isinstance(unit, UnitChunk) else (0, len(unit.text)) for unit in units(chunk, SENTENCE)]
 
 
 def sources(selection: Selection) -> list[Chunk]:

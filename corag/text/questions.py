@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from corag.text.units import Span, sentences_of
+from corag.types import Chunk
+
+NAMED, PLAIN = 3, 2
+"""How plainly the title of a manual page and "... is a ..." define something; see `defines`."""
 STEM = 5
 """Characters by which words are compared, so that "compresses" is "compressed"."""
 
@@ -54,12 +59,13 @@ _EXPLANATION = re.compile(
     |^what\ (?:is|are|is\ \(are\))\ (?!the\b)(?:[\w'()-]+\ ?){{1,5}}\W*$""",
     re.IGNORECASE | re.VERBOSE,
 )
+_KIND = "command|function|library|option|package|program|statement|utility"
 _DEFINED = re.compile(
-    r"^\W*what\s+(?:(?:is|are)\s+(?!the\b)(?:an?\s+)?([\w'.-]+(?:\s+[\w'.-]+){0,2}?)(?:\s+(?:in|on|of|for)\s+[^,]*)?"
-    r"|does\s+(?:the\s+)?([\w'.-]+(?:\s+[\w'.-]+){0,2}?)\s+do\b[^,]*)\W*$",
+    rf"^\W*what(?:\s+does\s+(?:the\s+)?(?P<doer>[\w'.-]+(?:\s+[\w'.-]+){{0,2}}?)\s+do\b[^,]*"
+    rf"|(?:\s+(?:is|are)|['\u2019]s)\s+(?:the\s+(?=[^?]*\b(?:{_KIND})\W*$)|(?!the\b)(?:an?\s+)?)"
+    r"(?P<thing>[\w'.-]+(?:\s+[\w'.-]+){0,2}?)(?:\s+(?:used\s+)?for|\s+(?:in|on|of|for)\s+[^,]*)?)\W*$",
     re.IGNORECASE,
 )
-_KIND = "command|function|library|option|package|program|statement|utility"
 # Verbs that do not say what something does.
 _NO_DEED = r"(?:does|has|needs|takes|was)\b"
 _AUXILIARY = r"is|are|was|were|am|does|do|did|can|could|should|must|may|might|will|would|has|have|had"
@@ -89,19 +95,38 @@ def asks_to_explain(question: str) -> bool:
     return _EXPLANATION.search(" ".join(question.split())) is not None
 
 
-def defines(question: str, sentence: str) -> bool:
-    """Return whether a question asks what something is or does, and a sentence begins with it and says so.
+def asks_to_define(question: str) -> bool:
+    """Return whether a question asks what something is or does, and nothing else of it."""
+    return _DEFINED.search(question) is not None
 
-    As in "A pump is ...", "pump - moves ..." and "The pump command moves ...".
+
+def defines(question: str, sentence: str) -> int:
+    """Return how plainly a sentence says what a question asks to define: `NAMED`, `PLAIN`, 1, or 0 if it does not.
+
+    It begins with what is asked for: "pump - moves ..." is `NAMED`, "A pump is a ..." `PLAIN`; "The pump command moves
+    ..." and "A pump in a well is ..." are 1.
     """
     if (asked := _DEFINED.search(question)) is None:
-        return False
-    words = _WORD.findall(re.sub(rf"(?<=\w)\s+(?:{_KIND})$", "", asked[1] or asked[2], flags=re.IGNORECASE))
-    thing = r"\W+".join(map(re.escape, words))
-    says = (
-        rf"\s+[-\u2013\u2014]\s|(?:\W+\w+){{0,5}}?\W+(?:is|are)\b|(?:\s+(?:{_KIND}))?\s+(?!{_NO_DEED})(?-i:[a-z]+s)\b"
+        return 0
+    name = re.sub(rf"(?<=\w)\s+(?:{_KIND})$", "", asked["thing"] or asked["doer"], flags=re.IGNORECASE)
+    thing = r"[\W_]+".join(map(re.escape, _WORD.findall(name)))
+    forms = (
+        # A manual page may name several commands: "grep, egrep, fgrep - print lines that match patterns".
+        rf"(?:[\w.+-]+,\s+){{0,9}}{thing}(?:,\s+[\w.+-]+){{0,9}}\s+[-\u2013\u2014]\s",
+        rf"{thing}(?:\s*\([^)]*\)|,[^,.]{{1,60}},)?\s+(?:is|are)\s+(?:an?|any|one|the|used)\b",
+        rf"{thing}(?:(?:\W+\w+){{0,5}}?\W+(?:is|are)\b|(?:\s+(?:{_KIND}))?\s+(?!{_NO_DEED})(?-i:[a-z]+s)\b)",
     )
-    return re.match(rf"\W*(?:(?:an?|the)\s+)?{thing}(?:{says})", sentence, re.IGNORECASE) is not None
+    begins = (re.match(rf"\W*(?:(?:an?|the)\s+)?(?:{form})", sentence, re.IGNORECASE) for form in forms)
+    return next((NAMED - number for number, match in enumerate(begins) if match), 0)
+
+
+def definition(question: str, chunk: Chunk) -> tuple[int, Span | None]:
+    """Return how plainly a passage, or a sentence of one, defines what a question asks for, and its plainest sentence."""
+    if not asks_to_define(question):
+        return 0, None
+    found = [(defines(question, chunk.text[slice(*span)]), span) for span in sentences_of(chunk)]
+    plainest, span = max(found, key=lambda one: one[0])
+    return plainest, span if plainest else None
 
 
 def is_yes_no(question: str) -> bool:

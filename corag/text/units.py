@@ -21,6 +21,8 @@ from corag.types import Chunk
 
 GAP, LINE_GAP = " … ", "\n…\n"
 """Mark what was left out of a line, and between lines."""
+INDENT = "    "
+"""Before what describes the line above it, such as an option."""
 MAX_CHARACTERS = 800
 """A longer sentence is cut after a clause, else after a word, else in a word."""
 MAX_WINDOW = 1000
@@ -134,6 +136,16 @@ def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
         # All of a chunk keeps its name.
         made = [replace(made[0], id=chunk.id)]
     return made or [chunk]
+
+
+def place_in_document(chunk: Chunk) -> int:
+    """Return where a chunk begins in its document, in characters; 0 if that is not known."""
+    return int(chunk.metadata["start"]) if _has_place(chunk) else 0
+
+
+def sentences_of(chunk: Chunk) -> list[Span]:
+    """Return the spans of a passage's sentences; its whole text if it is one."""
+    return [unit.span if isinstance(unit, UnitChunk) else (0, len(unit.text)) for unit in units(chunk, SENTENCE)]
 
 
 def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:

@@ -115,6 +115,21 @@ def test_an_answer_in_the_title_shows_the_passage():
     assert (found.text, found.marked) == ("It has to be oiled.", ())
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("-f, --force\n    Do it\nanyway. Always.", "-f, --force\n    Do it anyway. Always."),
+        ("  -a, --all\n          shows\n          dots\n\n  -b\n          no", "-a, --all\n    shows dots\n-b\n    no"),
+        ("Options:\n  -h, --help  helps\n  --all  all", "Options:\n-h, --help helps\n--all all"),
+        ("you\n      could turn it", "you could turn it"),
+        ("- turn\n  it\n- wait", "- turn it\n- wait"),
+    ],
+)
+def test_a_description_is_set_in_below_its_option(written, expected):
+    text, [mark] = one_text(Chunk("a", written), (0, len(written)), [(0, len(written))])
+    assert (text, mark) == (expected, (0, len(expected)))
+
+
 @given(st.integers(5, 120), st.integers(0, 60))
 def test_marks_hold_the_characters_of_the_passage(start, length):
     end = min(start + length, len(LIST.text))
@@ -156,6 +171,28 @@ def test_the_shipped_reader_answers_both_halves_and_says_yes_or_no():
     faq = ["Q: Are bananas blue?\n\nA: No. They are yellow.", *notes]
     reply = corag.ask("Are bananas blue?", faq, budget_tokens=64)
     assert reply.shown.text == "no" and len(reply.shown.passages[0].marked) == 2
+
+
+def test_what_something_does_is_answered_by_its_definition():
+    title = {"document": "tee.1", "title": "tee(1) > NAME"}
+    texts = [
+        "What tee does not do: tee does nothing else that tee may do.",
+        Chunk("tee.1#0-9", "tee(1) > NAME\ntee - copy standard input to files", title),
+        "Does tee do what you want? What does it do for you?",
+    ]
+    reply = corag.ask("What does tee do?", texts, budget_tokens=64)
+    assert "tee.1#0-9" in reply.selection.ids
+    [definition] = reply.shown.passages
+    assert (definition.text, reply.shown.headline) == ("tee - copy standard input to files", "answer (likely)")
+
+
+def test_boilerplate_answers_only_questions_about_it():
+    notice = "Copyright \xa9 2022 The Pump Makers. Pump is licensed under the MIT License."
+    authors = Chunk("a", "pump(1) > AUTHORS\nOtto Brunner.", {"title": "pump(1) > AUTHORS", "headings": ["pump(1)", "AUTHORS"]})
+    texts = [notice, "Part of the pump(1) suite", authors]
+    assert corag.ask("How is the pump started?", texts, budget_tokens=64).shown.headline == "not found"
+    [found] = corag.ask("Under which licence is pump?", [notice], budget_tokens=64).shown.passages
+    assert "MIT" in found.text
 
 
 # --- Citations ---

@@ -35,12 +35,30 @@ export function showFailed(why) {
 
 export const showUnread = (why) => replaced(byId("said"), element("p", { class: "said" }, "The reader could not answer."), foreign(why, "p"));
 
+// The lines of a quotation, each as pieces of text that are marked or not.
+function linesOf(pieces) {
+  const lines = [[]];
+  for (const [text, marked] of pieces) {
+    text.split("\n").forEach((part, at) => {
+      if (at) lines.push([]);
+      lines.at(-1).push([part, marked]);
+    });
+  }
+  return lines;
+}
+
+// A line that describes the one above it, as an option, is set in, also where it is wrapped.
+function shownLine(pieces) {
+  const isSetIn = pieces.map(([text]) => text).join("").startsWith("    ");
+  return element("span", { class: isSetIn ? "line set-in" : "line" },
+    pieces.map(([text, marked]) => (marked && text ? element("mark", {}, text) : text)));
+}
+
 export function showAnswer(said, found) {
   const holder = byId("said");
   const references = found.answers.length ? element("p", { class: "hint" }, "Known answer: ",
     found.answers.slice(0, 3).map((one, at) => [at ? ", " : null, foreign(one)]).flat()) : null;
-  const quotes = said.quotes.map((pieces) =>
-    foreign(pieces.map(([text, marked]) => (marked ? element("mark", {}, text) : text)), "blockquote"));
+  const quotes = said.quotes.map((pieces) => foreign(linesOf(pieces).map(shownLine), "blockquote"));
   replaced(holder,
     element("p", { class: "said" }, said.text ? foreign(said.text) : null, element("span", { class: "hint" }, ` ${said.headline}`)),
     quotes,

@@ -25,6 +25,8 @@ from corag.selectors.order import PromptOrder
 from corag.selectors.price import REFERENCE_TOKENS, default_cost_weight, price_factor
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER, SHARED
+from corag.text.questions import definition
+from corag.text.units import place_in_document
 from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, Scorer, Selection, TokenCounter
 from search import PRESETS, Policy, Preset, SearchConfig, SearchResult, search_many
 
@@ -40,6 +42,10 @@ ITERATIONS, EXPLORATION = 20, 0.001
 """Of the tree, on values in [0, 1]; docs/concepts.md has the figures. The paper's c of 2.4 is for raw logits. From 0.1
 on it keeps the tree shallow: with 60 sentences, 40 iterations reach a net value of .740 up to 0.02, .728 with 0.1 and
 .632 with 0.3. An order has at most as many chunks as there are iterations."""
+
+DEFINITION = 0.5
+"""What the search adds to the value of an order with a sentence that defines what is asked for. Such a sentence repeats
+little of a question such as "What does tee do?", so that its words alone are worth less than those of others."""
 
 
 class Corag(BudgetedSelector):
@@ -173,6 +179,7 @@ class Corag(BudgetedSelector):
         raw = self.preset is not None or gives_probabilities(self._reranker)
         singles: list[list[Order]] = [[] if raw else [(index,) for index in problem.fitting] for problem in problems]
         scalings = [Scaling.of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
+        defining = [set() if self.preset else plainest_definition(problem) for problem in problems]
         as_logits = self.preset is not None and _is_probable(self._reranker)
 
         def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
@@ -181,7 +188,9 @@ class Corag(BudgetedSelector):
             values = score_together([(scorers[index], of_problem) for index, of_problem in orders.items()])
             if as_logits:
                 return logits_of(np.concatenate(values))
-            return np.concatenate([scalings[index](some) for index, some in zip(orders, values, strict=True)])
+            scaled = [scalings[index](some) for index, some in zip(orders, values, strict=True)]
+            defined = [[not defining[index].isdisjoint(order) for order in some] for index, some in orders.items()]
+            return np.concatenate(scaled) + DEFINITION * np.concatenate(defined)
 
         configs = [self.search_of(problem) for problem in problems]
         with search_errors():
@@ -224,6 +233,13 @@ class Corag(BudgetedSelector):
                 )
                 warn_once(trace["warning"])
         return Choice(result.order, float(scorer([result.order])[0]) if result.order else 0.0, trace)
+
+
+def plainest_definition(problem: SelectionProblem) -> set[int]:
+    """Return the candidate that defines most plainly, and earliest in a document, what a question asks to define."""
+    found = [(definition(problem.query, chunk)[0], -place_in_document(chunk)) for chunk in problem.chunks]
+    best = max(found, default=(0, 0))
+    return {found.index(best)} if best[0] else set()
 
 
 def logits_of(probabilities: FloatArray) -> FloatArray:

@@ -145,7 +145,7 @@ def test_a_manual_page_is_read_under_its_headings(tmp_path: Path):
         ("pump(1) > NAME", "pump - moves water"),
         (
             "pump(1) > OPTIONS AND MORE",
-            '-a, --all\nPump "all" of it now(1), for ever\n\n-q\nBe quiet.\n\nNext.\n\npump \\\n  -a',
+            '-a, --all\n    Pump "all" of it now(1), for ever\n\n-q\n    Be quiet.\n\nNext.\n\npump \\\n  -a',
         ),
     ]
     assert [block.kind for block in file.sections[-1].blocks] == ["text", "text", "text", "code"]
@@ -155,7 +155,7 @@ def test_a_manual_page_of_bsd():
     assert outline(read_file(MDOC.encode(), "valve.8")) == [
         ("valve(8) > NAME", "valve \u2013 opens pipes"),
         ("valve(8) > SYNOPSIS", "valve [-ab] [-f file,file] [--help]"),
-        ("valve(8) > DESCRIPTION", 'See pump(1).\n\n-a\nOpens "all".'),
+        ("valve(8) > DESCRIPTION", 'See pump(1).\n\n-a\n    Opens "all".'),
     ]
     licence = '.ig \\" -*- nroff -*-\nCopyright\n..\n.ig end\nMore of it\n.end\n'
     assert outline(read_file((licence + MDOC).encode(), "valve.8")) == outline(read_file(MDOC.encode(), "valve.8"))

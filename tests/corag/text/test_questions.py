@@ -3,6 +3,8 @@
 import pytest
 
 from corag.text.questions import (
+    NAMED,
+    PLAIN,
     asks_to_explain,
     defines,
     is_yes_no,
@@ -94,16 +96,20 @@ def test_what_a_sentence_answers(sentence, answer):
 @pytest.mark.parametrize(
     ("question", "sentence", "expected"),
     [
-        ("What is a fifo?", "A FIFO special file (a named pipe) is similar to a pipe.", True),
-        ("What does git notes do?", "git-notes - Add or inspect object notes", True),
-        ("What does the nologin command do?", "nologin displays a message.", True),
-        ("What is CLUSTER in PostgreSQL?", "CLUSTER instructs PostgreSQL to cluster the table.", True),
-        ("What is CLUSTER in PostgreSQL?", "When a table is clustered, it is reordered.", False),
-        ("What does LISTEN do in PostgreSQL?", "LISTEN takes effect at transaction commit.", False),
-        ("What does git rerere do?", "Normally, git rerere is run without arguments.", False),
-        ("What is the default of gc.auto?", "gc.auto is a number.", False),
-        ("Is h11 a server?", "h11 is a library.", False),
+        ("What is a fifo?", "A FIFO special file (a named pipe) is similar to a pipe.", 1),
+        ("What is a fifo?", "A fifo (a named pipe) is a special file.", PLAIN),
+        ("What does git notes do?", "git-notes - Add or inspect object notes", NAMED),
+        ("What's CREATE INDEX?", "CREATE_INDEX - define a new index", NAMED),
+        ("What is the fgrep command?", "grep, fgrep, rgrep - print lines that match patterns", NAMED),
+        ("What is sysctl used for?", "sysctl is used to set parameters.", PLAIN),
+        ("What does the nologin command do?", "nologin displays a message.", 1),
+        ("What is CLUSTER in PostgreSQL?", "CLUSTER instructs PostgreSQL to cluster the table.", 1),
+        ("What is CLUSTER in PostgreSQL?", "When a table is clustered, it is reordered.", 0),
+        ("What does LISTEN do in PostgreSQL?", "LISTEN takes effect at transaction commit.", 0),
+        ("What does git rerere do?", "Normally, git rerere is run without arguments.", 0),
+        ("What is the default of gc.auto?", "gc.auto is a number.", 0),
+        ("Is h11 a server?", "h11 is a library.", 0),
     ],
 )
 def test_what_defines_something_begins_with_it(question, sentence, expected):
-    assert defines(question, sentence) is expected
+    assert defines(question, sentence) == expected
