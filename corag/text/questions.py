@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from corag.text.documents import citation
 from corag.text.units import Span, sentences_of
 from corag.types import Chunk
 
@@ -66,6 +67,12 @@ _DEFINED = re.compile(
     r"(?P<thing>[\w'.-]+(?:\s+[\w'.-]+){0,2}?)(?:\s+(?:used\s+)?for|\s+(?:in|on|of|for)\s+[^,]*)?)\W*$",
     re.IGNORECASE,
 )
+# What does "-f" of "git add" do? The option counts as it is written: -f is not -F.
+_OPTION = re.compile(
+    r"^\W*(?i:what\s+(?:does\b(?=.*\b(?:do|mean)\b)|(?:is|are)\s+(?:the\s+)?(?=-))).*?(?<![\w-])"
+    r"(?P<option>--?[^\W_][\w-]*)"
+)
+_OPTION_WORDS = frozenset({"optio", "flag", "switc", "param", "argum", "comma", "mean", "means", "used", "use"})
 # Verbs that do not say what something does.
 _NO_DEED = r"(?:does|has|needs|takes|was)\b"
 _AUXILIARY = r"is|are|was|were|am|does|do|did|can|could|should|must|may|might|will|would|has|have|had"
@@ -96,8 +103,8 @@ def asks_to_explain(question: str) -> bool:
 
 
 def asks_to_define(question: str) -> bool:
-    """Return whether a question asks what something is or does, and nothing else of it."""
-    return _DEFINED.search(question) is not None
+    """Return whether a question asks what something, or an option, is or does, and nothing else of it."""
+    return _DEFINED.search(question) is not None or _OPTION.search(question) is not None
 
 
 def defines(question: str, sentence: str) -> int:
@@ -121,12 +128,29 @@ def defines(question: str, sentence: str) -> int:
 
 
 def definition(question: str, chunk: Chunk) -> tuple[int, Span | None]:
-    """Return how plainly a passage, or a sentence of one, defines what a question asks for, and its plainest sentence."""
+    """Return how plainly a passage defines what a question asks for, and the sentence that does so most plainly.
+
+    An option is defined where a sentence begins with it, in a passage that has the other words of the question.
+    """
     if not asks_to_define(question):
         return 0, None
-    found = [(defines(question, chunk.text[slice(*span)]), span) for span in sentences_of(chunk)]
-    plainest, span = max(found, key=lambda one: one[0])
+    asked = _OPTION.search(question)
+    found = [
+        (_describes(asked, sentence, chunk) if asked else defines(question, sentence), span)
+        for span in sentences_of(chunk)
+        if (sentence := chunk.text[slice(*span)])
+    ]
+    plainest, span = max(found, key=lambda one: one[0], default=(0, None))
     return plainest, span if plainest else None
+
+
+def _describes(asked: re.Match[str], sentence: str, chunk: Chunk) -> int:
+    """Return `NAMED` if a sentence begins with the option that is asked for, in a passage with the question's words."""
+    begins = rf"(?:--?[^\s,]+(?:[ =][^\s,]+)?,\s+){{0,9}}{re.escape(asked['option'])}(?![\w-])"
+    if re.match(begins, sentence) is None:
+        return 0
+    others = stems(asked.string[: asked.start("option")] + asked.string[asked.end("option") :])
+    return NAMED if _OPTION_WORDS.union(stems(f"{citation(chunk)} {chunk.text}")).issuperset(others) else 0
 
 
 def is_yes_no(question: str) -> bool:

@@ -7,6 +7,7 @@ from corag.text.questions import (
     PLAIN,
     asks_to_explain,
     defines,
+    definition,
     is_yes_no,
     parts_of,
     refers_back,
@@ -14,6 +15,7 @@ from corag.text.questions import (
     understood,
     yes_or_no,
 )
+from corag.types import Chunk
 
 
 @pytest.mark.parametrize(
@@ -113,3 +115,21 @@ def test_what_a_sentence_answers(sentence, answer):
 )
 def test_what_defines_something_begins_with_it(question, sentence, expected):
     assert defines(question, sentence) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What does git add -f do?", "-f, --force\n    Add them anyway."),
+        ("What does the --force option of git add do?", "-f, --force\n    Add them anyway."),
+        ("What is the -n option of git add for?", "-n NUMBER, --number=NUMBER\n    Add some."),
+        ("What does -F do in git add?", None),
+        ("What does git rm -f do?", None),
+        ("What is the default of -f in git add?", None),
+    ],
+)
+def test_an_option_is_described_where_a_sentence_begins_with_it(question, expected):
+    text = "See -f.\n\n-f, --force\n    Add them anyway.\n\n-n NUMBER, --number=NUMBER\n    Add some."
+    chunk = Chunk("git-add.1#9-99", f"git-add(1)\n{text}", {"document": "git-add.1", "title": "git-add(1)"})
+    plainness, span = definition(question, chunk)
+    assert (plainness, span and chunk.text[slice(*span)]) == ((NAMED, expected) if expected else (0, None))
