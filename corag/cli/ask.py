@@ -33,13 +33,13 @@ class AnswerConfig(Runtime):
             reader without a prompt, such as `minilm-reader`, or with `--budget_for context`.
         budget_for: What the budget covers: the whole prompt, or the context.
         method: Selector that chooses the chunks, with settings if needed, such as `top-k(k=3)`.
-        agent: Agent that names the configuration of method `corag` for each question, as far as it is not given: the
-            shipped one (default), a checkpoint folder, or none for fixed settings.
+        agent: Agent that chooses the settings of method `corag` that are not given, for each question: the shipped one
+            (default), a checkpoint folder, or none for fixed settings.
         prefer: Multiplies the price of tokens of method `corag`: quality (by 0.5), balanced, tokens (by 2), or a
             factor.
-        unit: What the selector chooses: whole passages (passage), their sentences (sentence), or windows of n
-            sentences (window(n)). By default what the agent names for method `corag`, else passages.
-        reranker: Reranker of methods that use one, in place of their default or of what an agent names.
+        unit: What the selector chooses: whole passages (passage), their sentences (sentence), or windows of n sentences
+            (window(n)). By default the agent's choice for method `corag`, and passages for other methods.
+        reranker: Reranker for methods that use one; overrides their default and the agent's choice.
         window: What happens to combinations longer than the reranker's window: scored in overlapping windows
             (windows), or cut (truncate).
         num_candidates: Number of chunks to retrieve.
@@ -104,7 +104,7 @@ def run(config: AskConfig) -> None:
 
 @dataclass(frozen=True)
 class ChatConfig(AnswerConfig):
-    """Ask several questions in a row; each is understood from those before it."""
+    """Ask several questions in a row; follow-up questions may refer to earlier ones."""
 
 
 @in_runtime

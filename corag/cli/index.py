@@ -28,7 +28,7 @@ class IndexConfig(Runtime):
         overlap_tokens: Approximate tokens at the end of a chunk that are repeated at the start of the next.
         embedder: Embedder of the chunks.
         tokenizer: Tokenizer that measures chunks: a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as
-            gpt-4o; a folder or a tokenizer.json; minilm, also by the name auto; estimate.
+            gpt-4o; a folder or a tokenizer.json; minilm (or auto); estimate.
         batch_size: Chunks embedded and stored at a time.
         overwrite: Replace an existing index of another folder or with other settings. Without it, the index of the same
             folder is updated.

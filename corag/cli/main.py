@@ -188,7 +188,9 @@ DEFAULT_SUBCOMMAND = {"train": "agent"}
 
 def make_parser(name: str, *, all_settings: bool = True) -> Any:
     """Return the parser of a command; its help hides what is not `shown`, unless it is to have all settings."""
-    from jsonargparse import ArgumentParser
+    from jsonargparse import ArgumentParser, DefaultHelpFormatter
+
+    from corag.cli.help import BriefHelpFormatter
 
     restrict_settings()
     command = COMMANDS[name]
@@ -197,6 +199,7 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
         prog=f"corag {name}",
         usage=" ".join(["corag", name, *(f"[{word}]" for word in command.positional.split()), "[settings]"]),
         exit_on_error=False,
+        formatter_class=DefaultHelpFormatter if all_settings else BriefHelpFormatter,
         description=(settings.__doc__ or "").split("\n", 1)[0],
     )
     parser.add_argument("--config", action="config", help="YAML file with settings.")
@@ -205,11 +208,13 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
     for group in parser._action_groups:
         # jsonargparse would print the description again.
         group.title = "settings" if f"{group.title}." == parser.description else group.title
-    shown = {"config", "help", "help_all", *command.shown.split()}
-    if command.shown and not all_settings:
+    if not all_settings:
+        shown = [*("help", "config", "help_all"), *command.shown.split()]
         for action in parser._actions:
-            if action.dest not in shown:
+            if action.dest == "print_config" or (command.shown and action.dest not in shown):
                 action.help = argparse.SUPPRESS
+        for group in parser._action_groups:
+            group._group_actions.sort(key=lambda action: shown.index(action.dest) if action.dest in shown else 99)
     return parser
 
 

@@ -37,7 +37,8 @@ class ServerConfig(Runtime):
         tokenizer: Tokenizer of the answering model; see `corag ask`.
         num_candidates: Number of chunks to retrieve from the index.
         retrieval: How the index finds chunks: vector, text or hybrid.
-        host: Address to serve at. Whoever can reach the page can ask; the service away from this machine needs a key.
+        host: Address to listen on. Anyone who can reach the page can ask questions; the service requires a key unless
+            it listens on this machine only.
     """
 
     index: str | None = None

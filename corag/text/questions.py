@@ -118,7 +118,8 @@ def defines(question: str, sentence: str) -> int:
     name = re.sub(rf"(?<=\w)\s+(?:{_KIND})$", "", asked["thing"] or asked["doer"], flags=re.IGNORECASE)
     thing = r"[\W_]+".join(map(re.escape, _WORD.findall(name)))
     forms = (
-        # A manual page may name several commands: "grep, egrep, fgrep - print lines that match patterns".
+        # The term of a list of definitions; a manual page, which may name several: "grep, egrep, fgrep - print lines".
+        rf"{thing}[ \t]*\n[ \t]+\S|"
         rf"(?:[\w.+-]+,\s+){{0,9}}{thing}(?:,\s+[\w.+-]+){{0,9}}\s+[-\u2013\u2014]\s",
         rf"{thing}(?:\s*\([^)]*\)|,[^,.]{{1,60}},)?\s+(?:is|are)\s+(?:an?|any|one|the|used)\b",
         rf"{thing}(?:(?:\W+\w+){{0,5}}?\W+(?:is|are)\b|(?:\s+(?:{_KIND}))?\s+(?!{_NO_DEED})(?-i:[a-z]+s)\b)",

@@ -134,7 +134,7 @@ class EvidenceTraining(AdapterTraining):
 
     Attributes:
         sources: Training data.
-        calibration: Data that the values are calibrated on, with other questions.
+        calibration: Data to calibrate the values on; other questions than those of `sources`.
         units: What is chosen: the passages (`passage`), their `sentence`s or `window(n)`s; each question is learned
             from once with each unit.
     """

@@ -48,7 +48,7 @@ class SweepConfig(Runtime):
         vary: Settings by their dotted names, such as `training.lr`, each with the values to try; written in the file.
             A setting that changes the utility, such as `target.metric`, also changes the unit of the regret.
         seeds: Seeds of the training; each combination is trained with each of them.
-        out: Folder of the sweep, in place of that of `base`.
+        out: Folder of the sweep, instead of the one in `base`.
         quiet: Show no progress and no table.
     """
 

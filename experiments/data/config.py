@@ -39,7 +39,7 @@ class CandidateSettings:
             (hybrid); see `ChunkIndex.retrieve`. By default hybrid for a corpus, vector for the other pools.
         num_candidates: Chunks offered per question with the corpus as pool, or passages of a run.
         limit: Use only the first N questions of the split.
-        sample: Use a random sample of N of these; neighbouring questions are often about one document.
+        sample: Use a random sample of N of these questions; neighbouring ones are often about the same document.
         run: TREC run, plain or `.gz`, whose best num_candidates passages are the candidates, in its order, in place of
             a pool.
     """

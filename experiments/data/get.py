@@ -32,7 +32,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class DataListConfig:
-    """List the data sets that can be had by name."""
+    """List the data sets that are available by name."""
 
 
 @dataclass(frozen=True)

@@ -48,13 +48,13 @@ class ReproduceConfig(Runtime, Tracking):
     """Reproduce a table or figure of a paper, or run an ablation; an interrupted run resumes.
 
     Attributes:
-        name: Name of a study or a YAML file with one, several separated by commas; `all`; or `list`, which shows what
-            there is and what each needs.
+        name: Name of a study or a YAML file with one, several separated by commas; `all`; or `list` to see the studies
+            and what each needs.
         standin: Measure with what ships, at reduced size, in place of the paper's models and data.
         out: Folder for the results: a folder for each study with its table, figure and the rows of every question, and
             `index.html` over all.
-        limit: Most questions of each set.
-        only: Values of axes, separated by commas: only cells that have one of each axis named, such as
+        limit: Maximum number of questions per set.
+        only: Run only the cells with these values, separated by commas, one or more for an axis, such as
             `MARCO,256,512`.
         quiet: Show no progress and no table.
     """

@@ -18,7 +18,7 @@ LEAST_QUESTIONS = 20
 
 @dataclass(frozen=True)
 class TuneConfig(CandidateSettings, Runtime, Tracking):
-    """Tune the agent on your questions, from 60 to 500 of them.
+    """Tune the agent on your own questions; 60 to 500 are usual.
 
     Attributes:
         data: Data folder, by path or name, whose questions have answers, gold passages or both.

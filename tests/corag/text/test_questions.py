@@ -103,6 +103,7 @@ def test_what_a_sentence_answers(sentence, answer):
         ("What does git notes do?", "git-notes - Add or inspect object notes", NAMED),
         ("What's CREATE INDEX?", "CREATE_INDEX - define a new index", NAMED),
         ("What is the fgrep command?", "grep, fgrep, rgrep - print lines that match patterns", NAMED),
+        ("What is a fast-forward in git?", "fast-forward\n    It moves a branch.", NAMED),
         ("What is sysctl used for?", "sysctl is used to set parameters.", PLAIN),
         ("What does the nologin command do?", "nologin displays a message.", 1),
         ("What is CLUSTER in PostgreSQL?", "CLUSTER instructs PostgreSQL to cluster the table.", 1),

@@ -1,0 +1,26 @@
+"""How `--help` shows settings: in the order that people set them, without types. `--help-all` shows these, too."""
+
+from __future__ import annotations
+
+import re
+from argparse import SUPPRESS, Action
+
+from jsonargparse import DefaultHelpFormatter
+
+
+class BriefHelpFormatter(DefaultHelpFormatter):
+    """Adds to the help of a setting whether it is required, or its default where that says something."""
+
+    def _format_action_invocation(self, action: Action) -> str:
+        # A setting that Python reserves, `from_`, is given without the underscore.
+        return re.sub(r"(?<=\w)_(?!\w)", "", super()._format_action_invocation(action))
+
+    def _get_help_string(self, action: Action) -> str:
+        if action.dest in ("config", "help", "help_all") or action.help is None:
+            return super()._get_help_string(action)
+        if action.required:
+            return f"{action.help} (required)"
+        if action.default in (None, "", (), SUPPRESS):
+            return action.help
+        default = str(action.default).lower() if isinstance(action.default, bool) else "%(default)s"
+        return f"{action.help} (default: {default})"
