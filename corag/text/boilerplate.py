@@ -24,7 +24,8 @@ _TERMS = (
 )
 _SENTENCE = re.compile(
     rf"""\W*(?:
-        (?:portions\s+)?(?:copyright|\(c\)|\u00a9)\W+(?:\(c\)|\u00a9|\d{{4}}|[A-Z]\w+\s+\d{{4}}) | .{{0,80}}\ball\s+rights\s+reserved
+        (?:portions\s+)?(?:copyright|\(c\)|\u00a9)\W+(?:\(c\)|\u00a9|\d{{4}}|[A-Z]\w+\s+\d{{4}})
+        | .{{0,80}}\ball\s+rights\s+reserved
         | .{{0,80}}\b(?:licen[cs]ed|released|distributed|(?:made\s+)?available)\s+under\s+{_TERMS}
         | licen[cs]e:?\s+(?:[AL]?GPL|LGPL|MIT|BSD|Apache|MPL) | this\s+is\s+free\s+software | there\s+is\s+no\s+warranty
         | .{{0,40}}\b(?:see|read|in)\s+(?:the\s+)?(?:(?:file|accompanying|included)\s+)*(?-i:{_FILE})
@@ -37,9 +38,9 @@ _SENTENCE = re.compile(
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 _CONCERNS = re.compile(
-    r"\b(?:licen[cs]|copyright|copyleft|warrant|terms\b|legal|commercial|sell\b|redistribut|free\ software|open[- ]source"
-    r"|author|wrote\b|written\b|maintain|contributor|credits|who(?:m|se)?\b|contact|report|bugs?\b|suite|part\ of"
-    r"|belong|see\ also|related|similar|page\b|pages\b)",
+    r"\b(?:licen[cs]|copyright|copyleft|warrant|terms\b|legal|commercial|sell\b|redistribut|free\ software"
+    r"|open[- ]source|author|wrote\b|written\b|maintain|contributor|credits|who(?:m|se)?\b|contact|report|bugs?\b|suite"
+    r"|part\ of|belong|see\ also|related|similar|page\b|pages\b)",
     re.IGNORECASE,
 )
 

@@ -188,7 +188,8 @@ def test_what_something_does_is_answered_by_its_definition():
 
 def test_boilerplate_answers_only_questions_about_it():
     notice = "Copyright \xa9 2022 The Pump Makers. Pump is licensed under the MIT License."
-    authors = Chunk("a", "pump(1) > AUTHORS\nOtto Brunner.", {"title": "pump(1) > AUTHORS", "headings": ["pump(1)", "AUTHORS"]})
+    place = {"title": "pump(1) > AUTHORS", "headings": ["pump(1)", "AUTHORS"]}
+    authors = Chunk("a", "pump(1) > AUTHORS\nOtto Brunner.", place)
     texts = [notice, "Part of the pump(1) suite", authors]
     assert corag.ask("How is the pump started?", texts, budget_tokens=64).shown.headline == "not found"
     [found] = corag.ask("Under which licence is pump?", [notice], budget_tokens=64).shown.passages
