@@ -1,5 +1,4 @@
-"""Sentences that say nothing about a document's subject: notices of copyright, licence and authors, lists of other
-pages, page numbers, headings by themselves.
+"""Sentences that say nothing of a document's subject: notices, authors, lists of other pages, page numbers, headings.
 
 They answer questions about just that, and no others. Only English ones are known.
 """
@@ -32,11 +31,12 @@ _SENTENCE = re.compile(
         | part\s+of\s+the\s+\S+\s+(?:suite|package|project)\W*$ | (?:written|maintained)\s+by\s+[A-Z]
         | the\s+\S+\s+command\s+is\s+part\s+of\s+the\s+\S+\s+package | .{{0,20}}online\s+help:\s
         | (?:please\s+)?report\s+(?:any\s+)?(?:\w+\s+)?bugs\b | full\s+documentation\s+(?:at\s+)?<
-        | (?:page\s+)?\d+(?:\s*(?:/|of)\s*\d+)?\W*$ | (?-i:[A-Z]{{2,}}(?:[ ][A-Z]{{2,}}){{0,3}})\s*$
+        | page\s+\d+(?:\s*(?:/|of)\s*\d+)?\W*$ | \d+\s*(?:/|of)\s*\d+\W*$
         | (?:[\w.+:-]+\(\d\w{{0,5}}\)[,.]?\s*(?:and\s+)?)+$
     )""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
+_HEADING = re.compile(r"[A-Z]{2,}(?: [A-Z]{2,}){0,3}(?=\n\n)")
 _CONCERNS = re.compile(
     r"\b(?:licen[cs]|copyright|copyleft|warrant|terms\b|legal|commercial|sell\b|redistribut|free\ software"
     r"|open[- ]source|author|wrote\b|written\b|maintain|contributor|credits|who(?:m|se)?\b|contact|report|bugs?\b|suite"
@@ -55,4 +55,9 @@ def contents_of(chunk: Chunk) -> list[Span]:
     headings = chunk.metadata.get("headings") or [str(chunk.metadata.get("title") or "")]
     if isinstance(headings, list) and len(headings) > 1 and _SECTION.fullmatch(str(headings[-1]).strip()):
         return []
-    return [span for span in sentences_of(chunk) if not _SENTENCE.match(chunk.text[slice(*span)])]
+    text = chunk.text
+    return [
+        (start, end)
+        for start, end in sentences_of(chunk)
+        if not _SENTENCE.match(text[start:end]) and not ((head := _HEADING.match(text, start)) and head.end() == end)
+    ]
