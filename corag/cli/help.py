@@ -8,7 +8,7 @@ from argparse import SUPPRESS, Action
 from jsonargparse import DefaultHelpFormatter
 
 
-class BriefHelpFormatter(DefaultHelpFormatter):
+class BriefHelpFormatter(DefaultHelpFormatter):  # type: ignore[misc]  # jsonargparse has no types
     """Adds to the help of a setting whether it is required, or its default where that says something."""
 
     def _format_action_invocation(self, action: Action) -> str:
@@ -17,7 +17,7 @@ class BriefHelpFormatter(DefaultHelpFormatter):
 
     def _get_help_string(self, action: Action) -> str:
         if action.dest in ("config", "help", "help_all") or action.help is None:
-            return super()._get_help_string(action)
+            return str(super()._get_help_string(action))
         if action.required:
             return f"{action.help} (required)"
         if action.default in (None, "", (), SUPPRESS):
