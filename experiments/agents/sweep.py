@@ -178,8 +178,9 @@ def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
     for row in rows:
         cells, failed = [], len(row["errors"])
         for name in COLUMNS:
-            spread, digits = row["figures"].get(name), 4 if name.startswith("val_") else 1
-            over_seeds = f" ± {spread['sd']:.{digits}f}" if spread is not None and len(row["by_seed"]) > 1 else ""
+            spread, several = row["figures"].get(name), len(row["by_seed"]) > 1
+            digits = 4 if name.startswith("val_") else int(several)
+            over_seeds = f" ± {spread['sd']:.{digits}f}" if spread is not None and several else ""
             cells.append("-" if spread is None else f"{spread['mean']:.{digits}f}{over_seeds}")
         gap = None if row is best else _behind(best, row)
         runs = f"{row['runs']}, {failed} failed" if failed else str(row["runs"])
@@ -226,7 +227,8 @@ def _trained(run: TrainAgentConfig, group: str) -> dict[str, Any]:
 
 def _folder_name(settings: Mapping[str, Any], seed: int) -> str:
     values = {**without_secrets(settings), "seed": seed}
-    name = "_".join(f"{name.rpartition('.')[2]}={value}" for name, value in values.items())
+    shown = {name: "x".join(map(str, value)) if isinstance(value, list) else value for name, value in values.items()}
+    name = "_".join(f"{name.rpartition('.')[2]}={value}" for name, value in shown.items())
     return f"{re.sub(r'[^A-Za-z0-9._=-]+', '-', name)[:80]}_{fingerprint(values)[:8]}"
 
 

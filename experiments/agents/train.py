@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,7 @@ from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.models.devices import parse_device
 from corag.models.runtime import Runtime, current, in_runtime, merge_records
+from corag.naming import parse
 from corag.selectors.corag.features import check_recipe, feature_dim
 from experiments.agents.compare import comparison
 from experiments.agents.left_out import LEADS, LeftOut, chosen_lead, leave_kinds_out, left_out_section
@@ -231,7 +234,11 @@ def fit(
         # A training that was finished already has logged this.
         if trained.epochs_resumed < len(trained.history):
             name, rows = ("train", training) if validation is None else ("val", validation)
-            run.log_table(f"{name}_confusion", *confusion(trained.agent, rows, config))
+            chosen = decisions(trained.agent, rows, config)
+            run.log_table(f"{name}_confusion", *confusion(chosen, agent_config.configurations))
+            rerankers = {of: str(parse(of).settings.get("reranker")) for of in agent_config.configurations}
+            by_reranker = [(rerankers[best], rerankers[named]) for best, named in chosen]
+            run.log_table(f"{name}_rerankers", *confusion(by_reranker, sorted(set(rerankers.values()))))
             kept = trained.history[trained.best_epoch]
             run.log_metrics({f"kept_{figure}": value for figure, value in kept.items()})
             card = (trained.checkpoint / CARD_FILE).read_text(encoding="utf-8")
@@ -239,21 +246,19 @@ def fit(
         return trained
 
 
-def confusion(
-    trained: agent.ConfigurationAgent, labels: Labels, config: TrainAgentConfig
-) -> tuple[list[str], list[list[Any]]]:
-    """Return the columns and rows of a table: how many questions of each best class get each class.
-
-    The class is the most probable one, whatever `min_lead`.
-    """
+def decisions(trained: agent.ConfigurationAgent, labels: Labels, config: TrainAgentConfig) -> list[tuple[str, str]]:
+    """Return the best class of each question, and the one that the agent finds most probable, whatever `min_lead`."""
     classes, targets = trained.config.configurations, make_targets(labels, config.target, config.parts)
-    counts = np.zeros((len(classes), len(classes)), dtype=int)
     predictions = trained.predict(targets.features)
     assert isinstance(predictions, list)
-    for best, prediction in zip(targets.label, predictions, strict=True):
-        odds = prediction.probabilities
-        counts[best, classes.index(max(odds, key=odds.__getitem__))] += 1
-    return ["best", *classes], [[name, *row] for name, row in zip(classes, counts.tolist(), strict=True)]
+    odds = [prediction.probabilities for prediction in predictions]
+    return [(classes[best], max(of, key=of.__getitem__)) for best, of in zip(targets.label, odds, strict=True)]
+
+
+def confusion(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> tuple[list[str], list[list[Any]]]:
+    """Return the columns and rows of a table: how often each name is the first of a pair, with each as the second."""
+    counts = Counter(pairs)
+    return ["best", *names], [[best, *(counts[best, named] for named in names)] for best in names]
 
 
 def _fitted_without(config: TrainAgentConfig, labels: Labels, unknown: Labels, kind: str) -> agent.ConfigurationAgent:

@@ -40,7 +40,7 @@ def test_the_grid_has_every_combination_with_every_seed():
         (0.2, (8, 4), 5), (0.2, (8, 4), 7), (0.2, (), 5), (0.2, (), 7),
     ]  # fmt: skip
     assert len({run.out for run in runs}) == 8
-    assert re.fullmatch(r"runs/lr/lr=0\.1_hidden=-8-4-_seed=5_[0-9a-f]{8}", runs[0].out)
+    assert re.fullmatch(r"runs/lr/lr=0\.1_hidden=8x4_seed=5_[0-9a-f]{8}", runs[0].out)
     [(_, by_default)] = plan(SweepConfig(BASE, {"target.margin": [0.3]}))
     assert [(run.training.seed, run.target.margin) for run in by_default] == [(0, 0.3), (1, 0.3), (2, 0.3)]
     # All else is as it was.
