@@ -234,7 +234,9 @@ def restrict_settings() -> None:
         return load_yaml(text)
 
     set_loader("yaml", load_without_aliases, exceptions=(YAMLError,))
-    set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=["*"])
+    # Of this project, because lists of dataclasses are read by the names of their classes.
+    own = ["agent", "corag", "experiments"]
+    set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=["*"], import_path_allowlist=own)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
