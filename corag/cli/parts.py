@@ -40,7 +40,7 @@ def run(config: ListConfig) -> None:
     if config.part is None:
         drawn = Table(box=None, pad_edge=False, show_header=False, expand=True)
         drawn.add_column(no_wrap=True, min_width=2 + max(len(name) for table in tables for name in table.names))
-        drawn.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        drawn.add_column(ratio=1)
         for table in tables:
             drawn.add_row(f"[bold]{table.kind}s[/]")
             for name in table.names:

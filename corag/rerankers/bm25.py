@@ -21,10 +21,10 @@ from corag.types import Chunk, FloatArray, Order
 
 
 class Bm25(Part):
-    """Lexical value in [0, 1): 1 would mean that every term of the question occurs without end.
+    """BM25 as a share of the highest score that the question's terms could reach, in [0, 1).
 
     Rarity is measured among the candidates in `scorer`. `score` has no pool, so there every term weighs the
-    same and `reference_length` stands for the average length; a text's score never depends on its neighbours.
+    same and `reference_length` is used as the average length; a text's score never depends on its neighbours.
 
     Args:
         k1: Term frequency saturation.

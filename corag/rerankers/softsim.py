@@ -28,7 +28,7 @@ SOFT = 8.0
 
 
 class MiniLMSoftSim(Part):
-    """Late-interaction value, of one chunk in [0, 1]; the order of chunks does not matter. Combinations are never cut.
+    """Late interaction over token embeddings, in [0, 1] for one chunk; order does not matter, and nothing is cut.
 
     Args:
         sharpness: Order of the norm that pools the chunks of a combination, at least 1. Infinity is their maximum.

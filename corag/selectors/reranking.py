@@ -78,7 +78,7 @@ class Naive(RerankingSelector):
 
 @dataclass(kw_only=True, eq=False)
 class Upper(RerankingSelector):
-    """Scores every ordered combination of a few chunks: the best value there is, at the price of scoring everything.
+    """Scores every ordered combination of a few chunks: the best possible value, at the cost of scoring everything.
 
     The paper's CORAG Upper: fewer than six chunks. Orders are made and scored batch by batch; beyond `MAX_CACHED` no
     value is kept. Long runs report to `corag.progress`, which commands show.

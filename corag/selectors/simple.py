@@ -68,7 +68,7 @@ class TopTokens(BudgetedSelector):
 
 @dataclass(kw_only=True, eq=False)
 class SimilarityCutoff(ComparingSelector):
-    """Takes the candidates of at least a given similarity, most similar first, as far as they fit.
+    """Takes the candidates whose similarity is at least a given value, most similar first, as far as they fit.
 
     Args:
         minimum: The least cosine, in [-1, 1]; with `relative`, in [0, 1].

@@ -24,7 +24,7 @@ def reorder(
     tokenizer: Spelling | TokenCounter | None = None,
     **settings: Any,
 ) -> BudgetedSelector:
-    """Return another selector with the best chunks first and last in the prompt, or in another `order`.
+    """Use another selector, with the best chunks first and last in the prompt, or in another `order`.
 
     Args:
         selector: Its name; one that is built already takes `order` when it is built.

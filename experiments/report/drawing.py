@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -18,7 +19,9 @@ MARKERS = ("o", "s", "^", "D")
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 """Okabe and Ito's palette, which stays distinct for colour-blind readers."""
 MOST_NAMES = 4
-"""Names below a plot that are in one column."""
+"""Rows of names below a plot that are in one column."""
+LONGEST_NAME = 56
+"""Characters of a name in one line below a plot; two columns take names of half of that."""
 
 Points: TypeAlias = Sequence[tuple[float, float, Difference | None]]
 """Tokens, quality and its interval, if known."""
@@ -63,13 +66,15 @@ def curves_plot(curves: Curves) -> str:
 
 def _against_tokens(lines: Sequence[tuple[str, Points, Mapping[str, Any]]], title: str) -> str:
     """Return an SVG of lines over tokens, each with its name in the legend, if any, and matplotlib's style."""
-    num_names = sum(bool(name) for name, _, _ in lines)
-    columns = 1 + (num_names > MOST_NAMES)
-    below = 0.19 * -(-num_names // columns) + 0.1
+    # A setting that is itself a list of settings makes a long name.
+    names = [textwrap.fill(plain(name), LONGEST_NAME) for name, _, _ in lines]
+    num_rows = sum(1 + name.count("\n") for name in names if name)
+    columns = 1 + (num_rows > MOST_NAMES and max(map(len, names)) <= LONGEST_NAME // 2)
+    below = 0.19 * -(-num_rows // columns) + 0.1
     figure = new_figure(4.8 + 0.8 * (columns > 1), 3.5 + below)
     panel = figure.subplots()
-    for name, points, style in lines:
-        panel.plot([x for x, _, _ in points], [y for _, y, _ in points], label=plain(name) or None, **style)
+    for name, (_, points, style) in zip(names, lines, strict=True):
+        panel.plot([x for x, _, _ in points], [y for _, y, _ in points], label=name or None, **style)
         for x, _, bar in points:
             if bar is not None:
                 panel.vlines(x, bar.low, bar.high, color=style["color"], linewidth=1.0, alpha=0.45)

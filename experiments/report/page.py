@@ -1,6 +1,6 @@
 """One page, rendered as HTML (a single file that fetches nothing), as Markdown, or on a terminal.
 
-Texts are escaped in every rendering; `**two asterisks**` make bold, in cells of tables, too.
+Texts are escaped in every rendering; `**two asterisks**` make bold and backticks code, in cells of tables, too.
 """
 
 from __future__ import annotations
@@ -143,14 +143,15 @@ def _environment() -> Any:
     jinja = require("jinja2", "experiments")
     markup = jinja.utils.markupsafe
 
-    def bold(text: str) -> Any:
-        return markup.Markup(re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", str(markup.escape(visible(str(text))))))
+    def styled(text: str) -> Any:
+        escaped = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", str(markup.escape(visible(str(text)))))
+        return markup.Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escaped))
 
     environment = jinja.Environment(
         loader=jinja.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )  # fmt: skip
-    environment.filters |= {"bold": bold, "svg": lambda figure: markup.Markup(figure.svg)}
+    environment.filters |= {"styled": styled, "svg": lambda figure: markup.Markup(figure.svg)}
     kinds = {"table": Table, "figure": Figure, "passage": QuotedPassage, "columns": tuple, "section": Section}
     environment.tests |= {name: lambda value, kind=kind: isinstance(value, kind) for name, kind in kinds.items()}
     environment.tests["long"] = lambda text: len(text) > LONG_CELL

@@ -192,6 +192,8 @@ def test_boilerplate_answers_only_questions_about_it():
     authors = Chunk("a", "pump(1) > AUTHORS\nOtto Brunner.", place)
     texts = [notice, "Part of the pump(1) suite", authors]
     assert corag.ask("How is the pump started?", texts, budget_tokens=64).shown.headline == "not found"
+    reply = corag.ask("How is the pump started?", [*texts, "To start the pump, turn the handle."], budget_tokens=64)
+    assert reply.selection.text == "To start the pump, turn the handle."
     [found] = corag.ask("Under which licence is pump?", [notice], budget_tokens=64).shown.passages
     assert "MIT" in found.text
 

@@ -50,7 +50,7 @@ function linesOf(pieces) {
 // A line that describes the one above it, as an option, is set in, also where it is wrapped.
 function shownLine(pieces) {
   const isSetIn = pieces.map(([text]) => text).join("").startsWith("    ");
-  return element("span", { class: isSetIn ? "line set-in" : "line" },
+  return element("span", { class: isSetIn ? "quoted set-in" : "quoted" },
     pieces.map(([text, marked]) => (marked && text ? element("mark", {}, text) : text)));
 }
 

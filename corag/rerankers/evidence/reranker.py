@@ -115,7 +115,7 @@ def reading_order(found: Signals, weights: FloatArray) -> FloatArray:
 
 
 class EvidenceReranker(Part):
-    """Values combinations by how likely they hold the evidence of a question; see `corag.rerankers.evidence`.
+    """Values combinations by how likely they are to hold the evidence for a question; see `corag.rerankers.evidence`.
 
     A value depends on all candidates, since hypotheses compete.
 

@@ -25,6 +25,7 @@ from corag.selectors.order import PromptOrder
 from corag.selectors.price import REFERENCE_TOKENS, default_cost_weight, price_factor
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER, SHARED
+from corag.text.boilerplate import concerns_origin, contents_of
 from corag.text.questions import definition
 from corag.text.units import place_in_document
 from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, Scorer, Selection, TokenCounter
@@ -45,11 +46,12 @@ on it keeps the tree shallow: with 60 sentences, 40 iterations reach a net value
 
 DEFINITION = 0.5
 """What the search adds to the value of an order with a sentence that defines what is asked for. Such a sentence repeats
-little of a question such as "What does tee do?", so that its words alone are worth less than those of others."""
+little of a question such as "What does tee do?", so that its words alone are worth less than those of others.
+Boilerplate takes away 1, more than any candidate adds."""
 
 
 class Corag(BudgetedSelector):
-    """Searches for the ordered combination that is worth most, its tokens paid for.
+    """Searches for the ordered combination with the highest value, net of the price of its tokens.
 
     An agent names unit, reranker and lambda for each question. What is given is kept: beside `unit` and `cost_weight`
     the agent names the rest; without an agent its fallback holds. A `reranker`, a `preset` or a `search` leaves it
@@ -180,6 +182,7 @@ class Corag(BudgetedSelector):
         singles: list[list[Order]] = [[] if raw else [(index,) for index in problem.fitting] for problem in problems]
         scalings = [Scaling.of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
         defining = [set() if self.preset else plainest_definition(problem) for problem in problems]
+        idle = [set() if self.preset else boilerplate(problem) for problem in problems]
         as_logits = self.preset is not None and _is_probable(self._reranker)
 
         def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
@@ -189,8 +192,12 @@ class Corag(BudgetedSelector):
             if as_logits:
                 return logits_of(np.concatenate(values))
             scaled = [scalings[index](some) for index, some in zip(orders, values, strict=True)]
-            defined = [[not defining[index].isdisjoint(order) for order in some] for index, some in orders.items()]
-            return np.concatenate(scaled) + DEFINITION * np.concatenate(defined)
+            added = [
+                DEFINITION * (not defining[index].isdisjoint(order)) - (not idle[index].isdisjoint(order))
+                for index, of_problem in orders.items()
+                for order in of_problem
+            ]
+            return np.concatenate(scaled) + np.array(added, dtype=np.float64)
 
         configs = [self.search_of(problem) for problem in problems]
         with search_errors():
@@ -240,6 +247,14 @@ def plainest_definition(problem: SelectionProblem) -> set[int]:
     found = [(definition(problem.query, chunk)[0], -place_in_document(chunk)) for chunk in problem.chunks]
     best = max(found, default=(0, 0))
     return {found.index(best)} if best[0] else set()
+
+
+def boilerplate(problem: SelectionProblem) -> set[int]:
+    """Return the candidates that are boilerplate, if the question is about something else, and there are others."""
+    if concerns_origin(problem.query):
+        return set()
+    found = {index for index, chunk in enumerate(problem.chunks) if not contents_of(chunk)}
+    return found if len(found) < len(problem.chunks) else set()
 
 
 def logits_of(probabilities: FloatArray) -> FloatArray:
