@@ -28,10 +28,10 @@ _SENTENCE = re.compile(
         | .{{0,80}}\b(?:licen[cs]ed|released|distributed|(?:made\s+)?available)\s+under\s+{_TERMS}
         | licen[cs]e:?\s+(?:[AL]?GPL|LGPL|MIT|BSD|Apache|MPL) | this\s+is\s+free\s+software | there\s+is\s+no\s+warranty
         | .{{0,40}}\b(?:see|read|in)\s+(?:the\s+)?(?:(?:file|accompanying|included)\s+)*(?-i:{_FILE})
-        | part\s+of\s+the\s+\S+\s+(?:suite|package|project)\W*$ | (?:written|maintained)\s+by\s+[A-Z]
+        | part\s+of\s+the\s+\S+\s+(?:suite|package|project)\W*$
         | the\s+\S+\s+command\s+is\s+part\s+of\s+the\s+\S+\s+package | .{{0,20}}online\s+help:\s
         | (?:please\s+)?report\s+(?:any\s+)?(?:\w+\s+)?bugs\b | full\s+documentation\s+(?:at\s+)?<
-        | page\s+\d+(?:\s*(?:/|of)\s*\d+)?\W*$ | \d+\s*(?:/|of)\s*\d+\W*$
+        | page\s+\d+(?:\s*(?:/|of)\s*\d+)?\W*$
         | (?:[\w.+:-]+\(\d\w{{0,5}}\)[,.]?\s*(?:and\s+)?)+$
     )""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,

@@ -196,6 +196,8 @@ def test_boilerplate_answers_only_questions_about_it():
     assert reply.selection.text == "To start the pump, turn the handle."
     [found] = corag.ask("Under which licence is pump?", [notice], budget_tokens=64).shown.passages
     assert "MIT" in found.text
+    film = "Written by Otto Brunner, the film was shot in Vienna."
+    assert film in corag.ask("Where was the film shot?", [notice, film], budget_tokens=64).selection.text
 
 
 # --- Citations ---
