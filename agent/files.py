@@ -52,7 +52,7 @@ def replace_folder(
         names = {file.name for file in path.iterdir()} if path.is_dir() else {path.name}
         if others := sorted(names - set(files) - set(optional)):
             raise FileExistsError(
-                f"{path} holds {others[0]!r}, which is no part of {what} and would be deleted; choose another path"
+                f"{path} holds {others[0]!r}, which is not part of {what} and would be deleted; choose another path"
             )
     for leftover in (draft, old):
         shutil.rmtree(leftover, ignore_errors=True)

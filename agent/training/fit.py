@@ -206,7 +206,7 @@ def _callback(class_path: str, init_args: Mapping[str, Any] = MappingProxyType({
     module, _, name = class_path.rpartition(".")
     kind = getattr(importlib.import_module(module or callbacks.__name__), name)
     if not (isinstance(kind, type) and issubclass(kind, pl.Callback)):
-        raise TypeError(f"{class_path} is no lightning.pytorch.Callback")
+        raise TypeError(f"{class_path} is not a lightning.pytorch.Callback")
     return kind(**init_args)
 
 

@@ -139,7 +139,7 @@ def run_service(config: ServeConfig) -> None:
         from corag.app.http import is_loopback, make_server
     key = os.environ.get(KEY) or None
     if key is None and not is_loopback(config.host):
-        raise InputError(f"others can reach {config.host}: set a key for them in the environment variable {KEY}")
+        raise InputError(f"{config.host} can be reached by others: set a key in the environment variable {KEY}")
     with _announced("service", config.host, config.port, index) as sock:
         make_server(make_api(service, host=config.host, key=key)).run(sockets=[sock])
 

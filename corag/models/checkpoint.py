@@ -66,8 +66,8 @@ def _check_head(model: str | Path, folder: Path, *, trusted: bool) -> dict[str, 
     if not (is_known and architecture.endswith(("ForSequenceClassification", "ForCausalLM"))):
         if "auto_map" not in config:
             raise ModelError(
-                f"the model {str(model)!r} is no reranker ({architecture or 'no architecture'}); use a cross-encoder, "
-                "whose head was trained, not its base model"
+                f"the model {str(model)!r} is not a reranker ({architecture or 'no architecture'}); use a "
+                "cross-encoder, whose head was trained, not its base model"
             )
         if not trusted:
             raise ModelError(f"the model {str(model)!r} cannot be loaded; {_OWN_CODE}")

@@ -104,8 +104,8 @@ class ServerChat(Server, Chat):
         if (own := tokens_for_model(self.model) or self._served_counter()) is not None:
             return own
         warn_once(
-            f"the tokenizer of model {self.model!r} is neither on this machine nor does the server tell it, so tokens "
-            "are estimated, usually 10 to 20% too many; name it with --tokenizer, such as "
+            f"the tokenizer of model {self.model!r} is not on this machine, and the server does not provide it, so "
+            "tokens are estimated, usually 10 to 20% too many; name it with --tokenizer, such as "
             "meta-llama/Llama-3.1-8B-Instruct, gpt-4o or a tokenizer.json, to count exactly"
         )
         return estimate()

@@ -57,6 +57,9 @@ class Corag(BudgetedSelector):
     the agent names the rest; without an agent its fallback holds. A `reranker`, a `preset` or a `search` leaves it
     nothing to name, and then the defaults below hold.
 
+    Without a preset the search adds `DEFINITION` to the value of an order with the sentence that defines what a
+    question asks for (`corag.text.questions.definition`), and leaves out boilerplate (`corag.text.boilerplate`).
+
     Args:
         unit: What is chosen; see `BudgetedSelector`. By default sentences; if a reranker or a preset is given,
             passages, of which the rerankers of others have learnt.
