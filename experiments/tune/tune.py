@@ -293,7 +293,7 @@ def tuning_page(tuning: Tuning, config: TuneConfig, held_out: int = 0) -> Page:
         f"Tuned on {Path(config.data).resolve().name}",
         "\n".join(tuning.decision()),
         [
-            Section("On questions that took no part (five folds by document)", [methods]),
+            Section("On held-out questions (five folds by document)", [methods]),
             Section("Each configuration, best first", [each]),
             Section("Use", [f"{usage[0].upper()}{usage[1:]}", *([] if tuning.keeps_default else [compare])]),
             Section("Statistics", statistics),

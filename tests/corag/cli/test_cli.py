@@ -1,6 +1,7 @@
 """The command line: flags, help, output and exit status. Bad input: `test_bad_input`."""
 
 import dataclasses
+import io
 import json
 import logging
 import re
@@ -9,8 +10,10 @@ import time
 from typing import get_type_hints
 
 import pytest
+from rich.console import Console
 
 import corag
+from corag.cli import console
 from corag.cli.console import progress
 from corag.cli.main import COMMANDS, INTERRUPTED, MISTAKE, main
 from corag.errors import InputError
@@ -77,6 +80,26 @@ def test_help_names_and_explains_settings(name, capsys):
             assert re.search(rf" (--)?{re.escape(setting)}( \S+)? [A-Z`][^(]{{5,}}.*?\(|--{setting} CONFIG", text), (
                 setting
             )
+
+
+def test_brief_help_is_in_the_order_of_use_and_names_no_types(capsys):
+    assert run("ask", "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    places = [text.index(f" --{name} ") for name in ("question", "index", "budget", "json")]
+    assert places == sorted(places) and "(required)" in text and "(default: 1024)" in text
+    assert not any(word in text for word in ("type:", "null", "--print_config"))
+    assert run("data", "get", "--help") == 0
+    assert " --from FROM " in capsys.readouterr().out
+
+
+def test_a_table_that_is_too_wide_for_the_screen_is_a_list(monkeypatch):
+    screen = Console(file=io.StringIO(), force_terminal=True, width=40, color_system=None)
+    monkeypatch.setattr(console, "stdout", lambda: screen)
+    rows = [{"name": "a", "what": "long words " * 9, "more": None}, {"name": "b", "what": "short", "more": 2}]
+    console.print_table(rows, {"name": "name", "what": "what it is", "more": "more"})
+    lines = [line.rstrip() for line in screen.file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 40 and lines[0] == "a" and lines[1].startswith("  what it is: long words")
+    assert lines[-3:] == ["b", "  what it is: short", "  more: 2"]
 
 
 def test_a_switch_needs_no_value_and_flags_may_have_dashes(small_index, capsys):

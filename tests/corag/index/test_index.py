@@ -114,6 +114,18 @@ def test_no_character_of_a_text_query_has_a_meaning(index: ChunkIndex, wrapping:
 # --- Both ---
 
 
+def test_a_plain_definition_is_among_the_hybrid_candidates(tmp_path):
+    texts = [
+        "tee - copy standard input",
+        *(f"What does tee do? What tee does, do {number} of it." for number in range(30)),
+    ]
+    made = ChunkIndex.build(tmp_path, [Chunk(str(row), text) for row, text in enumerate(texts)], HashEmbedder())
+    query = "What does tee do?"
+    [vector] = HashEmbedder().embed([query])
+    assert made.retrieve(query, vector, 3)[0].chunk.id == "0"
+    assert "0" not in [one.chunk.id for one in made.retrieve("What tee does?", vector, 3)]
+
+
 def cosines_of(candidates, vector):
     embedded = HashEmbedder().embed([candidate.chunk.text for candidate in candidates])
     return embedded @ (vector / np.linalg.norm(vector))

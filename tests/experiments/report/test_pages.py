@@ -76,7 +76,9 @@ PAGE = Page(
     "a & **b**",
     [
         Section("Lead", [Figure(SVG, "Lead", "below", "lead.svg")]),
-        Section("Methods", [Table(["method", "F1"], [["<m>", "**1**"]], "All", "note"), "one | remark"], anchor="m"),
+        Section(
+            "Methods", [Table(["method", "F1"], [["<m>", "**1**"]], "All", "note"), "one | remark", "`<c>`"], anchor="m"
+        ),
         Section(
             "More",
             [Figure(SVG, "Second"), (Section("c", ["line", QuotedPassage("Xy xY", True, "xy")]),)],
@@ -93,6 +95,7 @@ def test_html_escapes_all_and_needs_nothing_else():
     assert html.startswith("<!doctype html>") and "<title>&lt;T&gt;</title>" in html
     order = [html.index(text) for text in ("a &amp; <b>b</b>", "<svg", ">below<", "&lt;m&gt;", "<summary>More")]
     assert order == sorted(order)
+    assert "<code>&lt;c&gt;</code>" in html
     assert not re.search(r'(src|href)="(?!#)', html) and "@import" not in html
     assert (checker.tags.count("mark"), html.count('class="passage evidence"')) == (2, 1)
 

@@ -102,7 +102,7 @@ def test_from_questions_to_a_checkpoint_that_is_used(tmp_path):
     assert files == {"README.md", "config.json", "model.safetensors", "report.html", "labels.parquet"}
     assert len(tuning.labels.configurations) == 26 and tuning.labels.configurations[-1] == "top-k(k=1)"
     page = (tmp_path / "tuned" / "README.md").read_text()
-    assert page.index(tuning.decision()[0]) < page.index("On questions that took no part")
+    assert page.index(tuning.decision()[0]) < page.index("On held-out questions")
     assert page.index("Each configuration") < page.index(tuning.contest.statistics())
     selector = corag.selector("corag", agent=tmp_path / "tuned")
     offered = [corag.Candidate(corag.Chunk("a", "Varn is an island."), 0.9)]
