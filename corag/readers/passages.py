@@ -124,10 +124,11 @@ def signals(question: str, answer: Answer, selection: Selection, embedder: Cache
     cosines = vectors[1:] @ vectors[0]
     by_sentence = np.split(cosines[len(texts) :], np.cumsum([len(spans) for spans in parts])[:-1])
     place = place_of(answer.spans[0], selection) if answer.spans else None
-    found = [
-        place[1] if place is not None and place[0].id == chunk.id and _is_in(place[1], spans) else None
-        for chunk, spans in zip(passages, parts, strict=True)
-    ]
+    found = [None if place is None or place[0].id != chunk.id else place[1] for chunk in passages]
+    for index, span in enumerate(found):
+        # A span may be in the title, which is no sentence.
+        if span is not None and _is_in(span, sentences_of(passages[index])) and not _is_in(span, parts[index]):
+            found[index] = None
     asked, confidence = stems(question), min(max(answer.confidence or 0.0, 1e-3), 1 - 1e-3)
     log_odds = math.log(confidence / (1 - confidence))
     values = np.zeros((len(passages), len(WEIGHTS)))

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
+from corag.models.cached import CachedEmbedder
 from corag.readers.chat import OllamaReader
-from corag.readers.passages import Passage
+from corag.readers.passages import Passage, signals
 from corag.reply import Reply
 from corag.shown import Reading, label, one_text, shown
 from corag.text.documents import Document, passage
@@ -113,6 +114,8 @@ def test_an_answer_in_the_title_shows_the_passage():
     read = [Reading("?", Answer("Oil"), (Passage(source, 0.9, ((0, 3),)),))]
     [found] = shown(Answer("Oil"), selection_of(source), read).passages
     assert (found.text, found.marked) == ("It has to be oiled.", ())
+    answer = Answer("Oil", 0.9, spans=((0, 3),))
+    assert signals("Which pump?", answer, selection_of(source), CachedEmbedder("minilm")).spans == [(0, 3)]
 
 
 @pytest.mark.parametrize(
