@@ -197,6 +197,19 @@ class OddReader:
         return Answer("Yes." if crc32(context.encode()) % 2 else "")
 
 
+class EchoReader:
+    """Answers with what it is asked, which it remembers."""
+
+    name = "echo"
+
+    def __init__(self):
+        self.asked = []
+
+    def answer(self, query, context):
+        self.asked.append((query, context))
+        return Answer(f"{query} {context}")
+
+
 class FixedReader:
     """Gives the same answer whatever it is asked."""
 

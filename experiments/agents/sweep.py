@@ -22,11 +22,12 @@ from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import without_secrets
 from corag.text.visible import to_json
+from corag.writing import write_atomically
 from experiments.agents.recipes import flattened
 from experiments.agents.train import TrainAgentConfig, fit, known_labels
 from experiments.report.difference import Difference, paired_difference
 from experiments.report.page import Page, Section, Table
-from experiments.run.journal import fingerprint, write_atomically
+from experiments.run.journal import fingerprint
 from experiments.run.settings import read_settings
 from experiments.run.track import UNMEASURED
 

@@ -24,6 +24,7 @@ from corag.models.devices import parse_device
 from corag.models.runtime import Runtime, current, in_runtime, merge_records
 from corag.naming import parse
 from corag.selectors.corag.features import check_recipe, feature_dim
+from corag.writing import write_atomically
 from experiments.agents.compare import comparison
 from experiments.agents.left_out import LEADS, LeftOut, chosen_lead, leave_kinds_out, left_out_section
 from experiments.agents.recipes import RECIPES, Recipe, departures, settled
@@ -31,7 +32,7 @@ from experiments.agents.targets import TargetConfig, best_single, learnt_targets
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
 from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
-from experiments.run.journal import commit, write_atomically
+from experiments.run.journal import commit
 from experiments.run.track import TrackedRun, Tracker, Tracking
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,9 @@ from corag.models.runtime import Runtime, in_runtime, resolve_device
 from corag.naming import Spellings, split_parts
 from corag.registry import SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET
+from corag.writing import write_atomically
 from experiments.bench.harness import CLOCKS, Clock, Timing
-from experiments.run.journal import versions, write_atomically
+from experiments.run.journal import versions
 
 Part = Literal["search", "scoring", "selection", "gpu"]
 

@@ -17,6 +17,8 @@ from agent.files import replace_file
 from corag.errors import DataError
 from corag.text.data import find_data, find_file
 from corag.text.documents import Document
+from corag.text.visible import to_json
+from corag.writing import write_atomically
 
 CORPUS_FILE, QUERIES_FILE, SOURCE_FILE = "corpus.jsonl.gz", "queries.jsonl.gz", "source.json"
 _LEVEL = 5
@@ -117,6 +119,14 @@ class FolderWriter(ExitStack):
 
     def _is_new(self, name: str) -> bool:
         return self._ids.execute("INSERT OR IGNORE INTO ids VALUES (?)", (_unicode(name),)).rowcount == 1
+
+
+def write_data(folder: Path, corpus: Iterable[Mapping[str, Any]], queries: Iterable[Mapping[str, Any]]) -> None:
+    """Write a data folder, each file in one step; see `corag.text.data`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        lines = "".join(to_json(row) + "\n" for row in rows)
+        write_atomically(folder / f"{name}.jsonl", lines)
 
 
 def write_queries(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from experiments.run.journal import write_data
+from experiments.data.folder import write_data
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from corag.index import update_index
 from corag.models.runtime import Runtime, in_runtime
 from corag.selectors.corag.selector import Corag
 from corag.text.chunking import ChunkConfig
+from corag.writing import write_atomically
 from experiments.agents.train import TrainAgentConfig, train
 from experiments.data.config import CandidateSettings
 from experiments.demo import write_data_folder
@@ -25,7 +26,6 @@ from experiments.labels.config import LabelConfig, listed
 from experiments.labels.label import label
 from experiments.report.comparison import result_page, terminal_page
 from experiments.report.results import Result
-from experiments.run.journal import write_atomically
 from experiments.run.track import Tracker, Tracking
 
 METHODS = "naive,corag(agent=none),{best_single},corag,upper"

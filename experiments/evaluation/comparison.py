@@ -20,6 +20,7 @@ from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, 
 from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
+from corag.writing import write_atomically
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
@@ -52,7 +53,6 @@ from experiments.run.journal import (
     finished_record,
     output_file,
     versions,
-    write_atomically,
 )
 from experiments.run.track import UNMEASURED, log_run
 

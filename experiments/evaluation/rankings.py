@@ -17,8 +17,8 @@ from corag.optional import require
 from corag.text.data import Grades, is_evidence
 from corag.text.trec import qrels_lines, run_lines
 from corag.types import Chunk
+from corag.writing import write_atomically
 from experiments.data.config import comma_separated
-from experiments.run.journal import write_atomically
 
 RETRIEVER = "retriever"
 """Name of the ranking of the candidates."""

@@ -22,8 +22,8 @@ from corag.naming import PartName, parse, without_secrets
 from corag.optional import require
 from corag.selectors.corag.features import Float32, feature_vectors
 from corag.types import FloatArray
+from corag.writing import write_atomically
 from experiments.data.config import comma_separated
-from experiments.run.journal import write_atomically
 
 logger = logging.getLogger(__name__)
 

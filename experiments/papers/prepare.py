@@ -20,6 +20,7 @@ from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, find_data, folder_name
 from corag.text.documents import Document, body
 from experiments.data.config import CandidateSettings
+from experiments.data.folder import write_data
 from experiments.data.pools import drawn, open_pool
 from experiments.data.references import ReferencesConfig, write_references
 from experiments.data.splits import questions_of
@@ -29,7 +30,7 @@ from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import chat_of
 from experiments.papers.standins import DEMO, TRAINED
 from experiments.papers.study import Cell, methods_of
-from experiments.run.journal import fingerprint, write_data
+from experiments.run.journal import fingerprint
 from experiments.run.settings import read_settings
 
 KINDS = ("noise", "redundancy")

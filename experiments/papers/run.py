@@ -19,6 +19,7 @@ from corag.models.runtime import Runtime, in_runtime
 from corag.naming import parse
 from corag.text.data import DataFolder, find_data, passage_at
 from corag.text.visible import one_line, to_json
+from corag.writing import write_atomically
 from experiments.data.config import comma_separated
 from experiments.data.folder import read_source
 from experiments.data.pools import open_pool
@@ -33,7 +34,7 @@ from experiments.papers.standins import DEMO, reduced, standin_of, standins, sub
 from experiments.papers.study import METHOD, Cell, Study, cells_of, comparisons_of, find_study, methods_of, study_files
 from experiments.report.measures import Row
 from experiments.report.page import Page, Section
-from experiments.run.journal import PAGE, commit, fingerprint, output_file, versions, write_atomically
+from experiments.run.journal import PAGE, commit, fingerprint, output_file, versions
 from experiments.run.track import Tracking, log_run
 
 ALL, LIST = "all", "list"

@@ -9,14 +9,13 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from corag.errors import DataError
 from corag.text.visible import to_json
-from corag.writing import write_atomically as write_atomically
 
 PACKAGES = (
     "corag", "numpy", "torch", "transformers", "openvino", "lancedb", "rouge-score", "ir-measures", "bm25s",
@@ -157,11 +156,3 @@ def output_file(name: str, begins: bytes) -> Path:
     if content not in (b"", begins):
         raise DataError(f"out is {name!r}, a file that this command did not write; give another name, or delete it")
     return path
-
-
-def write_data(folder: Path, corpus: Iterable[Mapping[str, Any]], queries: Iterable[Mapping[str, Any]]) -> None:
-    """Write a data folder, each file in one step; see `corag.text.data`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        lines = "".join(to_json(row) + "\n" for row in rows)
-        write_atomically(folder / f"{name}.jsonl", lines)

@@ -11,26 +11,14 @@ from corag.registry import READERS
 from corag.types import Answer
 from tests.chat_server import ChatServer
 from tests.chat_server import Reply as Sent
+from tests.fakes import EchoReader
 
 TEXTS = ["Lake Sable is 310 metres deep.", "The Oro ends in Lake Sable.", "The mill burned in 1830."]
 SETTINGS = {"method": "top-k(k=2)"}
 
 
-class Echo:
-    """Answers with the question that it was asked."""
-
-    name = "echo"
-
-    def __init__(self):
-        self.asked = []
-
-    def answer(self, query, context):
-        self.asked.append((query, context))
-        return Answer(f"to {query}")
-
-
 def test_a_question_gets_the_subject_of_the_last_one_that_can_be_understood_alone():
-    reader = Echo()
+    reader = EchoReader()
     talk = Conversation(TEXTS, reader=reader, **SETTINGS)
     asked = ["How deep is Lake Sable?", "Where is it?", "Why?", "When did the mill burn?", "Who built it?"]
     replies = [talk.ask(question) for question in asked]
@@ -80,7 +68,7 @@ def test_old_turns_are_dropped_first():
 
 @pytest.fixture
 def echo(monkeypatch):
-    reader = Echo()
+    reader = EchoReader()
     monkeypatch.setitem(READERS.parts, "echo", lambda: reader)
     return reader
 

@@ -6,15 +6,13 @@ import sys
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
 import corag
-from corag.models.engine import quiet
 from corag.models.trained import AdapterConfig, save_adapter
 from corag.readers.minilm_reader import FORM, NAME, MiniLMReader
 from corag.readers.span_reader import KINDS
 from corag.text.tokens import encode, load_tokenizer, model_folder
+from tests.corag.models.worlds import small_bert
 
 pytestmark = pytest.mark.slow
 
@@ -23,16 +21,6 @@ QUESTION = "Who mapped the river?"
 LONG = "\n\n".join(
     f"Title {i}\nThe river number {i} was mapped by person {i} in the year {1800 + i}." for i in range(12)
 )
-
-
-def small_bert():
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=30522, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        initializer_range=0.2,
-    )  # fmt: skip
-    with quiet():
-        return transformers.BertModel(config, add_pooling_layer=False).eval()
 
 
 def save_small_adapter(folder, seed=0, yes=0.0, **settings):

@@ -2,9 +2,10 @@
 
 import corag
 from corag.readers.wrappers import CachedReader
-from corag.types import Answer, PromptedReader, Reader
+from corag.types import PromptedReader, Reader
 from tests.chat_server import ChatServer
 from tests.chat_server import Reply as Sent
+from tests.fakes import EchoReader
 
 
 def reader_of(server, **settings):
@@ -26,19 +27,8 @@ def test_the_most_frequent_answer_counts():
 # --- The cache ---
 
 
-class Echo:
-    name = "echo"
-
-    def __init__(self):
-        self.asked = []
-
-    def answer(self, query, context):
-        self.asked.append((query, context))
-        return Answer(f"{query} {context}")
-
-
 def test_each_context_is_read_once_for_each_question():
-    echo = Echo()
+    echo = EchoReader()
     reader = CachedReader(echo)
     assert isinstance(reader, Reader) and reader.name == "echo"
     found = reader.answer_many(["q", "q", "p", "q"], ["a", "b", "a", "a"])

@@ -5,10 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from corag.errors import DataError
-from corag.models.engine import quiet
 from corag.models.trained import load_adapter, merge
 from corag.readers import minilm_reader
 from corag.readers.span_network import SpanNetwork
@@ -20,18 +18,9 @@ from experiments.adapters.reader import KIND_WEIGHT, ReaderModule, gold_cases, l
 from experiments.adapters.reader_rows import collate, examples, rows
 from experiments.adapters.training import calibration_error, fit_sigmoid
 from experiments.data.splits import held_out
+from tests.corag.models.worlds import small_bert
 
 pytestmark = pytest.mark.slow
-
-
-def small_bert():
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=30522, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        initializer_range=0.2,
-    )  # fmt: skip
-    with quiet():
-        return transformers.BertModel(config, add_pooling_layer=False).eval()
 
 
 def small_training(data, out, **changes):
