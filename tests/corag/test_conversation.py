@@ -83,7 +83,7 @@ def test_questions_from_a_pipe(small_index, monkeypatch, capsys, echo):
     assert chat(monkeypatch, small_index, typed) == 0
     said = capsys.readouterr()
     assert [query for query, _ in echo.asked] == ["How deep is Lake Sable?", "Where is it? (Lake Sable)"]
-    assert "to How deep is Lake Sable?" in said.out and "understood as: Where is it? (Lake Sable)" in said.out
+    assert "│ How deep is Lake Sable? " in said.out and "understood as: Where is it? (Lake Sable)" in said.out
     assert "tokens" not in said.out and said.err == ""
 
 
