@@ -97,7 +97,7 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
             job_type=self._command,
             name=self._name,
             id=env("WANDB_RUN_ID") or known,  # the agent of a W&B sweep has chosen it already
-            dir=self._folder,
+            dir=self._folder.absolute(),  # W&B's own process may have been started in another folder
             config=without_secrets({**self._settings, "versions": versions(), "commit": commit()}),
             resume="allow",
             mode=_mode(),
