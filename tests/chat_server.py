@@ -151,17 +151,16 @@ class ChatServer:
         """Bodies of the chat requests so far."""
         return [body for path, body in self.requests if path in CHATS]
 
-    @contextlib.contextmanager
-    def next_reply(self) -> Iterator[Reply]:
+    def next_reply(self) -> Reply:
         with self._lock:
             self._now += 1
             self.most_at_once = max(self.most_at_once, self._now)
             reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
-        try:
-            yield reply
-        finally:
-            with self._lock:
-                self._now -= 1
+        self.stopping.wait(reply.delay_s)
+        # Before anything is sent: with the last byte the client may begin another request.
+        with self._lock:
+            self._now -= 1
+        return reply
 
     def __enter__(self) -> ChatServer:
         self._thread.start()
@@ -209,12 +208,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(400, {"error": {"message": told}})
         else:
             # A client that has given up closes the connection.
-            with contextlib.suppress(ConnectionError), self.chat.next_reply() as reply:
-                self._reply(reply, body)
+            with contextlib.suppress(ConnectionError):
+                self._reply(self.chat.next_reply(), body)
 
     def _reply(self, reply: Reply, body: dict[str, Any]) -> None:
         stopping = self.chat.stopping
-        stopping.wait(reply.delay_s)
         self.send_response(reply.status)
         kind = "application/x-ndjson" if self.path == "/api/chat" else "text/event-stream"
         for name, value in ({"Content-Type": kind, "Transfer-Encoding": "chunked"} | reply.headers).items():
