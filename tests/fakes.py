@@ -1,7 +1,5 @@
 """Stand-ins for parts: cheap values and vectors, token counts that do not add up, tiny checkpoints."""
 
-from __future__ import annotations
-
 import time
 from zlib import crc32
 

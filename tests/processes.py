@@ -4,8 +4,6 @@ A process of its own is forked from a server that has imported torch and its lik
 or ends need `subprocess`.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import resource

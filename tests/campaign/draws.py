@@ -1,7 +1,5 @@
 """Random selectors with random settings, random candidates and budgets: each case is a function of its number."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

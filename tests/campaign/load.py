@@ -1,7 +1,5 @@
 """Work for hours in minutes: real questions, an index of made chunks, memory and times along the way, and pictures."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

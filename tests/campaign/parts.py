@@ -1,7 +1,5 @@
 """Parts that cost next to nothing and misbehave: rerankers, embedders, layouts, and nineteen ways to count tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import corag

@@ -1,7 +1,5 @@
 """What every selection promises, whatever was drawn; and how many selections kept it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """The budget of a prompt: what is left for the context, and that no prompt exceeds it."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

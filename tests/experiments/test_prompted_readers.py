@@ -1,7 +1,5 @@
 """Commands with readers that prompt a language model: the budget is the whole prompt's."""
 
-from __future__ import annotations
-
 import pyarrow.parquet as pq
 import pytest
 

@@ -1,7 +1,5 @@
 """A small data folder with known evidence, tables and checkpoints worked out by hand, and the real command line."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

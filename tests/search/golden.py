@@ -5,8 +5,6 @@ After a change of the search that is meant, write them again and read the differ
     python -m tests.search.golden
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """The search as a textbook writes it: objects, recursion, no arrays; slow and plain."""
 
-from __future__ import annotations
-
 from math import log, sqrt
 
 

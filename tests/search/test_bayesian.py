@@ -1,7 +1,5 @@
 """Policy `bayesian`: its process against dense regression, what it keeps to, and what it finds."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy as np

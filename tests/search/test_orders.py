@@ -1,7 +1,5 @@
 """Feasible orders: listed, extended, and all of them scored."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The tree search against a plain one, written as in a textbook."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Every policy: what it keeps to, what it answers, and what it refuses."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 import numpy as np

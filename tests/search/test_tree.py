@@ -1,7 +1,5 @@
 """The policy tree by hand: walks, back-up, the final pick, several nodes a round."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import log, sqrt
 

@@ -1,7 +1,5 @@
 """Toy worlds: scorers with known values that remember what they were asked."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from zlib import crc32
 

@@ -1,7 +1,5 @@
 """A page over the small data folder, with parts that need no model."""
 
-from __future__ import annotations
-
 import threading
 import time
 from contextlib import contextmanager

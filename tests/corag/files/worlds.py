@@ -1,7 +1,5 @@
 """Real files of each format, written by other libraries than those that read them; and what was read."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 

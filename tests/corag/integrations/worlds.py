@@ -1,7 +1,5 @@
 """Documents and questions for the adapters of frameworks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A real conversation with a real language model behind a real server; what it says is weak, that it says it counts."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

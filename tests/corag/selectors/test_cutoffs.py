@@ -1,7 +1,5 @@
 """Selectors that cut the ranking or cluster it: `adaptive-k`, `car`, `edc2`, each against its algorithm written out."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

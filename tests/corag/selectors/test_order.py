@@ -1,7 +1,5 @@
 """The order of chosen chunks in the prompt: by hand, and what a conversation keeps of the prompt before."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

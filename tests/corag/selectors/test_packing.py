@@ -1,7 +1,5 @@
 """What packs, reorders or takes the ranking as it is: by hand, against loops, against brute force."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """What every registered selector promises, whatever it chooses by, for one question and for a stream of them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Tokenizers by the names of models: files, the hub's cache, tiktoken."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small tokenizers of every kind, and texts that tokenizers disagree about."""
 
-from __future__ import annotations
-
 import base64
 from functools import cache
 from pathlib import Path
