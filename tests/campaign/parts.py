@@ -63,14 +63,7 @@ class Coarse(HashEmbedder):
         return np.array([np.eye(8)[len(text) % 4] for text in texts], dtype=np.float32).reshape(len(texts), 8)
 
 
-RERANKERS = (
-    HashReranker,
-    SetReranker,
-    Flat,
-    Mean,
-    lambda: "bm25",
-    lambda: Letters(window=30),
-)
+RERANKERS = (HashReranker, SetReranker, Flat, Mean, lambda: "bm25", lambda: Letters(window=30))
 
 
 class Numbered:

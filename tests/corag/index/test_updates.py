@@ -252,8 +252,7 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(folder: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "files",
-    [{}, {"a.py": "\0"}, {"a.md": ""}, {"a.md": "\x1c\n\x1d"}, {"a.md": "", "b.txt": " "}],
+    "files", [{}, {"a.py": "\0"}, {"a.md": ""}, {"a.md": "\x1c\n\x1d"}, {"a.md": "", "b.txt": " "}]
 )
 def test_a_folder_with_nothing_to_index_is_refused(tmp_path: Path, files: dict):
     (tmp_path / "docs").mkdir()

@@ -54,10 +54,7 @@ def build_and_kill(uri: str | Path, *flags: str, num_embedded: int, delay_s: flo
     The last batch may be lost.
     """
     with subprocess.Popen(
-        [sys.executable, "-c", SLOW_BUILD, str(uri), *flags],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
+        [sys.executable, "-c", SLOW_BUILD, str(uri), *flags], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         assert process.stdout is not None
         number = 0

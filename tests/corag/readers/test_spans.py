@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.readers.context import answer_chunk, borders, sentences
-from corag.readers.span_reader import (
-    NUM_OUTPUTS,
-    ReaderSettings,
-    SpanReading,
-    best_span,
-    chunk_windows,
-    to_answer,
-)
+from corag.readers.span_reader import NUM_OUTPUTS, ReaderSettings, SpanReading, best_span, chunk_windows, to_answer
 from corag.text.documents import SEPARATOR
 from corag.text.units import GAP
 

@@ -7,10 +7,7 @@ from hypothesis import strategies as st
 
 from corag.errors import ModelError
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
-from corag.rerankers.evidence.hypotheses import (
-    Hypotheses,
-    weigh,
-)
+from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.passages import PassageReader, split_title
 from corag.rerankers.evidence.reranker import FORM, EvidenceParts, EvidenceReranker
 from corag.rerankers.evidence.signals import (

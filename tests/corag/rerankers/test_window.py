@@ -50,8 +50,7 @@ def test_windows_by_hand(length, tokens, starts):
 
 
 @pytest.mark.parametrize(
-    ("policy", "texts"),
-    [("truncate", ["abcd", "abcd", ""]), ("windows", ["abcd", "abcd", "cd\n\n", "d\n\ne", ""])],
+    ("policy", "texts"), [("truncate", ["abcd", "abcd", ""]), ("windows", ["abcd", "abcd", "cd\n\n", "d\n\ne", ""])]
 )
 def test_what_the_model_is_given_and_which_value_counts(policy, texts):
     reranker = Letters(4)

@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.selectors.packing import (
-    best_set,
-    greedy_set,
-    marginal_relevance,
-    packing_gains,
-    set_value,
-)
+from corag.selectors.packing import best_set, greedy_set, marginal_relevance, packing_gains, set_value
 from tests.fakes import CHARACTERS, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])

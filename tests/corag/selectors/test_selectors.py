@@ -10,14 +10,7 @@ from corag.errors import BudgetError, InputError
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
-from tests.fakes import (
-    CHARACTERS,
-    PACKING,
-    HashEmbedder,
-    TableReranker,
-    cheap_selector,
-    offer,
-)
+from tests.fakes import CHARACTERS, PACKING, HashEmbedder, TableReranker, cheap_selector, offer
 
 OF_SENTENCES = ("prune", "sentence-threshold", "extractive-compression")
 """What they choose is not among the candidates; see test_pruning.py."""
@@ -60,12 +53,7 @@ def assert_sound(selection, candidates, budget_tokens, tokens, name):
 
 def test_duplicates_are_dropped_and_counted(selector):
     cat, dog = Chunk("cat", "the cat sat"), Chunk("dog", "the dog ran")
-    pool = [
-        Candidate(cat, 0.9),
-        Candidate(dog, 0.8),
-        Candidate(cat, 0.7),
-        Candidate(Chunk("copy", "the cat sat"), 0.6),
-    ]
+    pool = [Candidate(cat, 0.9), Candidate(dog, 0.8), Candidate(cat, 0.7), Candidate(Chunk("copy", "the cat sat"), 0.6)]
     selection = selector.select("cat dog", pool, 100)
     assert_sound(selection, pool, 100, CHARACTERS, selector.name)
     assert set(selection.ids) <= {"cat", "dog"}

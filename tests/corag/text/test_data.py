@@ -10,14 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.errors import DataError
-from corag.text.data import (
-    MAX_LINE_BYTES,
-    DataFolder,
-    data_cache,
-    find_data,
-    passage_at,
-    read_corpus,
-)
+from corag.text.data import MAX_LINE_BYTES, DataFolder, data_cache, find_data, passage_at, read_corpus
 from corag.text.documents import Document
 from corag.text.trec import escaped, qrels_lines, read_run, run_lines
 

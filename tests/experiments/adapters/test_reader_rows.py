@@ -6,12 +6,7 @@ import pytest
 from corag.text.data import DataFolder
 from corag.text.tokens import load_tokenizer, model_folder
 from experiments.adapters.config import RowSettings
-from experiments.adapters.reader_rows import (
-    ReadingExample,
-    TokenPassage,
-    examples,
-    rows,
-)
+from experiments.adapters.reader_rows import ReadingExample, TokenPassage, examples, rows
 from experiments.data.splits import held_out
 from tests.experiments.worlds import write_folder
 

@@ -3,15 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.agents.targets import (
-    PAPER,
-    TargetConfig,
-    best_configuration,
-    evidence,
-    make_targets,
-    shrunk,
-    utility,
-)
+from experiments.agents.targets import PAPER, TargetConfig, best_configuration, evidence, make_targets, shrunk, utility
 from tests.experiments.worlds import labels_of
 
 

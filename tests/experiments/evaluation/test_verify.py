@@ -8,12 +8,7 @@ from corag.text.data import Query
 from corag.types import PromptedReader
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.verify import (
-    ChatVerifier,
-    Claim,
-    claim_of,
-    parse_verdict,
-)
+from experiments.evaluation.verify import ChatVerifier, Claim, claim_of, parse_verdict
 from experiments.report.comparison import terminal_page
 from experiments.report.results import Result
 from tests.chat_server import ChatServer, Reply

@@ -79,11 +79,7 @@ PAGE = Page(
         Section(
             "Methods", [Table(["method", "F1"], [["<m>", "**1**"]], "All", "note"), "one | remark", "`<c>`"], anchor="m"
         ),
-        Section(
-            "More",
-            [Figure(SVG, "Second"), (Section("c", ["line", QuotedPassage("Xy xY", True, "xy")]),)],
-            True,
-        ),
+        Section("More", [Figure(SVG, "Second"), (Section("c", ["line", QuotedPassage("Xy xY", True, "xy")]),)], True),
     ],
     "versions",
 )

@@ -16,16 +16,7 @@ from corag.selectors.reranking import Upper
 from corag.types import Candidate, Chunk
 from search import PRESETS, SearchConfig
 from search.drivers import POLICIES
-from tests.fakes import (
-    CHARACTERS,
-    QUESTIONS,
-    HashReranker,
-    SetReranker,
-    TableReranker,
-    essence,
-    offer,
-    pools,
-)
+from tests.fakes import CHARACTERS, QUESTIONS, HashReranker, SetReranker, TableReranker, essence, offer, pools
 
 POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim")
 
