@@ -7,9 +7,11 @@ or ends need `subprocess`.
 import multiprocessing
 import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
+import time
 from functools import cache
 from typing import BinaryIO
 
@@ -69,10 +71,10 @@ class Command:
     def alive(self):
         return self._process.is_alive()
 
-    def send(self, signal):
+    def send(self, number):
         """Send a signal, unless the process has ended."""
         if self.alive():
-            os.kill(self._process.pid, signal)
+            os.kill(self._process.pid, number)
 
     def end(self, timeout_s=120):
         """Wait for the end; return the status and what was said."""
@@ -84,6 +86,17 @@ class Command:
             reader.join()
         out, err = (text.decode() for text in self._said)
         return subprocess.CompletedProcess([], self._process.exitcode, out, err)
+
+
+def kill_python(code, *arguments, num_lines, delay_s=0.0):
+    """Run Python, and kill it that long after so many lines of output; it may be done before."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        for _ in range(num_lines):
+            process.stdout.readline()
+        time.sleep(delay_s)
+        process.kill()
+    assert process.returncode in {0, -signal.SIGKILL}
 
 
 def run_command(*arguments, limit_bytes=None, **changes):

@@ -12,12 +12,9 @@ from corag.files.chunks import chunk_file, fitting_title
 from corag.files.markdown import read_markdown
 from corag.text.chunking import ChunkConfig
 from corag.text.documents import body, citation
-from corag.text.tokens import CallableCounter
 from corag.types import Chunk
 from tests.corag.files.worlds import pdf
-from tests.fakes import WORDS
-
-CHARACTERS = CallableCounter(list, name="characters")
+from tests.fakes import CHARACTERS, WORDS
 
 
 def chunks_of(text: str, max_tokens: int = 24, overlap: int = 0, tokens=WORDS, name: str = "a.md"):

@@ -17,15 +17,11 @@ from corag.index import ChunkIndex
 from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
 from corag.types import Candidate, Chunk
-from tests.corag.index.worlds import WORDS, build_and_kill, make_chunks, table_of
+from tests.corag.index.worlds import WORDS, make_chunks, table_of
 from tests.fakes import HashEmbedder
+from tests.processes import kill_python
 
 lancedb = pytest.importorskip("lancedb")
-
-
-def rows_of(uri: Path) -> list[dict]:
-    """All columns of all rows, vectors included, in the order in which they are stored."""
-    return ChunkIndex.open(uri)._table.search().to_arrow().to_pylist()
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
@@ -201,11 +197,27 @@ def test_a_damaged_index_is_refused_and_overwriting_repairs_it(tmp_path: Path, c
     assert list(index.chunks()) == chunks
 
 
+SLOW_BUILD = """
+import sys
+from corag.index import ChunkIndex
+from tests.corag.index.worlds import make_chunks
+from tests.fakes import HashEmbedder
+
+class Reporting(HashEmbedder):
+    def embed(self, texts):
+        vectors = super().embed(texts)
+        print(self.num_embedded, flush=True)
+        return vectors
+
+ChunkIndex.build(sys.argv[1], make_chunks(60), Reporting(delay_s=0.05), batch_size=4, overwrite=True)
+"""
+
+
 @pytest.mark.slow
 def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path: Path, chunks: list[Chunk]):
     old = [Chunk("old", "an old text")]
     ChunkIndex.build(tmp_path, old, HashEmbedder())
-    build_and_kill(tmp_path, "overwrite", num_embedded=24, delay_s=0.01)
+    kill_python(SLOW_BUILD, tmp_path, num_lines=6, delay_s=0.01)
     assert list(ChunkIndex.open(tmp_path).chunks()) == old
     embedder = HashEmbedder()
     index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=4, overwrite=True)

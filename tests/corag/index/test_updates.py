@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -27,7 +25,7 @@ from corag.types import Answer
 from tests.corag.files.worlds import pdf
 from tests.corag.index.worlds import table_of
 from tests.fakes import FixedReader, HashEmbedder
-from tests.paths import ROOT
+from tests.processes import Command
 
 lancedb = pytest.importorskip("lancedb")
 
@@ -284,36 +282,14 @@ def test_the_version_that_is_read_outlives_an_interrupted_update(
     assert embedder.num_embedded == 1 and len(ChunkIndex.open(uri)) == 9
 
 
-SLOW_UPDATE = """
-import sys
-from corag.index import update_index
-from corag.text.chunking import ChunkConfig
-from tests.fakes import FixedReader, HashEmbedder
-
-print("begun", flush=True)
-embedder = HashEmbedder(delay_s=float(sys.argv[3]))
-update = update_index(sys.argv[1], sys.argv[2], embedder, ChunkConfig(32), batch_size=2)
-print(update.num_embedded, update.num_copied, flush=True)
-"""
-
-
-def start(folder: Path, uri: Path, delay_s: float) -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW_UPDATE, str(folder), str(uri), str(delay_s)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-    )  # fmt: skip
-    assert process.stdout is not None and process.stdout.readline() == "begun\n"
-    return process
-
-
 @pytest.mark.slow
 def test_of_two_writers_one_waits(folder: Path, tmp_path: Path):
     write_files(folder, **{f"n{number}": f"# N\n\nNew text {number}." for number in range(8)})
-    process = start(folder, tmp_path / "index", 0.05)
-    own = update(folder, tmp_path / "index", HashEmbedder(delay_s=0.05))
-    said, _ = process.communicate()
-    assert sorted([said, f"{own.num_embedded} {own.num_copied}\n"]) == ["0 0\n", "11 0\n"]
-    update(folder, tmp_path / "anew")
+    make = ["index", "--data", folder, "--max_tokens", 32, "--batch_size", 1, "--quiet", "--out"]
+    writers = [Command(*make, tmp_path / "index") for _ in range(2)]
+    said = sorted(writer.end().stdout.splitlines()[0] for writer in writers)
+    assert said == ["files: 10 new; 11 chunks embedded, 0 kept", "files: 10 unchanged; nothing to do"]
+    assert main([*map(str, make), str(tmp_path / "anew")]) == 0
     assert content_of(tmp_path / "index") == content_of(tmp_path / "anew")
 
 

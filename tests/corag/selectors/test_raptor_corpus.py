@@ -1,9 +1,5 @@
 """A tree over the corpus of an index: whole or resumed the same, bound to the index's content, found by default."""
 
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +14,7 @@ from corag.selectors.raptor.build import build_tree, is_current, load_tree, upda
 from corag.selectors.raptor.tree import RaptorTree
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
 from tests.fakes import CHARACTERS, HashEmbedder
-from tests.paths import ROOT
+from tests.processes import kill_python
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("sklearn")
@@ -69,23 +65,11 @@ update_tree(
 """
 
 
-def build_and_kill(uri: str, delay_s: float) -> None:
-    """Build the tree in another process, and kill it so long after its first report."""
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW_BUILD, uri], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(delay_s)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode in {0, -signal.SIGKILL}
-
-
 def test_a_kill_loses_and_doubles_nothing(tmp_path, index):
     whole = ChunkIndex.build(tmp_path / "whole", CHUNKS, TopicEmbedder())
     expected, _ = update_tree(whole, TopicEmbedder(), FirstOfAll())
     number = len(expected.nodes) - len(CHUNKS)
-    build_and_kill(index.uri, 0.1)
+    kill_python(SLOW_BUILD, index.uri, num_lines=1, delay_s=0.1)
     summarizer = FirstOfAll()
     tree, _ = update_tree(index, TopicEmbedder(), summarizer)
     assert_same(tree, expected)

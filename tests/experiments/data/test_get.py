@@ -4,9 +4,6 @@ import gzip
 import hashlib
 import io
 import json
-import signal
-import subprocess
-import sys
 import tarfile
 import zipfile
 from functools import partial
@@ -24,6 +21,7 @@ from experiments.data.fetch import Files, Hub, UnfetchedError, Url, read_rows
 from experiments.data.folder import read_source
 from experiments.data.get import GetConfig, get_data
 from tests.experiments.data.test_sets import ROWS
+from tests.processes import kill_python
 
 [MUSIQUE], [PUBMEDQA], SQUAD = ROWS["musique"]["dev"], ROWS["pubmedqa"]["train"], ROWS["squad"]["dev"][0]
 
@@ -229,9 +227,7 @@ def test_a_killed_conversion_runs_again(tmp_path):
         "sys.exit(main(sys.argv[1:]))\n"
     )
     command = ["data", "get", "squad", "--out", str(tmp_path / "out"), "--from", str(brought), "--quiet"]
-    with subprocess.Popen([sys.executable, "-c", program, *command], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "written\n"
-        process.send_signal(signal.SIGKILL)
+    kill_python(program, *command, num_lines=1)
     assert not (tmp_path / "out").exists() and (tmp_path / ".out.part").exists()
     assert main(command) == 0
     assert len(DataFolder.open(tmp_path / "out").queries) == 3
