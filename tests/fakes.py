@@ -220,6 +220,16 @@ class FixedReader:
         return self._answer
 
 
+def drained(pieces):
+    """Return the pieces of a stream, and the answer that it returns."""
+    received = []
+    while True:
+        try:
+            received.append(next(pieces))
+        except StopIteration as end:
+            return received, end.value
+
+
 SUMMARIZING = ("edc2", "crag", "raptor")
 PACKING = ("mmr", "adagres", "submodular")
 EMBEDDING = (*PACKING, *SUMMARIZING)

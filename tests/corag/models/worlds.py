@@ -30,10 +30,7 @@ WORDS = ["▁river", "▁Berlin", "▁capital", "▁Germany", "▁the", "▁flow
 def small_bert():
     """Return an encoder of two small layers with MiniLM's vocabulary."""
     torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=30522, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        initializer_range=0.2,
-    )  # fmt: skip
+    config = transformers.BertConfig(vocab_size=30522, initializer_range=0.2, **SIZES)
     with quiet():
         return transformers.BertModel(config, add_pooling_layer=False).eval()
 

@@ -1,9 +1,5 @@
 """`minilm-reader`: how contexts are read, on a small encoder; and the adapter that comes with the project."""
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -101,16 +97,3 @@ def test_the_shipped_adapter_reads(shipped, question, text, chunk):
     assert answer.text == text
     assert answer.chunk == chunk
     assert answer.confidence > shipped.answer(question, "Bananas\nBananas are yellow and grow in Ecuador.").confidence
-
-
-def test_reading_again_needs_no_torch(shipped):
-    pytest.importorskip("openvino")
-    code = (
-        "import sys, json, corag; a = corag.reader('minilm-reader').answer(*json.loads(sys.stdin.read()));"
-        "print(json.dumps([a.text, 'torch' in sys.modules, 'transformers' in sys.modules]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(["When did Goethe die?", CONTEXT]),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert json.loads(done.stdout) == ["1832", False, False]

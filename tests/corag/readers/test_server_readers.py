@@ -13,6 +13,7 @@ from corag.models.chat.base import ChatError
 from corag.readers.chat import NO_ANSWER, OllamaReader, OpenAIReader
 from corag.types import Answer
 from tests.chat_server import ChatServer, Reply
+from tests.fakes import drained
 
 QUERY = "What is the capital of France?"
 CONTEXT = "France\nThe capital of France is Paris."
@@ -47,16 +48,6 @@ def failure(reader):
     assert isinstance(caught.value, ReaderError)
     assert "\n" not in str(caught.value) and MODEL in str(caught.value)
     return str(caught.value)
-
-
-def whole(pieces):
-    """Return the pieces of a stream, and the answer that it returns."""
-    received = []
-    while True:
-        try:
-            received.append(next(pieces))
-        except StopIteration as end:
-            return received, end.value
 
 
 # --- Whole answers ---
@@ -201,7 +192,7 @@ def test_a_stream_yields_pieces_breaks_with_an_error_and_hangs_up_when_closed(re
         assert next(pieces) == "Par"
         pieces.close()
     with ChatServer(Reply("", "Par", "is", log_probabilities=(0.0, -0.5, -0.5))) as server:
-        pieces, answer = whole(reader_for(server).stream(QUERY, CONTEXT))
+        pieces, answer = drained(reader_for(server).stream(QUERY, CONTEXT))
     assert pieces == ["Par", "is"]
     assert answer == Answer("Paris", pytest.approx(math.exp(-1 / 3)), chunk=0)
 

@@ -11,6 +11,7 @@ from corag.models.engine import quiet
 from corag.readers.chat import TransformersReader
 from corag.text.documents import SEPARATOR
 from tests.corag.models.worlds import save_causal_lm
+from tests.fakes import drained
 
 pytestmark = pytest.mark.slow
 
@@ -101,13 +102,7 @@ def test_a_batch_gives_the_answers_of_one_by_one(folders):
 
 
 def test_pieces_make_the_answer(reader):
-    pieces, found = reader.stream(QUESTION, CONTEXT), []
-    while True:
-        try:
-            found.append(next(pieces))
-        except StopIteration as end:
-            answer = end.value
-            break
+    found, answer = drained(reader.stream(QUESTION, CONTEXT))
     assert answer == reader.answer(QUESTION, CONTEXT)
     assert "".join(found).strip() == answer.text and "" not in found
     stopped = reader.stream(QUESTION, CONTEXT)

@@ -1,6 +1,5 @@
 """Candidates of each question, and questions divided into splits."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -16,24 +15,12 @@ from experiments.data.config import CandidateSettings
 from experiments.data.pools import Pool, content_hash, open_pool
 from experiments.data.splits import divide, questions_of
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+from tests.fakes import HashEmbedder
 
 
 @pytest.fixture
 def folder(small_data):
     return DataFolder.open(small_data)
-
-
-class CountingEmbedder:
-    """MiniLM that remembers the sizes of its batches."""
-
-    def __init__(self):
-        self._embedder = corag.embedder()
-        self.name, self.dimension = self._embedder.name, self._embedder.dimension
-        self.batches = []
-
-    def embed(self, texts):
-        self.batches.append(len(texts))
-        return self._embedder.embed(texts)
 
 
 def test_a_question_without_a_list_is_refused_and_an_empty_one_is_a_pool(folder):
@@ -83,16 +70,16 @@ def test_an_index_by_default_is_kept_in_the_cache_and_follows_the_corpus(tmp_pat
     path = write_folder(tmp_path / "data", DOCUMENTS[:3], [QUERIES[0] | {"candidates": None}])
 
     def chunks_offered():
-        folder, embedder = DataFolder.open(path), CountingEmbedder()
+        folder, embedder = DataFolder.open(path), HashEmbedder()
         pool = open_pool(folder, folder.queries, embedder, CandidateSettings(num_candidates=9), quiet=True)
-        return {candidate.chunk.id for candidate in pool.candidates(folder.queries[0])}, embedder.batches
+        return {candidate.chunk.id for candidate in pool.candidates(folder.queries[0])}, embedder.num_embedded
 
-    first, batches = chunks_offered()
-    assert len(first) == 3 and batches == [3, 1]
-    assert chunks_offered() == (first, [1])  # only the question
+    first, num_embedded = chunks_offered()
+    assert len(first) == 3 and num_embedded == 3 + 1
+    assert chunks_offered() == (first, 1)  # only the question
     write_folder(path, DOCUMENTS[3:5], [QUERIES[0] | {"candidates": None}])
-    second, batches = chunks_offered()
-    assert len(second) == 2 and not first & second and batches == [2, 1]
+    second, num_embedded = chunks_offered()
+    assert len(second) == 2 and not first & second and num_embedded == 2 + 1
     assert [entry.name for entry in (tmp_path / "cache").iterdir()] == ["indexes"]
 
 
@@ -120,7 +107,7 @@ def with_articles(folder):
 
 
 def test_candidates_of_the_same_document_are_its_passages(folder):
-    embedder, articles = CountingEmbedder(), with_articles(folder)
+    embedder, articles = HashEmbedder(), with_articles(folder)
     queries = [
         replace(folder.queries[0], gold=("varn", "lost"), candidates=None),
         replace(folder.queries[1], gold=("sable#3-9",), candidates=()),
@@ -134,10 +121,7 @@ def test_candidates_of_the_same_document_are_its_passages(folder):
         assert {candidate.chunk.id for candidate in candidates} == expected
         similarities = [candidate.similarity for candidate in candidates]
         assert similarities == sorted(similarities, reverse=True)
-    assert embedder.batches == [5, 3]
-
-
-# ---  ---
+    assert embedder.num_embedded == 5 + 3
 
 
 QUESTIONS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 8)), min_size=1, max_size=60)
@@ -160,9 +144,7 @@ def folder_of(path, golds, **fields):
     names = sorted({name for gold in golds for name in gold})
     rows = [{"id": f"q{n}", "question": "what?", "gold": gold, **fields} for n, gold in enumerate(golds)]
     documents = [{"id": name, "title": "", "text": name} for name in names]
-    for stem, lines in (("corpus", documents), ("queries", rows)):
-        (path / f"{stem}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return DataFolder.open(path)
+    return DataFolder.open(write_folder(path, documents, rows))
 
 
 def test_questions_that_name_no_split_are_divided_by_documents(tmp_path):
