@@ -52,12 +52,19 @@ def sweep(config: Any) -> None:
 
 
 def train_adapter(config: Any) -> None:
-    """Train a value, the cross-encoder or the reader."""
+    """Train a value, the cross-encoder or the reader, or calibrate what is shown of the reader's answers."""
     from experiments.adapters.config import CrossTraining, ReaderTraining, ValueTraining
     from experiments.adapters.cross import train_cross
     from experiments.adapters.reader import train_reader
     from experiments.adapters.value import train_value
 
+    if isinstance(config, ReaderTraining) and config.calibrate:
+        from experiments.adapters.passages import calibrate
+
+        with folder_lock(Path(config.out)):
+            path = calibrate(config)
+        say(f"{path.read_text(encoding='utf-8')}constants of corag.readers.passages in {path}")
+        return
     training: Any = {ValueTraining: train_value, CrossTraining: train_cross, ReaderTraining: train_reader}[type(config)]
     with folder_lock(Path(config.out)):
         trained = training(config)

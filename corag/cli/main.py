@@ -138,7 +138,7 @@ COMMANDS = {
         "train the extractive reader",
         "experiments.adapters.config:ReaderTraining",
         "corag.cli.experiments:train_adapter",
-        "data out sources rows epochs seed logger device",
+        "data out sources rows epochs calibrate seed logger device",
     ),
     "sweep": Command(
         "train agents with every combination of some settings",
@@ -356,6 +356,8 @@ def _limit_blas_threads() -> None:
 
 def _configure_logging(*, debug: bool) -> None:
     handler = _Lines()
+    # A library may set the level of its own log, as bm25s does.
+    handler.setLevel(logging.DEBUG if debug else logging.INFO)
     handler.setFormatter(_Visible(f"%(levelname)-8s {'%(name)s:%(lineno)d ' if debug else ''}%(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
     # A log of a library that cannot be written, as W&B's on a full disk, is no traceback in the terminal.

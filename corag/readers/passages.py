@@ -105,8 +105,8 @@ class Signals(NamedTuple):
 
 WEIGHTS = (1.402, 0.366, 4.886, 5.688, 2.584)
 OFFSET = -5.78
-"""Logistic regression on `Signals.values`, by `python -m experiments.adapters.passages`: 250 questions that the reader
-did not learn from, a quarter of them without their documents."""
+"""Logistic regression on `Signals.values`, by `corag train reader --calibrate`: 250 questions that the reader did not
+learn from, a quarter of them without their documents."""
 DEFINED = 0.8
 """The least probability of a plain definition of what is asked for."""
 LINE, LINE_OF_EXPLANATIONS = (0.87, 0.11), (0.48, 0.03)

@@ -47,7 +47,7 @@ class AdapterTraining(Runtime, Tracking):
     @property
     def work(self) -> dict[str, Any]:
         """The settings that the adapter depends on, nested."""
-        own = ("out", "quiet", *UNMEASURED, *self.runtime_settings)
+        own = ("out", "quiet", "calibrate", *UNMEASURED, *self.runtime_settings)
         return {name: value for name, value in asdict(self).items() if name not in own}
 
 
@@ -248,6 +248,8 @@ class ReaderTraining(EncoderTraining):
         rows: Settings of the training rows.
         rank: Rank of the weight updates.
         validation: Maximum number of held-out questions of each source in a validation.
+        calibrate: Train nothing; fit how likely it is that what `ask` shows is right, with the reader that ships, and
+            write the constants of `corag.readers.passages` to `calibration.json` in `out`.
     """
 
     command = "reader"
@@ -256,6 +258,7 @@ class ReaderTraining(EncoderTraining):
     rows: RowSettings = field(default_factory=RowSettings)
     rank: int = 88
     validation: int = 120
+    calibrate: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,7 +1,7 @@
-"""Fits how likely a passage answers a question, the constants of `corag.readers.passages`.
+"""Fits how likely a passage answers a question, the constants of `corag.readers.passages`: `train reader --calibrate`.
 
-`CORAG_DATA=DATA python -m experiments.adapters.passages` prints them, and how often the likeliest passages are right,
-by their probability, on each set with constants that were fitted on the others. Nothing sealed is read.
+Beside them it writes how often the likeliest passages are right, by their probability, on each set with constants that
+were fitted on the others. Nothing sealed is read.
 
 The weights rank the passages of a question. The lines turn their log-odds into those that the likeliest one is right,
 as it is shown; they are fitted on `judged.jsonl`: questions about manual pages, licences and READMEs, whose shown
@@ -21,13 +21,16 @@ from sklearn.linear_model import LogisticRegression
 
 import corag
 from corag.models.cached import CachedEmbedder
+from corag.models.runtime import in_runtime
 from corag.optional import require
 from corag.readers.passages import signals, sources
 from corag.text.chunking import chunk_document
-from corag.text.data import DataFolder, Query, find_data, is_evidence
+from corag.text.data import DataFolder, Query, is_evidence
 from corag.text.questions import asks_to_explain, stems
 from corag.text.units import assemble
 from corag.types import Chunk, FloatArray, Selection
+from corag.writing import write_atomically
+from experiments.adapters.config import ReaderTraining
 from experiments.demo import write_data_folder
 from experiments.protocol.held_out import is_held_out
 
@@ -35,6 +38,7 @@ SETS = {"demo": (100, 0.0), "clapnq": (60, 0.6), "mtrag": (50, 0.4), "squad": (4
 """Questions of each set, and the share of an answer's words that a passage with evidence must have to be right."""
 NUM_PASSAGES = 8
 JUDGED = Path(__file__).with_name("judged.jsonl")
+CALIBRATION_FILE = "calibration.json"
 BINS = ((0.85, 1.0), (0.6, 0.85), (0.35, 0.6), (0.15, 0.35), (0.0, 0.15))
 
 
@@ -115,14 +119,19 @@ def lines(best: FloatArray) -> FloatArray:
     return np.array([[slope, offset], [slope + more_slope, offset + more_offset]])
 
 
-def main() -> dict[str, Any]:
-    """Print the constants and their reliability as JSON, and return them."""
+@in_runtime
+def calibrate(config: ReaderTraining) -> Path:
+    """Write the constants of the reader that ships and their reliability; return the file.
+
+    Raises:
+        DataError: A data folder is missing or damaged.
+    """
     cases: list[Seen] = []
     with TemporaryDirectory() as scratch:
+        write_data_folder(Path(scratch))
         for name, (number, share) in SETS.items():
-            if name == "demo":
-                write_data_folder(Path(scratch))
-            cases += seen(name, DataFolder.open(scratch if name == "demo" else find_data(name)), number, share)
+            folder = DataFolder.open(scratch if name == "demo" else Path(config.data) / name)
+            cases += seen(name, folder, number, share)
     by_hand = judged()
     checked: dict[str, list[FloatArray]] = {}
     for name in dict.fromkeys(case.data for case in [*cases, *by_hand]):
@@ -148,9 +157,6 @@ def main() -> dict[str, Any]:
         "lines": lines(likeliest(by_hand, weights, offset)).round(2).tolist(),
         "reliability on the set left out": reliability,
     }
-    print(json.dumps(result, indent=2))  # noqa: T201
-    return result
-
-
-if __name__ == "__main__":
-    main()
+    path = Path(config.out) / CALIBRATION_FILE
+    write_atomically(path, json.dumps(result, indent=2) + "\n")
+    return path
