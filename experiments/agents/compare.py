@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import agent
 from corag.types import FloatArray
 from experiments.agents.recipes import settled
-from experiments.agents.targets import TargetConfig, best_configuration, best_single, shrunk, utility
+from experiments.agents.targets import TargetConfig, best_configuration, best_single, taught, utility
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
 from experiments.report.page import Page, Section, Table
@@ -105,7 +105,7 @@ def _nearest_neighbours(
 
     Their number is the one of highest mean utility on the validation questions.
     """
-    values = shrunk(utility(train, target), train.data, target.shrink or 0.0)
+    values = taught(train, target)
 
     def choose(labels: Labels, count: int) -> Choices:
         near = np.argsort(-_unit(labels.features(parts)) @ _unit(train.features(parts)).T, axis=1, kind="stable")

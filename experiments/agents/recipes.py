@@ -17,12 +17,12 @@ Group = Literal["agent", "target", "training"]
 RECIPES: Mapping[Recipe, Mapping[Group, Mapping[str, Any]]] = {
     "default": {
         "agent": {"features": "texts", "settings_head": False},
-        "target": {"metric": "quality", "price": 0.1, "weighting": "equal", "shrink": 1.0},
+        "target": {"metric": "quality", "price": 0.1, "weighting": "equal"},
         "training": {"keep": "best"},
     },
     "paper": {
         "agent": {"features": "query", "settings_head": True, "min_lead": 0.0},
-        "target": {"metric": "rougeL", "price": 0.0, "weighting": "rule", "shrink": 0.0},
+        "target": {"metric": "rougeL", "price": 0.0, "weighting": "rule"},
         "training": {"keep": "last"},
     },
 }

@@ -41,26 +41,21 @@ class TargetConfig:
         metric: `quality`, the mean of answer and evidence, or a measure of the labels. By default as the recipe has it:
             quality, in the paper's rougeL.
         price: What 256 tokens of a selection cost, in units of the metric; by default 0.1, in the paper's recipe 0.
-        weighting: Weight of a question for the label: 1, or 0 if all classes are worth the same (equal, the default).
-            Or only questions whose best class leads the next by more than the share `margin` are learnt from (rule,
-            which is the paper's).
+        weighting: What a question teaches. With `equal`, the default, the mean utilities of its data folder, where
+            there are several, because single answers are noisy labels; it counts unless all classes are worth the same.
+            With `rule`, which is the paper's, its own utilities, and only if its best class leads the next by more
+            than the share `margin`. It changes the targets, not how predictions are evaluated.
         margin: Share of the next class's utility, 0.1 for 10%; see `weighting`.
-        shrink: Share, from 0 to 1, by which each question's utilities are shrunk to the mean of its data folder,
-            because single answers are noisy labels, where there are several folders; by default 1, in the paper's
-            recipe 0. It changes the targets, not how predictions are evaluated.
     """
 
     metric: str | None = None
     price: float | None = None
     weighting: Weighting | None = None
     margin: float = 0.1
-    shrink: float | None = None
 
     def __post_init__(self) -> None:
         if self.price is not None and not 0 <= self.price < np.inf:
             raise InputError(f"expected price to be a finite number of at least 0, got {self.price}")
-        if self.shrink is not None and not 0 <= self.shrink <= 1:
-            raise InputError(f"shrink must be between 0 and 1, got {self.shrink}")
         if not np.isfinite(self.margin):
             raise InputError(f"margin must be a finite number, got {self.margin}")
         if self.weighting not in (None, *get_args(Weighting)):
@@ -134,7 +129,7 @@ def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) ->
     """Return the best configuration of each question as a training table; `recipe` names the parts of the features."""
     config = settled(config, "default", "target")
     classes = labels.classes()
-    values = shrunk(utility(labels, config), labels.data, config.shrink or 0.0)
+    values = taught(labels, config)
     label = classes.label[best_configuration(labels, values)]
     columns = [values[:, classes.label == number].max(axis=1) for number in range(len(classes.names))]
     of_class = np.stack(columns, axis=1)
@@ -175,13 +170,19 @@ def learnt_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) 
     return table.of(table.weight > 0)
 
 
-def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArray:
-    """Return utilities, `[n, C]`, shrunk to the mean of their data folder, `[n]`, by `share`, from 0 to 1.
+def taught(labels: Labels, config: TargetConfig) -> FloatArray:
+    """Return the utilities that are learnt from, `[n, C]`; see `TargetConfig.weighting`."""
+    values, config = utility(labels, config), settled(config, "default", "target")
+    return shrunk(values, labels.data) if config.weighting == "equal" else values
+
+
+def shrunk(values: FloatArray, data: NDArray[np.str_]) -> FloatArray:
+    """Return utilities, `[n, C]`, shrunk to the mean of their data folder, `[n]`.
 
     The mean of a folder with few questions is itself shrunk to that of all questions, by `PRIOR` questions' worth. Of
     one folder all questions would have one target, so nothing is shrunk.
     """
-    if not share or len(set(data)) < 2:
+    if len(set(data)) < 2:
         return values
     # What a question's configurations have in common says nothing about which is better.
     leads = values - values.mean(axis=1, keepdims=True)
@@ -189,7 +190,7 @@ def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArr
     for folder in np.unique(data):
         rows = data == folder
         of_folder[rows] = (leads[rows].sum(axis=0) + PRIOR * leads.mean(axis=0)) / (rows.sum() + PRIOR)
-    drawn: FloatArray = values - share * (leads - of_folder)
+    drawn: FloatArray = values - (leads - of_folder)
     return drawn
 
 

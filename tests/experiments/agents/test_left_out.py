@@ -11,7 +11,7 @@ from experiments.agents.targets import TargetConfig
 from experiments.agents.train import PAGE_FILE, TrainAgentConfig, train
 from tests.experiments.worlds import training_questions, training_rows, write_labels
 
-TARGET = TargetConfig(metric="f1", price=0.0, shrink=0.0)
+TARGET = TargetConfig(metric="f1", price=0.0, weighting="rule", margin=0.0)
 
 
 def write_kinds(path, num_questions=24):

@@ -30,7 +30,7 @@ BM25, SOFTSIM = "corag(unit=passage, reranker=bm25)", "corag(unit=passage, reran
 
 
 def config_of(labels, out, **settings):
-    given = {"own_splits": True, "features": "query", "settings_head": True, "target": TargetConfig(shrink=0.0)}
+    given = {"own_splits": True, "features": "query", "settings_head": True}
     given |= {"training": QUICK, "logger": "none", "quiet": True}
     return TrainAgentConfig(str(labels), str(out), **{**given, **settings})
 
@@ -93,7 +93,7 @@ def test_a_comparison_worked_by_hand(tmp_path):
     questions = [question_row(f"q{number}", "?", vector) for number, vector in enumerate(vectors)]
     labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows, questions)))
     parts = labels.of(range(6)), labels.of(range(6, 8)), labels.of(range(8, 12))
-    target = TargetConfig(metric="f1", price=0.0, shrink=0.0)
+    target = TargetConfig(metric="f1", price=0.0)
     config = agent.AgentConfig(
         labels.configurations, agent.Fallback(labels.configurations[0]), 2, "toy", hidden=(), map_dim=2
     )
@@ -132,7 +132,7 @@ def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
         train(config_of(table, tmp_path / "out", target=TargetConfig(metric="beauty")))
     assert train(config_of(table, tmp_path / "out", own_splits=False, shares=(1.0, 0.0, 0.0))).monitor == "train_loss"
     lacking = [{**row, "rougeL": None if row["query"] == "q0" else row["rougeL"]} for row in training_rows()]
-    target = TargetConfig(metric="rougeL", shrink=0.0)
+    target = TargetConfig(metric="rougeL")
     train(config_of(write_labels(tmp_path / "lacking.parquet", lacking), tmp_path / "lacking", target=target))
     assert "1 of 12 questions have no rougeL" in caplog.text
     mixed = [{**row, "budget_tokens": 32 if row["query"] == "q0" else 64} for row in training_rows()]
