@@ -234,8 +234,7 @@ class TrainConfig:
         batch_size: Questions per step; pairs are formed within a batch, so at least 2.
         epochs: Passes over the training questions.
         margin: Distance beyond which a negative pair adds no loss.
-        contrastive_weight: Weight of the contrastive loss in the total.
-        choice_weight: Weight of the classification loss in the total.
+        contrastive_weight: Weight of the contrastive loss in the total, in which the classification loss has 1.
         settings_weight: Weight of the regression loss in the total.
         regret_weight: Weight of the expected regret in the total; not in the paper.
         temperature: Above 0, the classification learns the distribution softmax(quality / temperature) over the
@@ -252,7 +251,6 @@ class TrainConfig:
     epochs: int = 60
     margin: float = 1.0
     contrastive_weight: float = 1.0
-    choice_weight: float = 1.0
     settings_weight: float = 1.0
     regret_weight: float = 0.0
     temperature: float = 0.0
@@ -263,11 +261,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("lr", "margin"):
             require_number(name, getattr(self, name), above=True)
-        weights = ("contrastive_weight", "choice_weight", "settings_weight", "regret_weight")
-        for name in (*weights, "temperature"):
+        for name in ("contrastive_weight", "settings_weight", "regret_weight", "temperature"):
             require_number(name, getattr(self, name))
-        if not any(getattr(self, name) for name in weights):
-            raise AgentError("all loss weights are 0, so there is nothing to learn; raise one")
         for name, least in {"batch_size": 2, "epochs": 1, "seed": 0}.items():
             require_int(name, getattr(self, name), least)
         require_choice("keep", self.keep, (None, *get_args(Keep)))  # type: ignore[arg-type]

@@ -108,7 +108,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         if quality is not None:
             losses["expected_regret"] = regret_loss(output.logits, quality)
         # Eq. 11; in the paper, which has no regret loss, each weight is 1.
-        weights = {name: getattr(config, f"{name}_weight") for name in ("contrastive", "choice", "settings")}
+        weights = {"contrastive": config.contrastive_weight, "choice": 1.0, "settings": config.settings_weight}
         weights["expected_regret"] = config.regret_weight
         total: Tensor = sum(loss * weights[name] for name, loss in losses.items())
         for name, value in {"loss": total, **losses}.items():

@@ -147,7 +147,7 @@ def test_the_paper_by_name_has_all_its_settings():
     training = config.training
     assert (training.lr, training.batch_size, training.epochs, training.margin) == (1e-3, 32, 60, 1.0)
     assert (training.keep, training.temperature, training.regret_weight) == ("last", 0, 0)
-    assert {getattr(training, f"{name}_weight") for name in ("contrastive", "choice", "settings")} == {1}
+    assert {getattr(training, f"{name}_weight") for name in ("contrastive", "settings")} == {1}
 
 
 def test_questions_that_are_not_clear_are_left_out(tmp_path, caplog):
