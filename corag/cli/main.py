@@ -126,7 +126,7 @@ COMMANDS = {
         "train a reranker for combinations",
         "experiments.adapters.config:ValueTraining",
         "corag.cli.experiments:train_adapter",
-        "name data out sources max_size fit seed logger device",
+        "name data out sources max_size hidden epochs seed logger device",
     ),
     "train cross": Command(
         "train the cross-encoder",

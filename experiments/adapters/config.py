@@ -104,30 +104,6 @@ class EvidenceSource(TrainingSource):
         _check(self, shares="unanswerable", counts="num_candidates limit passage_tokens", positive="weight")
 
 
-@dataclass(frozen=True)
-class FitSettings:
-    """Training of the networks that score hypotheses.
-
-    Attributes:
-        members: Networks in the ensemble, which differ in their initial weights and dropout.
-        hidden: Hidden units of each; 0 for a linear model.
-        floor_epochs: Passes over the questions that fit the linear floor.
-        epochs: Passes that fit what the floor leaves.
-        batch_size: Questions in a batch.
-        dropout: Dropout of the hidden units.
-    """
-
-    members: int = 5
-    hidden: int = 32
-    floor_epochs: int = 4
-    epochs: int = 16
-    batch_size: int = 16
-    dropout: float = 0.4
-
-    def __post_init__(self) -> None:
-        _check(self, positive="members floor_epochs epochs batch_size")
-
-
 @dataclass(frozen=True, kw_only=True)
 class EvidenceTraining(AdapterTraining):
     """Settings of trainings that learn which combinations of candidates hold the evidence.
@@ -161,7 +137,8 @@ class ValueTraining(EvidenceTraining):
         name: Name of the adapter, such as `minilm-evidence`.
         max_size: Maximum number of passages, or sentences, that the evidence is spread over.
         order_sources: Data folders that list the evidence in reading order.
-        fit: Training of the networks.
+        hidden: Hidden units of each network that scores hypotheses; 0 for a linear model.
+        epochs: Passes over the questions that fit what the linear floor leaves.
     """
 
     command = "value"
@@ -169,11 +146,13 @@ class ValueTraining(EvidenceTraining):
     name: str
     max_size: int = MAX_SIZE
     order_sources: tuple[str, ...] = ()
-    fit: FitSettings = field(default_factory=FitSettings)
+    hidden: int = 32
+    epochs: int = 16
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("max_size", self.max_size, "5 is usual", most=MAX_SIZE)
+        _check(self, counts="hidden", positive="epochs")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ from experiments.adapters.training import (
     train_once,
 )
 from experiments.adapters.value_fit import (
+    MEMBERS,
     Hypothesised,
     ValueBatches,
     ValueExample,
@@ -110,7 +111,7 @@ def _learned(config: ValueTraining, work: str) -> Learned:
         "without evidence": sum(not pooled.golds for pooled, _ in training),
         "seed": config.seed,
         "units": ", ".join(config.units),
-        "fit": config.fit,
+        "networks": f"{MEMBERS}, of {config.hidden} hidden units, {config.epochs} epochs",
         "value": parts.weights,
     }
     return Learned(load_adapter(out / "draft"), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
@@ -124,10 +125,10 @@ def _fitted(config: ValueTraining, training: Training, work: str) -> tuple[dict[
         raise DataError(f"all {len(tables)} questions to learn from are alike, {kinds[0]!r}; give more questions")
     # First a network for each kind, which learns from the others, then the members of the ensemble.
     fold = [kinds.index(table.example.kind) for table in tables]
-    counts = np.ones((len(tables), len(kinds) + config.fit.members))
+    counts = np.ones((len(tables), len(kinds) + MEMBERS))
     counts[np.arange(len(tables)), fold] = 0
-    seeds = [*[config.seed] * len(kinds), *(config.seed + number for number in range(config.fit.members))]
-    batches = ValueBatches(tables, counts, config.fit.batch_size, config.seed)
+    seeds = [*[config.seed] * len(kinds), *(config.seed + number for number in range(MEMBERS))]
+    batches = ValueBatches(tables, counts, config.seed)
     module = fit_networks(batches, seeds, config, work, resolve_device("reranker").device)
     networks = {kind: module.ensemble(slice(row, row + 1)) for row, kind in enumerate(kinds)}
     return networks, module.ensemble(slice(len(kinds), None))

@@ -27,13 +27,21 @@ from corag.rerankers.evidence.hypotheses import Sets, features, late_interaction
 from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
 from corag.types import FloatArray
-from experiments.adapters.config import FitSettings, ValueTraining
+from experiments.adapters.config import ValueTraining
 from experiments.adapters.training import fit, fit_line
 
 LISTED = 100_000
 """Sets of one size beyond this number are drawn without listing them."""
 MAX_DRAWN, MAX_ROWS = 400, 500
 """Maximum number of sets of each size that are drawn for a question, and of sets of a question in one batch."""
+MEMBERS = 5
+"""Networks in the ensemble, which differ in their initial weights and dropout."""
+FLOOR_EPOCHS = 4
+"""Passes over the questions that fit the linear floor."""
+BATCH_SIZE = 16
+"""Questions in a batch."""
+DROPOUT = 0.4
+"""Of the hidden units."""
 LEARNING_RATE, WEIGHT_DECAY = 5e-3, 1e-2
 
 
@@ -109,16 +117,15 @@ class ValueBatches:
     Args:
         tables: The questions.
         counts: 1 if a network learns from a question, else 0, `[questions, M]`.
-        batch_size: Questions in a batch.
         seed: Seed of orders and draws.
     """
 
-    def __init__(self, tables: Sequence[Hypothesised], counts: FloatArray, batch_size: int, seed: int) -> None:
+    def __init__(self, tables: Sequence[Hypothesised], counts: FloatArray, seed: int) -> None:
         self.tables, self.seed = tables, seed
         self.weights = counts * np.array([[table.example.weight] for table in tables])
         rows = np.concatenate([table.features[::5] for table in tables]).astype(np.float64)
         self.mean, self.scale = rows.mean(axis=0), rows.std(axis=0) + 1e-3
-        self.number = ceil(len(tables) / batch_size)
+        self.number = ceil(len(tables) / BATCH_SIZE)
 
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
         """Yield the batches of an epoch."""
@@ -159,16 +166,16 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
     Args:
         batches: Of the training.
         seeds: Seed of each network's initial weights, `M`.
-        settings: Of the fit.
+        config: Of the training.
         floor: The floor of each, `M`; None to train it.
     """
 
     def __init__(
-        self, batches: ValueBatches, seeds: Sequence[int], settings: FitSettings, floor: ValueModule | None = None
+        self, batches: ValueBatches, seeds: Sequence[int], config: ValueTraining, floor: ValueModule | None = None
     ) -> None:
         super().__init__()
-        self.batches, self.epochs = batches, settings.floor_epochs if floor is None else settings.epochs
-        networks, num_features, num_hidden = len(seeds), len(batches.mean), settings.hidden if floor is not None else 0
+        self.batches, self.epochs = batches, FLOOR_EPOCHS if floor is None else config.epochs
+        networks, num_features, num_hidden = len(seeds), len(batches.mean), config.hidden if floor is not None else 0
         bound = num_features**-0.5
         drawn = []
         for number in seeds:
@@ -181,7 +188,7 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
         self.hidden = nn.Parameter(torch.stack([weights for weights, _ in drawn]))
         self.hidden_bias = nn.Parameter(torch.stack([bias for _, bias in drawn]))
         self.output = nn.Parameter(torch.zeros(networks, num_hidden))
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = nn.Dropout(DROPOUT)
         mask = torch.from_numpy(late_interaction()).float() if floor is None else torch.ones(num_features)
         self.register_buffer("mask", mask)
         self.register_buffer("floor", torch.zeros(networks, num_features + 1) if floor is None else floor.line.detach())
@@ -244,10 +251,10 @@ def fit_networks(
     batches: ValueBatches, seeds: Sequence[int], config: ValueTraining, work: str, device: str
 ) -> ValueModule:
     """Fit networks side by side, of a seed each, first their floors; see `training.fit`."""
-    floor = ValueModule(batches, seeds, config.fit)
+    floor = ValueModule(batches, seeds, config)
     # One thread: the bits then do not depend on the number of cores.
     fit(floor, config, f"{work}-floor", epochs=floor.epochs, device=device, threads=1)
-    module = ValueModule(batches, seeds, config.fit, floor)
+    module = ValueModule(batches, seeds, config, floor)
     fit(module, config, work, epochs=module.epochs, device=device, threads=1)
     return module
 

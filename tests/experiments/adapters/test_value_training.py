@@ -16,7 +16,7 @@ from corag.rerankers.evidence.signals import PAIRS, SINGLES
 from corag.text.data import DataFolder
 from corag.text.units import Unit, units
 from corag.types import Chunk
-from experiments.adapters.config import EvidenceSource, FitSettings, ValueTraining
+from experiments.adapters.config import EvidenceSource, ValueTraining
 from experiments.adapters.pools import Corpus, cut, open_folder, pools, questions_of
 from experiments.adapters.value_fit import (
     ValueBatches,
@@ -32,7 +32,7 @@ from tests.experiments.adapters.conftest import PEOPLE
 
 pytestmark = pytest.mark.slow
 
-SMALL = FitSettings(members=2, hidden=4, floor_epochs=1, epochs=2, batch_size=4)
+SMALL = {"hidden": 4, "epochs": 2}
 
 
 def offered(films, **settings):
@@ -98,13 +98,10 @@ def learnable(number, num_candidates=5):
     return ValueExample(f"q{number}", "toy", given, (tuple(sorted(gold.tolist())),))
 
 
-def fitted(tables, out, settings, seeds=(1,), counts=None):
-    """The module after a fit."""
-    config = ValueTraining(
-        name="toy", out=str(out), sources=(EvidenceSource("none"),), fit=settings, logger="none", quiet=True
+def toy_training(out="", **settings):
+    return ValueTraining(
+        name="toy", out=str(out), sources=(EvidenceSource("none"),), logger="none", quiet=True, **{**SMALL, **settings}
     )
-    counts = np.ones((len(tables), len(seeds))) if counts is None else counts
-    return fit_networks(ValueBatches(tables, counts, settings.batch_size, 0), seeds, config, "toy", "cpu")
 
 
 def right(ensemble, numbers):
@@ -116,20 +113,20 @@ def right(ensemble, numbers):
 
 
 def test_networks_learn_which_set_is_the_evidence_each_from_its_own_questions(tmp_path):
-    settings = FitSettings(hidden=8, epochs=12, batch_size=8, dropout=0.0)
     tables = [hypothesise(learnable(number), 3) for number in range(60)]
     counts = np.ones((60, 2))
     counts[:, 1] = 0
     counts[0, 1] = 1  # the second network has one question
-    module = fitted(tables, tmp_path, settings, (1, 1), counts)
+    config = toy_training(tmp_path, hidden=8, epochs=24)
+    module = fit_networks(ValueBatches(tables, counts, 0), (1, 1), config, "toy", "cpu")
     whole, poor = (module.ensemble(slice(number, number + 1)) for number in (0, 1))
     assert right(whole, range(60, 80)) >= 17 > right(poor, range(60, 80))
 
 
 def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
     tables = [hypothesise(replace(learnable(number), weight=number + 1.0), 2) for number in range(3)]
-    batches = ValueBatches(tables, np.ones((3, 1)), 4, seed=0)
-    module = ValueModule(batches, (0,), SMALL).eval()
+    batches = ValueBatches(tables, np.ones((3, 1)), seed=0)
+    module = ValueModule(batches, (0,), toy_training()).eval()
     module.linear.data.normal_(generator=torch.Generator().manual_seed(0))
     [batch] = batches.epoch(0)
     expected, first = [], 0
@@ -170,7 +167,7 @@ def config(films, tmp_path):
         sources=(EvidenceSource("films", held_out=0.25, unanswerable=0.5),),
         max_size=2,
         order_sources=("films",),
-        fit=SMALL,
+        **SMALL,
         logger="none",
         quiet=True,
     )
