@@ -19,36 +19,35 @@ from corag.naming import Part
 from corag.optional import require
 from corag.types import Chunk, FloatArray, Order
 
+REFERENCE_LENGTH = 100.0
+"""Average length in words that `score` assumes, which sees no pool to measure it in."""
+
 
 class Bm25(Part):
     """BM25 as a share of the highest score that the question's terms could reach, in [0, 1).
 
     Rarity is measured among the candidates in `scorer`. `score` has no pool, so there every term weighs the
-    same and `reference_length` is used as the average length; a text's score never depends on its neighbours.
+    same and `REFERENCE_LENGTH` is used as the average length; a text's score never depends on its neighbours.
 
     Args:
         k1: Term frequency saturation.
         b: Length normalisation, 0 (none) to 1 (full). A combination is as long as its chunks together, so the
             usual 0.75 punishes every further chunk: with it `corag` finds the whole evidence of 36% of 200
             HotpotQA training questions at 256 tokens, with 0.4 of 43%.
-        reference_length: Average length in words assumed by `score`.
     """
 
     max_tokens = None
 
-    def __init__(self, *, k1: float = 1.5, b: float = 0.4, reference_length: float = 100.0) -> None:
-        if not k1 > 0 or not 0 <= b <= 1 or not reference_length > 0:
-            raise InputError(
-                f"bm25 needs k1 > 0, 0 <= b <= 1 and reference_length > 0, got k1={k1}, b={b}, "
-                f"reference_length={reference_length}; 1.5, 0.4 and 100 are the defaults"
-            )
+    def __init__(self, *, k1: float = 1.5, b: float = 0.4) -> None:
+        if not k1 > 0 or not 0 <= b <= 1:
+            raise InputError(f"bm25 needs k1 > 0 and 0 <= b <= 1, got k1={k1}, b={b}; 1.5 and 0.4 are the defaults")
         self.name = "bm25"
-        self._k1, self._b, self._reference_length = k1, b, reference_length
+        self._k1, self._b = k1, b
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`, every term of the question weighing the same."""
         counts, lengths = _count_terms(query, texts)
-        scorer = Bm25Scorer(counts, lengths, np.ones(counts.shape[1]), self._reference_length, self._k1, self._b)
+        scorer = Bm25Scorer(counts, lengths, np.ones(counts.shape[1]), REFERENCE_LENGTH, self._k1, self._b)
         return scorer([(row,) for row in range(len(texts))])
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> Bm25Scorer:
