@@ -73,9 +73,6 @@ def test_identical_maps_have_a_finite_gradient():
     assert torch.isfinite(maps.grad).all()
 
 
-# ---  ---
-
-
 @pytest.mark.parametrize("hidden", [(), (8, 7)])
 def test_numpy_inference_agrees_with_torch(hidden):
     config = toy_config(hidden=hidden)
@@ -101,9 +98,6 @@ def test_folded_weights_do_the_same_with_plain_features():
     plain = ConfigurationAgent(config, scaling.fold(weights)).predict(features)
     for one, other in zip(plain, scaled, strict=True):
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-4)
-
-
-# ---  ---
 
 
 def toy_fit(out_dir, *, train=None, val=None, config=None, device="cpu", precision="32-true", **changes):

@@ -31,7 +31,8 @@ def test_from_labels_to_an_answer(tmp_path, monkeypatch, capsys):
     asked = ("--budget", 48, "--reader", "extractive")
     measured = ("--data", data, "--embedder", EMBEDDER, "--quiet", "true", *asked)
     with small_hub(tmp_path / "models", tmp_path / "hub"):
-        run("label", *measured, "--splits", "train", "--out", labels, *grid)
+        said = run("label", *measured, "--splits", "train", "--out", labels, *grid)
+        assert f"labels in {labels}; train an agent with: corag train --labels {labels}" in said
         assert read_metadata(labels)["embedder"] == EMBEDDER
         run("train", "agent", "--labels", labels, "--out", trained, "--training.epochs", 2, "--logger", "none")
         methods = ("--methods", f"corag, naive(reranker={RERANKER})", "--agent", trained, "--latency_questions", 0)

@@ -2,20 +2,18 @@
 
 import json
 import math
-import sys
 from pathlib import Path
-
-import numpy as np
 
 import agent
 import corag
-from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges
+from agent import AgentConfig, Fallback, Ranges
 from agent.config import spelled
 from corag.selectors.corag.features import TEXTS
 from corag.types import Answer
 from experiments.labels.table import VECTORS, read_labels
 from experiments.labels.table import write_labels as write_table
 from experiments.report.measures import MEASURES
+from tests.agent.worlds import random_agent
 
 DOCUMENTS = [
     {"id": name, "title": title, "text": text}
@@ -114,18 +112,11 @@ def training_rows(num_questions=12):
     """A separable table: bm25 answers what is asked about numbers, minilm-softsim the rest; half of it is dev."""
     rows = []
     for number in range(num_questions):
+        split = "train" if number < num_questions // 2 else "dev"
         for reranker in ("bm25", "minilm-softsim"):
-            for iterations in (2, 8):
-                good = (reranker == "bm25") == (number % 2 == 0)
-                rows.append(
-                    label_row(
-                        f"q{number}",
-                        reranker,
-                        0.8 if good and iterations == 8 else 0.5 if good else 0.2,
-                        iterations=iterations,
-                        split="train" if number < num_questions // 2 else "dev",
-                    )
-                )
+            values = (0.5, 0.8) if (reranker == "bm25") == (number % 2 == 0) else (0.2, 0.2)
+            for iterations, value in zip((2, 8), values, strict=True):
+                rows.append(label_row(f"q{number}", reranker, value, iterations=iterations, split=split))
     return rows
 
 
@@ -186,21 +177,13 @@ def small_agent(seed=0, rerankers=("bm25", "minilm-softsim"), **changes):
         "map_dim": 2,
         "fallback": Fallback(configurations[0], 4, 0.3, 0.1),
     }
-    config = AgentConfig(**{**settings, **changes})
-    rng = np.random.default_rng(seed)
-    weights = {name: rng.normal(size=shape).astype(np.float32) for name, shape in config.tensor_shapes.items()}
-    return ConfigurationAgent(config, weights)
+    return random_agent(AgentConfig(**{**settings, **changes}), seed=seed)
 
 
 def save_small_agent(path, **changes):
     """Write a checkpoint and return its folder."""
     agent.save(path, small_agent(**changes), "# An agent for tests\n")
     return path
-
-
-def command(*arguments):
-    """Return the words that run `corag` in a Python of its own; `tests.processes` runs it without its imports."""
-    return [sys.executable, "-m", "corag.cli.main", *map(str, arguments)]
 
 
 def same(one, other):

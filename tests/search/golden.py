@@ -22,21 +22,15 @@ PROBLEMS = {
 }
 
 
+RECORDED = ("order", "value", "utility", "cost", "num_scored", "num_calls", "incumbents", "complete")
+
+
 def record(costs: list[int], budget: int, config: SearchConfig, result: SearchResult, scorer: TableScorer) -> dict:
     return {
         "costs": costs,
         "budget": budget,
         "config": asdict(config),
-        "result": {
-            "order": result.order,
-            "value": result.value,
-            "utility": result.utility,
-            "cost": result.cost,
-            "num_scored": result.num_scored,
-            "num_calls": result.num_calls,
-            "incumbents": result.incumbents,
-            "complete": result.complete,
-        },
+        "result": {name: getattr(result, name) for name in RECORDED},
         "nodes": scored(scorer) if result.tree is None else nodes(result.tree),
     }
 

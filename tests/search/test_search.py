@@ -17,10 +17,6 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.slow
 @given(problems, policy_configs, scorers)
 def test_contract(problem, config, scorer):
-    check_contract(problem, config, scorer)
-
-
-def check_contract(problem, config, scorer):
     costs, budget = problem
     result = search(costs, scorer, budget, config)
     for order in scorer.asked:

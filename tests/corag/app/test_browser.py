@@ -1,6 +1,5 @@
 """The page in a real browser, with texts that try to be more than text."""
 
-import json
 import re
 import shutil
 import threading
@@ -11,6 +10,7 @@ from corag.app.server import make_app
 from corag.index import ChunkIndex
 from corag.types import Answer, Chunk
 from tests.corag.app.worlds import FirstWords, make_workbench, serving
+from tests.experiments.worlds import write_folder
 from tests.fakes import HashEmbedder
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -35,14 +35,12 @@ QUESTIONS = [f"Which valve is red? {NASTY}", "What starts after the valve? \x07"
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
     """A data folder of four passages with two questions, and an index of the same."""
-    folder = tmp_path_factory.mktemp("nasty")
     rows = [{"id": name, "title": f"<b>{name}</b>", "text": text} for name, text in PASSAGES.items()]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked = [
         {"id": str(place), "question": question, "answers": ["<u>red</u>"], "gold": ["red"], "candidates": [*PASSAGES]}
         for place, question in enumerate(QUESTIONS)
     ]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    folder = write_folder(tmp_path_factory.mktemp("nasty"), rows, asked)
     index = ChunkIndex.build(folder / "index", [Chunk(name, text) for name, text in PASSAGES.items()], HashEmbedder())
     return folder, index
 

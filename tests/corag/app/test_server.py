@@ -24,6 +24,7 @@ from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex
 from corag.types import Answer
 from tests.corag.app.worlds import FirstWords, client, make_workbench, serving
+from tests.experiments.worlds import write_folder
 from tests.fakes import HashEmbedder
 from tests.paths import ROOT
 
@@ -253,8 +254,7 @@ def test_a_page_for_others_answers_to_its_own_names(small_data):
 
 
 def test_questions_without_candidates_need_an_index(tmp_path):
-    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "sea"}\n')
-    (tmp_path / "queries.jsonl").write_text('{"id": "q", "question": "sea?", "answers": [], "gold": []}\n')
+    write_folder(tmp_path, [{"id": "a", "text": "sea"}], [{"id": "q", "question": "sea?"}])
     with pytest.raises(InputError, match="corag index --data"):
         workbench_of(AppConfig(data=str(tmp_path)))
 

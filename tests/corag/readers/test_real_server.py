@@ -17,6 +17,7 @@ from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import Judge, JudgedAnswer
 from tests.corag.text.tokens.worlds import CONTROL
+from tests.experiments.worlds import rows_of, write_folder
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +27,6 @@ MAYORS = {"Berlin": "Anna Weiss", "Oslo": "Otto Lind", "Lima": "Ida Berg", "Quit
 @pytest.fixture(scope="module")
 def mayors(tmp_path_factory):
     """Five questions with a candidate each."""
-    folder = tmp_path_factory.mktemp("mayors")
     texts = [{"id": city, "title": city, "text": f"The mayor of {city} is {name}."} for city, name in MAYORS.items()]
     questions = [
         {
@@ -35,9 +35,7 @@ def mayors(tmp_path_factory):
         }
         for number, (city, name) in enumerate(MAYORS.items())
     ]  # fmt: skip
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts))
-    (folder / "queries.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
-    return folder
+    return write_folder(tmp_path_factory.mktemp("mayors"), texts, questions)
 
 
 def test_ask_answers_from_the_command_line(real_server, small_index, capsys):
@@ -101,7 +99,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, ma
     assert 2 <= len(before) < 5
     real_server.start()
     result = evaluate(config)
-    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().split("\n")[:-1]]
+    rows = rows_of(out)
     assert [row["query"] for row in rows] == [f"q{number}" for number in range(5)]
     for key, unit in before.items():
         [row] = [row for row in rows if f"300 {row['query']}" == key]
@@ -131,14 +129,9 @@ TEXTS = [
 
 def sent(server, tokenizer, budget_tokens, of="prompt"):
     """Select, ask the server, and return the reader, its budget, the selection and the server's count of the prompt."""
-    reader = corag.reader(
-        "openai",
-        base_url=server.base_url,
-        model=server.model,
-        max_answer_tokens=1,
-        timeout_s=300,
-        tokenizer=server.model if tokenizer == "own" else tokenizer,
-    )
+    tokenizer = server.model if tokenizer == "own" else tokenizer
+    given = {"base_url": server.base_url, "model": server.model, "max_answer_tokens": 1, "timeout_s": 300}
+    reader = corag.reader("openai", tokenizer=tokenizer, **given)
     pool = [Candidate(Chunk(str(place), text), 1 - place / 100) for place, text in enumerate(TEXTS)]
     budget = Budget(budget_tokens, reader, of)
     selection = budget.select(corag.selector("full", tokenizer=reader.tokens), QUESTION, pool)

@@ -1,6 +1,5 @@
 """Training of values: pools, fit, and the whole way on a tiny folder."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +28,7 @@ from experiments.adapters.value_fit import (
 )
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 from tests.experiments.adapters.conftest import PEOPLE
+from tests.experiments.worlds import write_folder
 
 pytestmark = pytest.mark.slow
 
@@ -68,9 +68,8 @@ def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tm
     text = " ".join(f"Sentence number {number} is about thing {number}." for number in range(40))
     start = text.index("Sentence number 20")
     span = f"book#{start}-{start + len('Sentence number 20 is about thing 20.')}"
-    (tmp_path / "corpus.jsonl").write_text(json.dumps({"id": "book", "title": "Things", "text": text}))
     query = {"id": "q", "question": "What is sentence 20 about?", "gold": [span], "split": "train"}
-    (tmp_path / "queries.jsonl").write_text(json.dumps(query))
+    write_folder(tmp_path, [{"id": "book", "title": "Things", "text": text}], [query])
     source = EvidenceSource(str(tmp_path), held_out=0.0, within="corpus", passage_tokens=60, unanswerable=0.0)
     folder = open_folder(source, "")
     assert "".join(document.text for document in folder.documents.values()) == text
