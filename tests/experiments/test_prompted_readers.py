@@ -15,7 +15,7 @@ BUDGET = 260
 
 
 @pytest.fixture
-def reader(monkeypatch) -> ChatReader:
+def reader(monkeypatch):
     """A reader called `chat` that remembers its prompts."""
     reader = ChatReader(byte_level())
 

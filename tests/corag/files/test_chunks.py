@@ -107,7 +107,7 @@ def spans(chunk) -> tuple[int, int]:
         (["A", "one two three"], 2, "one two"),
     ],
 )
-def test_a_long_title_loses_its_middle_first(headings: list[str], limit: int, title: str):
+def test_a_long_title_loses_its_middle_first(headings, limit, title):
     assert fitting_title(headings, WORDS, limit) == title
 
 
@@ -142,7 +142,7 @@ PIECES = st.sampled_from(
     st.sampled_from([0, 5]),
     st.sampled_from([WORDS, corag.tokens(), CHARACTERS]),
 )
-def test_every_word_below_a_heading_is_in_a_chunk(text: str, max_tokens: int, overlap: int, tokens):
+def test_every_word_below_a_heading_is_in_a_chunk(text, max_tokens, overlap, tokens):
     chunks = chunks_of(text, max_tokens, overlap, tokens)
     assert len({chunk.id for chunk in chunks}) == len(chunks)
     starts = [chunk.metadata["start"] for chunk in chunks]

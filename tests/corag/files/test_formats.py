@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-from pathlib import Path
 
 import pytest
 
@@ -137,7 +136,7 @@ Opens
 """
 
 
-def test_a_manual_page_is_read_under_its_headings(tmp_path: Path):
+def test_a_manual_page_is_read_under_its_headings(tmp_path):
     (tmp_path / "pump.1.gz").write_bytes(gzip.compress(MANUAL.encode()))
     assert find_files(tmp_path).paths == ("pump.1.gz",)
     file = read_file(read_bytes(tmp_path / "pump.1.gz"), "pump.1.gz")
@@ -200,7 +199,7 @@ def test_running_heads_of_pages_that_form_feeds_end_are_left_out():
         ("a --\nb and - \nc", "a --\nb and - \nc"),
     ],
 )
-def test_words_broken_at_line_ends_are_joined(text: str, joined: str):
+def test_words_broken_at_line_ends_are_joined(text, joined):
     assert joined_words([text], typed=True) == [joined]
 
 

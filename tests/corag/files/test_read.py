@@ -92,14 +92,14 @@ def test_headings_make_paths():
         ("# *A* `b` [c](d) <br> \\# ![e](f) {#id}\n\nx", [("A b c # e", "x")]),
     ],
 )  # fmt: skip
-def test_sections_worked_out_by_hand(text: str, expected: list[tuple[str, str]]):
+def test_sections_worked_out_by_hand(text, expected):
     assert outline(read_markdown(text, "notes")) == expected
 
 
 @given(st.text(st.sampled_from("#-|`>*_=~ \n\r\tab1.[]()<!\\")))
 @example("# a\n\r\n\r# b\r")
 @example("|a|\n|-|\n")
-def test_any_markdown_keeps_its_text_in_order(text: str):
+def test_any_markdown_keeps_its_text_in_order(text):
     file = read_markdown(text, "x")
     assert file.text == text
     at = 0
@@ -115,7 +115,7 @@ def test_any_markdown_keeps_its_text_in_order(text: str):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-def test_unicode_encodings_are_read(encoding: str):
+def test_unicode_encodings_are_read(encoding):
     text = "Zürich, 漢字, שלום 😀\r\n"
     assert decode(text.encode(encoding)) == text
 
@@ -128,13 +128,13 @@ def test_unicode_encodings_are_read(encoding: str):
         ("これは日本語の文章です。文字コードを調べます。", "shift_jis"),
     ],
 )
-def test_older_encodings_are_guessed(text: str, encoding: str):
+def test_older_encodings_are_guessed(text, encoding):
     pytest.importorskip("charset_normalizer")
     assert decode(text.encode(encoding)) == read_file(text.encode(encoding), "a.md").text == text
 
 
 @given(st.binary())
-def test_any_bytes_are_text_or_refused(data: bytes):
+def test_any_bytes_are_text_or_refused(data):
     try:
         decode(data).encode()
     except UnreadableFileError:
@@ -223,7 +223,7 @@ def test_damaged_office_documents_are_refused():
 
 
 @pytest.mark.parametrize("main", ["word/document.xml", "word/document.body"])
-def test_a_word_document_is_not_unpacked_beyond_the_limit(main: str):
+def test_a_word_document_is_not_unpacked_beyond_the_limit(main):
     assert read_file(bomb(main, 0), "a.docx").text == "text"
     with pytest.raises(UnreadableFileError, match="MiB"):
         read_file(bomb(main, 40 * 2**20), "a.docx")
@@ -288,12 +288,12 @@ def test_running_heads_and_page_numbers_are_left_out():
         "hyphens", "no page", "names", "quotes", "escapes",
     ],
 )  # fmt: skip
-def test_one_character_many_times_takes_no_longer_than_others(name: str, data: bytes):
+def test_one_character_many_times_takes_no_longer_than_others(name, data):
     chunks = chunk_file(name, read_file(data, name), corag.tokens())
     assert sum(len(chunk.text.split()) for chunk in chunks) >= 1
 
 
-def test_a_document_that_takes_too_long_is_ended_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch):
+def test_a_document_that_takes_too_long_is_ended_and_the_next_is_read(monkeypatch):
     monkeypatch.setattr(process, "MAX_SECONDS", 0.2)
     with pytest.raises(UnreadableFileError, match=r"0\.2 seconds"):
         read_file(b"<p>a</p>" * 200_000, "a.html")
@@ -301,7 +301,7 @@ def test_a_document_that_takes_too_long_is_ended_and_the_next_is_read(monkeypatc
     assert read_file(b"<p>a</p>", "a.html").text == "a"
 
 
-def test_files_beyond_the_limits_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_files_beyond_the_limits_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 2**20)
     monkeypatch.setattr(reading, "MAX_FILE_BYTES", 2**21)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"a\n" * 2**22))
@@ -326,7 +326,7 @@ def write_files(folder: Path, names: Sequence[str], data: bytes = b"text") -> No
         (folder / name).write_bytes(data)
 
 
-def test_documents_in_one_order_and_why_others_are_skipped(tmp_path: Path):
+def test_documents_in_one_order_and_why_others_are_skipped(tmp_path):
     write_files(tmp_path, [
         "b.md", "a.txt", "a/z.PDF", "a/b/c.docx", "a-b/x.html", "B.markdown", "code.py", "a/LICENSE", "c.md/inside.md",
         ".hidden.md", ".git/config.md", "a/.cache/x.txt",
@@ -353,12 +353,12 @@ def test_documents_in_one_order_and_why_others_are_skipped(tmp_path: Path):
         (["*.pdf"], [], []),
     ],
 )
-def test_globs_choose_files(tmp_path: Path, include: list, exclude: list, expected: list):
+def test_globs_choose_files(tmp_path, include, exclude, expected):
     write_files(tmp_path, ["a.md", "sub/b.txt", "sub/deep/c.md"])
     assert list(find_files(tmp_path, include=include, exclude=exclude).paths) == expected
 
 
-def test_why_files_are_skipped(tmp_path: Path):
+def test_why_files_are_skipped(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     (tmp_path / "lost.md").symlink_to("nowhere.md")
     (tmp_path / "torn.gz").write_bytes(gzip.compress(b"some text of a file" * 99)[:40])
@@ -372,7 +372,7 @@ def test_why_files_are_skipped(tmp_path: Path):
     assert (found.root, found.paths) == (tmp_path, ("a.md",))
 
 
-def test_links_to_files_count_and_links_to_folders_are_not_followed(tmp_path: Path):
+def test_links_to_files_count_and_links_to_folders_are_not_followed(tmp_path):
     (tmp_path / "docs" / "deep").mkdir(parents=True)
     (tmp_path / "README.md").write_text("text")
     (tmp_path / "docs" / "index.md").symlink_to("../README.md")

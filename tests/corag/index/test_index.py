@@ -33,19 +33,19 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 @pytest.fixture(scope="module")
-def chunks() -> list[Chunk]:
+def chunks():
     return make_chunks(60)
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory, chunks: list[Chunk]) -> ChunkIndex:
+def index(tmp_path_factory, chunks):
     return ChunkIndex.build(tmp_path_factory.mktemp("index"), chunks, HashEmbedder(), batch_size=16)
 
 
 # --- Reading ---
 
 
-def test_the_neighbours_of_a_chunk_are_those_in_its_document(tmp_path: Path):
+def test_the_neighbours_of_a_chunk_are_those_in_its_document(tmp_path):
     metadata = [{"document": name} for name in ("it's", "it's", "it's", "other")]
     chunks = [Chunk(f"{row['document']}#{i}", f"text {i}", row) for i, row in enumerate(metadata)]
     index = ChunkIndex.build(tmp_path, [*chunks, Chunk("alone", "no document")], HashEmbedder())
@@ -70,7 +70,7 @@ def by_words(index: ChunkIndex, query: str, k: int) -> list[Candidate]:
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 80), length=st.floats(0.1, 10))
-def test_exact_search_equals_numpy(index: ChunkIndex, chunks: list[Chunk], seed: int, k: int, length: float):
+def test_exact_search_equals_numpy(index, chunks, seed, k, length):
     vector = np.random.default_rng(seed).normal(size=8) * length
     found = nearest(index, vector, k)
     expected = brute_force(chunks, vector, k)
@@ -80,7 +80,7 @@ def test_exact_search_equals_numpy(index: ChunkIndex, chunks: list[Chunk], seed:
     )
 
 
-def test_ties_keep_the_given_order_even_if_k_cuts_them(tmp_path: Path):
+def test_ties_keep_the_given_order_even_if_k_cuts_them(tmp_path):
     chunks = [Chunk(f"c{i}", "amber words" if i % 2 else f"other {i}") for i in range(40)]
     index = ChunkIndex.build(tmp_path, chunks, HashEmbedder(), batch_size=7)
     [vector] = HashEmbedder().embed(["amber words"])
@@ -90,7 +90,7 @@ def test_ties_keep_the_given_order_even_if_k_cuts_them(tmp_path: Path):
     assert [candidate.chunk.id for candidate in by_words(index, "amber", 3)] == ["c1", "c3", "c5"]
 
 
-def test_text_retrieval_ranks_by_bm25_and_gives_cosines(tmp_path: Path):
+def test_text_retrieval_ranks_by_bm25_and_gives_cosines(tmp_path):
     texts = ["a cat and a dog and a fox", "the cat", "running foxes", "nothing here"]
     index = ChunkIndex.build(tmp_path, [Chunk(str(i), text) for i, text in enumerate(texts)], HashEmbedder())
     found = by_words(index, "cat", 10)
@@ -103,7 +103,7 @@ def test_text_retrieval_ranks_by_bm25_and_gives_cosines(tmp_path: Path):
 
 @settings(max_examples=25, deadline=None)
 @given(query=st.text(max_size=30), wrapping=st.sampled_from(["{}", 'red AND ("{}', "text:{}* -", "'{}\\", "\0{}~2^3"]))
-def test_no_character_of_a_text_query_has_a_meaning(index: ChunkIndex, wrapping: str, query: str):
+def test_no_character_of_a_text_query_has_a_meaning(index, wrapping, query):
     assert len(by_words(index, wrapping.format(query), 4)) <= 4
 
 
@@ -129,7 +129,7 @@ def cosines_of(candidates, vector):
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 80), words=st.lists(st.sampled_from(WORDS), max_size=4))
-def test_hybrid_retrieval_joins_both_rankings(index: ChunkIndex, seed: int, k: int, words: list[str]):
+def test_hybrid_retrieval_joins_both_rankings(index, seed, k, words):
     vector, query = np.random.default_rng(seed).normal(size=8) * 3, " ".join(words)
     found = index.retrieve(query, vector, k, "hybrid")
     near, by_text = nearest(index, vector, FUSED_DEPTH), by_words(index, query, FUSED_DEPTH)
@@ -149,7 +149,7 @@ def test_hybrid_retrieval_joins_both_rankings(index: ChunkIndex, seed: int, k: i
 # --- Building ---
 
 
-def test_every_text_survives_and_a_complete_index_is_opened_at_once_without_a_write(tmp_path: Path):
+def test_every_text_survives_and_a_complete_index_is_opened_at_once_without_a_write(tmp_path):
     texts = ["", "a\0b", "😀👩‍👩‍👧", "שלום עולם", "line\r\nbreak\u2028", "quote ' \" \\", "e\u0301", "\ufeff"]
     odd = [
         Chunk(f"id '{text}\" {i}", text, {"title": text, "nested": {"n": [1, 2.5, None]}})
@@ -188,7 +188,7 @@ def newer_format(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut_off, garble_versions, garble_records, lose_rows, newer_format])
-def test_a_damaged_index_is_refused_and_overwriting_repairs_it(tmp_path: Path, chunks: list[Chunk], damage):
+def test_a_damaged_index_is_refused_and_overwriting_repairs_it(tmp_path, chunks, damage):
     ChunkIndex.build(tmp_path, chunks, HashEmbedder())
     damage(tmp_path)
     with pytest.raises(CoragError):
@@ -214,7 +214,7 @@ ChunkIndex.build(sys.argv[1], make_chunks(60), Reporting(delay_s=0.05), batch_si
 
 
 @pytest.mark.slow
-def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path: Path, chunks: list[Chunk]):
+def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path, chunks):
     old = [Chunk("old", "an old text")]
     ChunkIndex.build(tmp_path, old, HashEmbedder())
     kill_python(SLOW_BUILD, tmp_path, num_lines=6, delay_s=0.01)
@@ -226,7 +226,7 @@ def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path
 
 
 @pytest.fixture
-def partitioned(tmp_path: Path) -> tuple[ChunkIndex, list]:
+def partitioned(tmp_path):
     """An index of five partitions and its chunks."""
     chunks, embedder = make_chunks(10_000), HashEmbedder()
     chunks = [replace(chunk, metadata={"number": number}) for number, chunk in enumerate(chunks)]
@@ -251,7 +251,7 @@ def recall(index: ChunkIndex, rows: list, k: int, where: dict | None = None) -> 
     return num_found / (20 * min(k, len(rows)))
 
 
-def test_a_large_index_searches_partitions(partitioned: tuple[ChunkIndex, list]):
+def test_a_large_index_searches_partitions(partitioned):
     index, rows = partitioned
     assert recall(index, rows, 10) >= 0.98
     assert recall(ChunkIndex.open(index.uri, probes=1), rows, 10) < 0.9  # it searches no other
@@ -259,7 +259,7 @@ def test_a_large_index_searches_partitions(partitioned: tuple[ChunkIndex, list])
     assert recall(ChunkIndex.open(index.uri, probes=1), rows, 2500) >= 0.98
 
 
-def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partitioned: tuple[ChunkIndex, list]):
+def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partitioned):
     index, rows = partitioned
     assert recall(ChunkIndex.open(index.uri, probes=1), rows[500:507], 10, {"number": {">=": 500, "<": 507}}) == 1
 
@@ -267,7 +267,7 @@ def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partiti
 # --- What is refused ---
 
 
-def test_another_embedder_or_corpus_is_refused_and_nothing_changes(tmp_path: Path, chunks: list[Chunk]):
+def test_another_embedder_or_corpus_is_refused_and_nothing_changes(tmp_path, chunks):
     ChunkIndex.build(tmp_path, chunks, HashEmbedder())
     before = listing(tmp_path)
     other = HashEmbedder(name="other")
@@ -283,7 +283,7 @@ def test_another_embedder_or_corpus_is_refused_and_nothing_changes(tmp_path: Pat
 
 
 @pytest.mark.parametrize("bad", [[], [Chunk("a", "x"), Chunk("a", "z")], [Chunk("a", "x", {"when": object()})]])
-def test_what_cannot_be_indexed_or_opened_leaves_no_trace(tmp_path: Path, bad: list[Chunk]):
+def test_what_cannot_be_indexed_or_opened_leaves_no_trace(tmp_path, bad):
     with pytest.raises(DataError):
         ChunkIndex.build(tmp_path / "new", iter(bad), HashEmbedder())
     with pytest.raises(IndexMismatchError):

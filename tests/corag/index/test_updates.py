@@ -61,7 +61,7 @@ def write_files(folder: Path, **texts: str) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     place = tmp_path / "docs"
     place.mkdir()
     write_files(
@@ -87,9 +87,7 @@ class StoppedEmbedder(HashEmbedder):
 
 
 @pytest.mark.parametrize("large_from", [1, 10_000])
-def test_an_update_does_only_what_is_missing(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large_from: int
-):
+def test_an_update_does_only_what_is_missing(folder, tmp_path, monkeypatch, large_from):
     monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", large_from)
     uri = tmp_path / "index"
     first = update(folder, uri)
@@ -126,9 +124,7 @@ STATES_OF_A_FOLDER = st.dictionaries(
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.lists(STATES_OF_A_FOLDER, min_size=2, max_size=4), st.sampled_from([1, 10_000]), st.data())
-def test_any_series_of_updates_equals_a_new_index(
-    tmp_path_factory: pytest.TempPathFactory, states: list[dict[str, str]], large_from: int, data: st.DataObject
-):
+def test_any_series_of_updates_equals_a_new_index(tmp_path_factory, states, large_from, data):
     place = tmp_path_factory.mktemp("series")
     folder, uri = place / "docs", place / "index"
     folder.mkdir()
@@ -163,9 +159,7 @@ def test_any_series_of_updates_equals_a_new_index(
 
 
 @pytest.mark.slow
-def test_search_structures_of_a_large_index_are_made_anew_when_much_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_search_structures_of_a_large_index_are_made_anew_when_much_has_changed(tmp_path, monkeypatch):
     monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", 1)
     monkeypatch.setattr(store, "OLD_VERSIONS_KEPT", timedelta(milliseconds=1))
     folder, uri = tmp_path / "docs", tmp_path / "index"
@@ -191,7 +185,7 @@ def test_search_structures_of_a_large_index_are_made_anew_when_much_has_changed(
     assert content_of(uri) == content_of(tmp_path / "anew")
 
 
-def test_an_index_of_something_else_is_refused(folder: Path, tmp_path: Path):
+def test_an_index_of_something_else_is_refused(folder, tmp_path):
     uri, other = tmp_path / "index", tmp_path / "other"
     update(folder, uri)
     other.mkdir()
@@ -206,7 +200,7 @@ def test_an_index_of_something_else_is_refused(folder: Path, tmp_path: Path):
     assert len(update(other, uri, overwrite=True).index) == 1
 
 
-def test_an_index_among_its_documents_is_no_document(folder: Path):
+def test_an_index_among_its_documents_is_no_document(folder):
     update(folder, folder / "index")
     again = update(folder, folder / "index")
     assert files_of(again) == (0, 2, 0, 0) and not again.skipped and chunks_of(again) == (0, 0)
@@ -215,7 +209,7 @@ def test_an_index_among_its_documents_is_no_document(folder: Path):
 # --- Files that cannot be read ---
 
 
-def test_files_that_cannot_be_read_are_listed_and_left_out(folder: Path, tmp_path: Path, capsys):
+def test_files_that_cannot_be_read_are_listed_and_left_out(folder, tmp_path, capsys):
     (folder / "torn.pdf").write_bytes(pdf([["text"]])[:300])
     (folder / "locked.pdf").write_bytes(pdf([["text"]], password="x"))
     (folder / "scan.pdf").write_bytes(pdf([[]]))
@@ -252,7 +246,7 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(folder: Path, tmp_pat
 @pytest.mark.parametrize(
     "files", [{}, {"a.py": "\0"}, {"a.md": ""}, {"a.md": "\x1c\n\x1d"}, {"a.md": "", "b.txt": " "}]
 )
-def test_a_folder_with_nothing_to_index_is_refused(tmp_path: Path, files: dict):
+def test_a_folder_with_nothing_to_index_is_refused(tmp_path, files):
     (tmp_path / "docs").mkdir()
     for name, text in files.items():
         (tmp_path / "docs" / name).write_text(text)
@@ -265,9 +259,7 @@ def test_a_folder_with_nothing_to_index_is_refused(tmp_path: Path, files: dict):
 # --- Interruptions and other writers ---
 
 
-def test_the_version_that_is_read_outlives_an_interrupted_update(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_version_that_is_read_outlives_an_interrupted_update(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(store, "OLD_VERSIONS_KEPT", timedelta(seconds=1))
     uri = tmp_path / "index"
     update(folder, uri)
@@ -283,7 +275,7 @@ def test_the_version_that_is_read_outlives_an_interrupted_update(
 
 
 @pytest.mark.slow
-def test_of_two_writers_one_waits(folder: Path, tmp_path: Path):
+def test_of_two_writers_one_waits(folder, tmp_path):
     write_files(folder, **{f"n{number}": f"# N\n\nNew text {number}." for number in range(8)})
     make = ["index", "--data", folder, "--max_tokens", 32, "--batch_size", 1, "--quiet", "--out"]
     writers = [Command(*make, tmp_path / "index") for _ in range(2)]
@@ -299,7 +291,7 @@ QUESTION = "Which stone is red?"
 
 
 @pytest.fixture
-def lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def lengths(monkeypatch):
     """Tokens of each text that goes through a model."""
     lengths: list[int] = []
     run = Engine.run

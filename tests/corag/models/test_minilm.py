@@ -39,7 +39,7 @@ def encoder(request):
 
 
 @pytest.fixture(scope="module")
-def reference() -> tuple[np.ndarray, list[np.ndarray]]:
+def reference():
     """Sentence and token embeddings of the texts and of the long one, by sentence-transformers."""
     library = pytest.importorskip("sentence_transformers")
     model = library.SentenceTransformer(str(model_folder()), device="cpu")

@@ -121,7 +121,7 @@ def test_a_name_out_of_reach_says_how_to_get_it(models, build):
 
 
 @pytest.fixture(scope="module", params=["minilm", "sentence-transformers", "bge-m3"])
-def embedder(request, models) -> Embedder:
+def embedder(request, models):
     if request.param == "minilm":
         return MiniLMEmbedder()
     if request.param == "sentence-transformers":

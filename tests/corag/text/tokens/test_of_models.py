@@ -2,7 +2,6 @@
 
 import json
 import logging
-from pathlib import Path
 
 import huggingface_hub
 import pytest
@@ -20,13 +19,13 @@ TEXTS = ["the river", "", "the the\n\nthe"]
 
 
 @pytest.fixture
-def word_file(tmp_path) -> Path:
+def word_file(tmp_path):
     (tmp_path / "model").mkdir()
     return save_word_tokenizer(tmp_path / "model")
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch) -> Path:
+def hub(tmp_path, monkeypatch):
     """An empty cache of the hub, without a network."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "hub"
