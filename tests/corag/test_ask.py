@@ -12,17 +12,9 @@ COUNTS = Counts(48, "prompt", None, "minilm", exact=True)
 QUESTION = "How deep is the lake in which the Oro ends?"
 
 
-def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_tokens=48, retrieval="hybrid", **settings):
-    return corag.ask(
-        question,
-        ChunkIndex.open(uri),
-        budget_tokens=budget_tokens,
-        method=corag.selector(method, **settings),
-        reader=corag.reader("extractive"),
-        embedder=embedder,
-        num_candidates=8,
-        retrieval=retrieval,
-    )
+def asked(uri, budget_tokens=48, **settings):
+    given = {"method": corag.selector("corag", **settings), "reader": "extractive", "num_candidates": 8}
+    return corag.ask(QUESTION, ChunkIndex.open(uri), budget_tokens=budget_tokens, retrieval="hybrid", **given)
 
 
 def test_each_step_hands_on_to_the_next(small_index):

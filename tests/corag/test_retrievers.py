@@ -14,15 +14,9 @@ QUESTION = "How high is Everest?"
 FOUND = ["K2 is high.", "Everest is 8,849 metres high.", "Everest lies in Nepal.", "Sand is dry."]
 
 
-def asked(retriever, selector="top-k", *, budget_tokens=200, num_candidates=20, **settings):
-    return corag.ask(
-        QUESTION,
-        retriever,
-        budget_tokens=budget_tokens,
-        method=corag.selector(selector, tokenizer=CHARACTERS, **settings),
-        reader=corag.reader("extractive"),
-        num_candidates=num_candidates,
-    )
+def asked(retriever, selector="top-k", *, num_candidates=20, **settings):
+    given = {"method": corag.selector(selector, tokenizer=CHARACTERS, **settings), "num_candidates": num_candidates}
+    return corag.ask(QUESTION, retriever, budget_tokens=200, reader="extractive", **given)
 
 
 # A fused ranking: the similarities do not fall.

@@ -18,18 +18,11 @@ from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
 from corag.types import Candidate, Chunk
 from tests.corag.index.worlds import WORDS, make_chunks, table_of
+from tests.experiments.worlds import listing
 from tests.fakes import HashEmbedder
 from tests.processes import kill_python
 
 lancedb = pytest.importorskip("lancedb")
-
-
-def listing(folder: Path) -> dict[str, tuple[int, int]]:
-    return {
-        str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
-        for path in folder.rglob("*")
-        if path.name != ".corag.lock"  # some versions of filelock write an empty file again
-    }
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from corag.text.trec import run_lines
 from corag.types import Chunk
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
@@ -30,16 +31,6 @@ def chunk(name, document=None, start=0, end=10):
     return Chunk(name, name, {} if document is None else {"document": document, "start": start, "end": end})
 
 
-def write_run(path, rankings):
-    lines = [
-        f"{query} Q0 {name} {rank} {1 / rank:.4f} bm25\n"
-        for query, names in rankings.items()
-        for rank, name in enumerate(names, start=1)
-    ]
-    path.write_text("".join(lines))
-    return path
-
-
 @pytest.fixture
 def beir(tmp_path):
     """A BEIR folder: three questions with judgements, one of which has no relevant passage."""
@@ -64,8 +55,9 @@ def test_chunks_stand_for_their_passages_and_for_spans_of_gold():
 
 
 def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
-    run = write_run(tmp_path / "a.run", {"q1": ["mayor", "tolmere", "varn"], "q2": ["oro", "kell"], "q3": ["kell"]})
-    out = tmp_path / "result.json"
+    run, out = tmp_path / "a.run", tmp_path / "result.json"
+    rankings = {"q1": ["mayor", "tolmere", "varn"], "q2": ["oro", "kell"], "q3": ["kell"]}
+    run.write_text("".join(run_lines(rankings, "bm25")))
     methods = "top-k(k=2),naive(reranker=bm25),none"
     result = evaluate(config_of(beir, methods=methods, run=str(run), out=str(out), measures="nDCG@10,RR@10,R@20,AP"))
     assert (result["pool"], result["queries"], result["queries_without_gold"]) == ("run", 3, 1)

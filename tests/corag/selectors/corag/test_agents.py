@@ -1,6 +1,7 @@
 """Selectors that an agent names: which one a question gets, what is left out, and what the trace says."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,15 +81,10 @@ def test_one_configuration_for_all_questions_asks_no_embedder(configuration):
 
 def test_an_unsure_agent_falls_back(parts):
     trained = sign_agent(rerankers=("first", "second"))
-    config = AgentConfig(**{**vars_of(trained.config), "min_lead": 1.0})
-    selector = named(ConfigurationAgent(config, trained.weights))
+    selector = named(ConfigurationAgent(replace(trained.config, min_lead=1.0), trained.weights))
     prediction = selector.predict("a cat", POOL, 30)
     assert prediction.unsure and prediction.reranker == "first"
     assert "the default" in selector.select("a cat", POOL, 30).trace.details["because"]
-
-
-def vars_of(config):
-    return {name: getattr(config, name) for name in config.__dataclass_fields__}
 
 
 @pytest.mark.parametrize("lacking", ["lost", "not-installed"])
@@ -138,8 +134,7 @@ def test_a_given_unit_leaves_the_configurations_of_that_unit(parts):
     trained = sign_agent(rerankers=("first", "second"))
     names = ("corag(unit=passage, reranker=first)", "corag(unit=sentence, reranker=second)")
     fallback = Fallback(names[0], *trained.config.fallback.settings)
-    config = AgentConfig(**{**vars_of(trained.config), "configurations": names, "fallback": fallback})
-    agent = ConfigurationAgent(config, trained.weights)
+    agent = ConfigurationAgent(replace(trained.config, configurations=names, fallback=fallback), trained.weights)
     assert named(agent).select("a cat?", POOL, 30).trace.reranker == "first"
     selection = named(agent, unit="sentence").select("a cat?", POOL, 30)
     assert (
@@ -154,7 +149,7 @@ def test_agents_that_cannot_be_used():
     with pytest.raises(InputError, match="sign"):
         Corag(agent=sign_agent(), embedder=HashEmbedder())
     with pytest.raises(InputError, match="features"):
-        config = AgentConfig(**{**vars_of(sign_agent().config), "features": ("moon",)})
+        config = replace(sign_agent().config, features=("moon",))
         Corag(agent=ConfigurationAgent(config, sign_agent().weights))
     for prefer in ("cheap", -1, float("nan"), None):
         with pytest.raises(InputError, match="prefer"):
