@@ -63,9 +63,6 @@ def test_old_turns_are_dropped_first():
     assert 0 < len(kept) < 4 and kept[-1].endswith("3?")
 
 
-# --- The command ---
-
-
 @pytest.fixture
 def echo(monkeypatch):
     reader = EchoReader()

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from corag.errors import DataError
 from corag.memory import LRU, Capacity, DiskStore
 
-# In memory
-
 
 @pytest.mark.parametrize(("batch", "expected"), [(None, ["cb"]), (1, ["c", "b"])])
 def test_only_what_is_missing_is_computed_once_in_order(batch, expected):
@@ -72,8 +70,6 @@ def test_threads_share_a_capacity():
     assert (sum(kept), len(kept)) == (capacity.used_bytes, len(capacity.entries))
     assert sum(kept) <= 50
 
-
-# On disk
 
 keys = st.binary(min_size=1, max_size=8)
 

@@ -89,9 +89,6 @@ def test_messages_of_the_log(capsys, monkeypatch):
     assert is_clean(said) and "about \\x1b[2J" in said
 
 
-# --- Halves of characters ---
-
-
 def test_an_answer_with_half_a_character(small_index, says, capsys):
     says(HALF)
     assert main(["ask", "How deep?", "--index", str(small_index), "--method", "top-k", "--reader", "says"]) == 0
@@ -100,9 +97,6 @@ def test_an_answer_with_half_a_character(small_index, says, capsys):
         corag.ask("How deep?", ["It is deep."], method="top-k", reader=FixedReader(Answer("\ud83d\ude00"))).answer.text
         == "😀"
     )
-
-
-# --- What looks odd and is right, and a disk that is full ---
 
 
 def succeeds(capsys, *arguments):

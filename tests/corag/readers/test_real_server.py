@@ -109,9 +109,6 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, ma
     assert method["sub_em"] > 0.2
 
 
-# --- The budget of an exact and of an estimating tokenizer against the token count of a real server ---
-
-
 QUESTION = "Which river flows through ten countries?"
 NOISE = base64.b64encode(b"".join(hashlib.sha256(bytes([place])).digest() for place in range(6))).decode()
 TEXTS = [

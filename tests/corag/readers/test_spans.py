@@ -78,9 +78,6 @@ def test_yes_and_no_win_when_they_are_likelier_than_a_span(kinds, text):
         assert (answer.spans, answer.chunk, answer.confidence) == ((), None, 0.4)
 
 
-# --- What a context consists of, and which part of it an answer came from ---
-
-
 CHUNKS = SEPARATOR.join(
     [
         "Bonn\nBonn was the capital of West Germany.",
@@ -121,8 +118,6 @@ def test_a_whole_chunk_came_from_the_first_chunk_that_holds_its_words_in_a_row(t
         ]
         assert answer_chunk(text, SEPARATOR.join(texts)) == (holding[0] if phrase else None)
 
-
-# --- Sentences ---
 
 CONTEXT = f"Mill\nIt burned in\n1830. Otto built it.{GAP}Nobody knows why.\n\nLake\nThe lake is cold."
 

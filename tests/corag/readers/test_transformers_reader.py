@@ -83,8 +83,6 @@ def test_a_context_cannot_speak_for_the_user(reader):
     assert tokenizer.decode(attack).count("</context>") == 2  # in the instructions and where it ends
 
 
-# --- Many at once ---
-
 CONTEXTS = [CONTEXT, "", "river " * 90, "Bonn.", "The mayor of Berlin is Anna Weiss. " * 9]
 
 

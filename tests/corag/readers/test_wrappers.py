@@ -24,9 +24,6 @@ def test_the_most_frequent_answer_counts():
     assert {one["temperature"] for one in options} == {0.7}
 
 
-# --- The cache ---
-
-
 def test_each_context_is_read_once_for_each_question():
     echo = EchoReader()
     reader = CachedReader(echo)

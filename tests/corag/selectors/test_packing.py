@@ -124,9 +124,6 @@ def test_the_best_set_keeps_its_guarantee(seed):
     assert 0.316 * best - 1e-9 <= set_value(gains, order) <= best + 1e-9
 
 
-# --- adagres ---
-
-
 @given(SEEDS, st.sampled_from([0.0, 0.2, 1.0]))
 def test_greedy_with_loops(seed, beta):
     vectors, cosines, similarities, costs, budget = drawn(seed)

@@ -21,9 +21,6 @@ def select(name, budget=60, offered=OFFERED, query=QUESTION, **given):
     return corag.selector(name, **{**kind, "tokenizer": WORDS, **given}).select(query, offered, budget)
 
 
-# --- Backward elimination ---
-
-
 def values_of(table, default=0.0):
     return lambda orders: np.array([table.get(frozenset(order), default) for order in orders])
 
@@ -35,9 +32,6 @@ def test_what_the_value_does_not_miss_is_dropped():
     assert eliminate((2, 1, 0), score, lambda order: len(order) < 2) == ((0,), 0.7)
     assert eliminate((2, 1, 0), score, lambda _: False) == ((), 0.0)
     assert eliminate((), score, lambda _: True) == ((), 0.0)
-
-
-# --- prune ---
 
 
 def test_sentences_of_the_chosen_passages_are_dropped():
@@ -69,9 +63,6 @@ def test_a_text_that_the_selector_wrote_stays_as_it_is():
     selection = select("prune", selector=Written(tokenizer=WORDS))
     assert selection.text == "A lake."
     assert {chunk.source.id for chunk in selection.chunks} == {"lake"}
-
-
-# --- sentence-threshold, extractive-compression ---
 
 
 def test_every_sentence_of_a_high_value_stays_in_rank_order():

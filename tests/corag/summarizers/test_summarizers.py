@@ -46,9 +46,6 @@ class Echo(FirstWords):
         return " ".join(request.texts)
 
 
-# Many requests
-
-
 def test_a_failure_is_counted_and_the_others_are_made(caplog):
     fails = {"b": SummarizerError("down"), "c": TimeoutError(), "d": InputError("bad text")}
     made = summarize_all(FirstWords(concurrent=2, fails=fails), [request(text) for text in "abcd"])
@@ -79,9 +76,6 @@ def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
     assert third.asked == [] and all(summary.num_calls == 0 for summary in stored)
 
 
-# Texts beyond the window
-
-
 @settings(max_examples=15)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(8, 30), st.integers(1, 20))
 def test_no_request_is_ever_beyond_the_window_and_every_word_is_read(lengths, window, max_tokens):
@@ -92,9 +86,6 @@ def test_no_request_is_ever_beyond_the_window_and_every_word_is_read(lengths, wi
     assert all(WORDS.count(["\n\n".join(asked.texts)])[0] <= window for asked in summarizer.asked)
     read = {word for asked in summarizer.asked for text in asked.texts for word in text.split()}
     assert {word for text in texts for word in text.split()} <= read
-
-
-# Extractive
 
 
 @pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
@@ -123,9 +114,6 @@ def test_extractive_takes_what_matters_once_and_in_order():
     assert everything == "\n".join(texts)
     assert summarizer.summarize(request(" ", "\n")) == ""
     assert summarizer.summarize(request(*texts, texts[0])) == everything
-
-
-# Models
 
 
 def ollama(server, **named):
@@ -163,9 +151,6 @@ def test_an_openai_server_is_asked_the_same_and_its_window_kept():
         assert OpenAISummarizer(**given, task="person").identity != summarizer.identity
     first, second = server.chats
     assert first["messages"] == second["messages"]
-
-
-# --- What never fits, and what is no summary ---
 
 
 @pytest.mark.parametrize(("num_texts", "per_text"), [(2, 0), (3, 50), (40, 1)])

@@ -32,9 +32,6 @@ def bounds(chunks) -> list[tuple[int, int]]:
     return [(chunk.metadata["start"], chunk.metadata["end"]) for chunk in chunks]
 
 
-# --- Sentences ---
-
-
 @pytest.mark.parametrize(
     "sentences",
     [
@@ -49,9 +46,6 @@ def bounds(chunks) -> list[tuple[int, int]]:
 def test_numbers_and_synopses_stay_whole(sentences):
     text = "".join(sentences)
     assert [text[start:end] for start, end in sentence_spans(text)] == sentences
-
-
-# --- Chunks ---
 
 
 @pytest.mark.slow
@@ -114,9 +108,6 @@ def test_chunks_worked_out_by_hand(max_tokens, overlap, expected):
 def test_long_words_are_cut_into_the_longest_parts_that_fit():
     chunks = chunk_document(Document("d", "ab " + "x" * 25 + " cd"), CHARACTERS, ChunkConfig(10))
     assert bounds(chunks) == [(0, 3), (3, 13), (13, 23), (23, 31)]
-
-
-# --- Errors ---
 
 
 def test_what_leaves_no_room_is_refused():

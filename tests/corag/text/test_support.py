@@ -88,8 +88,6 @@ def test_all_facts_are_needed_and_one_place_of_the_answer_is_enough():
     assert support_recall(guessed, [lake]) is None
 
 
-# --- Real data ---
-
 SETS = {"hotpotqa": "fact", "squad": "offset"}
 
 

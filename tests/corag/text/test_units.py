@@ -140,9 +140,6 @@ def test_windows_and_passages():
         assert str(Unit.parse(text)) == text
 
 
-# --- Text that is not plain prose ---
-
-
 def cut(text, title="Title"):
     """The texts of the units of a document, each with what has to stand before it."""
     found = units(passage(Document("d", text, title)), SENTENCE)

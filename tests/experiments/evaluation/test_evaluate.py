@@ -138,9 +138,6 @@ def test_a_server_that_is_down_stops_the_comparison(small_data, monkeypatch):
             evaluate(config_of(small_data, methods=methods, reader="down"))
 
 
-# --- Several sets and budgets ---
-
-
 def sets_of(data, out, **settings):
     sets = (QuestionSet("early", data.name, "train", limit=3), QuestionSet("late", data.name, "dev", sample=2))
     several = {"sets": sets, "budgets": (24, 48), "methods": "top-k,corag,edc2", "out": str(out)}

@@ -38,9 +38,6 @@ def beir(tmp_path):
     return write_beir(tmp_path / "beir", {"test": HEADING + judged}, PASSAGES, QUESTIONS)
 
 
-# --- Rankings ---
-
-
 def test_chunks_stand_for_their_passages_and_for_spans_of_gold():
     chunks = [chunk("a#0-10", "a"), chunk("b"), chunk("a#10-20", "a", 10, 20), chunk("a#20-30", "a", 20, 30)]
     assert ranking_of(chunks, []) == ["a", "b"]
@@ -49,9 +46,6 @@ def test_chunks_stand_for_their_passages_and_for_spans_of_gold():
     assert ranking_of(chunks, ["a#12-24"]) == ["a", "b", "a#12-24"]
     assert ranking_of(chunks, ["a#10-14", "a#12-18", "c"]) == ["a", "b", "a#10-14", "a#12-18"]
     assert ranking_of([], ["a"]) == []
-
-
-# --- Runs in and out ---
 
 
 def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
@@ -87,9 +81,6 @@ def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
     # The written run of the retriever gives the same candidates.
     again = evaluate(config_of(beir, methods=methods, run=str(folder / "retriever.run")))
     assert [row["evidence_recall"] for row in again["methods"]] == [row["evidence_recall"] for row in result["methods"]]
-
-
-# --- Folders without answers ---
 
 
 def test_without_answers_nothing_is_read_and_the_result_says_why(tmp_path, beir, reader, capsys):

@@ -64,9 +64,6 @@ def test_the_prompts_have_all_that_is_known():
     assert "<statement>\nKell is a city.\n</statement>" in statement and "It is old." in statement
 
 
-# --- The comparison ---
-
-
 @pytest.fixture
 def claims_folder(tmp_path):
     rows = [

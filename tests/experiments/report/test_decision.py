@@ -39,9 +39,6 @@ def test_questions_without_a_partner_are_refused(pair):
         paired_difference(*pair)
 
 
-# --- Decisions worked out by hand ---
-
-
 def contest(mean, low, high, tokens=(54.0, 100.0), n=32):
     return Contest("corag", "top-k", Difference(mean, low, high, 0.5, n), tokens)
 

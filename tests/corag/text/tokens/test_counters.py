@@ -14,9 +14,6 @@ from tests.paths import DATA
 MINILM_TOKENIZER = load_tokenizer(model_folder() / "tokenizer.json")
 
 
-# --- Tokenizer files ---
-
-
 def test_minilm_counts_beyond_the_128_tokens_stored_in_its_file():
     assert json.loads((model_folder() / "tokenizer.json").read_text())["truncation"]["max_length"] == 128
     counter = corag.tokens()
@@ -29,9 +26,6 @@ def test_minilm_counts_beyond_the_128_tokens_stored_in_its_file():
 def test_minilm_counts_equal_its_tokenizer_text_by_text(texts):
     expected = [len(MINILM_TOKENIZER.encode(text, add_special_tokens=False).ids) for text in texts]
     assert corag.tokens().count(texts).tolist() == expected
-
-
-# --- Words without a token ---
 
 
 @pytest.mark.parametrize(
@@ -55,9 +49,6 @@ def test_no_count_with_long_words_is_below_the_tokenizer(texts):
     for counter in (corag.tokens("minilm"), unigram(), words()):
         own = [len(counter._tokenizer.encode(text, add_special_tokens=False)) for text in texts]
         assert (counter.count(texts) >= own).all()
-
-
-# --- The estimate ---
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,6 @@ def hub(tmp_path, monkeypatch):
     return tmp_path / "hub"
 
 
-# --- Files and the hub ---
-
-
 def test_a_tokenizer_file_is_counted_whole_and_bare(word_file):
     for part in (word_file, str(word_file), word_file.parent, f"huggingface(model={word_file})"):
         counter = corag.tokens(part)
@@ -54,9 +51,6 @@ def test_a_model_without_a_tokenizer_file_is_loaded_by_transformers(hub, tmp_pat
         assert corag.tokens(part).count(TEXTS).tolist() == [2, 0, 3]
 
 
-# --- tiktoken ---
-
-
 @pytest.mark.parametrize("name", ["gpt-4o", "openai/gpt-4o-mini", "gpt-oss:20b"])
 def test_a_model_of_openai_counts_by_its_encoding(monkeypatch, name):
     monkeypatch.setattr(tiktoken, "get_encoding", made_encoding)
@@ -65,9 +59,6 @@ def test_a_model_of_openai_counts_by_its_encoding(monkeypatch, name):
     assert counter.name.startswith("tiktoken(encoding=o200k_")
     assert counter.count(["the the", "", "<|end|>"]).tolist() == [2, 0, 7]
     _encoding.cache_clear()
-
-
-# --- Models on a server ---
 
 
 def test_a_served_model_counts_by_its_own_tokenizer_in_the_cache(hub, word_file):
