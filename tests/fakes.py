@@ -209,14 +209,17 @@ class EchoReader:
 
 
 class FixedReader:
-    """Gives the same answer whatever it is asked."""
+    """Gives the same answer, or fails, whatever it is asked, which it remembers."""
 
     name = "fixed"
 
     def __init__(self, answer):
-        self._answer = answer
+        self._answer, self.asked = answer, []
 
     def answer(self, query, context):
+        self.asked.append((query, context))
+        if isinstance(self._answer, BaseException):
+            raise self._answer
         return self._answer
 
 

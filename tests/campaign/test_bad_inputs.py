@@ -66,9 +66,6 @@ def world(tmp_path_factory, small_index):
 def refused(world, capsys, monkeypatch):
     """Return a function that runs a command, which changes nothing, and returns its one line of error."""
     monkeypatch.chdir(world)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST"):
-        monkeypatch.delenv(name, raising=False)
 
     def run(arguments):
         before = listing(world)

@@ -23,11 +23,9 @@ REQUEST = SummaryRequest(("A text.",), 50)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def plain():
-    """No key or proxy of this machine, and small replies."""
+def small_replies():
+    """Replies have to be small."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("OLLAMA_API_KEY", "OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-            patch.delenv(name, raising=False)
         patch.setattr(replies, "MAX_BYTES", 2 * 2**20)
         yield
 

@@ -31,18 +31,11 @@ CHUNKS = {
 }
 
 
-@pytest.fixture(scope="module")
-def index(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("index")
-    embedder = corag.embedder("minilm")
-    ChunkIndex.build(folder, [corag.Chunk(name, text) for name, text in CHUNKS.items()], embedder)
-    corag.reader("minilm-reader")  # so that it has been converted
-    return folder
-
-
 @pytest.mark.slow
-def test_a_question_loads_only_what_it_needs(index):
-    asked = ["ask", "What is the capital of Germany?", "--index", str(index)]
+def test_a_question_loads_only_what_it_needs(tmp_path):
+    ChunkIndex.build(tmp_path, [corag.Chunk(name, text) for name, text in CHUNKS.items()], corag.embedder("minilm"))
+    corag.reader("minilm-reader")  # so that it has been converted
+    asked = ["ask", "What is the capital of Germany?", "--index", str(tmp_path)]
     done = subprocess.run([sys.executable, "-c", CODE, *asked], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Berlin" in done.stdout
     assert not NOT_ASKED & set(json.loads(done.stderr.splitlines()[-1]))

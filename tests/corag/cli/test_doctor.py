@@ -16,8 +16,6 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CORAG_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
-    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def findings(capsys):

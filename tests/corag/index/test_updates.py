@@ -18,7 +18,6 @@ from corag.errors import CoragError, DataError, IndexMismatchError
 from corag.index import ChunkIndex, IndexUpdate, store, update_index, write
 from corag.index.states import stored_states
 from corag.memory import forget
-from corag.models.engine import Engine
 from corag.models.minilm import STATES, minilm_encoder
 from corag.text.chunking import ChunkConfig
 from corag.types import Answer
@@ -290,33 +289,19 @@ def test_of_two_writers_one_waits(folder, tmp_path):
 QUESTION = "Which stone is red?"
 
 
-@pytest.fixture
-def lengths(monkeypatch):
-    """Tokens of each text that goes through a model."""
-    lengths: list[int] = []
-    run = Engine.run
-
-    def noted(engine, ids, *given, **settings):
-        lengths.extend(map(len, ids))
-        return run(engine, ids, *given, **settings)
-
-    monkeypatch.setattr(Engine, "run", noted)
-    return lengths
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("selector", ["corag", "naive(reranker=minilm-softsim)"])
-def test_with_token_states_answers_are_the_same_and_no_candidate_is_encoded(folder, tmp_path, lengths, selector):
+def test_with_token_states_answers_are_the_same_and_no_candidate_is_encoded(folder, tmp_path, encoded, selector):
     pytest.importorskip("openvino")
     embedder = corag.embedder("minilm")
     reader, answers, num_tokens = FixedReader(Answer("red")), [], []
     for states in (False, True):
         update_index(folder, tmp_path / "index", embedder, ChunkConfig(32), states=states)
         forget()
-        del lengths[:]
+        del encoded[:]
         index = ChunkIndex.open(tmp_path / "index")
         answers.append(corag.ask(QUESTION, index, method=selector, reader=reader, budget_tokens=64))
-        num_tokens.append(sum(lengths))
+        num_tokens.append(sum(map(len, encoded)))
     plain, known = answers
     assert known.selection.ids == plain.selection.ids and known.selection.text == plain.selection.text
     assert known.selection.value == pytest.approx(plain.selection.value, abs=1e-3)  # half precision

@@ -7,7 +7,6 @@ import corag
 from corag.errors import ModelError
 from corag.memory import shared_capacity
 from corag.models.cached import CachedEncoder, vectors_by
-from corag.models.engine import Engine
 from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
 from corag.types import Chunk
@@ -19,14 +18,6 @@ SHARING = [name for name in RERANKERS.names if "encoder" in RERANKERS.settings(n
 LAKES = [
     f"Lake {number}\nIt is cold. It is {number} metres deep. Nobody swims in lake {number}." for number in range(40)
 ]
-
-
-@pytest.fixture
-def encoded(monkeypatch):
-    """Texts that went through a model."""
-    seen, run = [], Engine.run
-    monkeypatch.setattr(Engine, "run", lambda self, ids, *more, **how: seen.extend(ids) or run(self, ids, *more, **how))
-    return seen
 
 
 def test_states_are_those_of_the_encoder_whatever_was_asked_before():

@@ -19,9 +19,7 @@ TEXTS = ["The Spree flows.", "", "e" * 7, "Berlin"]
 
 
 @pytest.fixture(params=["ollama", "openai"])
-def embedder_for(request, monkeypatch):
-    for name in ("OLLAMA_HOST", "OPENAI_BASE_URL", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
+def embedder_for(request):
     if request.param == "ollama":
         return lambda server, **settings: OllamaEmbedder(host=server.host, **{"model": "tiny", **settings})
     return lambda server, **settings: OpenAIEmbedder(
@@ -56,7 +54,6 @@ def test_an_index_remembers_the_model_and_is_searched_by_it(embedder_for, tmp_pa
 
 
 def test_from_the_command_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     data, index = str(write_folder(tmp_path / "data")), str(tmp_path / "index")
     with ChatServer(models=("tiny",)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)

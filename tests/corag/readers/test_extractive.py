@@ -13,11 +13,6 @@ CAPITAL = "Berlin is the capital of Germany."
 OTHERS = "Bananas are yellow. The otter sleeps on its back."
 
 
-@pytest.fixture(scope="module")
-def reader():
-    return corag.reader("extractive")
-
-
 def quoted(answer, context):
     return [context[start:end] for start, end in answer.spans]
 
@@ -34,8 +29,8 @@ def test_answers_with_the_sentence_that_says_it():
 
 @settings(max_examples=15)
 @given(st.text("aB. \n!?\x00é🦔א", max_size=60))
-def test_spans_point_at_what_was_said(reader, context):
-    answer = reader.answer(QUESTION, context)
+def test_spans_point_at_what_was_said(context):
+    answer = corag.reader("extractive").answer(QUESTION, context)
     assert answer.text == " ".join(" ".join(sentence.split()) for sentence in quoted(answer, context))
     assert all(sentence == sentence.strip() != "" for sentence in quoted(answer, context))
     flat = [0, *(offset for span in answer.spans for offset in span), len(context)]

@@ -24,9 +24,8 @@ pytestmark = pytest.mark.slow
 MAYORS = {"Berlin": "Anna Weiss", "Oslo": "Otto Lind", "Lima": "Ida Berg", "Quito": "Paul Stone", "Rome": "Mary Hill"}
 
 
-@pytest.fixture(scope="module")
-def mayors(tmp_path_factory):
-    """Five questions with a candidate each."""
+def mayors(folder):
+    """Write five questions with a candidate each; return the folder."""
     texts = [{"id": city, "title": city, "text": f"The mayor of {city} is {name}."} for city, name in MAYORS.items()]
     questions = [
         {
@@ -35,7 +34,7 @@ def mayors(tmp_path_factory):
         }
         for number, (city, name) in enumerate(MAYORS.items())
     ]  # fmt: skip
-    return write_folder(tmp_path_factory.mktemp("mayors"), texts, questions)
+    return write_folder(folder, texts, questions)
 
 
 def test_ask_answers_from_the_command_line(real_server, small_index, capsys):
@@ -73,11 +72,16 @@ def test_the_model_summarizes_and_judges(real_server):
     assert 0 <= row.get("judge", 0) <= 1
 
 
-def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, mayors, tmp_path):
+def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, tmp_path):
     out, journal = tmp_path / "result.json", tmp_path / "result.journal.jsonl"
     impatient = real_server.reader.replace("openai(", "openai(max_concurrent=2, retries=0, ")
     config = EvaluateConfig(
-        data=str(mayors), methods="top-k(k=1)", reader=impatient, budget=300, out=str(out), quiet=True
+        data=str(mayors(tmp_path / "mayors")),
+        methods="top-k(k=1)",
+        reader=impatient,
+        budget=300,
+        out=str(out),
+        quiet=True,
     )
 
     def done():

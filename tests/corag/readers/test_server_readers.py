@@ -20,15 +20,6 @@ CONTEXT = "France\nThe capital of France is Paris."
 MODEL = "llama3.1:8b"
 
 
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch):
-    for name in (
-        "OLLAMA_HOST", "OLLAMA_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_KEY",
-        "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy",
-    ):  # fmt: skip
-        monkeypatch.delenv(name, raising=False)
-
-
 def ollama_reader(server, **settings):
     return OllamaReader(host=server.host, **settings)
 

@@ -50,11 +50,6 @@ def rerankers(folders):
     return {name: CrossEncoder(model=folder, max_tokens=60) for name, folder in folders.items()}
 
 
-@pytest.fixture(scope="module")
-def bert(folders):
-    return folders["bert"]
-
-
 def chunks_of(texts):
     return [Chunk(str(rank), text) for rank, text in enumerate(texts)]
 
@@ -97,7 +92,8 @@ def test_an_order_is_worth_its_joined_text_whatever_stands_beside_it(rerankers, 
         assert scorer.overlong_orders == overlong
 
 
-def test_outputs(bert):
+def test_outputs(folders):
+    bert = folders["bert"]
     plain, logits = (CrossEncoder(model=bert, output=output) for output in ("probability", "logit"))
     assert str(corag.reranker(f"cross-encoder(model={bert}, output=logit)")).endswith("output=logit)")
     with pytest.raises(InputError, match="output"):

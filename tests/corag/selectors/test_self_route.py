@@ -4,20 +4,9 @@ import pytest
 
 import corag
 from corag.types import Answer
-from tests.fakes import CHARACTERS, offer
+from tests.fakes import CHARACTERS, FixedReader, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd")
-
-
-class Reader:
-    name = "toy"
-
-    def __init__(self, text, confidence=None):
-        self.reply, self.asked = Answer(text, confidence), []
-
-    def answer(self, query, context):
-        self.asked.append((query, context))
-        return self.reply
 
 
 def route(reader, budget=100, k=2, **settings):
@@ -26,7 +15,7 @@ def route(reader, budget=100, k=2, **settings):
 
 
 def test_an_answer_stays_with_the_part():
-    reader = Reader("Because.")
+    reader = FixedReader(Answer("Because."))
     selection = route(reader)
     assert selection.ids == ("c0", "c1")
     assert reader.asked == [("Why?", "aaaa\n\nbbbb")]
@@ -35,14 +24,14 @@ def test_an_answer_stays_with_the_part():
 
 @pytest.mark.parametrize(("text", "confidence"), [("", None), (" ", 0.9), ("Because.", 0.4)])
 def test_no_answer_goes_to_the_full_context(text, confidence):
-    selection = route(Reader(text, confidence))
+    selection = route(FixedReader(Answer(text, confidence)))
     assert selection.ids == ("c0", "c1", "c2", "c3")
     assert selection.trace.details["routed"] == "full"
     assert "answer" not in selection.trace.details
 
 
 def test_the_reader_is_not_asked_where_there_is_no_more_to_read():
-    reader = Reader("")
+    reader = FixedReader(Answer(""))
     assert route(reader, k=4).trace.details["asked"] is False
     assert route(reader, budget=10).ids == ("c0", "c1")
     assert reader.asked == []

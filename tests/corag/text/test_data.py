@@ -192,21 +192,15 @@ def test_a_passage_or_a_span_of_it_by_name():
 # --- By name ---
 
 
-@pytest.fixture
-def places(monkeypatch, tmp_path):
-    """A folder of data folders, and an empty cache; the working folder is empty, too."""
+def test_a_path_wins_over_the_own_folder_and_that_over_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("CORAG_DATA", str(tmp_path / "mine"))
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    return tmp_path
-
-
-def test_a_path_wins_over_the_own_folder_and_that_over_the_cache(places):
     cached = data_cache() / "squad"
     cached.mkdir(parents=True)
     assert find_data("squad") == cached
-    own = places / "mine" / "squad"
+    own = tmp_path / "mine" / "squad"
     own.mkdir(parents=True)
     assert find_data("squad") == own
     Path("squad").mkdir()

@@ -23,13 +23,6 @@ EVALUATE = ["evaluate", "--split", "dev", "--methods", "naive,top-k", "--reranke
 BM25 = "corag(unit=passage, reranker=bm25)"
 
 
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch):
-    for name in ("PROJECT", "ENTITY", "RUN_GROUP", "TAGS", "NOTES", "RUN_ID"):
-        monkeypatch.delenv(f"WANDB_{name}", raising=False)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-
-
 @pytest.fixture
 def config(tmp_path):
     return TrainAgentConfig(

@@ -74,20 +74,13 @@ def chosen(reranker, cost_weight, budget=40, **given):
     return selector.select("who?", POOL, budget)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_the_price_decides_the_answer_under_every_policy(policy):
+@pytest.mark.parametrize(("policy", "budget"), [*((one, 40) for one in POLICIES), ("paper", 30), ("paper", 100_000)])
+def test_the_price_decides_the_answer_under_every_policy_and_within_every_budget(policy, budget):
     reranker = probable({("c3",): 0.6, ("c3", "c0"): 0.7, ("c0",): 0.1}, default=0.0)
     # c0 adds 13 characters with its separator and 0.1: worth it up to lambda = 0.1 * 256 / 13 = 1.97.
-    assert chosen(reranker, 0, policy=policy).ids == chosen(reranker, 1.9, policy=policy).ids == ("c3", "c0")
-    assert chosen(reranker, 2.0, policy=policy).ids == ("c3",)
-
-
-def test_the_price_is_the_same_within_every_budget():
-    reranker = probable({("c3",): 0.6, ("c3", "c0"): 0.7, ("c0",): 0.1}, default=0.0)
-    for budget in (30, 256, 100_000):
-        assert chosen(reranker, 1.9, budget).ids == ("c3", "c0")
-        assert chosen(reranker, 2.0, budget).ids == ("c3",)
-        assert chosen(reranker, 2.0, budget).trace.details["token_price"] == pytest.approx(2.0 / 256)
+    free, cheap, dear = (chosen(reranker, weight, budget, policy=policy) for weight in (0, 1.9, 2.0))
+    assert free.ids == cheap.ids == ("c3", "c0") and dear.ids == ("c3",)
+    assert dear.trace.details["token_price"] == pytest.approx(2.0 / 256)
 
 
 def test_values_that_are_no_probabilities_span_from_0_to_1():
