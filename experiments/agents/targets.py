@@ -4,9 +4,7 @@ The utility of a selection is
 
     (answer + evidence) / 2 - price * tokens / 256
 
-where `answer` is F1 of the answer, or ROUGE-L where the reference answers are long, `evidence` is the finest measure of
-the evidence that the question has (`EVIDENCE`), and `price` is 0.1 by default. A question with one of the two counts by
-that one.
+where the mean of answer and evidence is `experiments.evaluation.metrics.quality`, and `price` is 0.1 by default.
 Quality alone would reward whoever spends the whole budget, and evidence alone whatever the reader makes of it.
 
 Letters: `n` questions, `C` configurations, `R` classes of the agent.
@@ -26,6 +24,7 @@ from corag.errors import DataError, InputError
 from corag.selectors.price import REFERENCE_TOKENS
 from corag.types import FloatArray
 from experiments.agents.recipes import settled
+from experiments.evaluation.metrics import quality
 from experiments.labels.table import Labels
 
 Weighting = Literal["equal", "rule"]
@@ -62,13 +61,6 @@ class TargetConfig:
             raise InputError(f"weighting must be one of {', '.join(get_args(Weighting))}; got {self.weighting!r}")
 
 
-EVIDENCE = ("character_recall", "sentence_recall", "answer_recall", "answer_in_context", "evidence_recall")
-"""Measures of evidence, the finest first; the recall of the answer's words counts for long answers only.
-
-The recall of gold passages is the last resort: it credits one sentence of a passage, whichever it is, with all of it,
-and so prefers sentences wherever passages are judged.
-"""
-
 PAPER = settled(TargetConfig(), "paper", "target")
 """The paper's targets (5.2.2): best ROUGE-L; questions whose best reranker is better than the next by more than 10%.
 
@@ -77,31 +69,6 @@ The paper does not say 10% of what; here it is of the next one's ROUGE-L.
 
 PRIOR = 20
 """Questions' worth of weight that the mean over all data folders has in the mean of one."""
-
-
-def quality(labels: Labels) -> FloatArray:
-    """Return the mean of answer and evidence, in [0, 1], `[n, C]`; NaN where a question has neither.
-
-    The answer counts by F1, or by ROUGE-L where the reference answers are long. A question with one of answer and
-    evidence counts by that one. A `DataError` says that the labels have none of the measures.
-    """
-    absent = np.full((len(labels), len(labels.configurations)), np.nan)
-    f1, rouge = (labels.measures.get(name, absent) for name in ("f1", "rougeL"))
-    answers = np.where(labels.long_form[:, None], rouge, f1)
-    known = [values for values in (answers, evidence(labels)) if np.isfinite(values).any()]
-    if not known:
-        raise DataError("no question has the measures that quality is made of, answers and evidence")
-    return np.asarray(np.ma.filled(np.ma.masked_invalid(known).mean(axis=0), np.nan))
-
-
-def evidence(labels: Labels) -> FloatArray:
-    """Return the finest measure of the evidence that each question has, `[n, C]`; NaN where it has none."""
-    values = np.full((len(labels), len(labels.configurations)), np.nan)
-    for name in EVIDENCE:
-        measured = labels.measures.get(name, np.full_like(values, np.nan))
-        applies = labels.long_form[:, None] | (name != "answer_recall")
-        values = np.where(np.isnan(values) & applies, measured, values)
-    return values
 
 
 def utility(labels: Labels, config: TargetConfig) -> FloatArray:
@@ -113,7 +80,9 @@ def utility(labels: Labels, config: TargetConfig) -> FloatArray:
     metric = config.metric or QUALITY
     if metric != QUALITY and metric not in labels.measures:
         raise InputError(f"metric {metric!r} is not in the labels; they have {', '.join((QUALITY, *labels.measures))}")
-    values = quality(labels) if metric == QUALITY else labels.measures[metric]
+    values = quality(labels.measures, labels.long_form[:, None]) if metric == QUALITY else labels.measures[metric]
+    if not np.isfinite(values).any():
+        raise DataError(f"no question has {metric}: label questions with answers or gold passages")
     return np.asarray(values - (config.price or 0.0) * labels.measures["cost_tokens"] / REFERENCE_TOKENS)
 
 

@@ -27,7 +27,7 @@ FEWEST_QUESTIONS, MOST_QUESTIONS = 10, 100
 LAMBDAS = (0, 0.05, 0.1, 0.2, 0.4, 0.8)
 THRESHOLDS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 SMALLEST_BUDGET, NUM_BUDGETS = 32, 6
-MEASURES = ("f1", "rougeL", "evidence_recall", "answer_in_context", "cost_tokens")
+MEASURES = ("f1", "rougeL", "evidence_recall", "answer_in_context", "quality", "cost_tokens")
 """What is measured; the redundancy of sentences, say, would take longer than to select them."""
 
 

@@ -10,20 +10,27 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from corag.optional import require
 from corag.text.data import is_evidence
 from corag.text.units import Range
-from corag.types import Chunk, Embedder
+from corag.types import Chunk, Embedder, FloatArray
 
 LONG_ANSWER_WORDS = 20
 """From this length of the shortest reference answer on, ROUGE-L is the measure of an answer, not F1."""
 ROUGE = ("rouge1", "rouge2", "rougeL")
+EVIDENCE = ("character_recall", "sentence_recall", "answer_recall", "answer_in_context", "evidence_recall")
+"""Measures of evidence, the finest first; the recall of the answer's words counts for long answers only.
+
+The recall of gold passages is the last resort: it credits one sentence of a passage, whichever it is, with all of it,
+and so prefers sentences wherever passages are judged.
+"""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -90,6 +97,30 @@ def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, 
         "evidence_precision": useful / len(chunks) if chunks else 0.0,
         "full_evidence": float(found == len(gold)),
     }
+
+
+def evidence(figures: Mapping[str, ArrayLike], long_form: ArrayLike) -> FloatArray:
+    """Return the finest of the measures `EVIDENCE`, element by element; NaN where there is none.
+
+    `figures` are floats or arrays of one shape, NaN where a measure is missing; `long_form` says, likewise, whether the
+    reference answers are long.
+    """
+    finest = np.array(np.nan)
+    for name in EVIDENCE:
+        applies = np.logical_or(long_form, name != "answer_recall")
+        finest = np.where(np.isnan(finest) & applies, figures.get(name, np.nan), finest)
+    return finest
+
+
+def quality(figures: Mapping[str, ArrayLike], long_form: ArrayLike) -> FloatArray:
+    """Return the mean of answer and evidence, in [0, 1], element by element; NaN where there is neither.
+
+    The answer counts by F1, or by ROUGE-L where the reference answers are long. Where there is one of answer and
+    evidence, it counts alone. Arguments as for `evidence`.
+    """
+    answer = np.where(long_form, figures.get("rougeL", np.nan), figures.get("f1", np.nan))
+    both = np.stack(np.broadcast_arrays(answer, evidence(figures, long_form)))
+    return np.asarray(np.ma.filled(np.ma.masked_invalid(both).mean(axis=0), np.nan))
 
 
 def character_figures(shown: Sequence[Range], gold: Sequence[Range]) -> dict[str, float]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from corag.budget import Budget
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import SEPARATOR, Document, with_title
@@ -13,13 +15,16 @@ from corag.text.support import SupportingSpan, findable, places, support_recall,
 from corag.text.units import Range, ranges_of, source_of
 from corag.types import Chunk, Embedder, Selection, TokenCounter
 from experiments.evaluation.metrics import (
+    LONG_ANSWER_WORDS,
     answer_figures,
     answer_recall,
     answer_similarity,
+    answer_words,
     character_figures,
     evidence_figures,
     evidence_ranks,
     normalize_answer,
+    quality,
     redundancy,
     substring_match,
 )
@@ -134,6 +139,13 @@ class Outcome:
         if references:
             figures["answer_recall"] = answer_recall(self.selection.text, references)
         return figures
+
+    @property
+    def quality(self) -> float | None:
+        """Mean of answer and evidence, which is what the agent learns from; see `metrics.quality`."""
+        is_long = answer_words(self.query.answers) >= LONG_ANSWER_WORDS
+        value = float(quality({**self.evidence, **self.answers}, is_long))
+        return None if np.isnan(value) else value
 
     @property
     def true_k(self) -> int | None:

@@ -36,11 +36,11 @@ COUNTS = {
 def result_page(results: Sequence[Result], *, title: str) -> Page:
     """Return the page of one set of questions, given a result a budget."""
     results = sorted(results, key=lambda result: result.budget)
-    record, main, curves = results[0].record, results[0].main_measure, Curves.of(results)
+    record, curves = results[0].record, Curves.of(results)
     pairs = [(result, *pair) for result in results if (pair := result.contest()) is not None and result.rows]
     sections = [
         Section("Each method, best first", [headline(results), *remarks(results)]),
-        Section(f"{main.title} against tokens", _figures(results, curves)),
+        Section("Quality against tokens", _figures(results, curves)),
     ]
     if pairs:
         sections.append(Section("Question by question", [_pair(*one) for one in pairs]))

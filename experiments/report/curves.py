@@ -56,18 +56,19 @@ class Curves:
                 for method, rows in result.rows.items()
                 if selector_name(method) != BOUND and (method, result.budget) not in drawn
             ]
-            for measure in (result.main_measure, MEASURES["evidence_recall"]):
-                questions = [row["query"] for row in result.curves[0].rows if row.get(measure.name) is not None]
-                points = [point.of(questions) for point in (*result.curves, *table)]
-                points = [one for one in points if one.rows and all(measure.name in row for row in one.rows)]
-                if points:
-                    tokens, quality = (
-                        np.array([[row[name] for row in point.rows] for point in points], dtype=float)
-                        for name in ("cost_tokens", measure.name)
-                    )
-                    groups = [str(row.get("group", row["query"])) for row in points[0].rows]
-                    curves = cls(measure, [one.of([]) for one in points], tokens, quality, groups)
-                    return curves.without_repeats()
+            # Without a reader, or with one that is not asked for the curves, quality would be evidence for them alone.
+            is_read = any("f1" in row for row in result.curves[0].rows)
+            measure = MEASURES["quality" if is_read else "evidence_recall"]
+            questions = [row["query"] for row in result.curves[0].rows if row.get(measure.name) is not None]
+            points = [point.of(questions) for point in (*result.curves, *table)]
+            points = [one for one in points if one.rows and all(measure.name in row for row in one.rows)]
+            if points:
+                tokens, quality = (
+                    np.array([[row[name] for row in point.rows] for point in points], dtype=float)
+                    for name in ("cost_tokens", measure.name)
+                )
+                groups = [str(row.get("group", row["query"])) for row in points[0].rows]
+                return cls(measure, [one.of([]) for one in points], tokens, quality, groups).without_repeats()
         return None
 
     @classmethod

@@ -135,6 +135,7 @@ _LIST = [
     _evidence("character_iou", "character IoU", partial=True),
     _answer("answer_in_context", "answer in context", partial=True),
     _answer("answer_recall", "answer recall", partial=True, brief=False),
+    Measure("quality", "quality", of=lambda one: one.quality, partial=True, brief=False),
     Measure("cost_tokens", "tokens", -1, ".1f", of=lambda one: one.cost),
     Measure("chunks", "chunks", 0, ".2f", of=lambda one: len(one.selection)),
     Measure("value", "value", 0, of=lambda one: one.selection.value, brief=False),
@@ -176,7 +177,7 @@ MEASURES: dict[str, Measure] = {one.name: one for one in _LIST}
 
 `tes` is the trade-off efficiency score of CAR (section 5.1), `diff_k` that of Adaptive-k (section 5.5), change in
 tokens and answer similarity those of CRAG (section 3.1.3), the judged ones follow `experiments.evaluation.judge`, and
-those of characters `experiments.evaluation.metrics.character_figures`.
+`quality` and those of characters `experiments.evaluation.metrics`.
 """
 OF_ANSWERS = ("rouge1", "rouge2", "rougeL", "f1", "em", "sub_em")
 """Null if nothing was read."""

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.agents.targets import PAPER, TargetConfig, best_configuration, evidence, make_targets, shrunk, utility
+from experiments.agents.targets import PAPER, TargetConfig, best_configuration, make_targets, shrunk, utility
 from tests.experiments.worlds import labels_of
 
 
@@ -38,18 +38,6 @@ def test_targets_worked_by_hand(tmp_path):
 def test_the_papers_rule(tmp_path, margin, weights):
     labels = labels_of(tmp_path, TABLE)
     assert make_targets(labels, replace(PAPER, margin=margin), ("query",)).weight.tolist() == weights
-
-
-def test_the_finest_measure_of_the_evidence_counts(tmp_path):
-    labels = replace(labels_of(tmp_path, TABLE), long_form=np.array([False, False, True, True]))
-    rows = {"q1": (1, 0.4, np.nan), "q2": (1, np.nan, 0.3), "q3": (1, np.nan, 0.3), "q4": (1, np.nan, np.nan)}
-    columns = zip(*rows.values(), strict=True)
-    names = ("evidence_recall", "character_recall", "answer_recall")
-    measured = {
-        name: np.repeat(np.array(values)[:, None], 4, axis=1) for name, values in zip(names, columns, strict=True)
-    }
-    # A short answer's words may be anywhere, so its passage counts.
-    assert evidence(replace(labels, measures={**labels.measures, **measured}))[:, 0].tolist() == [0.4, 1, 0.3, 1]
 
 
 def test_utility_worked_by_hand(tmp_path):

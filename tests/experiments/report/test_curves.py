@@ -12,7 +12,7 @@ from experiments.report.measures import MEASURES
 from experiments.report.results import CurvePoint, Result
 from tests.experiments.worlds import result_of
 
-# Tokens and F1 of two questions. By tokens: (10, .1), (20, .6), (30, .5), (40, .8), (50, .7).
+# Tokens and quality of two questions. By tokens: (10, .1), (20, .6), (30, .5), (40, .8), (50, .7).
 CORAG = ["corag(cost_weight=0.8)", "corag(cost_weight=0.1)", "corag(cost_weight=0)"]
 TOKENS = dict(zip(CORAG, ((10, 10), (10, 30), (40, 40)), strict=True))
 QUALITY = dict(zip(CORAG, ((0.0, 0.2), (0.2, 1.0), (0.6, 1.0)), strict=True))
@@ -22,8 +22,8 @@ SIMPLE_QUALITY = {"sentence-threshold(threshold=0.5)": (0.4, 0.6), "naive": (0.6
 
 def rows_of(quality, tokens):
     return [
-        {"query": f"q{number}", "f1": f1, "evidence_recall": f1, "cost_tokens": cost, "group": f"g{number}"}
-        for number, (f1, cost) in enumerate(zip(quality, tokens, strict=True))
+        {"query": f"q{number}", "f1": 0, "quality": value, "cost_tokens": cost, "group": f"g{number}"}
+        for number, (value, cost) in enumerate(zip(quality, tokens, strict=True))
     ]
 
 
@@ -39,7 +39,9 @@ def result_with_curves(default="corag(cost_weight=0.1)", budget=64):
 
 def curves_of(quality, tokens):
     points = [CurvePoint("corag", f"corag(cost_weight={row})", 64) for row in range(len(quality))]
-    return Curves(MEASURES["f1"], points, np.array(tokens, dtype=float)[:, None], np.array(quality)[:, None], ["g"])
+    return Curves(
+        MEASURES["quality"], points, np.array(tokens, dtype=float)[:, None], np.array(quality)[:, None], ["g"]
+    )
 
 
 def test_the_hull_and_the_gain_at_equal_tokens():
