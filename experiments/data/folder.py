@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from agent.files import replace_file
 from corag.errors import DataError
 from corag.text.data import find_data, find_file
 from corag.text.documents import Document
-from corag.text.visible import to_json
+from corag.text.visible import to_json, well_formed
 from corag.writing import write_atomically
 
 CORPUS_FILE, QUERIES_FILE, SOURCE_FILE = "corpus.jsonl.gz", "queries.jsonl.gz", "source.json"
@@ -118,7 +117,7 @@ class FolderWriter(ExitStack):
         self.num_questions[split] = self.num_questions.get(split, 0) + 1
 
     def _is_new(self, name: str) -> bool:
-        return self._ids.execute("INSERT OR IGNORE INTO ids VALUES (?)", (_unicode(name),)).rowcount == 1
+        return self._ids.execute("INSERT OR IGNORE INTO ids VALUES (?)", (well_formed(name),)).rowcount == 1
 
 
 def write_data(folder: Path, corpus: Iterable[Mapping[str, Any]], queries: Iterable[Mapping[str, Any]]) -> None:
@@ -148,7 +147,7 @@ def share_corpus(folder: Path, other: Path) -> None:
 
 def write_source(folder: Path, record: Mapping[str, Any]) -> None:
     """Write where the data come from."""
-    replace_file(folder / SOURCE_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(folder / SOURCE_FILE, to_json(record, indent=2) + "\n")
 
 
 def read_source(folder: Path) -> Mapping[str, Any]:
@@ -198,9 +197,5 @@ def _zipped(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _write(file: IO[bytes], row: Mapping[str, Any]) -> None:
-    file.write(_unicode(json.dumps(row, ensure_ascii=False)).encode() + b"\n")
-
-
-def _unicode(text: str) -> str:
-    """Return a text without the lone surrogates that some sources hold."""
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    # Some sources hold halves of characters.
+    file.write(well_formed(json.dumps(row, ensure_ascii=False)).encode() + b"\n")
