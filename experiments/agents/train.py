@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections import Counter
@@ -32,7 +31,7 @@ from experiments.agents.targets import TargetConfig, best_single, learnt_targets
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
 from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
-from experiments.run.journal import commit
+from experiments.run.journal import commit, digest
 from experiments.run.track import TrackedRun, Tracker, Tracking
 
 logger = logging.getLogger(__name__)
@@ -215,7 +214,7 @@ def fit(
     # One configuration of a few is hardly fitted, and on fewer questions chance decides between the best two.
     known = labels.of(parts != TEST) if unknown is None else unknown
     agent_config = agent_config_of(known, config)
-    tables = [{"name": path.name, "sha256": sha256(path)} for path in label_paths(config.labels)]
+    tables = [{"name": path.name, "sha256": digest(path)} for path in label_paths(config.labels)]
     settings = asdict(config) | {"agent": agent_config.to_dict(), "questions": len(labels), "label_tables": tables}
     run = TrackedRun("train", config, Path(config.out), settings, group=group)
     with progress(title, quiet=config.quiet) as report, run:
@@ -344,7 +343,7 @@ def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
     return {
         "recipe": config.recipe + (f" with {changed}" if changed else ""),
         "labels": f"{len(labels.configurations)} configurations on {len(labels)} questions: {counts}",
-        "label tables": ", ".join(f"{path.name} (sha256 {sha256(path)[:16]})" for path in label_paths(config.labels)),
+        "label tables": ", ".join(f"{path.name} (sha256 {digest(path)[:16]})" for path in label_paths(config.labels)),
         "divided by": division,
         "label": f"{config.target.metric} of the answer by reader {readers} at "
         f"{', '.join(map(str, labels.budgets))} tokens",
@@ -353,8 +352,3 @@ def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
         "models of the labels": models or "not recorded",
         "commit": commit(),
     }
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, hexadecimal."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -21,6 +21,7 @@ from corag.errors import DataError
 from corag.optional import require
 from corag.text.visible import one_line
 from corag.writing import cache_folder
+from experiments.run.journal import digest
 
 EXTRA = "data"
 Row = Mapping[str, Any]
@@ -175,12 +176,6 @@ def _check_whole(files: list[Path], lacks: str, pattern: str) -> None:
         shards = (f"{match['stem']}-{n:05}-of-{match['count']}{match['rest']}" for n in range(int(match["count"])))
         if missing := [shard for shard in shards if shard not in names]:
             raise UnfetchedError(f"{lacks} {missing[0]}")
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _first_line(error: BaseException) -> str:

@@ -27,8 +27,7 @@ from corag.text.trec import escaped, read_run
 from corag.types import Candidate, Embedder
 from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName
-from experiments.data.fetch import digest
-from experiments.run.journal import fingerprint
+from experiments.run.journal import digest, fingerprint
 
 EMBEDDED_TOGETHER = 512
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any
@@ -25,6 +24,7 @@ from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.evaluation.judge import Judge, chat_of, judgements
 from experiments.evaluation.methods import Methods, make_methods
 from experiments.evaluation.verify import ChatVerifier, Claim, verifier_of, verify_by_words
+from experiments.run.journal import digest
 
 
 class Parts:
@@ -122,5 +122,4 @@ class Parts:
 
 def checkpoint_hash(agent: str) -> list[str]:
     """Return hashes of a checkpoint's files: a new training may have written to the same folder."""
-    files = sorted(file for file in checkpoint_folder(agent).glob("*") if file.is_file())
-    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    return [digest(file) for file in sorted(checkpoint_folder(agent).glob("*")) if file.is_file()]

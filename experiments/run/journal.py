@@ -51,6 +51,12 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 class Journal(AbstractContextManager["Journal"]):
     """Finished units by key, in a file of JSON lines at `path`, or with None in memory alone.
 
