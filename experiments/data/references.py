@@ -29,6 +29,8 @@ from experiments.run.journal import Journal, fingerprint
 
 READER_FIELD = "reference_reader"
 """Field of a question that names the reader of its reference answer."""
+BATCH = 16
+"""Questions that are given to the reader together, if it answers many at once; the most that a kill can cost."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,6 @@ class ReferencesConfig(Runtime):
         splits: Splits of the questions, separated by commas; by default all.
         limit: First questions of each split.
         budget: Most tokens of gold passages in a context, as the reader counts them; what is longer is cut.
-        batch_size: Questions that are given to the reader together, if it answers many at once; the most that a
-            kill can cost.
         overwrite: Replace `out` if it holds other data.
         quiet: Show no progress.
     """
@@ -54,15 +54,14 @@ class ReferencesConfig(Runtime):
     splits: str = ""
     limit: int | None = None
     budget: int = 3072
-    batch_size: int = 16
     overwrite: bool = False
     quiet: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("limit", "budget", "batch_size"):
+        for name in ("limit", "budget"):
             if (value := getattr(self, name)) is not None:
-                check_count(name, value, "3072 tokens and batches of 16 are usual")
+                check_count(name, value, "3072 tokens are usual")
 
 
 def write_references(config: ReferencesConfig, reader: Reader | None = None) -> tuple[Path, int]:
@@ -135,9 +134,9 @@ def _answer(
     many = CachedReader(reader, cache_mb=0)
     missing = [key for key in queries if key not in journal.units]
     with progress("references", quiet=config.quiet) as report:
-        for start in range(0, len(missing), config.batch_size):
+        for start in range(0, len(missing), BATCH):
             report(len(queries) - len(missing) + start, len(queries))
-            batch = missing[start : start + config.batch_size]
+            batch = missing[start : start + BATCH]
             asked = [queries[key] for key in batch]
             answers = many.answer_many([query.question for query in asked], [context(query) for query in asked])
             for key, answer in zip(batch, answers, strict=True):
