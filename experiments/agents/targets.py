@@ -44,7 +44,8 @@ class TargetConfig:
             there are several, because single answers are noisy labels; it counts unless all classes are worth the same.
             With `rule`, which is the paper's, its own utilities, and only if its best class leads the next by more
             than the share `margin`. It changes the targets, not how predictions are evaluated.
-        margin: Share of the next class's utility, 0.1 for 10%; see `weighting`.
+        margin: Share of the next class's utility, 0.1 for 10%; see `weighting`. The paper (5.2.2) does not say of what
+            its 10% are.
     """
 
     metric: str | None = None
@@ -60,12 +61,6 @@ class TargetConfig:
         if self.weighting not in (None, *get_args(Weighting)):
             raise InputError(f"weighting must be one of {', '.join(get_args(Weighting))}; got {self.weighting!r}")
 
-
-PAPER = settled(TargetConfig(), "paper", "target")
-"""The paper's targets (5.2.2): best ROUGE-L; questions whose best reranker is better than the next by more than 10%.
-
-The paper does not say 10% of what; here it is of the next one's ROUGE-L.
-"""
 
 PRIOR = 20
 """Questions' worth of weight that the mean over all data folders has in the mean of one."""

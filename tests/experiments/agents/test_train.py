@@ -12,9 +12,10 @@ from agent import AgentError
 from corag.errors import DataError, InputError
 from corag.selectors.corag.features import curve_statistics
 from experiments.agents.compare import AGENT, BASE, CEILING, comparison
-from experiments.agents.targets import PAPER, TargetConfig, learnt_targets
+from experiments.agents.targets import TargetConfig, learnt_targets
 from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, divided, train
 from experiments.labels.table import read_labels
+from tests.experiments.agents.test_targets import PAPER
 from tests.experiments.worlds import (
     label_row,
     question_row,
