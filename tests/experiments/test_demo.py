@@ -46,10 +46,6 @@ def whole():
     return load()
 
 
-def use_topics(monkeypatch, topics):
-    monkeypatch.setattr(pydoc_data.topics, "topics", topics)
-
-
 def test_no_topic_and_no_question_is_in_two_splits(whole):
     splits_of, questions = {}, Counter(row["question"] for row in whole.queries)
     for row in whole.queries:
@@ -76,7 +72,8 @@ def test_the_whole_demo_on_a_few_topics_and_again(tmp_path, monkeypatch, capsys)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setenv("CORAG_TESTS_CONTACTS", str(tmp_path / "contacts.txt"))
     sys.addaudithook(refuse)
-    use_topics(monkeypatch, {name: pydoc_data.topics.topics[name] for name in FEW_TOPICS})
+    few = {name: pydoc_data.topics.topics[name] for name in FEW_TOPICS}
+    monkeypatch.setattr(pydoc_data.topics, "topics", few)
     out = tmp_path / "demo"
     config = DemoConfig(out=str(out), budgets="128", limit=4)
     page = demo(config)

@@ -17,15 +17,12 @@ def make(problem, max_length=None):
     return OrderSpace(np.array(costs, dtype=np.int64), budget, max_length)
 
 
-def as_orders(rows, num_chunks):
-    return [tuple(chunk for chunk in row if chunk < num_chunks) for row in rows.tolist()]
-
-
 @given(problems, lengths)
 def test_enumerated_orders_are_the_feasible_ones_cheapest_first(problem, max_length):
     space, (costs, _) = make(problem, max_length), problem
     expected = feasible_orders(*problem, max_length)
-    orders = as_orders(space.enumerate(len(expected)), len(costs))
+    rows = space.enumerate(len(expected)).tolist()
+    orders = [tuple(chunk for chunk in row if chunk < len(costs)) for row in rows]
     assert orders == sorted(expected, key=lambda order: (sum(costs[c] for c in order), len(order), order))
     assert not expected or space.max_length == max(map(len, expected))
     if expected:

@@ -97,23 +97,6 @@ def test_choice_by_hand(choice, cost_weight, expected):
     assert pick(choice, TABLE, [4, 2], 8, cost_weight=cost_weight) == expected
 
 
-@pytest.mark.parametrize("choice", ["value", "value-minus-cost", "mean", "utility"])
-@pytest.mark.parametrize(
-    ("costs", "budget", "expected"),
-    [
-        ([2, 1], 3, (1,)),  # lower cost
-        ([0, 0], 1, (0,)),  # equal cost: fewer candidates, then the better rank
-        ([0, 3, 0], 3, (0,)),
-    ],
-)
-def test_ties(choice, costs, budget, expected):
-    def always_half(orders):
-        return [0.5] * len(orders)
-
-    config = paper_config(iterations=50, choice=choice, exploration=0, cost_weight=0)
-    assert search(costs, always_half, budget, config).order == expected
-
-
 many = st.integers(2, 6)
 
 

@@ -16,12 +16,6 @@ from corag.text.units import GAP
 SETTINGS = ReaderSettings()
 
 
-def logits_of(starts, ends):
-    logits = np.zeros((len(starts), NUM_OUTPUTS), dtype=np.float32)
-    logits[:, 0], logits[:, 1] = starts, ends
-    return logits
-
-
 def test_borders_are_where_titles_texts_and_chunks_begin():
     context = "Erfurt\nErfurt is old.\nIt is a city.\n\nNo title here, is there?\nNone.\n\nJena\nIt lies on the Saale."
     begins = [context[border:].split()[0] for border in borders(context)]
@@ -34,7 +28,8 @@ def test_agrees_with_trying_every_span(data):
     length = data.draw(st.integers(1, 8))
     longest = data.draw(st.integers(1, 10))
     numbers = st.lists(st.integers(-3, 3), min_size=length + 3, max_size=length + 3)
-    logits = logits_of(data.draw(numbers), data.draw(numbers))
+    logits = np.zeros((length + 3, NUM_OUTPUTS), dtype=np.float32)
+    logits[:, 0], logits[:, 1] = data.draw(numbers), data.draw(numbers)
     parts = np.sort(data.draw(st.lists(st.integers(0, 2), min_size=length, max_size=length)))
     found = best_span(logits, 2, length + 1, longest, parts)
     spans = [

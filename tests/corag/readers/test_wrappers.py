@@ -8,14 +8,11 @@ from tests.chat_server import Reply as Sent
 from tests.fakes import EchoReader
 
 
-def reader_of(server, **settings):
-    return corag.reader(f"self-consistency(reader=ollama(host={server.host}, max_concurrent=1))", **settings)
-
-
 def test_the_most_frequent_answer_counts():
     replies = [Sent(text) for text in ("Paris", "Lyon", "The Paris!", "Nice", "paris")]
     with ChatServer(*replies) as server:
-        reader = reader_of(server, samples=5)
+        inner = f"ollama(host={server.host}, max_concurrent=1)"
+        reader = corag.reader("self-consistency", reader=inner, samples=5)
         answer = reader.answer("Which city?", "Paris is a city.")
     assert isinstance(reader, PromptedReader)
     assert (answer.text, answer.confidence) == ("Paris", 3 / 5)

@@ -161,15 +161,11 @@ def test_a_sentence_may_hold_what_a_question_wants(sentences, question, numbers,
 # --- Which sets are hypotheses, how they are described, and what the network makes of them ---
 
 
-def by_cosine(table):
-    return 5 * table[:, SINGLES.index("cosine")]
-
-
 @pytest.mark.parametrize(
     ("num_candidates", "max_size", "expected"), [(0, 4, 1), (1, 4, 2), (3, 1, 4), (3, 4, 8), (5, 2, 16), (6, 4, 57)]
 )
 def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expected):
-    found = weigh(signals_of(num_candidates), max_size, by_cosine)
+    found = weigh(signals_of(num_candidates), max_size, lambda table: 5 * table[:, SINGLES.index("cosine")])
     assert len(found.sets) == len(set(found.sets)) == len(found.logits) == expected
     assert found.sets[0] == ()
     assert found.logits[0] == 0
@@ -250,12 +246,6 @@ TEXTS = [
     "Blue\nBlue is the sky.",
 ]
 CHUNKS = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
-WEIGHTS = Weights(sequence=0.02)
-
-
-def reranker_of(**settings):
-    given = {"bias": -3.0, "maxsim": 6.0, "link": 8.0, "reading_order": {"link": 2.0}, "weights": WEIGHTS}
-    return EvidenceReranker(adapter=linear_parts(**{**given, **settings}), encoder=WordEncoder())
 
 
 @pytest.fixture
@@ -267,7 +257,8 @@ def adapter(tmp_path):
 
 
 def test_it_prefers_the_pair_that_answers_over_one_of_it_and_over_distractors():
-    scorer = reranker_of().scorer(QUESTION, CHUNKS)
+    parts = linear_parts(bias=-3.0, maxsim=6.0, link=8.0, reading_order={"link": 2.0}, weights=Weights(sequence=0.02))
+    scorer = EvidenceReranker(adapter=parts, encoder=WordEncoder()).scorer(QUESTION, CHUNKS)
     values = dict(zip(orders := [(0, 2), (0,), (2,), (1, 3), (0, 1), (0, 2, 1)], scorer(orders), strict=True))
     # A distractor costs nothing here: tokens have one price, in the search.
     assert values[(0, 2, 1)] >= values[(0, 2)] > max(values[(0, 1)], values[(0,)], values[(2,)]) > values[(1, 3)]

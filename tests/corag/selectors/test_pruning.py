@@ -21,12 +21,12 @@ def select(name, budget=60, offered=OFFERED, query=QUESTION, **given):
     return corag.selector(name, **{**kind, "tokenizer": WORDS, **given}).select(query, offered, budget)
 
 
-def values_of(table, default=0.0):
-    return lambda orders: np.array([table.get(frozenset(order), default) for order in orders])
-
-
 def test_what_the_value_does_not_miss_is_dropped():
-    score = values_of({frozenset({0, 1, 2}): 0.5, frozenset({0, 2}): 0.8, frozenset({0}): 0.7})
+    values = {frozenset({0, 1, 2}): 0.5, frozenset({0, 2}): 0.8, frozenset({0}): 0.7}
+
+    def score(orders):
+        return np.array([values.get(frozenset(order), 0.0) for order in orders])
+
     assert eliminate((2, 1, 0), score, lambda _: True) == ((2, 0), 0.8)
     assert eliminate((2, 1, 0), score, lambda _: True, tolerance=0.15) == ((0,), 0.7)
     assert eliminate((2, 1, 0), score, lambda order: len(order) < 2) == ((0,), 0.7)

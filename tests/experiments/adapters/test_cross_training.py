@@ -10,11 +10,6 @@ from experiments.adapters.config import CrossTraining, EvidenceSource
 from experiments.adapters.pools import Pooled
 
 
-def pooled_of(golds, ordered=()):
-    chunks = tuple(Chunk(f"c{number}", f"text {number}") for number in range(6))
-    return Pooled("q", "Who?", chunks, (0.0,) * 6, ordered, golds)
-
-
 def drawn(pooled, seed=0):
     tokens = lambda texts: [np.array([int(text.split()[-1]) if text != "Who?" else 99]) for text in texts]  # noqa: E731
     return cross.draw(pooled, tokens, np.random.default_rng(seed))
@@ -22,7 +17,8 @@ def drawn(pooled, seed=0):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_combinations_of_evidence_parts_of_it_and_distractors(seed):
-    rows = drawn(pooled_of(((1, 3),), ordered=(3, 1)), seed)
+    chunks = tuple(Chunk(f"c{number}", f"text {number}") for number in range(6))
+    rows = drawn(Pooled("q", "Who?", chunks, (0.0,) * 6, (3, 1), ((1, 3),)), seed)
     by_text = {tuple(row.ids[3:-1]): row for row in rows}
     assert by_text[3, 1].share == 1 and by_text[3, 1].is_enough
     assert by_text[1, 3].share == pytest.approx(0.999) and by_text[1, 3].is_enough  # told the other way round

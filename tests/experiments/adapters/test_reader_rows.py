@@ -25,10 +25,6 @@ def learned(small_data):
     return {example.id: example for example in examples(folder, folder.queries, repeat=1)}
 
 
-def spans_of(row, tokenizer):
-    return [tokenizer.decode(row.ids[start : end + 1].tolist()) for start, end in row.spans]
-
-
 def toy(kind=SPAN, answers=((2, 3),), length=20, others=1, question=4):
     gold = TokenPassage(np.arange(1000, 1000 + length), answers)
     return ReadingExample("toy", np.arange(question), kind, (gold,), (TokenPassage(np.arange(2000, 2010)),) * others, 1)
@@ -36,7 +32,7 @@ def toy(kind=SPAN, answers=((2, 3),), length=20, others=1, question=4):
 
 def test_answers_are_found_in_the_gold_passages(learned, tokenizer):
     row = rows([learned["q8"]], WIDE, (0,))[0]
-    assert spans_of(row, tokenizer) == ["1902"]
+    assert [tokenizer.decode(row.ids[start : end + 1].tolist()) for start, end in row.spans] == ["1902"]
     assert row.kind == SPAN
     text = tokenizer.decode(row.ids.tolist(), skip_special_tokens=False)
     assert text.startswith("[CLS] when did mount harrow last erupt? [SEP] mount harrow mount harrow is the higher")

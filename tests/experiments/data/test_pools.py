@@ -99,15 +99,11 @@ def test_the_hash_of_the_content_changes_with_all_that_it_depends_on(tmp_path, s
     assert hash_of() == hashes[0]
 
 
-def with_articles(folder):
-    """The folder with titles that several passages share, as paragraphs of an article do."""
+def test_candidates_of_the_same_document_are_its_passages(folder):
+    # Several passages share a title, as paragraphs of an article do.
     titles = {"varn": "The island", "tolmere": "The island", "choir": "The island", "oro": "Water", "sable": "Water"}
     documents = {name: replace(one, title=titles.get(name, "")) for name, one in folder.documents.items()}
-    return replace(folder, documents=documents)
-
-
-def test_candidates_of_the_same_document_are_its_passages(folder):
-    embedder, articles = HashEmbedder(), with_articles(folder)
+    embedder, articles = HashEmbedder(), replace(folder, documents=documents)
     queries = [
         replace(folder.queries[0], gold=("varn", "lost"), candidates=None),
         replace(folder.queries[1], gold=("sable#3-9",), candidates=()),

@@ -21,10 +21,6 @@ ANSWER = JudgedAnswer(
 )
 
 
-def chat_at(server):
-    return OllamaChat(host=server.host, max_concurrent=1)
-
-
 @pytest.mark.parametrize(
     ("name", "reply", "value"),
     [
@@ -49,7 +45,8 @@ def test_a_value_follows_from_a_reply(name, reply, value):
 
 def test_replies_that_cannot_be_used_are_counted_and_nothing_is_made_up():
     with ChatServer(Reply('{"claims": []}'), Reply(status=400)) as server:
-        [row, again] = Judge(chat_at(server), ("faithfulness", "hallucination")).rows([ANSWER, ANSWER])
+        chat = OllamaChat(host=server.host, max_concurrent=1)
+        [row, again] = Judge(chat, ("faithfulness", "hallucination")).rows([ANSWER, ANSWER])
         # Equal requests are made once.
         assert len(server.chats) == 2
     assert row == again and row["judge_unusable"] == 2 and "faithfulness" in row["judge_error"]

@@ -37,13 +37,6 @@ def result_with_curves(default="corag(cost_weight=0.1)", budget=64):
     return Result(result_of(budget, methods=tuple(rows)) | {"queries": 2}, rows, points)
 
 
-def curves_of(quality, tokens):
-    points = [CurvePoint("corag", f"corag(cost_weight={row})", 64) for row in range(len(quality))]
-    return Curves(
-        MEASURES["quality"], points, np.array(tokens, dtype=float)[:, None], np.array(quality)[:, None], ["g"]
-    )
-
-
 def test_the_hull_and_the_gain_at_equal_tokens():
     curves = Curves.of([result_with_curves()])
     names = [point.method for point in curves.points]
@@ -69,9 +62,10 @@ points = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, m
 
 @given(points)
 def test_no_point_is_above_the_hull(drawn):
-    curves = curves_of([float(y) for _, y in drawn], [x for x, _ in drawn])
-    hull = curves.hull()
     x, y = np.array(drawn, dtype=float).T
+    corag = [CurvePoint("corag", f"corag(cost_weight={row})", 64) for row in range(len(drawn))]
+    curves = Curves(MEASURES["quality"], corag, x[:, None], y[:, None], ["g"])
+    hull = curves.hull()
     for row in range(len(drawn)):
         above = curves.gain(hull, row).mean
         assert above >= -1e-9 and (row not in hull or above == pytest.approx(0))
