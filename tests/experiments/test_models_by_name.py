@@ -4,15 +4,12 @@ import json
 
 import pytest
 
+from corag.cli.main import main
+from experiments.labels.table import read_metadata
+from tests.corag.models.worlds import small_hub
+from tests.experiments.worlds import MANY_QUERIES, write_folder
+
 pytestmark = pytest.mark.slow
-
-pytest.importorskip("torch")
-pytest.importorskip("sentence_transformers")
-
-from corag.cli.main import main  # noqa: E402
-from experiments.labels.table import read_metadata  # noqa: E402
-from tests.corag.models.worlds import small_hub  # noqa: E402
-from tests.experiments.worlds import MANY_QUERIES, write_folder  # noqa: E402
 
 EMBEDDER, RERANKER = "BAAI/bge-m3", "BAAI/bge-reranker-v2-m3"
 

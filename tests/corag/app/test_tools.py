@@ -11,8 +11,6 @@ from corag.index import ChunkIndex
 from tests.paths import ROOT
 from tests.processes import environment
 
-mcp = pytest.importorskip("mcp")
-
 TEXTS = ["Cats sleep a lot.", "Mount Everest is 8,849 metres high.", "Everest lies on the border of Nepal and China."]
 
 WRONG = [

@@ -9,8 +9,6 @@ import pytest
 import corag
 from corag.index import ChunkIndex
 
-pytest.importorskip("lancedb")
-
 NOT_ASKED = {
     # Models come converted.
     "torch", "transformers", "sentence_transformers", "sklearn", "scipy", "openai", "wandb", "lightning",

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import lancedb
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,8 +21,6 @@ from tests.corag.index.worlds import WORDS, make_chunks, table_of
 from tests.experiments.worlds import listing
 from tests.fakes import HashEmbedder
 from tests.processes import kill_python
-
-lancedb = pytest.importorskip("lancedb")
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,6 @@ from corag.index import ChunkIndex
 from tests.corag.index.worlds import make_chunks
 from tests.fakes import HashEmbedder
 
-pytest.importorskip("lancedb")
-
 
 @pytest.fixture
 def bucket(monkeypatch):

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import lancedb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -25,8 +26,6 @@ from tests.corag.files.worlds import pdf
 from tests.corag.index.worlds import table_of
 from tests.fakes import FixedReader, HashEmbedder
 from tests.processes import Command
-
-lancedb = pytest.importorskip("lancedb")
 
 
 def update(folder: Path, uri: Path, embedder: HashEmbedder | None = None, **settings: Any) -> IndexUpdate:
@@ -292,7 +291,6 @@ QUESTION = "Which stone is red?"
 @pytest.mark.slow
 @pytest.mark.parametrize("selector", ["corag", "naive(reranker=minilm-softsim)"])
 def test_with_token_states_answers_are_the_same_and_no_candidate_is_encoded(folder, tmp_path, encoded, selector):
-    pytest.importorskip("openvino")
     embedder = corag.embedder("minilm")
     reader, answers, num_tokens = FixedReader(Answer("red")), [], []
     for states in (False, True):

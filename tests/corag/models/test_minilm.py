@@ -19,7 +19,6 @@ from corag.writing import cache_folder
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("openvino")
 
 TEXTS = [
     "",

@@ -7,21 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
-pytestmark = pytest.mark.slow
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("sentence_transformers")
-
-import corag  # noqa: E402
-from corag.errors import ModelError  # noqa: E402
-from corag.models.embedders import MiniLMEmbedder, SentenceTransformerEmbedder, bge_m3  # noqa: E402
-from corag.models.engine import quiet  # noqa: E402
-from corag.models.known import KNOWN_RERANKERS  # noqa: E402
-from corag.rerankers.cross_encoder import CrossEncoder  # noqa: E402
-from corag.types import Embedder  # noqa: E402
-from tests.corag.models.worlds import (  # noqa: E402
+import corag
+from corag.errors import ModelError
+from corag.models.embedders import MiniLMEmbedder, SentenceTransformerEmbedder, bge_m3
+from corag.models.engine import quiet
+from corag.models.known import KNOWN_RERANKERS
+from corag.rerankers.cross_encoder import CrossEncoder
+from corag.types import Embedder
+from tests.corag.models.worlds import (
     NEED_CODE,
     change_json,
     put_on_hub,
@@ -30,6 +26,8 @@ from tests.corag.models.worlds import (  # noqa: E402
     save_sentence_transformer,
     small_hub,
 )
+
+pytestmark = pytest.mark.slow
 
 QUESTION = "Which river flows through the capital?"
 PASSAGES = ["Berlin is the capital.", "The Spree, a river, flows there!", "Bananas."]

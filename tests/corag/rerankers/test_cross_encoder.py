@@ -4,22 +4,20 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
+import transformers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import corag
+from corag import Chunk
+from corag.errors import InputError
+from corag.models.engine import quiet
+from corag.rerankers.cross_encoder import CrossEncoder
+from corag.text.documents import SEPARATOR
+from tests.corag.models.worlds import byte_level, change_json, save_bert, save_xlm_roberta
+
 pytestmark = pytest.mark.slow
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("sentence_transformers")
-
-import corag  # noqa: E402
-from corag import Chunk  # noqa: E402
-from corag.errors import InputError  # noqa: E402
-from corag.models.engine import quiet  # noqa: E402
-from corag.rerankers.cross_encoder import CrossEncoder  # noqa: E402
-from corag.text.documents import SEPARATOR  # noqa: E402
-from tests.corag.models.worlds import byte_level, change_json, save_bert, save_xlm_roberta  # noqa: E402
 
 QUESTION = "Which river flows through the capital?"
 PASSAGES = [

@@ -153,7 +153,6 @@ SETTINGS = {
 
 @pytest.mark.parametrize("method", get_args(Method))
 def test_every_clusterer_tries_the_settings_of_the_paper(method):
-    pytest.importorskip("sklearn")
     found = list(partitions(chain(np.sort(np.random.default_rng(0).random(10))), method))
     assert len(found) == SETTINGS[method]
     assert all(labels.shape == (10,) and labels.dtype == np.int64 for _, labels in found)

@@ -14,7 +14,6 @@ from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
 from tests.fakes import CHARACTERS, offer
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("sklearn")
 
 
 def build(chunks, summarizer=None, summary_tokens=100):

@@ -17,8 +17,6 @@ from tests.fakes import CHARACTERS, HashEmbedder
 from tests.processes import kill_python
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("sklearn")
-pytest.importorskip("lancedb")
 
 CHUNKS = [replace(chunk, metadata={"title": "T"}) for chunk in topics(6, 9)]
 

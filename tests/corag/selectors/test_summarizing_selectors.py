@@ -31,7 +31,6 @@ def test_edc2_summarizes_each_cluster_with_the_question():
 
 
 def test_crag_summarizes_clusters_without_the_question():
-    pytest.importorskip("sklearn")
     summarizer = Says("first", "second")
     summarizer.max_concurrent = 1
     pool = offer("b one here", "a two here", "b three here", "a four here", similarities=[0.5, 0.4, 0.3, 0.9])
@@ -52,7 +51,6 @@ def test_crag_summarizes_clusters_without_the_question():
 
 @pytest.mark.parametrize(("reply", "failed", "empty"), [(SummarizerError("down"), 1, 0), ("", 0, 1), (" \n", 0, 1)])
 def test_originals_stand_in_within_the_budget_and_are_counted(reply, failed, empty):
-    pytest.importorskip("sklearn")
     selection = select("crag", Says(reply), k=1, budget=16)
     assert selection.text == "aaaa\n\nbbbb\n\ncccc"
     assert selection.ids == ("c0", "c1", "c2")
@@ -74,7 +72,6 @@ def test_a_bad_server_loses_nothing(reply):
 
 @pytest.mark.parametrize("name", ["edc2", "crag"])
 def test_the_default_summarizer_runs_offline(name):
-    pytest.importorskip("sklearn")
     texts = [f"Passage {n} tells of topic {n % 3}. It has a second sentence. And a third about {n}." for n in range(8)]
     made = corag.selector(name, embedder=HashEmbedder())
     selection = made.select("What is topic 2?", offer(*texts, similarities=[0.5] * 8), 90)

@@ -2,6 +2,7 @@
 
 import math
 
+import ir_measures
 import pytest
 
 from corag.text.trec import run_lines
@@ -13,8 +14,6 @@ from experiments.report.comparison import terminal_page
 from experiments.report.results import Result
 from tests.corag.text.test_data import HEADING, write_beir
 from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of
-
-ir_measures = pytest.importorskip("ir_measures")
 
 PASSAGES = [{"_id": row["id"], "title": row["title"], "text": row["text"]} for row in DOCUMENTS]
 QUESTIONS = [{"_id": row["id"], "text": row["question"], "metadata": {}} for row in QUERIES]

@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-pytest.importorskip("lancedb")
-
 from corag.cli.main import main
 from experiments.papers.standins import standins
 from experiments.papers.study import find_study

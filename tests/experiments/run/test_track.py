@@ -33,7 +33,6 @@ def config(tmp_path):
 
 @pytest.mark.slow
 def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
-    pytest.importorskip("wandb")
     out = tmp_path / "lr"
     base = replace(config, out=str(out), settings_head=True)
     sweep(SweepConfig(base, {"training.lr": [0.01, 0.02]}, seeds=(0,), quiet=True))
@@ -68,7 +67,6 @@ def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
 
 @pytest.mark.slow
 def test_a_resumed_training_is_the_same_run(config, monkeypatch):
-    pytest.importorskip("wandb")
     fit = agent.fit
 
     def stopped(*args, progress, **settings):
@@ -94,7 +92,6 @@ def test_a_resumed_training_is_the_same_run(config, monkeypatch):
 
 @pytest.mark.slow
 def test_an_evaluation_logs_its_table_and_report(tmp_path, capsys, monkeypatch):
-    pytest.importorskip("wandb")
     out = tmp_path / "mine.json"
     command = [*EVALUATE, "--data", str(write_folder(tmp_path / "data")), "--out", str(out), "--limit", "2"]
     assert main([*command, "--logger", "wandb"]) == 0, capsys.readouterr().err
@@ -124,7 +121,7 @@ def test_a_training_goes_on_without_wandb(config, monkeypatch, caplog):
 
 @pytest.mark.parametrize("step", ["init", "log", "log_artifact", "finish"])
 def test_a_training_goes_on_where_wandb_finds_the_disk_full(config, monkeypatch, caplog, step):
-    wandb = pytest.importorskip("wandb")
+    import wandb
 
     def full(*given, **settings):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -140,7 +137,6 @@ def test_a_training_goes_on_where_wandb_finds_the_disk_full(config, monkeypatch,
 @pytest.mark.slow
 def test_the_agent_of_a_wandb_sweep_can_drive_a_training(tmp_path, config, monkeypatch, capsys):
     """Its server is not asked: the flags are as its agent makes them, and the id is in the variable that it sets."""
-    pytest.importorskip("wandb")
     from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
     planned = yaml.safe_load((ROOT / "experiments" / "configs" / "wandb" / "agent.yaml").read_text())
@@ -158,7 +154,6 @@ def test_the_agent_of_a_wandb_sweep_can_drive_a_training(tmp_path, config, monke
 
 @pytest.mark.slow
 def test_a_run_is_where_the_user_is_not_where_an_earlier_one_began(tmp_path, monkeypatch):
-    pytest.importorskip("wandb")
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
