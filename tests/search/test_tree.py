@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import SearchTree, exhaustive, search
+from search import exhaustive, search
 from tests.search.worlds import TableScorer, configs, num_orders, paper_config, problems, scorers
 
 # Three candidates of cost 1, budget 2: orders of one or two candidates.
@@ -17,7 +17,7 @@ PAIRS = {
 }  # fmt: skip
 
 
-def by_order(tree: SearchTree, column: str) -> dict:
+def by_order(tree, column):
     return {tree.order(node): getattr(tree, column)[node] for node in range(len(tree))}
 
 

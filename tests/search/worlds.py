@@ -12,12 +12,12 @@ from search.drivers import POLICIES
 class TableScorer:
     """Gives the values of a table; an order that is not in it is an error."""
 
-    def __init__(self, table: dict[Order, float]) -> None:
+    def __init__(self, table):
         self.table = table
         self.calls: list[list[Order]] = []
 
     @property
-    def asked(self) -> list[Order]:
+    def asked(self):
         return [order for call in self.calls for order in call]
 
     def __call__(self, orders):
@@ -28,7 +28,7 @@ class TableScorer:
 class HashScorer(TableScorer):
     """Gives every order one of `levels` values k / levels; sums of them are exact when levels is 2**i."""
 
-    def __init__(self, seed: int, levels: int = 2**20) -> None:
+    def __init__(self, seed, levels=2**20):
         super().__init__({})
         self.seed = seed
         self.levels = levels
@@ -37,11 +37,11 @@ class HashScorer(TableScorer):
         self.table.update({order: self.value(order) for order in orders})
         return super().__call__(orders)
 
-    def value(self, order: Order) -> float:
+    def value(self, order):
         return crc32(repr((self.seed, order)).encode()) % self.levels / self.levels
 
 
-def feasible_orders(costs, budget, max_length=None) -> set[Order]:
+def feasible_orders(costs, budget, max_length=None):
     """Every order within the budget, by trying all."""
     return {
         order
@@ -51,14 +51,14 @@ def feasible_orders(costs, budget, max_length=None) -> set[Order]:
     }
 
 
-def num_orders(costs, budget, max_length=None) -> int:
+def num_orders(costs, budget, max_length=None):
     return len(feasible_orders(costs, budget, max_length))
 
 
 problems = st.tuples(st.lists(st.integers(0, 6), max_size=5), st.integers(1, 12))
 
 
-def paper_config(**settings) -> SearchConfig:
+def paper_config(**settings):
     """The settings of a tree search."""
     return SearchConfig(**{"policy": "paper", **settings})
 

@@ -17,7 +17,7 @@ from tests.corag.files.worlds import pdf
 from tests.fakes import CHARACTERS, WORDS
 
 
-def chunks_of(text: str, max_tokens: int = 24, overlap: int = 0, tokens=WORDS, name: str = "a.md"):
+def chunks_of(text, max_tokens=24, overlap=0, tokens=WORDS, name="a.md"):
     file = read_markdown(text, "a")
     chunks = chunk_file(name, file, tokens, ChunkConfig(max_tokens, overlap))
     for chunk in chunks:
@@ -29,7 +29,7 @@ def chunks_of(text: str, max_tokens: int = 24, overlap: int = 0, tokens=WORDS, n
     return chunks
 
 
-def sentences(*names: str) -> str:
+def sentences(*names):
     """A sentence of eight words for each name."""
     return "\n".join(f"{name} one two three four five six end." for name in names)
 
@@ -93,7 +93,7 @@ def test_each_part_of_a_long_table_has_the_header():
     assert text[slice(*spans(chunks[2]))] == f"{rows[2]}{rows[3]}".rstrip()
 
 
-def spans(chunk) -> tuple[int, int]:
+def spans(chunk):
     return chunk.metadata["start"], chunk.metadata["end"]
 
 

@@ -4,8 +4,6 @@ import gzip
 import io
 import os
 import zipfile
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -197,7 +195,7 @@ def test_a_word_document():
     ]
 
 
-def bomb(main: str, size: int) -> bytes:
+def bomb(main, size):
     """Write a Word document with a main part of this name that unpacks to this many bytes."""
     file, whole = io.BytesIO(), zipfile.ZipFile(io.BytesIO(docx([("Normal", "text")])))
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -318,7 +316,7 @@ def test_files_beyond_the_limits_are_refused(tmp_path, monkeypatch):
 # --- Folders ---
 
 
-def write_files(folder: Path, names: Sequence[str], data: bytes = b"text") -> None:
+def write_files(folder, names, data=b"text"):
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)

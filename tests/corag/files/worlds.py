@@ -1,21 +1,12 @@
 """Real files of each format, written by other libraries than those that read them; and what was read."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from corag.files.markdown import FileText
 
-
-def pdf(
-    pages: Sequence[Sequence[str]],
-    *,
-    outline: Mapping[str, int] = {},
-    title: str = "",
-    head: str = "",
-    password: str = "",
-) -> bytes:
+def pdf(pages, *, outline=None, title="", head="", password=""):
     """Write a PDF with one line of text below the other.
 
     Args:
@@ -33,7 +24,7 @@ def pdf(
     if title:
         drawn.setTitle(title)
     for number, lines in enumerate(pages, start=1):
-        for name, page in outline.items():
+        for name, page in (outline or {}).items():
             if page == number:
                 drawn.bookmarkPage(name)
                 level = (len(name) - len(name.lstrip())) // 2
@@ -48,7 +39,7 @@ def pdf(
     return file.getvalue()
 
 
-def docx(parts: Sequence[tuple[str, object]]) -> bytes:
+def docx(parts):
     """Write a Word document from (style, text) pairs; style `table` takes rows of cells."""
     document = pytest.importorskip("docx").Document()
     for style, content in parts:
@@ -65,7 +56,7 @@ def docx(parts: Sequence[tuple[str, object]]) -> bytes:
     return file.getvalue()
 
 
-def html(body: str, *, title: str = "", charset: str = "utf-8") -> bytes:
+def html(body, *, title="", charset="utf-8"):
     """Write an HTML page with navigation and footer around its body."""
     page = f"""<!DOCTYPE html><html><head><meta charset="{charset}"><title>{title}</title>
     <style>p {{ color: red }}</style><script>var hidden = 1;</script></head>
@@ -73,7 +64,7 @@ def html(body: str, *, title: str = "", charset: str = "utf-8") -> bytes:
     return page.encode(charset)
 
 
-def outline(file: FileText) -> list[tuple[str, str]]:
+def outline(file):
     """Path of headings and stripped body of each section with text."""
     return [
         (" > ".join(section.headings), file.text[section.body : section.end].strip())

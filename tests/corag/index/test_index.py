@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import lancedb
 import numpy as np
@@ -16,7 +15,7 @@ from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex
 from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
-from corag.types import Candidate, Chunk
+from corag.types import Chunk
 from tests.corag.index.worlds import WORDS, make_chunks, table_of
 from tests.experiments.worlds import listing
 from tests.fakes import HashEmbedder
@@ -45,11 +44,11 @@ def test_the_neighbours_of_a_chunk_are_those_in_its_document(tmp_path):
     assert index.around(Chunk("alone", "no document")) == index.around(Chunk("missing", "x")) == (None, None)
 
 
-def nearest(index: ChunkIndex, vector: np.ndarray, k: int) -> list[Candidate]:
+def nearest(index, vector, k):
     return index.retrieve("", vector, k, "vector")
 
 
-def by_words(index: ChunkIndex, query: str, k: int) -> list[Candidate]:
+def by_words(index, query, k):
     return index.retrieve(query, np.ones(index.dimension), k, "text")
 
 
@@ -146,26 +145,26 @@ def test_every_text_survives_and_a_complete_index_is_opened_at_once_without_a_wr
     assert embedder.num_embedded == 0 and listing(tmp_path) == before
 
 
-def cut_off(folder: Path) -> None:
+def cut_off(folder):
     for path in folder.glob("corag_chunks.lance/data/*"):
         path.write_bytes(path.read_bytes()[:1000])
 
 
-def garble_versions(folder: Path) -> None:
+def garble_versions(folder):
     for path in folder.glob("*/_versions/*"):
         path.write_bytes(b"garbage" * 20)
 
 
-def garble_records(folder: Path) -> None:
+def garble_records(folder):
     for path in folder.glob("corag_manifest.lance/data/*"):
         path.write_bytes(b"")
 
 
-def lose_rows(folder: Path) -> None:
+def lose_rows(folder):
     shutil.rmtree(folder / "corag_chunks.lance" / "data")
 
 
-def newer_format(folder: Path) -> None:
+def newer_format(folder):
     record = asdict(ChunkIndex.open(folder).manifest) | {"format_version": FORMAT_VERSION + 1, "novelty": True}
     table = lancedb.connect(folder).open_table("corag_manifest")
     table.add([{"record": json.dumps(record), "files": "{}"}], mode="overwrite")
@@ -220,7 +219,7 @@ def partitioned(tmp_path):
     return index, list(zip(chunks, vectors, strict=True))
 
 
-def recall(index: ChunkIndex, rows: list, k: int, where: dict | None = None) -> float:
+def recall(index, rows, k, where=None):
     """The share of the nearest chunks that 20 searches find; cosines are exact."""
     queries = np.random.default_rng(1).normal(size=(20, index.dimension)).astype(np.float32)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)

@@ -4,8 +4,6 @@ import json
 import os
 import time
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import lancedb
 import pyarrow as pa
@@ -16,7 +14,7 @@ from hypothesis import strategies as st
 import corag
 from corag.cli.main import main
 from corag.errors import CoragError, DataError, IndexMismatchError
-from corag.index import ChunkIndex, IndexUpdate, store, update_index, write
+from corag.index import ChunkIndex, store, update_index, write
 from corag.index.states import stored_states
 from corag.memory import forget
 from corag.models.minilm import STATES, minilm_encoder
@@ -28,21 +26,21 @@ from tests.fakes import FixedReader, HashEmbedder
 from tests.processes import Command
 
 
-def update(folder: Path, uri: Path, embedder: HashEmbedder | None = None, **settings: Any) -> IndexUpdate:
+def update(folder, uri, embedder=None, **settings):
     config = ChunkConfig(settings.pop("max_tokens", 32))
     return update_index(folder, uri, embedder or HashEmbedder(), config, **settings)
 
 
-def files_of(done: IndexUpdate) -> tuple[int, ...]:
+def files_of(done):
     """New, unchanged, changed and deleted files."""
     return tuple(done.files[name] for name in ("new", "unchanged", "changed", "deleted"))
 
 
-def chunks_of(done: IndexUpdate) -> tuple[int, int]:
+def chunks_of(done):
     return done.num_embedded, done.num_copied
 
 
-def content_of(uri: str | Path) -> list[tuple]:
+def content_of(uri):
     """Chunks and vectors, whatever their order."""
     index = ChunkIndex.open(uri)
     vectors = index.vectors()
@@ -53,7 +51,7 @@ def content_of(uri: str | Path) -> list[tuple]:
     )
 
 
-def write_files(folder: Path, **texts: str) -> None:
+def write_files(folder, **texts):
     for name, text in texts.items():
         (folder / f"{name}.md").write_text(text)
 
@@ -71,7 +69,7 @@ def folder(tmp_path):
 class StoppedEmbedder(HashEmbedder):
     """Stops after so many texts."""
 
-    def __init__(self, num_texts: int) -> None:
+    def __init__(self, num_texts):
         super().__init__()
         self.num_texts = num_texts
 

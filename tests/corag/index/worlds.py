@@ -1,8 +1,6 @@
 """Chunks for indexes, and the table that holds them."""
 
 import random
-from pathlib import Path
-from typing import Any
 
 from corag import Chunk
 from corag.index.store import CHUNKS, connect, open_table
@@ -10,14 +8,14 @@ from corag.index.store import CHUNKS, connect, open_table
 WORDS = ["red", "green", "blue", "river", "stone", "cloud", "apple", "tree", "house", "bird"]
 
 
-def table_of(uri: str | Path) -> Any:
+def table_of(uri):
     """The table of chunks as it is now, whatever version is read."""
     table = open_table(connect(uri), CHUNKS)
     assert table is not None
     return table
 
 
-def make_chunks(num_chunks: int) -> list[Chunk]:
+def make_chunks(num_chunks):
     rng = random.Random(7)
     return [
         Chunk(f"doc{i}#0-9", f"{' '.join(rng.choices(WORDS, k=5))} {i}", {"title": f"T{i}", "start": 0})

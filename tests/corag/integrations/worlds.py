@@ -1,6 +1,5 @@
 """Documents and questions for the adapters of frameworks."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +15,7 @@ QUESTION = "How many bridges has the Cher?"
 MINILM = corag.tokens()
 
 
-def tokens(text: str, counter=MINILM) -> int:
+def tokens(text, counter=MINILM):
     return int(counter.count([text])[0])
 
 
@@ -34,18 +33,18 @@ class Note:
 class Notes(DocumentLayout):
     """Shows notes with what a template puts around them."""
 
-    def __init__(self, separator: str = "\n\n", template: str = "{title}{text}") -> None:
+    def __init__(self, separator="\n\n", template="{title}{text}"):
         super().__init__(separator)
         self.template = template
 
-    def read(self, document: Note) -> Given:
+    def read(self, document):
         return Given(document.id, document.text, document.title, document.score)
 
-    def write(self, document: Note | None, text: str, note: Mapping[str, Any] | None) -> Note:
+    def write(self, document, text, note):
         made = document or Note("")
         return replace(made, text=text, meta=made.meta if note is None else {**made.meta, KEY: note})
 
-    def render(self, documents: Sequence[Note]) -> str:
+    def render(self, documents):
         return self.separator.join(self.template.format(title=one.title, text=one.text) for one in documents)
 
 

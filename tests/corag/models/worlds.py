@@ -6,7 +6,6 @@ import shutil
 import string
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
@@ -35,7 +34,7 @@ def small_bert():
         return transformers.BertModel(config, add_pooling_layer=False).eval()
 
 
-def save_bert(folder: Path, *, num_labels=1, **config) -> Path:
+def save_bert(folder, *, num_labels=1, **config):
     """Save a BERT cross-encoder with MiniLM's tokenizer and a window of 512 tokens."""
     torch.manual_seed(0)
     settings = transformers.BertConfig(
@@ -48,7 +47,7 @@ def save_bert(folder: Path, *, num_labels=1, **config) -> Path:
     return folder
 
 
-def save_xlm_roberta(folder: Path) -> Path:
+def save_xlm_roberta(folder):
     """Save an XLM-RoBERTa cross-encoder with a Unigram tokenizer and a window of 62 tokens."""
     torch.manual_seed(0)
     tokenizer = transformers.XLMRobertaTokenizer(vocab=unigram_vocabulary(), model_max_length=WINDOW)
@@ -67,17 +66,17 @@ def save_xlm_roberta(folder: Path) -> Path:
     return folder
 
 
-def change_json(file: Path, **changes) -> None:
+def change_json(file, **changes):
     file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
-def unigram_vocabulary() -> list[tuple[str, float]]:
+def unigram_vocabulary():
     letters = [*string.ascii_letters, *string.digits, "▁", *string.punctuation, "漢", "é", "\u0301"]
     special = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     return [*special, *((word, -3.0) for word in WORDS[:-1]), *((letter, -6.0) for letter in letters), ("<mask>", 0.0)]
 
 
-def byte_level() -> Tokenizer:
+def byte_level():
     """Bytes as in GPT-2 and ModernBERT, where two line breaks are a token of their own."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: number for number, letter in enumerate([*alphabet, "ĊĊ", "[CLS]", "[SEP]"])}
@@ -92,7 +91,7 @@ def byte_level() -> Tokenizer:
     return tokenizer
 
 
-def save_bge_m3(folder: Path) -> Path:
+def save_bge_m3(folder):
     """Save a small XLM-RoBERTa in the files that the main revision of BAAI/bge-m3 has: its weights are a pickle."""
     save_xlm_roberta(folder)
     settings = transformers.AutoConfig.from_pretrained(folder)
@@ -149,7 +148,7 @@ class OwnReranker(BertPreTrainedModel):
 """
 
 
-def save_own_code(folder: Path, code: Path | None = None, *, model_type: str = "bert", repository: str = "") -> Path:
+def save_own_code(folder, code=None, *, model_type="bert", repository=""):
     """Save a BERT cross-encoder that runs only with a module, beside it or in `code`, which negates the logit.
 
     As in the first rerankers of Jina, the configuration claims a type that transformers has, and names no labels.
@@ -169,7 +168,7 @@ def save_own_code(folder: Path, code: Path | None = None, *, model_type: str = "
     return folder
 
 
-def put_on_hub(cache: Path, name: str, folder: Path, revision: str = "main") -> None:
+def put_on_hub(cache, name, folder, revision="main"):
     """Place a folder where the hub's cache would hold a revision of a repository."""
     repository = cache / f"models--{name.replace('/', '--')}"
     commit = hashlib.sha1(f"{name} {revision}".encode()).hexdigest()
@@ -184,7 +183,7 @@ NEED_CODE = (JINA_V1, JINA_V2, GTE)
 
 
 @contextmanager
-def small_hub(folder: Path, cache: Path):
+def small_hub(folder, cache):
     """Let a cache of the hub have a small model under the name of each reranker of the paper, and of BGE-M3.
 
     As on the hub, the weights of BGE-M3 are a pickle, and three rerankers come with code.
@@ -206,7 +205,7 @@ def small_hub(folder: Path, cache: Path):
             del sys.modules[module]
 
 
-def save_sentence_transformer(folder: Path) -> Path:
+def save_sentence_transformer(folder):
     """Save a random sentence-transformers model that pools by the mean, and return its folder."""
     bert = save_bert(folder / "bert")
     parts = [modules.Transformer(str(bert)), modules.Pooling(SIZES["hidden_size"])]
@@ -220,7 +219,7 @@ CHAT_TEMPLATE = (
 )
 
 
-def save_causal_lm(folder: Path, *, chat_template: str | None = CHAT_TEMPLATE, **config) -> Path:
+def save_causal_lm(folder, *, chat_template=CHAT_TEMPLATE, **config):
     """Save a Llama that reads bytes, ends with `<|end|>` and has a window of 2,048 tokens."""
     torch.manual_seed(0)
     controls = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]

@@ -2,13 +2,12 @@
 
 import base64
 from functools import cache
-from pathlib import Path
 
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from corag.text.tokens import CallableCounter, TokenizerCounter
-from corag.types import Answer, TokenCounter
+from corag.types import Answer
 
 PROSE = [
     "The Danube is the second-longest river in Europe, after the Volga in Russia.",
@@ -21,7 +20,7 @@ CONTROL = "<|end|>"
 
 
 @cache
-def byte_level(vocabulary: int = 400) -> TokenizerCounter:
+def byte_level(vocabulary=400):
     """Merges bytes, as GPT-2, Llama 3 and Qwen do."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -36,7 +35,7 @@ def byte_level(vocabulary: int = 400) -> TokenizerCounter:
 
 
 @cache
-def unigram() -> TokenizerCounter:
+def unigram():
     """Takes the most probable pieces, as T5 and XLM-R do; what it does not know is one token, however long."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.NFKC()
@@ -49,7 +48,7 @@ def unigram() -> TokenizerCounter:
 
 
 @cache
-def by_score() -> TokenizerCounter:
+def by_score():
     """Merges characters and falls back to bytes, as Llama 2 and Gemma do."""
     pieces = [
         "<unk>",
@@ -64,7 +63,7 @@ def by_score() -> TokenizerCounter:
 
 
 @cache
-def words() -> TokenizerCounter:
+def words():
     """Knows a few words, and one token for all others."""
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -84,7 +83,7 @@ def made_encoding(name="made"):
     )
 
 
-def language_models() -> dict[str, TokenCounter]:
+def language_models():
     """Return tokenizers of the kinds that language models have."""
     tiktoken = CallableCounter(made_encoding().encode_ordinary, name="tiktoken/made")
     return {"byte-level": byte_level(), "by-score": by_score(), "unigram": unigram(), "tiktoken": tiktoken}
@@ -112,30 +111,24 @@ class ChatReader:
 
     name = "chat"
 
-    def __init__(
-        self,
-        tokens: TokenCounter,
-        window_tokens: int | None = None,
-        max_answer_tokens: int = 16,
-        served: int | None = None,
-    ) -> None:
+    def __init__(self, tokens, window_tokens=None, max_answer_tokens=16, served=None):
         self.served = served
         self.tokens, self.window_tokens, self.max_answer_tokens = tokens, window_tokens, max_answer_tokens
         self.sent: list[str] = []
 
-    def prompt(self, query: str, context: str) -> str:
+    def prompt(self, query, context):
         # As readers of chat models do: a control token in a context is text.
         return TEMPLATE.format(query=query, context=context.replace(CONTROL, "< |end|>"))
 
-    def prompt_tokens(self, query: str, context: str = "") -> int:
+    def prompt_tokens(self, query, context=""):
         return int(self.tokens.count([self.prompt(query, context)])[0])
 
-    def answer(self, query: str, context: str) -> Answer:
+    def answer(self, query, context):
         self.sent.append(self.prompt(query, context))
         return Answer("so it is", prompt_tokens=self.served)
 
 
-def save_word_tokenizer(folder: Path) -> Path:
+def save_word_tokenizer(folder):
     """Save a tokenizer of white-space words whose file asks for special tokens, truncation to 3 and padding to 8."""
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "[CLS]": 1, "[PAD]": 2}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
