@@ -138,7 +138,7 @@ COMMANDS = {
         "train the extractive reader",
         "experiments.adapters.config:ReaderTraining",
         "corag.cli.experiments:train_adapter",
-        "data out sources rows epochs calibrate seed logger device",
+        "data out sources epochs calibrate seed logger device",
     ),
     "sweep": Command(
         "train agents with every combination of some settings",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from corag.checks import check_count, check_range
@@ -188,26 +188,6 @@ class CrossTraining(EncoderTraining, EvidenceTraining):
 
 
 @dataclass(frozen=True)
-class RowSettings:
-    """Training rows: a question with a window of context.
-
-    Attributes:
-        min_tokens: Windows are drawn between this length and `max_tokens`.
-        max_tokens: Maximum tokens of a row.
-        unanswerable: Rows without an answer for each row with one; they hold another passage on the same topic.
-        distractor: Share of rows that hold such a passage beside the gold one.
-    """
-
-    min_tokens: int = 96
-    max_tokens: int = 256
-    unanswerable: float = 0.25
-    distractor: float = 0.15
-
-    def __post_init__(self) -> None:
-        _check(self, shares="unanswerable distractor")
-
-
-@dataclass(frozen=True)
 class ReaderSource(TrainingSource):
     """A data folder to learn from.
 
@@ -222,9 +202,14 @@ class ReaderSource(TrainingSource):
 class ReaderTraining(EncoderTraining):
     """Train the extractive reader.
 
+    It learns from rows: a question with a window of context.
+
     Attributes:
         sources: Training data.
-        rows: Settings of the training rows.
+        min_tokens: Windows are drawn between this length and `max_tokens`.
+        max_tokens: Maximum tokens of a row.
+        unanswerable: Rows without an answer for each row with one; they hold another passage on the same topic.
+        distractor: Share of rows that hold such a passage beside the gold one.
         rank: Rank of the weight updates.
         validation: Maximum number of held-out questions of each source in a validation.
         calibrate: Train nothing; fit how likely it is that what `ask` shows is right, with the reader that ships, and
@@ -234,11 +219,14 @@ class ReaderTraining(EncoderTraining):
     command = "reader"
 
     sources: tuple[ReaderSource, ...]
-    rows: RowSettings = field(default_factory=RowSettings)
+    min_tokens: int = 96
+    max_tokens: int = 256
+    unanswerable: float = 0.25
+    distractor: float = 0.15
     rank: int = 88
     validation: int = 120
     calibrate: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check(self, positive="rank validation")
+        _check(self, shares="unanswerable distractor", positive="rank validation")

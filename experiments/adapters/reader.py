@@ -156,7 +156,7 @@ class ReaderModule(EncoderModule):
     def __init__(self, config: ReaderTraining, learning: Sequence[ReadingExample], validate: Validate) -> None:
         def batches_of(number: int) -> list[list[ReadingRow]]:
             seed = (config.seed, number)
-            return batches(rows(learning, config.rows, seed), config.step_tokens, (*seed, 1))
+            return batches(rows(learning, config, seed), config.step_tokens, (*seed, 1))
 
         super().__init__(config, build(load_bert(), config.rank, config.seed), batches_of)
         self._validate = validate

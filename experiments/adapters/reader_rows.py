@@ -21,7 +21,7 @@ from corag.text.chunking import Span
 from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
 from corag.text.tokens import encode, load_tokenizer, model_folder
-from experiments.adapters.config import RowSettings
+from experiments.adapters.config import ReaderTraining
 
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
 SIMILAR, HARD = 8, 4
@@ -129,20 +129,20 @@ def _occurrences(text: str, answers: Sequence[str]) -> list[Span]:
     return [match.span() for pattern in patterns for match in re.finditer(pattern, text, re.IGNORECASE)]
 
 
-def rows(learning: Sequence[ReadingExample], settings: RowSettings, seed: Sequence[int]) -> list[ReadingRow]:
+def rows(learning: Sequence[ReadingExample], config: ReaderTraining, seed: Sequence[int]) -> list[ReadingRow]:
     """Return the rows of an epoch; the same seed gives the same rows."""
     random = np.random.default_rng(list(seed))
     made = []
     for example in learning:
         for _ in range(example.repeat):
             parts = list(example.gold)
-            if example.others and random.random() < settings.distractor:
+            if example.others and random.random() < config.distractor:
                 parts.append(_draw(example.others, random))
             shuffled = [parts[index] for index in random.permutation(len(parts))]
-            made.append(_row(example.question, shuffled, example.kind, settings, random))
-            if example.others and random.random() < settings.unanswerable:
+            made.append(_row(example.question, shuffled, example.kind, config, random))
+            if example.others and random.random() < config.unanswerable:
                 other = _draw(example.others, random)
-                made.append(_row(example.question, [other], _NONE, settings, random))
+                made.append(_row(example.question, [other], _NONE, config, random))
     return made
 
 
@@ -151,10 +151,10 @@ def _draw(others: Sequence[TokenPassage], random: np.random.Generator) -> TokenP
 
 
 def _row(
-    question: Int64, parts: Sequence[TokenPassage], kind: int, settings: RowSettings, random: np.random.Generator
+    question: Int64, parts: Sequence[TokenPassage], kind: int, config: ReaderTraining, random: np.random.Generator
 ) -> ReadingRow:
     """Return a row with these passages, cut to a random length."""
-    space = settings.max_tokens - len(question) - 3
+    space = config.max_tokens - len(question) - 3
     if kind in (_YES, _NO):
         # Both sides of a comparison have to be seen: the ends of the passages go.
         share = max(space // len(parts), 1)
@@ -168,7 +168,7 @@ def _row(
         if end - start < space
     ]
     if kind in (_SPAN, _NONE):
-        low = min(settings.min_tokens - len(question) - 3, space)
+        low = min(config.min_tokens - len(question) - 3, space)
         space = int(random.integers(max(low, 1), space + 1))
     first = _window_start(len(context), space, spans, random)
     context = context[first : first + space]

@@ -5,13 +5,21 @@ import pytest
 
 from corag.text.data import DataFolder
 from corag.text.tokens import load_tokenizer, model_folder
-from experiments.adapters.config import RowSettings
+from experiments.adapters.config import ReaderTraining
 from experiments.adapters.reader_rows import ReadingExample, TokenPassage, examples, rows
 from experiments.data.splits import held_out
 from tests.experiments.worlds import write_folder
 
 SPAN, NONE, YES, NO = range(4)
-WIDE = RowSettings(min_tokens=64, max_tokens=128, unanswerable=0.0, distractor=0.0)
+
+
+def training(min_tokens, max_tokens, share=0.0):
+    return ReaderTraining(
+        out="", sources=(), min_tokens=min_tokens, max_tokens=max_tokens, unanswerable=share, distractor=share
+    )
+
+
+WIDE = training(64, 128)
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +68,15 @@ def test_annotated_offsets_win_over_other_occurrences(tmp_path, tokenizer):
 
 
 def test_the_same_seed_gives_the_same_rows():
-    settings = RowSettings(min_tokens=12, max_tokens=16, unanswerable=0.5, distractor=0.5)
     first, again, other = (
-        [row.ids.tolist() for row in rows([toy()] * 20, settings, seed)] for seed in ((0, 0), (0, 0), (0, 1))
+        [row.ids.tolist() for row in rows([toy()] * 20, training(12, 16, share=0.5), seed)]
+        for seed in ((0, 0), (0, 0), (0, 1))
     )
     assert first == again != other
 
 
 def test_windows_hold_the_answer_and_keep_to_their_length():
-    settings = RowSettings(min_tokens=12, max_tokens=16, unanswerable=0.0, distractor=0.0)
-    for row in rows([toy(answers=((11, 13),))] * 50, settings, (0,)):
+    for row in rows([toy(answers=((11, 13),))] * 50, training(12, 16), (0,)):
         assert 12 <= len(row.ids) <= 16
         ((start, end),) = row.spans
         assert row.ids[start : end + 1].tolist() == [1011, 1012, 1013]

@@ -12,7 +12,7 @@ from corag.readers import minilm_reader
 from corag.readers.span_network import SpanNetwork
 from corag.text.data import DataFolder
 from experiments.adapters import reader as training
-from experiments.adapters.config import ReaderSource, ReaderTraining, RowSettings
+from experiments.adapters.config import ReaderSource, ReaderTraining
 from experiments.adapters.encoder import build, export
 from experiments.adapters.reader import KIND_WEIGHT, ReaderModule, gold_cases, loss_of, train_reader
 from experiments.adapters.reader_rows import collate, examples, rows
@@ -26,7 +26,8 @@ pytestmark = pytest.mark.slow
 def small_training(data, out, **changes):
     settings = {
         "sources": (ReaderSource(data.name, held_out=0.4),),
-        "rows": RowSettings(min_tokens=40, max_tokens=64),
+        "min_tokens": 40,
+        "max_tokens": 64,
         "rank": 4,
         "epochs": 2.0,
         "learning_rate": 1e-2,
@@ -56,7 +57,7 @@ def small_encoder(monkeypatch):
 @pytest.fixture(scope="module")
 def made(small_data):
     folder = DataFolder.open(small_data)
-    return rows(examples(folder, folder.queries, repeat=1), small_training(small_data, "").rows, (0,))
+    return rows(examples(folder, folder.queries, repeat=1), small_training(small_data, ""), (0,))
 
 
 def jolted(rank=4):
