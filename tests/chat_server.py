@@ -10,15 +10,10 @@ keeps every request. `/api/embed` and `/v1/embeddings` return `[characters, "e"s
 servers do for some models.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal
-
-Ending = Literal["done", "nothing", "drop", "error", "hang", "endless"]
 
 MODEL_INFO = {"general.architecture": "llama", "llama.context_length": 131072}
 
@@ -121,8 +116,8 @@ class ChatServer:
         self.models, self.about, self.refuses, self.vague = models, about, refuses, vague
         self.tokenizes = tokenizes
         self.show = {} if model_info is None else {"model_info": model_info}
-        self.requests: list[tuple[str, dict[str, Any]]] = []
-        self.headers: list[dict[str, str]] = []
+        self.requests = []
+        self.headers = []
         self.most_at_once = 0
         self.stopping = threading.Event()
         self._now = 0

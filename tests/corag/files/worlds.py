@@ -1,7 +1,6 @@
 """Real files of each format, written by other libraries than those that read them; and what was read."""
 
 import io
-from collections.abc import Sequence
 
 import pytest
 
@@ -44,9 +43,8 @@ def docx(parts):
     document = pytest.importorskip("docx").Document()
     for style, content in parts:
         if style == "table":
-            rows: Sequence[Sequence[str]] = content  # type: ignore[assignment]
-            table = document.add_table(rows=0, cols=len(rows[0]))
-            for row in rows:
+            table = document.add_table(rows=0, cols=len(content[0]))
+            for row in content:
                 for cell, text in zip(table.add_row().cells, row, strict=True):
                     cell.text = text
         else:
