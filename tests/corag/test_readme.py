@@ -151,9 +151,6 @@ def test_every_page_is_linked_from_the_readme():
     assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in README.read_text(encoding="utf-8")] == []
 
 
-# --- The site of the documentation ---
-
-
 REFERENCE = ROOT / "docs" / "reference"
 
 
@@ -188,9 +185,6 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     text = (tmp_path / "reference" / "search.html").read_text(encoding="utf-8")
     assert all(f'id="search.{name}"' in text for name in ("search", "search_many", "SearchResult"))
     assert (tmp_path / "files" / "experiments" / "LOG.md.txt").is_file()
-
-
-# --- The examples of docs/frameworks.md, which contact nobody; and what is said where a framework is missing ---
 
 
 PAGE = ROOT / "docs" / "frameworks.md"

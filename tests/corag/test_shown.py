@@ -203,8 +203,6 @@ def test_boilerplate_answers_only_questions_about_it():
     assert film in corag.ask("Where was the film shot?", [notice, film], budget_tokens=64).selection.text
 
 
-# --- Citations ---
-
 QUESTION = "Who built the mill?"
 MILL = Document(
     "mill",

@@ -48,9 +48,6 @@ def rerank(client, **given):
     return reply.json()
 
 
-# --- What is returned ---
-
-
 def test_the_form_that_rerank_servers_share(api):
     documents = [TEXTS[0], {"text": TEXTS[1]}, TEXTS[2], "", TEXTS[1]]
     reply = rerank(api, documents=documents, model="rerank-v3.5", max_tokens_per_doc=4096, top_n=None)
@@ -128,9 +125,6 @@ def test_what_the_page_shows(service, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("[1")
 
 
-# --- What is refused ---
-
-
 @pytest.mark.parametrize(
     ("path", "body", "named"),
     [
@@ -192,9 +186,6 @@ def test_a_key_is_asked_for_and_not_logged(service, caplog):
 def test_others_need_a_key(capsys):
     assert main(["serve", "--host", "0.0.0.0", "--port", "0", "--method", "top-k"]) == MISTAKE
     assert "CORAG_API_KEY" in capsys.readouterr().err
-
-
-# --- Many at once ---
 
 
 class Endless:

@@ -243,9 +243,6 @@ def test_a_page_for_others_answers_to_its_own_names(small_data):
             assert page.get("/api/about", headers={"host": host}).status_code == status
 
 
-# --- `corag app` as it is typed ---
-
-
 def test_questions_without_candidates_need_an_index(tmp_path):
     write_folder(tmp_path, [{"id": "a", "text": "sea"}], [{"id": "q", "question": "sea?"}])
     with pytest.raises(InputError, match="corag index --data"):

@@ -48,9 +48,6 @@ def names_of(settings_type):
         yield from [f"{field.name}.{name}" for name in inner] or [field.name]
 
 
-# --- Flags and help ---
-
-
 def test_the_commands_are_those_of_the_design(capsys):
     first_words = {name.partition(" ")[0] for name in COMMANDS}
     experiments = {"demo", "data", "tune", "label", "train", "sweep", "evaluate", "reproduce", "report", "bench"}
@@ -122,9 +119,6 @@ def test_settings_may_stand_in_a_file_and_flags_go_before_it(tmp_path, small_dat
     assert json.loads(out.read_text())["budget_tokens"] == 40
 
 
-# --- What the commands print and write ---
-
-
 @pytest.mark.slow
 def test_ask_says_why_nothing_was_chosen(small_index, capsys):
     assert run("ask", QUESTION, "--index", small_index, "--budget", 1, "--unit", "passage") == 0
@@ -139,9 +133,6 @@ def test_markup_in_texts_is_text(tmp_path, capsys):
     assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index", "--reader", "extractive") == 0
     said = capsys.readouterr().out
     assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a: [b]  <- closest" in said
-
-
-# --- Exit status ---
 
 
 def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatch, capsys):
@@ -169,9 +160,6 @@ def test_a_reader_that_goes_away_is_no_error(small_index):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == MISTAKE
-
-
-# --- The console ---
 
 
 def test_progress_is_on_standard_error_and_can_be_silenced(capsys):

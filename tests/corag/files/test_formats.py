@@ -14,8 +14,6 @@ from corag.files.read import UnreadableFileError, find_files, read_bytes
 from corag.text.documents import citation
 from tests.corag.files.worlds import outline
 
-# --- Office ---
-
 
 def test_slides_are_pages_under_their_titles():
     slides = pytest.importorskip("pptx").Presentation()
@@ -58,9 +56,6 @@ def test_sheets_are_tables():
     assert (block.kind, file.text[: block.header_end].splitlines()[-1]) == ("table", "| --- | --- | --- |")
 
 
-# --- Rows of data ---
-
-
 def test_every_chunk_of_a_csv_file_has_the_header_and_its_line():
     text = "name,price\n" + "".join(f"part {number},{number}\n" for number in range(40))
     file = read_file(text.encode(), "prices.csv")
@@ -82,8 +77,6 @@ def test_json_lines_are_fields_under_the_name_of_the_row():
     with pytest.raises(UnreadableFileError, match="line 2 is not JSON"):
         read_file(b"1\n{", "rows.jsonl")
 
-
-# --- Manual pages ---
 
 MANUAL = r""".\" A comment
 .de XX
@@ -160,9 +153,6 @@ def test_a_manual_page_of_bsd():
     assert outline(read_file((licence + MDOC).encode(), "valve.8")) == outline(read_file(MDOC.encode(), "valve.8"))
     with pytest.raises(UnreadableFileError, match=r"refers to man1/pump.1"):
         read_file(b".so man1/pump.1\n", "alias.1")
-
-
-# --- Printed text ---
 
 
 def test_heads_and_feet_of_a_printed_manual_page_are_left_out():

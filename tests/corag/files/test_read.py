@@ -18,8 +18,6 @@ from corag.files.read import UnreadableFileError, decode, find_files, parse_file
 from corag.text.documents import citation
 from tests.corag.files.worlds import docx, html, outline, pdf
 
-# --- Markdown ---
-
 GUIDE = """\
 # Guide
 
@@ -109,9 +107,6 @@ def test_any_markdown_keeps_its_text_in_order(text):
         assert all(section.body <= start < section.end for start in starts)
 
 
-# --- Plain text and encodings ---
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 def test_unicode_encodings_are_read(encoding):
     text = "Zürich, 漢字, שלום 😀\r\n"
@@ -146,9 +141,6 @@ def test_bytes_that_are_partly_or_never_text():
             decode(data)
 
 
-# --- HTML ---
-
-
 def test_a_page_without_what_leads_elsewhere():
     body = """<header><p>My site</p></header><article><h1>Pump<a class="headerlink" href="#p">¶</a></h1>
     <p>It <b>pumps</b> <a href="x">water</a>.<ul><li>one<li>two</ul>
@@ -174,9 +166,6 @@ def test_headings_of_a_page_have_anchors():
     [last] = chunk_file("a.html", file, corag.tokens(), corag.ChunkConfig(24))[-1:]
     assert citation(last) == "a.html#again: Pump > Use"
     assert read_file(html("<h2 id=x></h2><h2>Y</h2><p>z"), "a.html").sections[-1].anchor == ""
-
-
-# --- DOCX ---
 
 
 def test_a_word_document():
@@ -225,9 +214,6 @@ def test_a_word_document_is_not_unpacked_beyond_the_limit(main):
         read_file(bomb(main, 40 * 2**20), "a.docx")
 
 
-# --- PDF ---
-
-
 def test_pages_and_outline_of_a_pdf():
     file = read_file(
         pdf(
@@ -253,9 +239,6 @@ def test_running_heads_and_page_numbers_are_left_out():
     file = read_file(pdf(pages, head="The pump company"), "a.pdf")
     assert "company" not in file.text and "Page" not in file.text
     assert file.text.split("\n") == [line for page in pages for line in page] + [""]
-
-
-# --- Any file ---
 
 
 @pytest.mark.timeout(30)
@@ -311,9 +294,6 @@ def test_files_beyond_the_limits_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MAX_LINES", 1000)
     with pytest.raises(UnreadableFileError, match="2,000 lines"):
         parse_file(b"a.\n" * 2000, "a.txt")
-
-
-# --- Folders ---
 
 
 def write_files(folder, names, data=b"text"):

@@ -32,9 +32,6 @@ def index(tmp_path_factory, chunks):
     return ChunkIndex.build(tmp_path_factory.mktemp("index"), chunks, HashEmbedder(), batch_size=16)
 
 
-# --- Reading ---
-
-
 def test_the_neighbours_of_a_chunk_are_those_in_its_document(tmp_path):
     metadata = [{"document": name} for name in ("it's", "it's", "it's", "other")]
     chunks = [Chunk(f"{row['document']}#{i}", f"text {i}", row) for i, row in enumerate(metadata)]
@@ -90,9 +87,6 @@ def test_no_character_of_a_text_query_has_a_meaning(index, wrapping, query):
     assert len(by_words(index, wrapping.format(query), 4)) <= 4
 
 
-# --- Both ---
-
-
 def test_a_plain_definition_is_among_the_hybrid_candidates(tmp_path):
     texts = [
         "tee - copy standard input",
@@ -127,9 +121,6 @@ def test_hybrid_retrieval_joins_both_rankings(index, seed, k, words):
     assert [one.rank for one in found] == list(range(len(found)))
     taken = corag.selector("top-k", k=3).select("?", found[::-1], 10_000).ids
     assert taken == tuple(one.chunk.id for one in found[:3])
-
-
-# --- Building ---
 
 
 def test_every_text_survives_and_a_complete_index_is_opened_at_once_without_a_write(tmp_path):
@@ -245,9 +236,6 @@ def test_a_large_index_searches_partitions(partitioned):
 def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partitioned):
     index, rows = partitioned
     assert recall(ChunkIndex.open(index.uri, probes=1), rows[500:507], 10, {"number": {">=": 500, "<": 507}}) == 1
-
-
-# --- What is refused ---
 
 
 def test_another_embedder_or_corpus_is_refused_and_nothing_changes(tmp_path, chunks):

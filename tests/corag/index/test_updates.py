@@ -79,9 +79,6 @@ class StoppedEmbedder(HashEmbedder):
         return super().embed(texts)
 
 
-# --- Updates ---
-
-
 @pytest.mark.parametrize("large_from", [1, 10_000])
 def test_an_update_does_only_what_is_missing(folder, tmp_path, monkeypatch, large_from):
     monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", large_from)
@@ -202,9 +199,6 @@ def test_an_index_among_its_documents_is_no_document(folder):
     assert files_of(again) == (0, 2, 0, 0) and not again.skipped and chunks_of(again) == (0, 0)
 
 
-# --- Files that cannot be read ---
-
-
 def test_files_that_cannot_be_read_are_listed_and_left_out(folder, tmp_path, capsys):
     (folder / "torn.pdf").write_bytes(pdf([["text"]])[:300])
     (folder / "locked.pdf").write_bytes(pdf([["text"]], password="x"))
@@ -252,9 +246,6 @@ def test_a_folder_with_nothing_to_index_is_refused(tmp_path, files):
         ChunkIndex.open(tmp_path / "index")
 
 
-# --- Interruptions and other writers ---
-
-
 def test_the_version_that_is_read_outlives_an_interrupted_update(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(store, "OLD_VERSIONS_KEPT", timedelta(seconds=1))
     uri = tmp_path / "index"
@@ -280,8 +271,6 @@ def test_of_two_writers_one_waits(folder, tmp_path):
     assert main([*map(str, make), str(tmp_path / "anew")]) == 0
     assert content_of(tmp_path / "index") == content_of(tmp_path / "anew")
 
-
-# --- Token states ---
 
 QUESTION = "Which stone is red?"
 

@@ -41,9 +41,6 @@ def failure(reader):
     return str(caught.value)
 
 
-# --- Whole answers ---
-
-
 def test_a_reply_becomes_the_answer_with_one_request(reader_for):
     with ChatServer(Reply(" Par", "is", "\n", usage=(50, 3))) as server:
         reader = reader_for(server)
@@ -100,9 +97,6 @@ def test_the_environment_names_the_server(monkeypatch):
     assert OllamaReader(host="https://somewhere").address == "https://somewhere"
 
 
-# --- Many at once ---
-
-
 def test_many_are_answered_in_order_with_a_bound(reader_for):
     with ChatServer(Reply("Paris", delay_s=0.02)) as server:
         reader = reader_for(server, max_concurrent=3)
@@ -136,8 +130,6 @@ def test_an_interrupt_ends_all_at_once():
     assert time.perf_counter() - begun_s < 30
 
 
-# --- Faults: one clear error each ---
-
 FAULTS = {
     "429": (Reply(status=429, error="too many"), "429.*too many.*max_concurrent"),
     "no last line": (Reply("Par", ending="nothing"), "after 3 characters"),
@@ -170,9 +162,6 @@ def test_the_openai_client_tries_again():
     assert len(server.chats) == 3
 
 
-# --- Pieces ---
-
-
 def test_a_stream_yields_pieces_breaks_with_an_error_and_hangs_up_when_closed(reader_for):
     with ChatServer(Reply("Par", "i", ending="drop"), Reply("Par", ending="hang")) as server:
         pieces = reader_for(server).stream(QUERY, CONTEXT)
@@ -188,9 +177,6 @@ def test_a_stream_yields_pieces_breaks_with_an_error_and_hangs_up_when_closed(re
     assert answer == Answer("Paris", pytest.approx(math.exp(-1 / 3)), chunk=0)
 
 
-# --- The window ---
-
-
 def test_ollamas_window_grows_with_the_prompt_and_up_to_the_models():
     with ChatServer(Reply("Paris"), model_info={"llama.context_length": 20000}) as server:
         reader = ollama_reader(server, tokenizer="minilm")
@@ -202,9 +188,6 @@ def test_ollamas_window_grows_with_the_prompt_and_up_to_the_models():
             reader.answer(QUERY, "ab " * 100000)
         assert len(server.chats) == 4
     assert [path for path, _ in server.requests].count("/api/show") == 1
-
-
-# --- Fields that a server does not know ---
 
 
 @pytest.mark.parametrize("vague", [False, True])
@@ -219,9 +202,6 @@ def test_a_server_is_asked_again_without_what_it_refuses(vague):
     assert server.chats[-1].keys() & {"logprobs", "seed"} == set()
     # Its new name, where the old one is refused.
     assert server.chats[-1]["max_tokens" if vague else "max_completion_tokens"] == reader.max_answer_tokens
-
-
-# --- Bad input, and keys ---
 
 
 def test_a_key_is_in_no_error():

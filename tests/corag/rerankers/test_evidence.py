@@ -110,8 +110,6 @@ def test_texts_and_questions_without_words_have_no_figures():
     assert blank.nearest.shape == (2, 0)
 
 
-# --- Units: their passages, and where they stand there ---
-
 ORWELL = Chunk("a", "Orwell\nOrwell wrote novels. He was born in 1903. Motihari was his town.", {"title": "Orwell"})
 RIVER = Chunk("b", "River\nA river in Asia flows.", {"title": "River"})
 
@@ -158,9 +156,6 @@ def test_a_sentence_may_hold_what_a_question_wants(sentences, question, numbers,
     assert column(found, "name") == names
 
 
-# --- Which sets are hypotheses, how they are described, and what the network makes of them ---
-
-
 @pytest.mark.parametrize(
     ("num_candidates", "max_size", "expected"), [(0, 4, 1), (1, 4, 2), (3, 1, 4), (3, 4, 8), (5, 2, 16), (6, 4, 57)]
 )
@@ -172,9 +167,6 @@ def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expect
     assert all(tuple(sorted(chosen)) == chosen for chosen in found.sets)
     for chosen, members in zip(found.sets, found.members, strict=True):
         assert tuple(np.flatnonzero(members)) == chosen
-
-
-# --- What orders are worth, worked out by hand from few hypotheses ---
 
 
 PLAIN = Weights(temperature=1.0, share=0.5, sequence=0.0, slope=2.0, offset=-1.0)
@@ -233,9 +225,6 @@ def test_a_telling_order_is_worth_more_and_only_where_both_are_evidence():
     values = scorer([(0, 2), (2, 0), (0, 1, 2), (2, 0, 1)])
     assert values[0] == values[1]
     assert values[2] == values[3]
-
-
-# --- The reranker as a whole ---
 
 
 QUESTION = "When was the maker of Sky Ark born?"

@@ -29,9 +29,6 @@ def write(folder: Path, corpus=CORPUS, queries=(QUERY,), *, gz: bool = False) ->
     return folder
 
 
-# --- What is read ---
-
-
 @pytest.mark.parametrize("gz", [False, True], ids=["plain", "gz"])
 def test_a_folder_is_read(tmp_path, gz):
     queries = [QUERY, {"id": "q2", "question": "Who?", "candidates": ["b", "a", "b"], "level": "hard", "hops": [1]}]
@@ -78,9 +75,6 @@ def test_splits(tmp_path):
         folder.split("train")
 
 
-# --- Evidence that is not in the corpus ---
-
-
 def test_lost_evidence_is_kept_and_reported_once(tmp_path, caplog):
     gold = [["a"], ["gone"], ["a#0-4"], ["a#0-10"], ["a#5-11"], ["a#4-4"], ["a", "b#9-3"], ["gone#0-1"]]
     queries = [QUERY | {"id": f"q{i}", "gold": names} for i, names in enumerate(gold)]
@@ -89,9 +83,6 @@ def test_lost_evidence_is_kept_and_reported_once(tmp_path, caplog):
     assert [list(query.gold) for query in folder.queries] == gold
     (record,) = caplog.records
     assert "the evidence of 5 questions is not in the corpus (first: q1)" in record.message
-
-
-# --- What is refused ---
 
 
 def test_a_line_without_end_is_named_and_not_read_whole(tmp_path):
@@ -128,8 +119,6 @@ def test_a_damaged_gz_file_is_named(tmp_path):
         with pytest.raises(DataError, match=r"corpus\.jsonl\.gz, (after )?line \d+"):
             read_corpus(tmp_path)
 
-
-# --- BEIR ---
 
 PASSAGES = [
     {"_id": "d1", "title": "One", "text": "Text of one.", "metadata": {"url": "http://h"}},
@@ -189,9 +178,6 @@ def test_a_passage_or_a_span_of_it_by_name():
     assert [passage_at(name, documents) for name in ("c", "a#5-70", "a#7-5", "c#0-1")] == [None] * 4
 
 
-# --- By name ---
-
-
 def test_a_path_wins_over_the_own_folder_and_that_over_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("CORAG_DATA", str(tmp_path / "mine"))
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
@@ -207,8 +193,6 @@ def test_a_path_wins_over_the_own_folder_and_that_over_the_cache(monkeypatch, tm
     assert find_data("squad") == Path("squad")
     assert find_data(own) == own
 
-
-# --- TREC ---
 
 # Of equal ranks the scores decide.
 RUN = "q1 Q0 b 2 3.5 bm25\nq1 Q0 a 1 7e1 bm25\n\nq2\tQ0\tb\t0\t-1\tbm25\nq2 Q0 c 0 2 bm25\n"

@@ -41,9 +41,6 @@ def offered(films, **settings):
     return pools(corpus, source, questions_of(corpus.folder, source))
 
 
-# --- Pools ---
-
-
 def test_unanswerable_ones_have_the_same_candidates_without_the_evidence(films):
     whole = offered(films, unanswerable=0.0)
     both = offered(films, unanswerable=0.99)
@@ -80,9 +77,6 @@ def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tm
     of_sentences = cut(pooled, query, folder, Unit.parse("sentence"))
     ((index,),) = of_sentences.golds
     assert of_sentences.chunks[index].text.endswith("Sentence number 20 is about thing 20.")
-
-
-# --- Fit ---
 
 
 def learnable(number, num_candidates=5):
@@ -152,9 +146,6 @@ def test_the_reading_order_is_learnt_from_pairs():
     assert found == {"pairs": 30, "in order": pytest.approx(1.0, abs=0.1)}
     assert weights.argmax() == len(SINGLES) + PAIRS.index("link")
     assert not fit_order([]).any()
-
-
-# --- The whole way ---
 
 
 @pytest.fixture

@@ -75,9 +75,6 @@ def rows(remote, folder=None):
     return list(files.rows("dev")), files.used
 
 
-# --- Files ---
-
-
 def test_a_file_of_the_web_is_fetched_once_and_checked(web):
     url, folder = web
     (folder / "a.jsonl").write_bytes(CONTENT)
@@ -152,9 +149,6 @@ def test_every_form_of_a_file(tmp_path):
     (tmp_path / "a.jsonl").write_text("{broken\n")
     with pytest.raises(DataError):
         rows(Url("https://x/a.jsonl"), tmp_path)
-
-
-# --- Data folders ---
 
 
 def got(name, brought, out, **settings):

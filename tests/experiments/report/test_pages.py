@@ -69,8 +69,6 @@ def measured(values, budget=64, **fields):
     return Result(record, rows)
 
 
-# --- Renderings ---
-
 PAGE = Page(
     "<T>",
     "a & **b**",
@@ -103,9 +101,6 @@ def test_markdown_and_terminal_show_the_same_texts(capsys):
     printed = capsys.readouterr().out
     assert "<m>" in printed and "one | remark" in printed and printed.startswith("a & b\n")
     assert "line" not in printed
-
-
-# --- A comparison ---
 
 
 @pytest.mark.parametrize(
@@ -162,9 +157,6 @@ def test_wins_come_first_with_contexts_evidence_and_the_answer_marked(tmp_path):
     assert "q0" in page and "What is" not in page
 
 
-# --- Figures and replies ---
-
-
 def test_a_method_of_any_name_is_shown_and_drawn():
     name = "$\\frac$ a\x1b[31m\x00\u202eb \ud83d </p><script>é</script>&amp;"
     result = Result(result_of(methods=(name, "corag")))
@@ -172,9 +164,6 @@ def test_a_method_of_any_name_is_shown_and_drawn():
     text = "".join(checker.text)
     assert text.count(visible(name)) >= 3 and visible(text) == text and "script" not in checker.tags
     ElementTree.fromstring(quality_plot([result], "f1"))
-
-
-# --- Files ---
 
 
 ROWS = '{"method": "corag", "query": "q0", "f1": 1.0}\n'

@@ -33,9 +33,6 @@ def probable(values, **given):
     return reranker
 
 
-# --- Settings ---
-
-
 def test_a_search_is_a_config_or_a_mapping_and_both_are_spelled():
     spelled = corag.selector('corag(reranker=bm25, search={"policy": "bayesian", "max_scored": 20})')
     mapped = Corag(reranker="bm25", search={"policy": "bayesian", "max_scored": 20})
@@ -44,9 +41,6 @@ def test_a_search_is_a_config_or_a_mapping_and_both_are_spelled():
         config = selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, 40))
         assert (config.policy, config.max_scored) == ("bayesian", 20)
     assert essence(corag.selector(str(spelled)).select("who?", POOL, 40)) == essence(mapped.select("who?", POOL, 40))
-
-
-# --- Defaults ---
 
 
 def test_by_default_sentences_and_passages_where_a_reranker_or_preset_is_given():
@@ -63,9 +57,6 @@ def test_without_an_agent_the_fallback_of_the_shipped_one_holds():
     without, alike = (one.select("Who?", offered, 9) for one in (Corag(agent="none"), fixed))
     assert essence(without) == essence(alike) and without.trace.cost_weight == alike.trace.cost_weight == 0.4
     assert Corag(agent=None, unit="passage", cost_weight=0.2).select("Who?", offered, 9).trace.cost_weight == 0.2
-
-
-# --- The price of tokens ---
 
 
 def chosen(reranker, cost_weight, budget=40, **given):
@@ -137,9 +128,6 @@ def test_what_units_save_by_sharing_a_title_is_spent_where_it_is_worth_it():
     assert costs(0) >= costs(0.5) >= costs(3) > 0
 
 
-# --- Presets ---
-
-
 class Logits:
     """A reranker with logits, as cross-encoders have them."""
 
@@ -202,9 +190,6 @@ NOTES = [
 def test_a_preset_picks_by_value_from_the_shipped_value(preset):
     selection = corag.select("How high is Everest, and where is it?", NOTES, 32, preset=preset)
     assert {NOTES[0], NOTES[2]} <= {chunk.text for chunk in selection.chunks}
-
-
-# --- The bound ---
 
 
 def test_upper_finds_the_best_of_all_orders():
