@@ -281,7 +281,7 @@ class SetRun:
                 for count, name in COUNTS.items()
             },
             "pool": self._pool.name,
-            "quality": self._quality,
+            "main_measure": self._main_measure,
             "measures": self._measures.names,
             "retriever": means[RETRIEVER],
             "methods": [{"method": name, **summaries(rows[name]), **unknown, **means[name]} for name in rows],
@@ -321,7 +321,7 @@ class SetRun:
         return means
 
     @property
-    def _quality(self) -> str:
+    def _main_measure(self) -> str:
         if self._parts.reader is None:
             return "evidence_recall"
         words = [answer_words(query.answers) for query in self._queries if query.answers]

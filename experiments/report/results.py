@@ -112,7 +112,7 @@ class Result:
     def main_measure(self) -> Measure:
         """The measure that methods are compared by: of answers, F1 or for long ones ROUGE-L; else evidence recall."""
         read = any(row.get("f1") is not None for row in self.record["methods"])
-        return MEASURES[self.record.get("quality", "f1") if read else "evidence_recall"]
+        return MEASURES[self.record.get("main_measure", "f1") if read else "evidence_recall"]
 
     def value(self, method: str, name: str) -> Any:
         """Return a measure of a method; None if it is missing, or if the method failed on every question."""
