@@ -243,6 +243,8 @@ def cheap_selector(name, *, reranker=None, tokens=None):
     settings = {"tokenizer": tokens} if tokens else {}
     if name in ("naive", "corag", "upper"):
         settings["reranker"] = reranker or HashReranker()
+    if name == "corag-fixed":
+        settings["agent"] = sign_agent()
     if name in EMBEDDING:
         settings["embedder"] = HashEmbedder()
     if name in SUMMARIZING:

@@ -120,6 +120,7 @@ DRAWN = {
         **UNITS, "k": one_of(None, 1, 3),
     },
     "extractive-compression": {**UNITS, **EMBEDDED, "k": one_of(1, 5)},
+    "corag-fixed": {"agent": made(sign_agent)},
     "reorder": {"selector": one_of("top-k", "full", "naive(reranker=bm25)", "submodular", "adaptive-k"), **ORDER},
     "adaptive-k": {
         **UNITS, **EMBEDDED,

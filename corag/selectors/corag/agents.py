@@ -20,9 +20,10 @@ from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
 from corag.models.trained import CONFIG_FILE, FOLDER, shipped_checkpoint
-from corag.naming import PartName, parse
+from corag.naming import PartName, Spelling, parse
 from corag.optional import warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
+from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.features import FEATURES, agent_features
 from corag.selectors.problem import SelectionProblem
@@ -288,6 +289,23 @@ class AgentSelectors:
         if "encoder" in EMBEDDERS.settings(wanted):
             self._shared.setdefault("encoder", CachedEncoder(minilm_encoder(), batch=TEXTS_AT_ONCE))
         return CachedEmbedder(EMBEDDERS.offer(wanted, self._shared))
+
+
+def corag_fixed(
+    *, agent: AgentSource = DEFAULT_AGENT, tokenizer: Spelling | TokenCounter | None = None
+) -> BudgetedSelector:
+    """Use the best single configuration that an agent's checkpoint records, its fallback, for every question.
+
+    Args:
+        agent: The checkpoint; see `load_agent`. `none` means the shipped one.
+        tokenizer: Counts tokens as the answering model does: name or object; MiniLM's by default.
+    """
+    source = agent if decides(agent) else DEFAULT_AGENT
+    written = trusted(SELECTORS, str(load_agent(source).config.fallback), f"the agent {source!s:.100}")
+    alone = {"agent": NO_AGENT} if "agent" in SELECTORS.settings(written) else {}
+    made = built(written, make_tokens(tokenizer or "minilm"), **alone)
+    made.name = "corag-fixed"  # type: ignore[misc]  # what selections call it
+    return made
 
 
 @lru_cache(SELECTORS_KEPT)

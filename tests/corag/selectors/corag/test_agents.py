@@ -96,6 +96,12 @@ def test_what_cannot_be_used_here_is_left_out_with_a_warning(parts, caplog, lack
     assert list(selection.trace.details["passed_over"]) == [f"corag(unit=passage, reranker={lacking})"]
 
 
+def test_the_fallback_of_an_agent_by_name(parts):
+    fixed = corag.selector("corag-fixed", agent=sign_agent(rerankers=("first", "second")))
+    # For whatever question: the agent would name the second for some.
+    assert {fixed.select(query, POOL, 30).trace.reranker for query in ("a cat", "x?", "dogs and cats")} == {"first"}
+
+
 def test_agents_are_loaded_from_folders_names_and_objects(tmp_path):
     folder = save_agent(tmp_path / "agent")
     assert load_agent(folder).config == load_agent(str(folder)).config == sign_agent().config

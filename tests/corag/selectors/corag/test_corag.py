@@ -1,5 +1,7 @@
 """`corag` and its bound `upper`: settings, the price of tokens, presets, defaults."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -56,6 +58,8 @@ def test_without_an_agent_the_fallback_of_the_shipped_one_holds():
     offered, fixed = offer("Ann did.", "It rained."), corag.selector(str(shipped.fallback))
     without, alike = (one.select("Who?", offered, 9) for one in (Corag(agent="none"), fixed))
     assert essence(without) == essence(alike) and without.trace.cost_weight == alike.trace.cost_weight == 0.4
+    by_name = corag.selector("corag-fixed").select("Who?", offered, 9)
+    assert by_name.method == "corag-fixed" and essence(replace(by_name, method="corag")) == essence(alike)
     assert Corag(agent=None, unit="passage", cost_weight=0.2).select("Who?", offered, 9).trace.cost_weight == 0.2
 
 
