@@ -3,7 +3,6 @@
 import json
 import operator
 import random
-import re
 import signal
 import time
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from corag.index import ChunkIndex
 from corag.text.data import DataFolder
 from experiments.agents.sweep import SUMMARY_FILE
 from tests.effort import CAMPAIGN
-from tests.experiments.worlds import DOCUMENTS, MANY_QUERIES, QUERIES, same, write_folder, write_labels
+from tests.experiments.worlds import DOCUMENTS, MANY_QUERIES, QUERIES, same, untimed, write_folder, write_labels
 from tests.processes import Command, run_command
 
 pytestmark = pytest.mark.slow
@@ -71,15 +70,6 @@ def rows_of(labels):
 
 def lines_in(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def untimed(content):
-    """Return JSON without figures of time."""
-    if isinstance(content, dict):
-        return {
-            key: untimed(one) for key, one in content.items() if not re.search(r"latency|seconds|_s$|_ms|work", key)
-        }
-    return [untimed(one) for one in content] if isinstance(content, list) else content
 
 
 def index_rows(folder):

@@ -29,18 +29,6 @@ def squeezed(text):
     return re.sub("[\\s\"'`*\u201c\u201d\u2018\u2019]+", "", text).lower()
 
 
-def written_questions():
-    """Rows as they were written, by id."""
-    folder = Path(demo_data.__file__).parent
-    rows = [
-        json.loads(line)
-        for group in SPLITS
-        for line in (folder / f"questions_{group}.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
-    assert len({row["id"] for row in rows}) == len(rows)
-    return {row["id"]: row for row in rows}
-
-
 @pytest.fixture(scope="module")
 def whole():
     return load()
@@ -57,7 +45,10 @@ def test_no_topic_and_no_question_is_in_two_splits(whole):
 
 def test_every_evidence_stands_in_the_corpus(whole):
     texts = {row["id"]: row["text"] for row in whole.documents}
-    written = written_questions()
+    files = [Path(demo_data.__file__).with_name(f"questions_{group}.jsonl") for group in SPLITS]
+    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    written = {row["id"]: row for row in rows}
+    assert len(written) == len(rows)
     for row in whole.queries:
         evidence = written[row["id"]]["evidence"]
         assert len(row["gold"]) == len(evidence) > 0

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import agent
@@ -195,6 +196,15 @@ def same(one, other):
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6)
     return one == other
+
+
+def untimed(content):
+    """Return JSON without figures of time."""
+    if isinstance(content, dict):
+        return {
+            key: untimed(one) for key, one in content.items() if not re.search(r"latency|seconds|_s$|_ms|work", key)
+        }
+    return [untimed(one) for one in content] if isinstance(content, list) else content
 
 
 def rows_of(out):

@@ -27,24 +27,20 @@ def says(monkeypatch):
     return lambda text: monkeypatch.setitem(READERS.parts, "says", lambda: FixedReader(Answer(text)))
 
 
-@pytest.fixture
-def evil_index(tmp_path, capsys):
-    """An index of one document that holds such texts, and where it lies."""
-    document = {"id": f"a{EVIL}", "title": f"Lake{EVIL}", "text": f"It is {EVIL} 310 metres deep.\r\nAnd salty."}
-    write_folder(tmp_path / "data", [document], [QUERIES[0] | {"gold": [], "candidates": []}])
-    assert main(["index", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "index"), "--quiet"]) == 0
-    assert is_clean(capsys.readouterr().out)
-    return tmp_path / "index"
-
-
 def is_clean(text):
     return visible(text) == text
 
 
 @pytest.mark.slow
-def test_what_ask_prints_of_texts_and_answers(evil_index, says, capsys):
+def test_what_ask_prints_of_texts_and_answers(tmp_path, says, capsys):
+    document = {"id": f"a{EVIL}", "title": f"Lake{EVIL}", "text": f"It is {EVIL} 310 metres deep.\r\nAnd salty."}
+    data, index = (
+        write_folder(tmp_path / "data", [document], [QUERIES[0] | {"gold": [], "candidates": []}]),
+        tmp_path / "index",
+    )
+    assert is_clean(succeeds(capsys, "index", "--data", data, "--out", index, "--quiet"))
     says(f"The answer{EVIL}")
-    arguments = ["ask", f"How deep{EVIL}?", "--index", str(evil_index), "--method", "top-k", "--reader", "says"]
+    arguments = ["ask", f"How deep{EVIL}?", "--index", str(index), "--method", "top-k", "--reader", "says"]
     assert main(arguments) == 0
     said = capsys.readouterr().out
     assert is_clean(said) and "The answer\\x1b[2J" in said and "Lake\\x1b[2J" in said

@@ -14,7 +14,7 @@ import corag
 from corag.errors import InputError
 from corag.integrations.choosing import KEY
 from corag.integrations.haystack import LOOP, CoragSelector
-from tests.corag.integrations.worlds import FACTS, QUESTION, Unregistered, tokens
+from tests.corag.integrations.worlds import FACTS, QUESTION, tokens
 from tests.fakes import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
@@ -94,4 +94,4 @@ def test_a_pipeline_is_the_same_when_it_is_written_to_yaml_and_read_again(tmp_pa
     with pytest.raises(DeserializationError, match="allowlist"):
         Pipeline.loads(made.dumps())
     with pytest.raises(InputError):
-        CoragSelector(reranker=Unregistered()).to_dict()
+        CoragSelector(reranker=HashReranker()).to_dict()

@@ -17,7 +17,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 import corag
 from corag.integrations.choosing import KEY
 from corag.integrations.llama_index import CoragPostprocessor
-from tests.corag.integrations.worlds import FACTS, QUESTION, Unregistered, tokens
+from tests.corag.integrations.worlds import FACTS, QUESTION, tokens
 from tests.fakes import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
@@ -114,7 +114,7 @@ def test_settings_are_kept_in_json_pickles_and_copies():
     named = CoragPostprocessor(9, reranker=corag.reranker("bm25", b=0.2))
     assert named.to_dict()["settings"] == {"reranker": "bm25(b=0.2)"}
     with pytest.raises(ValueError, match="reranker"):
-        CoragPostprocessor(9, reranker=Unregistered()).to_dict()
+        CoragPostprocessor(9, reranker=HashReranker()).to_dict()
 
 
 @settings(max_examples=10)

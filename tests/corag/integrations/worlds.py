@@ -48,18 +48,6 @@ class Notes(DocumentLayout):
         return self.separator.join(self.template.format(title=one.title, text=one.text) for one in documents)
 
 
-class Unregistered:
-    """A reranker that no name builds."""
-
-    name = "unregistered"
-
-    def score(self, query, texts):
-        raise NotImplementedError
-
-    def scorer(self, query, chunks):
-        raise NotImplementedError
-
-
 class Writes(BudgetedSelector):
     """Writes the same text whatever it is asked."""
 

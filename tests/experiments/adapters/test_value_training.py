@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import experiments.adapters.value as training
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from corag.models.trained import load_adapter
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
 from corag.rerankers.evidence.reranker import EvidenceReranker
@@ -193,5 +193,3 @@ def test_what_cannot_be_learned_from_is_refused(config, monkeypatch):
     ):
         with pytest.raises(DataError):
             training.train_value(replace(config, **changes))
-    with pytest.raises(InputError, match="limit"):
-        replace(source, limit=-1)

@@ -57,14 +57,6 @@ def parquet(path, rows):
     pq.write_table(pa.Table.from_pylist(rows), path)
 
 
-def squad(folder):
-    """The files of SQuAD, that of training in two shards."""
-    for number in range(2):
-        parquet(folder / f"plain_text/train-0000{number}-of-00002.parquet", [SQUAD | {"id": f"s{number}"}])
-    parquet(folder / "plain_text/validation-00000-of-00001.parquet", [SQUAD | {"id": "s2"}])
-    return folder
-
-
 def pubmedqa(folder):
     parquet(folder / "train-00000-of-00001.parquet", [PUBMEDQA, PUBMEDQA | {"pubid": 215}])
     return folder
@@ -212,7 +204,9 @@ def test_what_to_bring_if_there_is_no_network(tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_conversion_runs_again(tmp_path):
-    brought = squad(tmp_path / "brought")
+    brought = tmp_path / "brought"
+    for number, file in enumerate(("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001")):
+        parquet(brought / f"plain_text/{file}.parquet", [SQUAD | {"id": f"s{number}"}])
     program = (
         "import sys, time, experiments.data.folder as folder\n"
         "write = folder._write\n"

@@ -12,9 +12,9 @@ from experiments.data.splits import HELD_OUT, held_out
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.evaluation.metrics import answer_figures
-from experiments.report.measures import MEASURES, OF_TIME
+from experiments.report.measures import MEASURES
 from experiments.report.results import Result
-from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of, same
+from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of, same, untimed
 from tests.fakes import FixedReader
 
 DESIGN_KEYS = {
@@ -25,20 +25,12 @@ DESIGN_KEYS = {
 TOP_KEYS = {"data", "split", "budget_tokens", "queries", "pool", "methods", "config", "versions", "seed"}
 METHODS = "top-k,naive,corag,corag(agent=none),upper"
 RANKING_KEYS = {"nDCG@10", "RR@10", "R@20"}
-TIMINGS = ("latency_ms", "warm_latency_ms", *OF_TIME)
 
 
 def config_of(data, **settings):
     return EvaluateConfig(
         **{"data": str(data), "methods": "top-k,corag", "budget": 48, "curves": False, "quiet": True, **settings}
     )
-
-
-def untimed(value):
-    """A result, or its rows, without timings."""
-    if isinstance(value, dict):
-        return {name: untimed(inner) for name, inner in value.items() if name not in TIMINGS}
-    return [untimed(inner) for inner in value] if isinstance(value, list) else value
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from corag.errors import InputError
 from corag.models.chat.base import ChatError
 from corag.models.chat.servers import OllamaChat
 from experiments.evaluation.comparison import evaluate
@@ -58,8 +57,6 @@ def test_a_judge_that_is_not_there_is_an_error():
         host = server.host
     with pytest.raises(ChatError):
         chat_of("judge", f"ollama(host={host})")
-    with pytest.raises(InputError):
-        chat_of("judge", "extractive")
 
 
 def test_a_comparison_with_a_judge_resumes_and_asks_nothing_twice(tmp_path, small_data, reader):

@@ -208,37 +208,32 @@ def test_what_is_missing_is_said_in_one_line_before_anything_is_done(tmp_path, m
     assert not (tmp_path / "out").exists()
 
 
-@pytest.fixture
-def place(tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(tmp_path, monkeypatch, capsys):
     write_folder(tmp_path / "sets")
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.mark.slow
-def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(place, monkeypatch, capsys):
     for name, changes in (("small", {}), ("broken", {"base": {"data": "nowhere"}})):
-        (place / f"{name}.yaml").write_text(yaml.safe_dump({**SMALL, "name": name, **changes}))
-    files = {name: place / f"{name}.yaml" for name in ("broken", "small")}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({**SMALL, "name": name, **changes}))
+    files = {name: tmp_path / f"{name}.yaml" for name in ("broken", "small")}
     for module in ("run", "study"):
         monkeypatch.setattr(f"experiments.papers.{module}.study_files", lambda: files)
     assert main(["reproduce", "all", "--out", "out", "--limit", "2", "--quiet"]) == 2
     assert "1 of the studies failed: broken" in capsys.readouterr().err
-    record = json.loads((place / "out" / "small" / "result.json").read_text())
+    record = json.loads((tmp_path / "out" / "small" / "result.json").read_text())
     assert len(record["cells"]) == 12 and record["cells"][0]["evidence_recall"]["value"] >= 0
-    page = (place / "out" / "index.md").read_text()
+    page = (tmp_path / "out" / "index.md").read_text()
     assert "Not measured:" in page and "| CORAG |" in page
     measured = []
     with monkeypatch.context() as patch:
         patch.setattr("experiments.evaluation.comparison.Measuring", lambda *args, **kwargs: measured.append(args))
         assert main(["reproduce", "small", "--out", "out", "--limit", "2", "--quiet", "--logger", "wandb"]) == 0
     assert not measured
-    [logged] = offline_runs(place / "out" / "small")
+    [logged] = offline_runs(tmp_path / "out" / "small")
     assert "64-0-CORAG/evidence_recall" in logged.summary
-    assert list((place / "out" / "small").rglob("figure*.html"))
+    assert list((tmp_path / "out" / "small").rglob("figure*.html"))
     assert main(["reproduce", "small.yaml", "--only", "64,0.3", "--limit", "2", "--out", "out", "--quiet"]) == 0
-    record = json.loads((place / "out" / "small" / "result.json").read_text())
+    record = json.loads((tmp_path / "out" / "small" / "result.json").read_text())
     assert {(cell["values"]["budget"], cell["values"]["cost_weight"]) for cell in record["cells"]} == {("64", "0.3")}
     assert main(["reproduce", "small.yaml", "--only", "65", "--out", "out"]) == 2
     assert "'65'" in capsys.readouterr().err

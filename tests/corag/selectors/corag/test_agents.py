@@ -157,9 +157,6 @@ def test_agents_that_cannot_be_used():
     with pytest.raises(InputError, match="features"):
         config = replace(sign_agent().config, features=("moon",))
         Corag(agent=ConfigurationAgent(config, sign_agent().weights))
-    for prefer in ("cheap", -1, float("nan"), None):
-        with pytest.raises(InputError, match="prefer"):
-            Corag(prefer=prefer, reranker="bm25")
 
 
 @pytest.mark.parametrize(

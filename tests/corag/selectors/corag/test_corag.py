@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError
 from corag.registry import RERANKERS
-from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.corag.agents import load_agent
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
@@ -132,7 +130,7 @@ def test_what_units_save_by_sharing_a_title_is_spent_where_it_is_worth_it():
     assert costs(0) >= costs(0.5) >= costs(3) > 0
 
 
-class Logits:
+class Logits(HashReranker):
     """A reranker with logits, as cross-encoders have them."""
 
     name = "logits"
@@ -143,9 +141,6 @@ class Logits:
     def score(self, query, texts):
         logits = np.array([len(text) - 10.0 for text in texts])
         return logits if self.output == "logit" else 1 / (1 + np.exp(-logits))
-
-    def scorer(self, query, chunks):
-        return JoinedTextScorer(self, query, chunks)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -204,5 +199,3 @@ def test_upper_finds_the_best_of_all_orders():
     assert Upper(reranker=RELATED, max_length=1, tokenizer=CHARACTERS).select("who?", POOL, 1000).ids == ("c2",)
     sets = Upper(reranker=SetReranker(), tokenizer=CHARACTERS).select("who?", POOL, 1000)
     assert sets.trace.orders_scored == 2**4 - 1
-    with pytest.raises(InputError, match="max_orders"):
-        Upper(reranker=RELATED, max_orders=63, tokenizer=CHARACTERS).select("who?", POOL, 1000)
