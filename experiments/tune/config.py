@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from corag.budget import AUTO
 from corag.errors import InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
@@ -31,6 +32,7 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         prefer: Price of tokens: `balanced` (0.1 for 256 tokens, in units of the metric), `quality` (half of that),
             `tokens` (twice that), or another factor; with 0 only the metric counts.
         reader: Reader that answers; with `none` only evidence counts.
+        tokenizer: Tokenizer that counts tokens; see `corag evaluate`.
         index: Index of the corpus; by default one is built in the cache folder.
         seed: Seed of the folds and of the intervals.
         quiet: Show no progress and no table.
@@ -44,6 +46,7 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     metric: str = "quality"
     prefer: str = "balanced"
     reader: Spelling = "minilm-reader"
+    tokenizer: Spelling = AUTO
     index: str | None = None
     seed: int = 0
     quiet: bool = False
@@ -51,7 +54,7 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     def __post_init__(self) -> None:
         super().__post_init__()
         Runtime.__post_init__(self)
-        spell_out(self, "reader")
+        spell_out(self, "reader", "tokenizer")
         if not self.data:
             raise InputError("data is empty; give a data folder with --data, by path or name")
         _ = self.price

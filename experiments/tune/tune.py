@@ -162,6 +162,7 @@ def _labelling(config: TuneConfig, shipped: agent.ConfigurationAgent) -> tuple[L
         budget=config.budget,
         budget_for="context",
         reader=config.reader,
+        tokenizer=config.tokenizer,
         index=config.index,
         quiet=config.quiet,
         **candidate_settings(config),

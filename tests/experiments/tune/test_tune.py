@@ -11,7 +11,7 @@ import agent
 import corag
 from corag.errors import DataError
 from experiments.agents.targets import TargetConfig
-from experiments.labels.table import read_labels
+from experiments.labels.table import read_labels, read_metadata
 from experiments.tune.config import TuneConfig
 from experiments.tune.tune import OWN_WEIGHT, TEMPERATURE, choose, tune, tuned_agent
 from tests.experiments.worlds import MANY_QUERIES, label_row, question_row, write_folder, write_labels
@@ -95,9 +95,11 @@ def test_what_gains_is_used_and_the_default_kept_in_doubt(tmp_path):
 def test_from_questions_to_a_checkpoint_that_is_used(tmp_path):
     data = write_folder(tmp_path / "island", queries=MANY_QUERIES)
     config = TuneConfig(
-        str(data), str(tmp_path / "tuned"), configurations="naive(reranker=bm25),top-k(k=1)", budget=48, quiet=True
-    )
+        str(data), str(tmp_path / "tuned"), configurations="naive(reranker=bm25),top-k(k=1)", budget=48,
+        tokenizer="estimate", quiet=True,
+    )  # fmt: skip
     tuning = tune(config)
+    assert read_metadata(tmp_path / "tuned" / "labels.parquet")["tokenizer"] == corag.tokens("estimate").name
     files = {path.name for path in (tmp_path / "tuned").iterdir()}
     assert files == {"README.md", "config.json", "model.safetensors", "report.html", "labels.parquet"}
     assert len(tuning.labels.configurations) == 26 and tuning.labels.configurations[-1] == "top-k(k=1)"
