@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -16,8 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from corag.errors import DataError
+from corag.models.cached import CachedEmbedder
+from corag.models.embedders import MiniLMEmbedder
 from corag.models.engine import Float32
-from corag.models.minilm import TextEncoder, unit
+from corag.models.minilm import TextEncoder
 from corag.registry import tokens as make_tokens
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.problem import selection_problem
@@ -26,7 +28,7 @@ from corag.text.data import DataFolder, Query, passage_at
 from corag.text.documents import Document, body, passage
 from corag.text.support import supporting_spans
 from corag.text.units import Unit, UnitChunk
-from corag.types import Candidate, Chunk
+from corag.types import Candidate, Chunk, Embedder
 from experiments.adapters.config import EvidenceSource
 from experiments.data.splits import held_out
 from experiments.protocol.held_out import is_held_out
@@ -55,24 +57,6 @@ class Pooled:
     def gold(self) -> tuple[int, ...]:
         """The first set that may be the evidence; empty if there is none."""
         return self.golds[0] if self.golds else ()
-
-
-@dataclass
-class Corpus:
-    """The passages of a data folder with their embeddings, computed on first use."""
-
-    folder: DataFolder
-    encoder: TextEncoder
-    _vectors: dict[str, Float32] = field(default_factory=dict)
-
-    def vectors(self, names: Sequence[str]) -> Float32:
-        """Return the embeddings of passages, `[len(names), 384]`."""
-        new = [name for name in dict.fromkeys(names) if name not in self._vectors]
-        for start in range(0, len(new), 256):
-            block = new[start : start + 256]
-            vectors = embed(self.encoder, [passage(self.folder.documents[name]).text for name in block])
-            self._vectors.update(zip(block, vectors, strict=True))
-        return np.array([self._vectors[name] for name in names]).reshape(len(names), -1)
 
 
 def open_folder(source: EvidenceSource, data: str) -> DataFolder:
@@ -110,11 +94,6 @@ def open_folder(source: EvidenceSource, data: str) -> DataFolder:
     return replace(folder, documents=documents, queries=tuple(queries))
 
 
-def embed(encoder: TextEncoder, texts: Sequence[str]) -> Float32:
-    """Return unit vectors, means of all token states, `[len(texts), 384]`."""
-    return unit(np.array([states.mean(axis=0) for states in encoder.states(encoder.tokenize(texts).ids)]))
-
-
 def questions_of(folder: DataFolder, source: EvidenceSource) -> list[Query]:
     """Return the questions of a source, none of the held-out list; a source without any is a `DataError`."""
     queries = folder.split(source.split)
@@ -134,23 +113,23 @@ def questions_of(folder: DataFolder, source: EvidenceSource) -> list[Query]:
     return queries
 
 
-def pools(corpus: Corpus, source: EvidenceSource, queries: Sequence[Query]) -> list[Pooled]:
+def pools(folder: DataFolder, embedder: Embedder, source: EvidenceSource, queries: Sequence[Query]) -> list[Pooled]:
     """Return the questions of a source with their candidates, the unanswerable ones after the others."""
-    offers = _offers(corpus, source)
-    vectors = embed(corpus.encoder, [query.question for query in queries])
+    offers = _offers(folder, embedder, source)
+    vectors = embedder.embed([query.question for query in queries])
     answerable, lacking = [], []
     for query, vector in zip(queries, vectors, strict=True):
         names = offers(query, vector)
-        answerable.append(_pooled(corpus, query, vector, names))
+        answerable.append(_pooled(folder, embedder, query, vector, names))
         others = [name for name in names if name not in query.gold]
         if others and _share(query.id, "unanswerable") < source.unanswerable:
-            lacking.append(_pooled(corpus, query, vector, others))
+            lacking.append(_pooled(folder, embedder, query, vector, others))
     return answerable + lacking
 
 
-def _offers(corpus: Corpus, source: EvidenceSource) -> Callable[[Query, Float32], list[str]]:
+def _offers(folder: DataFolder, embedder: Embedder, source: EvidenceSource) -> Callable[[Query, Float32], list[str]]:
     """Return what gives the ids of a question's candidates, evidence first."""
-    folder, bm25 = corpus.folder, Bm25(b=0.75)
+    bm25 = Bm25(b=0.75)
     articles: dict[str, dict[str, None]] = {"": dict.fromkeys(folder.documents)}
     if source.within == "article":
         for query in folder.queries:
@@ -160,7 +139,7 @@ def _offers(corpus: Corpus, source: EvidenceSource) -> Callable[[Query, Float32]
     @cache
     def pool(article: str) -> tuple[list[str], Float32]:
         names = list(articles[article])
-        return names, corpus.vectors(names)
+        return names, _vectors(folder, embedder, names)
 
     def offers(query: Query, vector: Float32) -> list[str]:
         if source.within == "candidates":
@@ -183,13 +162,18 @@ def _offers(corpus: Corpus, source: EvidenceSource) -> Callable[[Query, Float32]
     return offers
 
 
-def _pooled(corpus: Corpus, query: Query, vector: Float32, names: Sequence[str]) -> Pooled:
-    cosines = corpus.vectors(names) @ vector if names else np.zeros(0)
+def _vectors(folder: DataFolder, embedder: Embedder, names: Sequence[str]) -> Float32:
+    """Return the embeddings of passages, `[len(names), 384]`."""
+    return embedder.embed([passage(folder.documents[name]).text for name in names])
+
+
+def _pooled(folder: DataFolder, embedder: Embedder, query: Query, vector: Float32, names: Sequence[str]) -> Pooled:
+    cosines = _vectors(folder, embedder, names) @ vector if names else np.zeros(0)
     ranking = np.argsort(-cosines, kind="stable").tolist()
     ranked = [names[row] for row in ranking]
     rank_of = {name: index for index, name in enumerate(ranked)}
     ranks = [rank_of[name] for name in query.gold if name in rank_of]
-    chunks = tuple(passage(corpus.folder.documents[name]) for name in ranked)
+    chunks = tuple(passage(folder.documents[name]) for name in ranked)
     golds = (tuple(sorted(ranks)),) if ranks and len(ranks) == len(query.gold) else ()
     return Pooled(query.id, query.question, chunks, tuple(cosines[ranking].tolist()), tuple(ranks), golds)
 
@@ -203,12 +187,14 @@ def questions_by_unit(
     source: EvidenceSource, data: str, encoder: TextEncoder, units: Sequence[str]
 ) -> dict[str, list[Pooled]]:
     """Return the questions of a source below `data`, their candidates cut into each of some units."""
-    corpus = Corpus(open_folder(source, data), encoder)
-    queries = questions_of(corpus.folder, source)
-    whole, by_id = pools(corpus, source, queries), {query.id: query for query in queries}
+    folder = open_folder(source, data)
+    # So many at once, because all states of a batch are in memory.
+    embedder = CachedEmbedder(MiniLMEmbedder(encoder=encoder), batch=256)
+    queries = questions_of(folder, source)
+    whole, by_id = pools(folder, embedder, source, queries), {query.id: query for query in queries}
     by_unit = {}
     for name in units:
-        cuts = (cut(pooled, by_id[pooled.id], corpus.folder, Unit.parse(name)) for pooled in whole)
+        cuts = (cut(pooled, by_id[pooled.id], folder, Unit.parse(name)) for pooled in whole)
         by_unit[name] = [pooled for pooled in cuts if pooled is not None]
     return by_unit
 

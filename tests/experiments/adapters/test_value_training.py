@@ -8,6 +8,7 @@ import torch
 
 import experiments.adapters.value as training
 from corag.errors import DataError
+from corag.models.embedders import MiniLMEmbedder
 from corag.models.trained import load_adapter
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
 from corag.rerankers.evidence.reranker import EvidenceReranker
@@ -16,7 +17,7 @@ from corag.text.data import DataFolder
 from corag.text.units import Unit, units
 from corag.types import Chunk
 from experiments.adapters.config import EvidenceSource, ValueTraining
-from experiments.adapters.pools import Corpus, cut, open_folder, pools, questions_of
+from experiments.adapters.pools import cut, open_folder, pools, questions_of
 from experiments.adapters.value_fit import (
     ValueBatches,
     ValueExample,
@@ -37,8 +38,8 @@ SMALL = {"hidden": 4, "epochs": 2}
 
 def offered(films, **settings):
     source = EvidenceSource("films", **{"held_out": 0.0, **settings})
-    corpus = Corpus(DataFolder.open(films / "films"), WordEncoder())
-    return pools(corpus, source, questions_of(corpus.folder, source))
+    folder = DataFolder.open(films / "films")
+    return pools(folder, MiniLMEmbedder(encoder=WordEncoder()), source, questions_of(folder, source))
 
 
 def test_unanswerable_ones_have_the_same_candidates_without_the_evidence(films):
@@ -71,7 +72,7 @@ def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tm
     folder = open_folder(source, "")
     assert "".join(document.text for document in folder.documents.values()) == text
     (query,) = questions_of(folder, source)
-    (pooled,) = pools(Corpus(folder, WordEncoder()), source, [query])
+    (pooled,) = pools(folder, MiniLMEmbedder(encoder=WordEncoder()), source, [query])
     (gold,) = (pooled.chunks[index] for index in pooled.gold)
     assert "thing 20." in gold.text
     of_sentences = cut(pooled, query, folder, Unit.parse("sentence"))
