@@ -70,14 +70,10 @@ def echo(monkeypatch):
     return reader
 
 
-def chat(monkeypatch, index, typed, *more):
-    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-    return main(["chat", "--index", str(index), "--method", "top-k", "--reader", "echo", *more])
-
-
 def test_questions_from_a_pipe(small_index, monkeypatch, capsys, echo):
     typed = "How deep is Lake Sable?\n\n  Where is it?  \n/exit\nnever asked\n"
-    assert chat(monkeypatch, small_index, typed) == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    assert main(["chat", "--index", str(small_index), "--method", "top-k", "--reader", "echo"]) == 0
     said = capsys.readouterr()
     assert [query for query, _ in echo.asked] == ["How deep is Lake Sable?", "Where is it? (Lake Sable)"]
     assert "│ How deep is Lake Sable? " in said.out and "understood as: Where is it? (Lake Sable)" in said.out

@@ -217,12 +217,6 @@ TEXT = (
 )
 
 
-def replied(answer):
-    text, spans = assemble(CHOSEN)
-    assert text == TEXT
-    return Reply(QUESTION, answer, Selection(tuple(CHOSEN), text, 30, 64, 0.5, "some", spans=tuple(spans)), {}, COUNTS)
-
-
 def test_a_document_has_one_marker_however_many_of_its_sentences_were_chosen():
     documents = [{"id": one.id, "title": one.title, "text": one.text.replace("\n\n", " ")} for one in (MILL, LAKE)]
     with ChatServer(Sent("Otto Brunner [1].")) as server:
@@ -251,5 +245,8 @@ def test_a_document_has_one_marker_however_many_of_its_sentences_were_chosen():
     ],
 )
 def test_citations_lead_to_the_sentence_that_says_it(answer, cited):
-    reply = replied(answer)
+    text, spans = assemble(CHOSEN)
+    assert text == TEXT
+    selection = Selection(tuple(CHOSEN), text, 30, 64, 0.5, "some", spans=tuple(spans))
+    reply = Reply(QUESTION, answer, selection, {}, COUNTS)
     assert reply.shown.citations == {marker: CHOSEN[place].id for marker, place in cited.items()}

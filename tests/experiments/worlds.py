@@ -166,24 +166,13 @@ def write_labels(path, rows=None, questions=None, **changes):
     return path
 
 
-def small_agent(seed=0, rerankers=("bm25", "minilm-softsim"), **changes):
-    """An agent over MiniLM's vectors with random weights."""
-    configurations = tuple(f"corag(unit=passage, reranker={name})" for name in rerankers)
-    settings = {
-        "feature_dim": 384,
-        "configurations": configurations,
-        "ranges": Ranges(iterations=(1, 8), exploration=(0.0, 1.0), cost_weight=(0.0, 0.5)),
-        "embedder": "minilm",
-        "hidden": (4,),
-        "map_dim": 2,
-        "fallback": Fallback(configurations[0], 4, 0.3, 0.1),
-    }
-    return random_agent(AgentConfig(**{**settings, **changes}), seed=seed)
-
-
-def save_small_agent(path, **changes):
-    """Write a checkpoint and return its folder."""
-    agent.save(path, small_agent(**changes), "# An agent for tests\n")
+def save_small_agent(path):
+    """Write the checkpoint of an agent over MiniLM's vectors with random weights, and return its folder."""
+    configurations = tuple(f"corag(unit=passage, reranker={name})" for name in ("bm25", "minilm-softsim"))
+    ranges = Ranges(iterations=(1, 8), exploration=(0.0, 1.0), cost_weight=(0.0, 0.5))
+    fallback = Fallback(configurations[0], 4, 0.3, 0.1)
+    config = AgentConfig(configurations, fallback, 384, "minilm", hidden=(4,), map_dim=2, ranges=ranges)
+    agent.save(path, random_agent(config), "# An agent for tests\n")
     return path
 
 

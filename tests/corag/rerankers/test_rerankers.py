@@ -35,15 +35,11 @@ LONG = "river " * 600
 texts = st.sampled_from([*PASSAGES, *ODD]) | st.text(max_size=20)
 
 
-@pytest.fixture(scope="module")
-def settings_of(tmp_path_factory):
-    """What has to be given to build a reranker: a model where it brings none."""
-    return {"cross-encoder": {"model": save_bert(tmp_path_factory.mktemp("models") / "bert")}}
-
-
 @pytest.fixture(params=corag.RERANKERS.names, scope="module")
-def reranker(request, settings_of):
-    return corag.reranker(request.param, **settings_of.get(request.param, {}))
+def reranker(request, tmp_path_factory):
+    """Each by its name, with a model where it brings none."""
+    given = {"model": save_bert(tmp_path_factory.mktemp("bert"))} if request.param == "cross-encoder" else {}
+    return corag.reranker(request.param, **given)
 
 
 def chunks_of(texts):
@@ -53,10 +49,6 @@ def chunks_of(texts):
 def assert_values(values, num_values):
     assert (values.dtype, values.shape) == (np.float64, (num_values,))
     assert ((values >= 0) & (values <= 1)).all()
-
-
-def all_orders(num_chunks):
-    return [order for size in range(1, num_chunks + 1) for order in itertools.permutations(range(num_chunks), size)]
 
 
 @settings(deadline=None, max_examples=15)
@@ -78,7 +70,8 @@ def test_blank_texts_are_worth_nothing(reranker):
 @example(["\N{HEDGEHOG}\N{WATER WAVE}", "", "Germany, Germany, Germany: the capital of Germany was Bonn, too."])
 def test_order_matters_is_true_to_its_word(reranker, batch):
     scorer = reranker.scorer(QUESTION, chunks_of(batch))
-    orders = all_orders(len(batch))
+    sizes = range(1, len(batch) + 1)
+    orders = [order for size in sizes for order in itertools.permutations(range(len(batch)), size)]
     values = scorer(orders)
     assert_values(values, len(orders))
     if not scorer.order_matters:

@@ -11,7 +11,7 @@ from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.build import build_tree
 from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
-from tests.fakes import CHARACTERS, offer
+from tests.fakes import CHARACTERS, SignEmbedder, offer
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ def hand_made():
         Node("1/1", "sum cd", 1, ("c", "d"), ("c", "d")),
     ]
     angles = np.deg2rad([30, 0, 50, 90, 20, 70])
-    return RaptorTree(tuple(nodes), np.column_stack([np.cos(angles), np.sin(angles)]), "hand")
+    return RaptorTree(tuple(nodes), np.column_stack([np.cos(angles), np.sin(angles)]), "sign")
 
 
 def test_retrieval_by_hand():
@@ -78,37 +78,24 @@ def test_retrieval_by_hand():
     assert [node.id for node in traversal(tree, query, top_k=2)] == ["1/0", "1/1", "b", "a"]
 
 
-class East:
-    """Every text points to the east."""
-
-    name, dimension = "hand", 2
-
-    def embed(self, texts):
-        return np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (len(texts), 1))
-
-
 @pytest.mark.parametrize(
-    ("retrieval", "budget", "text", "ids"),
+    ("retrieval", "budget", "texts", "ids"),
     [
-        (
-            "collapsed",
-            100,
-            "text b\n\nsum ab\n\ntext a\n\ntext c\n\nsum cd\n\ntext d",
-            ("b", "1/0", "a", "c", "1/1", "d"),
-        ),
-        ("collapsed", 6, "text b", ("b",)),
-        ("collapsed", 5, "", ()),
-        ("traversal", 14, "sum ab\n\ntext b", ("1/0", "b")),
+        ("collapsed", 100, ["text b", "sum ab", "text a", "text c", "sum cd", "text d"], "b 1/0 a c 1/1 d"),
+        ("collapsed", 6, ["text b"], "b"),
+        ("collapsed", 5, [], ""),
+        ("traversal", 14, ["sum ab", "text b"], "1/0 b"),
     ],
 )
-def test_all_nodes_of_a_tree_are_searched_whatever_the_candidates(retrieval, budget, text, ids):
-    given_ = {"retrieval": retrieval, "top_k": 1, "embedder": East(), "tokenizer": CHARACTERS}
+def test_all_nodes_of_a_tree_are_searched_whatever_the_candidates(retrieval, budget, texts, ids):
+    expected = "\n\n".join(texts), tuple(ids.split())
+    given_ = {"retrieval": retrieval, "top_k": 1, "embedder": SignEmbedder(), "tokenizer": CHARACTERS}
     made = corag.selector("raptor", tree=hand_made(), **given_)
     for pool in ([], offer("another text")):
         selection = made.select("?", pool, budget)
-        assert (selection.text, selection.ids) == (text, ids)
+        assert (selection.text, selection.ids) == expected
     [together] = made.select_many(["?"], [[]], budget)
-    assert (together.text, together.ids) == (text, ids)
+    assert (together.text, together.ids) == expected
     for chunk, (begin, end) in zip(selection.chunks, selection.spans, strict=True):
         assert selection.text[begin:end] == chunk.text
         if chunk.text == "sum ab":

@@ -21,10 +21,10 @@ def request(*texts, max_tokens=100, query=""):
     return SummaryRequest(texts, max_tokens, query)
 
 
-class FirstWords:
-    """The first word of each text; remembers what it was asked, and fails at some texts."""
+class Repeats:
+    """Repeats the texts; remembers what it was asked, and fails at some texts."""
 
-    name = identity = "first words"
+    name = identity = "repeats"
 
     def __init__(self, *, window=None, concurrent=1, fails=(), tokens=WORDS):
         self.window_tokens, self.max_concurrent, self.fails, self.tokens = window, concurrent, fails, tokens
@@ -35,20 +35,12 @@ class FirstWords:
         for text in request.texts:
             if text in self.fails:
                 raise self.fails[text]
-        return " ".join(text.split()[0] for text in request.texts)
-
-
-class Echo(FirstWords):
-    """Repeats what it is given."""
-
-    def summarize(self, request):
-        super().summarize(request)
         return " ".join(request.texts)
 
 
 def test_a_failure_is_counted_and_the_others_are_made(caplog):
     fails = {"b": SummarizerError("down"), "c": TimeoutError(), "d": InputError("bad text")}
-    made = summarize_all(FirstWords(concurrent=2, fails=fails), [request(text) for text in "abcd"])
+    made = summarize_all(Repeats(concurrent=2, fails=fails), [request(text) for text in "abcd"])
     assert [summary.text for summary in made] == ["a", "", "", ""]
     assert [summary.failure for summary in made] == [None, "down", "TimeoutError", "bad text"]
     assert caplog.messages == ["3 of 4 summaries failed; the first: down"]
@@ -57,21 +49,21 @@ def test_a_failure_is_counted_and_the_others_are_made(caplog):
 def test_a_bug_and_a_missing_model_are_not_hidden():
     for error in (ZeroDivisionError(), ModelError("damaged"), MissingExtraError("no package")):
         with pytest.raises(type(error)):
-            summarize_all(FirstWords(fails={"b": error}), [request("a"), request("b")])
+            summarize_all(Repeats(fails={"b": error}), [request("a"), request("b")])
 
 
 def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
     requests = [request(f"word{number} more") for number in range(6)]
-    broken = FirstWords(fails={"word3 more": KeyboardInterrupt()})
+    broken = Repeats(fails={"word3 more": KeyboardInterrupt()})
     with pytest.raises(KeyboardInterrupt):
         summarize_all(broken, requests, store=summary_store(tmp_path / "a"))
     assert len(broken.asked) >= 4
-    again = FirstWords()
+    again = Repeats()
     made = summarize_all(again, requests, store=summary_store(tmp_path / "a"))
-    assert [summary.text for summary in made] == [f"word{number}" for number in range(6)]
+    assert [summary.text for summary in made] == [f"word{number} more" for number in range(6)]
     paid_before = {asked.texts for asked in broken.asked} - {("word3 more",)}
     assert not paid_before & {asked.texts for asked in again.asked}
-    third = FirstWords()
+    third = Repeats()
     stored = summarize_all(third, requests, store=summary_store(tmp_path / "a"))
     assert third.asked == [] and all(summary.num_calls == 0 for summary in stored)
 
@@ -79,7 +71,7 @@ def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
 @settings(max_examples=15)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(8, 30), st.integers(1, 20))
 def test_no_request_is_ever_beyond_the_window_and_every_word_is_read(lengths, window, max_tokens):
-    summarizer = Echo(window=window)
+    summarizer = Repeats(window=window)
     texts = [" ".join(f"w{number}x{word}" for word in range(length)) for number, length in enumerate(lengths)]
     (summary,) = summarize_all(summarizer, [request(*texts, max_tokens=max_tokens)])
     assert 1 <= WORDS.count([summary.text])[0] <= max_tokens
@@ -156,7 +148,7 @@ def test_an_openai_server_is_asked_the_same_and_its_window_kept():
 @pytest.mark.parametrize(("num_texts", "per_text"), [(2, 0), (3, 50), (40, 1)])
 def test_summaries_that_never_fit_end(num_texts, per_text):
     counter = CallableCounter(lambda text: len(text.split()) + per_text * text.count("\n\n"))
-    summarizer = Echo(window=8, tokens=counter)
+    summarizer = Repeats(window=8, tokens=counter)
     (summary,) = summarize_all(summarizer, [request(*["one two three four five"] * num_texts, max_tokens=6)])
     assert summary.failure is None and summary.text
     assert int(counter.count([summary.text])[0]) <= 6

@@ -42,7 +42,8 @@ def small_training(data, out, **changes):
     return ReaderTraining(data=str(data.parent), out=str(out), **{**settings, **changes})
 
 
-INPUTS = {name: torch.tensor([[101, 2040, 102, 3000, 4000, 102]]) for name in ("input_ids",)} | {
+INPUTS = {
+    "input_ids": torch.tensor([[101, 2040, 102, 3000, 4000, 102]]),
     "attention_mask": torch.ones((1, 6), dtype=torch.int64),
     "token_type_ids": torch.tensor([[0, 0, 0, 1, 1, 1]]),
 }
@@ -52,12 +53,6 @@ INPUTS = {name: torch.tensor([[101, 2040, 102, 3000, 4000, 102]]) for name in ("
 def small_encoder(monkeypatch):
     monkeypatch.setattr(training, "load_bert", small_bert)
     monkeypatch.setattr("corag.models.trained.load_bert", small_bert)
-
-
-@pytest.fixture(scope="module")
-def made(small_data):
-    folder = DataFolder.open(small_data)
-    return rows(examples(folder, folder.queries, repeat=1), small_training(small_data, ""), (0,))
 
 
 def jolted(rank=4):
@@ -79,7 +74,9 @@ def test_merged_weights_give_the_logits_of_the_trained_ones():
         torch.testing.assert_close(plain(**INPUTS)[0], network.eval()(**INPUTS)[0], atol=1e-4, rtol=0)
 
 
-def test_loss_is_the_cross_entropy_of_the_right_spans(made):
+def test_loss_is_the_cross_entropy_of_the_right_spans(small_data):
+    folder = DataFolder.open(small_data)
+    made = rows(examples(folder, folder.queries, repeat=1), small_training(small_data, ""), (0,))
     batch = collate(made[:4])
     logits = torch.from_numpy(np.random.default_rng(0).normal(size=(*batch["context"].shape, 6)))
     expected = 0.0

@@ -67,14 +67,13 @@ def test_a_served_model_counts_by_its_own_tokenizer_in_the_cache(hub, word_file)
     assert tokens_for_model(str(word_file.parent)).exact
 
 
-def words_of(request):
-    """As vLLM and llama.cpp answer, with words for tokens."""
-    assert request["prompt"] == request["content"]
-    return {"tokens": request["prompt"].split()}
-
-
 def test_a_server_that_tells_its_tokens_is_asked_for_each_text_once(hub):
-    with ChatServer(Reply("Paris"), models=("mine",), tokenizes=words_of) as server:
+    def words(request):
+        """As vLLM and llama.cpp answer, with words for tokens."""
+        assert request["prompt"] == request["content"]
+        return {"tokens": request["prompt"].split()}
+
+    with ChatServer(Reply("Paris"), models=("mine",), tokenizes=words) as server:
         counter = OpenAIReader(model="mine", base_url=server.base_url, retries=0).tokens
         assert counter.exact and counter.name == "openai/mine"
         for _ in range(2):
