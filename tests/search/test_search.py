@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from search import SearchConfig, SearchError, exhaustive, search, search_many
 from search.drivers import POLICIES
-from tests.search.worlds import HashScorer, num_orders, policy_configs, problems, scorers
+from tests.search.worlds import HashScorer, feasible_orders, policy_configs, problems, scorers
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
@@ -26,7 +26,7 @@ def test_contract(problem, config, scorer):
     assert len(set(scorer.asked)) == len(scorer.asked) == result.num_scored
     assert result.num_scored <= (config.max_scored or result.num_scored)
     assert len(scorer.calls) == result.num_calls == len(result.incumbents) <= config.iterations
-    assert result.complete == (result.num_scored == num_orders(costs, budget, config.max_length))
+    assert result.complete == (result.num_scored == len(feasible_orders(costs, budget, config.max_length)))
     assert result == search(costs, HashScorer(scorer.seed, scorer.levels), budget, config)
 
     def rank(order):

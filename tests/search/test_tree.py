@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search import exhaustive, search
-from tests.search.worlds import TableScorer, configs, num_orders, paper_config, problems, scorers
+from tests.search.worlds import TableScorer, configs, feasible_orders, paper_config, problems, scorers
 
 # Three candidates of cost 1, budget 2: orders of one or two candidates.
 PAIRS = {
@@ -111,7 +111,7 @@ def test_a_round_keeps_to_the_rules(problem, config, scorer, parallel, max_score
     assert all(len({order[:-1] for order in call}) <= parallel for call in scorer.calls)
     tree = result.tree
     assert tree.num_visits == tree.visits.sum()
-    assert result.complete == (result.num_scored == num_orders(costs, budget, config.max_length))
+    assert result.complete == (result.num_scored == len(feasible_orders(costs, budget, config.max_length)))
     for node in range(len(tree)):
         children = tree.children(node)
         if tree.num_children[node] and tree.closed[children].all():

@@ -51,10 +51,6 @@ def feasible_orders(costs, budget, max_length=None):
     }
 
 
-def num_orders(costs, budget, max_length=None):
-    return len(feasible_orders(costs, budget, max_length))
-
-
 problems = st.tuples(st.lists(st.integers(0, 6), max_size=5), st.integers(1, 12))
 
 

@@ -241,33 +241,30 @@ def test_running_heads_and_page_numbers_are_left_out():
     assert file.text.split("\n") == [line for page in pages for line in page] + [""]
 
 
+REPEATED = {
+    "spaces": ("a.html", b"<p>a" + b" " * 150_000 + b"b"),
+    "pre": ("a.html", b"<pre>a" + b"\n " * 80_000 + b"b</pre>"),
+    "cell": ("a.html", b"<table><tr><td>a" + b"\t" * 150_000 + b"b</table>"),
+    "comments": ("a.md", b"<!--a-->" * 40 + b"b"),
+    "heading": ("a.md", b"# a" + b" " * 80_000 + b"b\nc"),
+    "anchor": ("a.md", b"# a" + "§".encode() * 80_000 + b"b\nc"),
+    "pdf": ("a.pdf", pdf([["a" * 40_000, "b"]])),
+    "emoji": ("a.txt", "😀".encode() * 8_000),
+    "words": ("a.txt", b"word " * 20_000),
+    "letters": ("a.txt", b"a" * 100_000),
+    "manual": ("a.txt", b"a(1)" + b" " * 350 + b"b\n" + b"a(1)" + b"  c" * 100_000),
+    "hyphens": ("a.txt", b"-" * 20_000 + b"a-" * 10_000 + b"\nb"),
+    "no page": ("a", b"<!--a-->" * 40 + b"b"),
+    "names": ("a", b".TH a 1\n" + b"\\*[a" * 20_000),
+    "quotes": ("a", b".TH a 1\n" + b'.B "' * 50_000),
+    "escapes": ("a", b".TH a 1\n" + b".B a\\ " * 50_000),
+}
+
+
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("a.html", b"<p>a" + b" " * 150_000 + b"b"),
-        ("a.html", b"<pre>a" + b"\n " * 80_000 + b"b</pre>"),
-        ("a.html", b"<table><tr><td>a" + b"\t" * 150_000 + b"b</table>"),
-        ("a.md", b"<!--a-->" * 40 + b"b"),
-        ("a.md", b"# a" + b" " * 80_000 + b"b\nc"),
-        ("a.md", b"# a" + "§".encode() * 80_000 + b"b\nc"),
-        ("a.pdf", pdf([["a" * 40_000, "b"]])),
-        ("a.txt", "😀".encode() * 8_000),
-        ("a.txt", b"word " * 20_000),
-        ("a.txt", b"a" * 100_000),
-        ("a.txt", b"a(1)" + b" " * 350 + b"b\n" + b"a(1)" + b"  c" * 100_000),
-        ("a.txt", b"-" * 20_000 + b"a-" * 10_000 + b"\nb"),
-        ("a", b"<!--a-->" * 40 + b"b"),
-        ("a", b".TH a 1\n" + b"\\*[a" * 20_000),
-        ("a", b".TH a 1\n" + b'.B "' * 50_000),
-        ("a", b".TH a 1\n" + b".B a\\ " * 50_000),
-    ],
-    ids=[
-        "spaces", "pre", "cell", "comments", "heading", "anchor", "pdf", "emoji", "words", "letters", "manual",
-        "hyphens", "no page", "names", "quotes", "escapes",
-    ],
-)  # fmt: skip
-def test_one_character_many_times_takes_no_longer_than_others(name, data):
+@pytest.mark.parametrize("case", REPEATED)
+def test_one_character_many_times_takes_no_longer_than_others(case):
+    name, data = REPEATED[case]
     chunks = chunk_file(name, read_file(data, name), corag.tokens())
     assert sum(len(chunk.text.split()) for chunk in chunks) >= 1
 
