@@ -186,7 +186,7 @@ def inputs(tmp_path_factory):
     training = {
         "name": "toy", "data": str(folder), "logger": "none", "quiet": True, "max_size": 2,
         "sources": [{"data": "data", "within": "corpus", "num_candidates": 4}],
-        "fit": {"hidden": 4, "epochs": 20, "members": 2},
+        "hidden": 4, "epochs": 20,
     }  # fmt: skip
     (folder / "adapter.yaml").write_text(yaml.safe_dump(training))
     return folder

@@ -94,24 +94,17 @@ def check_parts(values):
                     registry.check(one)
 
 
-def inline():
-    """Return the commands that stand within sentences, with the settings that they name."""
-    texts = (page.read_text(encoding="utf-8") for page in PAGES)
-    found = [shlex.split(one) for text in texts for one in re.findall(r"(?<!`)`(corag [^`\n]+)`(?!`)", text)]
-    return [(words, [word for word in words if word.startswith("--")]) for words in found]
-
-
 @pytest.mark.slow
 def test_every_command_and_setting_named_in_a_sentence_is_there():
     from corag.cli.main import _command_of, make_parser
 
-    named = 0
-    for words, settings in inline():
+    named, texts = 0, [page.read_text(encoding="utf-8") for page in PAGES]
+    for words in (shlex.split(one) for text in texts for one in re.findall(r"(?<!`)`(corag [^`\n]+)`(?!`)", text)):
         if words[1] in ("COMMAND", "--debug"):
             continue
         parser = make_parser(_command_of(words[1:])[0])
         known = {option for action in parser._actions for option in action.option_strings}
-        for setting in settings:
+        for setting in (word for word in words if word.startswith("--")):
             assert setting.partition("=")[0].replace("-", "_").replace("__", "--", 1) in known, words
             named += 1
     assert named > 5

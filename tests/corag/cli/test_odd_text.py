@@ -135,12 +135,6 @@ def test_any_text_goes_from_corpus_to_answer(tmp_path, capsys):
     assert all(row["over_budget"] == 0 for row in json.loads(out.read_text())["methods"])
 
 
-@pytest.fixture(scope="module")
-def warm():
-    """The converted model stands in the cache, so that a limited process need not write it."""
-    corag.embedder().embed(["text"])
-
-
 COMMANDS = {
     "index": (600, "index", ["--max_tokens", "24"]),
     "evaluate": (3000, "r.json", ["--methods", "naive,corag", "--budget", "96"]),
@@ -150,8 +144,9 @@ COMMANDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_disk_is_one_error_and_the_work_goes_on_after_it(tmp_path, small_data, warm, command):
+def test_a_full_disk_is_one_error_and_the_work_goes_on_after_it(tmp_path, small_data, command):
     limit_bytes, out, settings = COMMANDS[command]
+    corag.embedder().embed(["text"])  # converts the model, so that a limited process need not write it
     before = listing(small_data)
     arguments = [command, "--data", small_data, "--out", tmp_path / out, *settings, "--quiet"]
     done = run_command(*arguments, limit_bytes=limit_bytes, TMPDIR=str(tmp_path))

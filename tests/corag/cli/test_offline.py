@@ -24,32 +24,21 @@ for command in json.loads(sys.argv[1]):
 
 
 @pytest.fixture
-def proxy():
-    """What programs that are not Python would go through: a port, and who came."""
-    came = []
-    with socket.create_server(("127.0.0.1", 0)) as server:
+def offline(tmp_path):
+    """Return a function that runs Python where nobody can be asked, and says who was asked nevertheless.
 
-        def listen():
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    came.append(connection.recv(200))
+    Programs that are not Python would go through a proxy.
+    """
+    came, contacts = [], tmp_path / "contacts.txt"
 
-        threading.Thread(target=listen, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}", came
-
-
-@pytest.fixture
-def offline(tmp_path, proxy):
-    """Return a function that runs Python where nobody can be asked, and says who was asked nevertheless."""
-    address, came = proxy
-    contacts = tmp_path / "contacts.txt"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "HF_"))}
-    outward = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), address)
-    paths = {"PYTHONPATH": os.pathsep.join([str(GUARD), str(ROOT)]), "CORAG_TESTS_CONTACTS": str(contacts)}
+    def listen(server):
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                came.append(connection.recv(200))
 
     def run(*arguments):
         done = subprocess.run(
@@ -58,7 +47,13 @@ def offline(tmp_path, proxy):
         )  # fmt: skip
         return done, (contacts.read_text() if contacts.exists() else "") + "".join(map(repr, came))
 
-    return run
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "HF_"))}
+    paths = {"PYTHONPATH": os.pathsep.join([str(GUARD), str(ROOT)]), "CORAG_TESTS_CONTACTS": str(contacts)}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        outward = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), address)
+        threading.Thread(target=listen, args=(server,), daemon=True).start()
+        yield run
 
 
 def test_the_guard_sees_who_is_asked(offline):
@@ -81,8 +76,7 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     source = {"data": small_data.name, "within": "corpus", "num_candidates": 4}
     adapter = {
         "name": "toy", "data": str(small_data.parent), "out": "adapter", "sources": [source], "quiet": True,
-        "max_size": 2,
-        "fit": {"hidden": 4, "epochs": 1, "members": 1},
+        "max_size": 2, "hidden": 4, "epochs": 1,
     }  # fmt: skip
     (tmp_path / "adapter.yaml").write_text(json.dumps(adapter))
     commands = [

@@ -12,7 +12,6 @@ import transformers
 
 import corag
 from corag.errors import ModelError
-from corag.models.embedders import MiniLMEmbedder, SentenceTransformerEmbedder, bge_m3
 from corag.models.engine import quiet
 from corag.models.known import KNOWN_RERANKERS
 from corag.rerankers.cross_encoder import CrossEncoder
@@ -118,16 +117,9 @@ def test_a_name_out_of_reach_says_how_to_get_it(models, build):
         build("some/model")
 
 
-@pytest.fixture(scope="module", params=["minilm", "sentence-transformers", "bge-m3"])
-def embedder(request, models):
-    if request.param == "minilm":
-        return MiniLMEmbedder()
-    if request.param == "sentence-transformers":
-        return SentenceTransformerEmbedder(model=models / "mean" / "whole", device="cpu")
-    return bge_m3()
-
-
-def test_one_unit_vector_per_text_whatever_stands_beside_it(embedder):
+@pytest.mark.parametrize("name", ["minilm", "a folder", "bge-m3"])
+def test_one_unit_vector_per_text_whatever_stands_beside_it(models, name):
+    embedder = corag.embedder(str(models / "mean" / "whole") if name == "a folder" else name)
     vectors = embedder.embed(TEXTS)
     assert (vectors.shape, vectors.dtype) == ((len(TEXTS), embedder.dimension), np.float32)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)

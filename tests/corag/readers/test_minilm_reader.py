@@ -19,20 +19,6 @@ LONG = "\n\n".join(
 )
 
 
-def save_small_adapter(folder, seed=0, yes=0.0, **settings):
-    """Save an adapter with a random head and update; `yes` is added to the logit of that kind."""
-    random = np.random.default_rng(seed)
-    bias = np.array([0, 0, 5, 0, yes, 0], dtype=np.float16)
-    tensors = {
-        "head.weight": random.normal(size=(6, 32)).astype(np.float16),
-        "head.bias": bias,
-        "encoder.encoder.layer.1.output.dense.weight.down": random.normal(size=(3, 64)).astype(np.float16),
-        "encoder.encoder.layer.1.output.dense.weight.up": random.normal(size=(32, 3)).astype(np.float16) / 8,
-    }
-    save_adapter(folder, tensors, AdapterConfig(NAME, FORM, {**SETTINGS, **settings}), "# Small\n")
-    return folder
-
-
 @pytest.fixture(autouse=True)
 def small_encoder(monkeypatch, tmp_path_factory, request):
     if "shipped" not in request.fixturenames:
@@ -42,7 +28,16 @@ def small_encoder(monkeypatch, tmp_path_factory, request):
 
 @pytest.fixture
 def reader(tmp_path):
-    return MiniLMReader(adapter=save_small_adapter(tmp_path / "small"), backend="torch")
+    """One whose adapter has a random head and update."""
+    random = np.random.default_rng(0)
+    tensors = {
+        "head.weight": random.normal(size=(6, 32)).astype(np.float16),
+        "head.bias": np.array([0, 0, 5, 0, 0, 0], dtype=np.float16),
+        "encoder.encoder.layer.1.output.dense.weight.down": random.normal(size=(3, 64)).astype(np.float16),
+        "encoder.encoder.layer.1.output.dense.weight.up": random.normal(size=(32, 3)).astype(np.float16) / 8,
+    }
+    save_adapter(tmp_path / "small", tensors, AdapterConfig(NAME, FORM, SETTINGS), "# Small\n")
+    return MiniLMReader(adapter=tmp_path / "small", backend="torch")
 
 
 def test_the_best_of_all_windows_wins(reader):

@@ -55,19 +55,13 @@ def small_encoder(monkeypatch):
     monkeypatch.setattr("corag.models.trained.load_bert", small_bert)
 
 
-def jolted(rank=4):
-    """A network in training whose updates are not zero."""
-    network = build(small_bert(), rank, seed=0)
+def test_merged_weights_give_the_logits_of_the_trained_ones():
+    network = build(small_bert(), 4, seed=0)
     generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
+    with torch.no_grad():  # updates that are not zero
         for value in network.parameters():
             if value.requires_grad:
                 value += 0.1 * torch.randn(value.shape, generator=generator)
-    return network
-
-
-def test_merged_weights_give_the_logits_of_the_trained_ones():
-    network = jolted()
     plain = SpanNetwork(small_bert()).eval()
     merge(plain, {name: tensor.numpy() for name, tensor in export(network).items()})
     with torch.inference_mode():
