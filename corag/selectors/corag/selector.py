@@ -26,7 +26,7 @@ from corag.selectors.price import REFERENCE_TOKENS, default_cost_weight, price_f
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER, SHARED
 from corag.text.boilerplate import concerns_origin, contents_of
-from corag.text.questions import definition
+from corag.text.questions import definition, parts_of
 from corag.text.units import place_in_document
 from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, Scorer, Selection, TokenCounter
 from search import PRESETS, Policy, Preset, SearchConfig, SearchResult, search_many
@@ -76,7 +76,8 @@ class Corag(BudgetedSelector):
             policy see `default_policy`.
         cost_weight: lambda: what 256 tokens cost, whatever the budget is; by default 0.1, for passages 0.03. The answer
             is the order of the highest value - lambda * tokens / 256. Values are probabilities if the reranker gives
-            these, else the single candidates of a question span 0 to 1.
+            these, else the single candidates of a question span 0 to 1; lambda is then divided by the number of parts
+            of a question such as "How high is Everest, and where is it?".
         prefer: Multiplies lambda, whoever names it: `quality` (by 0.5), `balanced` (by 1), `tokens` (by 2), or a
             factor.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
@@ -146,11 +147,19 @@ class Corag(BudgetedSelector):
 
     def search_of(self, problem: SelectionProblem) -> SearchConfig:
         """Return the settings of the search of a problem, with lambda for its whole budget; without an agent."""
-        share = problem.capacity / REFERENCE_TOKENS if self.preset is None else 1.0
+        price = self._price_for(problem) * (problem.capacity / REFERENCE_TOKENS if self.preset is None else 1.0)
         policy: Policy = "paper"
         if self.preset is None:
             policy = default_policy(problem.scorer(self._reranker, self.window).scorer)
-        return replace(search_config(policy, self.preset, self._given), cost_weight=self._price * share)
+        return replace(search_config(policy, self.preset, self._given), cost_weight=price)
+
+    def _price_for(self, problem: SelectionProblem) -> float:
+        """Return lambda for a question.
+
+        Values that are scaled per question are shared by its parts, each of which is worth an answer of its own.
+        """
+        is_scaled = self.preset is None and not gives_probabilities(self._reranker)
+        return self._price / (len(parts_of(problem.query)) if is_scaled else 1)
 
     def predict(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> AgentPrediction | None:
         """Return what the agent says of a question, with its candidates best first; None without an agent.
@@ -223,7 +232,7 @@ class Corag(BudgetedSelector):
             "reranker": self._reranker.name,
             "policy": config.policy,
             "iterations": config.iterations,
-            "cost_weight": self._price,
+            "cost_weight": self._price_for(problem),
             "token_price": price,
             **_unusual(config),
             "orders_scored": result.num_scored,

@@ -21,7 +21,7 @@ DATA = yaml.safe_load(Path(__file__).with_name("two_part_questions.yaml").read_t
 QUESTIONS = DATA["questions"]
 FORMS = ("notes", "passages", "beside a filler")
 BUDGETS = (32, 64, 256, 1024) if FULL else (32, 64, 256)
-MISSED = {"notes": (2, 0, 0, 0), "passages": (2, 0, 1, 1), "beside a filler": (2, 2, 2, 2)}
+MISSED = {"notes": (2, 0, 0, 0), "passages": (2, 0, 1, 1), "beside a filler": (2, 1, 0, 0)}
 """Questions of each form that may lack a part, one number for each budget, as measured.
 
 Where it was looked into, late interaction gave a wrong sentence, such as another duration for "how long", more than the
