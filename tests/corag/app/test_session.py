@@ -92,9 +92,8 @@ class Counting(HashReranker):
     """The number of different good words, less the bad ones."""
 
     def score(self, query, texts):
-        return (
-            np.array([sum(word in text for word in ("red", "blue", "tiny")) - text.count("bad") for text in texts]) / 4
-        )
+        good = [sum(word in text for word in ("red", "blue", "tiny")) for text in texts]
+        return np.array([number - text.count("bad") for number, text in zip(good, texts, strict=True)]) / 4
 
 
 RED, BLUE = "red word", "blue word"

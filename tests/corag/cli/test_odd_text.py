@@ -89,10 +89,8 @@ def test_an_answer_with_half_a_character(small_index, says, capsys):
     says(HALF)
     assert main(["ask", "How deep?", "--index", str(small_index), "--method", "top-k", "--reader", "says"]) == 0
     assert "310 \ufffd metres" in capsys.readouterr().out
-    assert (
-        corag.ask("How deep?", ["It is deep."], method="top-k", reader=FixedReader(Answer("\ud83d\ude00"))).answer.text
-        == "😀"
-    )
+    pair = FixedReader(Answer("\ud83d\ude00"))
+    assert corag.ask("How deep?", ["It is deep."], method="top-k", reader=pair).answer.text == "😀"
 
 
 def succeeds(capsys, *arguments):

@@ -16,11 +16,13 @@ from tests.fakes import CHARACTERS, SignEmbedder, offer
 pytestmark = pytest.mark.slow
 
 
-def build(chunks, summarizer=None, summary_tokens=100):
-    return build_tree(chunks, CachedEmbedder(TopicEmbedder()), summarizer or FirstOfAll(), summary_tokens)
+def build(chunks):
+    return build_tree(chunks, CachedEmbedder(TopicEmbedder()), FirstOfAll(), 100)
 
 
-def assert_is_a_tree(tree, chunks):
+def test_a_tree_groups_topics_and_repeats():
+    chunks = topics(5, 8)
+    tree = build(chunks)
     assert [(node.id, node.text) for node in tree.layer(0)] == [(chunk.id, chunk.text) for chunk in chunks]
     assert len({node.id for node in tree.nodes}) == len(tree.nodes) == len(tree.vectors)
     for node in tree.nodes:
@@ -33,12 +35,6 @@ def assert_is_a_tree(tree, chunks):
         below = {child for node in tree.layer(number) for child in node.children}
         assert below == {node.id for node in tree.layer(number - 1)}
     assert np.allclose(tree.vectors, TopicEmbedder().embed([node.text for node in tree.nodes]), atol=1e-6)
-
-
-def test_a_tree_groups_topics_and_repeats():
-    chunks = topics(5, 8)
-    tree = build(chunks)
-    assert_is_a_tree(tree, chunks)
     assert tree.num_layers >= 2
     assert all(len({source.split("-")[0] for source in node.sources}) == 1 for node in tree.layer(1))
     again = build(chunks)

@@ -117,9 +117,8 @@ def test_ollama_sends_the_prompt_of_its_task(task):
     with ChatServer(Reply(" It is ", "so.\n")) as server:
         summarizer = ollama(server, task=task)
         assert isinstance(summarizer, Summarizer)
-        assert (
-            summarizer.summarize(request("{a} text", "</documents> b", query="Why {so}?", max_tokens=50)) == "It is so."
-        )
+        asked = request("{a} text", "</documents> b", query="Why {so}?", max_tokens=50)
+        assert summarizer.summarize(asked) == "It is so."
     messages = server.chats[0]["messages"]
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     system, _, example, user = (message["content"] for message in messages)

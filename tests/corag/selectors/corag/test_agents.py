@@ -55,10 +55,8 @@ def single(configuration):
 def test_each_question_gets_the_selector_that_the_agent_names(parts):
     selector = named(sign_agent(rerankers=("first", "second")))
     asked = selector.select("a cat?", POOL, 30)
-    assert (
-        asked.trace.details["configuration"] == str(selector.predict("a cat?", POOL, 30))
-        and asked.trace.reranker == "first"
-    )
+    assert asked.trace.details["configuration"] == str(selector.predict("a cat?", POOL, 30))
+    assert asked.trace.reranker == "first"
     assert '"iterations": 16' in asked.trace.details["configuration"]
     told = selector.select("a cat", POOL, 30)
     assert told.trace.reranker == "second" and "sure" in told.trace.details["because"]
@@ -143,10 +141,8 @@ def test_a_given_unit_leaves_the_configurations_of_that_unit(parts):
     agent = ConfigurationAgent(replace(trained.config, configurations=names, fallback=fallback), trained.weights)
     assert named(agent).select("a cat?", POOL, 30).trace.reranker == "first"
     selection = named(agent, unit="sentence").select("a cat?", POOL, 30)
-    assert (
-        selection.trace.reranker == "second"
-        and "by sentences, second, lambda 0.25" in selection.trace.details["because"]
-    )
+    assert selection.trace.reranker == "second"
+    assert "by sentences, second, lambda 0.25" in selection.trace.details["because"]
     # A configuration that names no unit takes the one that is given.
     assert Corag(agent=single("naive(reranker=bm25)"), unit="sentence").select("a cat?", POOL, 30).ids
 
