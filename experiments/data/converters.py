@@ -160,11 +160,8 @@ def tatqa(files: Files, split: str) -> Iterator[Question]:
             spans = asked["answer"] if isinstance(asked["answer"], list) else [asked["answer"]]
             gold = [passages[order].id for order in map(str, asked["rel_paragraphs"]) if order in passages]
             gold += [table.id] if "table" in asked["answer_from"] else []
-            answer, pool, extra = (
-                ", ".join(map(str, spans)),
-                [table, *passages.values()],
-                {"from": asked["answer_from"]},
-            )
+            answer, pool = ", ".join(map(str, spans)), [table, *passages.values()]
+            extra = {"from": asked["answer_from"]}
             yield _with_pool(asked["uid"], asked["question"], [answer], gold, pool, **extra)
 
 
