@@ -22,7 +22,6 @@ from sklearn.linear_model import LogisticRegression
 import corag
 from corag.models.cached import CachedEmbedder
 from corag.models.runtime import in_runtime
-from corag.optional import require
 from corag.readers.passages import signals, sources
 from corag.text.chunking import chunk_document
 from corag.text.data import DataFolder, Query, is_evidence
@@ -31,6 +30,7 @@ from corag.text.units import assemble
 from corag.types import Chunk, FloatArray, Selection
 from corag.writing import write_atomically
 from experiments.adapters.config import ReaderTraining
+from experiments.adapters.pools import nearest_by_words
 from experiments.demo import write_data_folder
 from experiments.protocol.held_out import is_held_out
 
@@ -53,7 +53,6 @@ class Seen(NamedTuple):
 
 def seen(name: str, folder: DataFolder, number: int, share: float) -> Iterator[Seen]:
     """Yield what is observed of a set's questions, with candidates by BM25."""
-    bm25s = require("bm25s", "bm25")
     usable = [query for query in folder.queries if query.gold and query.answers and not is_held_out(folder, query)]
     usable = [query for query in usable if name != "squad" or query.split == "dev"]
     drawn = [usable[index] for index in np.random.default_rng(0).permutation(len(usable))[:number].tolist()]
@@ -65,13 +64,10 @@ def seen(name: str, folder: DataFolder, number: int, share: float) -> Iterator[S
     left_out -= kept
     documents = [document for document in folder.documents.values() if document.id not in left_out][:1500]
     chunks = [chunk for document in documents for chunk in chunk_document(document, corag.tokens())]
-    index = bm25s.BM25()
-    index.index(bm25s.tokenize([chunk.text for chunk in chunks], show_progress=False), show_progress=False)
+    hits = nearest_by_words([chunk.text for chunk in chunks], [query.question for query in drawn], NUM_PASSAGES)
     reader, embedder = corag.reader("minilm-reader"), CachedEmbedder("minilm")
-    for query in drawn:
-        words = bm25s.tokenize([query.question], show_progress=False)
-        hits, _ = index.retrieve(words, k=NUM_PASSAGES, show_progress=False)
-        chosen = tuple(chunks[hit] for hit in hits[0].tolist())
+    for query, rows in zip(drawn, hits, strict=True):
+        chosen = tuple(chunks[row] for row in rows)
         text, spans = assemble(chosen)
         selection = Selection(chosen, text, 0, 1024, 0.0, "bm25", spans=tuple(spans))
         observed = signals(query.question, reader.answer(query.question, text), selection, embedder)

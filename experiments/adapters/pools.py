@@ -20,6 +20,7 @@ from corag.models.cached import CachedEmbedder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.engine import Float32
 from corag.models.minilm import TextEncoder
+from corag.optional import require
 from corag.registry import tokens as make_tokens
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.problem import selection_problem
@@ -176,6 +177,16 @@ def _pooled(folder: DataFolder, embedder: Embedder, query: Query, vector: Float3
     chunks = tuple(passage(folder.documents[name]) for name in ranked)
     golds = (tuple(sorted(ranks)),) if ranks and len(ranks) == len(query.gold) else ()
     return Pooled(query.id, query.question, chunks, tuple(cosines[ranking].tolist()), tuple(ranks), golds)
+
+
+def nearest_by_words(texts: Sequence[str], questions: Sequence[str], number: int) -> list[list[int]]:
+    """Return the indices of the texts that BM25 ranks first for each question."""
+    bm25s = require("bm25s", "bm25")
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(list(texts), show_progress=False), show_progress=False)
+    words = bm25s.tokenize(list(questions), show_progress=False)
+    hits, _ = index.retrieve(words, k=min(number, len(texts)), show_progress=False)
+    return [row.tolist() for row in hits]
 
 
 def _share(name: str, purpose: str) -> float:

@@ -15,13 +15,13 @@ import torch
 
 from corag.models.engine import Int64, pad
 from corag.models.minilm import pair_row
-from corag.optional import require
 from corag.readers.span_reader import KINDS
 from corag.text.chunking import Span
 from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from experiments.adapters.config import ReaderTraining
+from experiments.adapters.pools import nearest_by_words
 
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
 SIMILAR, HARD = 8, 4
@@ -93,14 +93,9 @@ def examples(folder: DataFolder, queries: Sequence[Query], repeat: int) -> list[
 
 def _similar(texts: Mapping[str, str], queries: Sequence[Query]) -> list[list[str]]:
     """Return passages that a question might be confused about, best first: its own pool, or those that BM25 finds."""
-    bm25s = require("bm25s", "bm25")
-    names = list(texts)
-    index = bm25s.BM25()
-    index.index(bm25s.tokenize(list(texts.values()), show_progress=False), show_progress=False)
-    words = bm25s.tokenize([query.question for query in queries], show_progress=False)
-    hits, _ = index.retrieve(words, k=min(SIMILAR + 4, len(names)), show_progress=False)
-    similar = []
-    for query, row in zip(queries, hits.tolist(), strict=True):
+    names, similar = list(texts), []
+    hits = nearest_by_words(list(texts.values()), [query.question for query in queries], SIMILAR + 4)
+    for query, row in zip(queries, hits, strict=True):
         pool = query.candidates or [names[hit] for hit in row]
         similar.append([name for name in pool if name not in query.gold][: max(SIMILAR, len(query.candidates or ()))])
     return similar
