@@ -115,7 +115,7 @@ def tuned(folder):
 
 def references(folder):
     queries = DataFolder.open(folder / "out").queries
-    assert sum(bool(query.answers) for query in queries) == 11
+    assert sum(bool(query.answers) for query in queries) == 66
     return queries
 
 
@@ -168,9 +168,9 @@ TASKS = {
     ),
     "references": Task(
         lambda inputs, folder: ["data", "references", "--data", inputs / "unanswered", "--out", folder / "out",
-                                "--reader", "extractive", "--batch_size", 1, "--quiet"],
+                                "--reader", "extractive", "--quiet"],
         lambda folder: lines_in(folder / ".out.references.jsonl") - 1,
-        11, references,
+        66, references,
     ),
 }  # fmt: skip
 
@@ -181,7 +181,9 @@ def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     write_folder(folder / "data")
     write_folder(folder / "many", DOCUMENTS, MANY_QUERIES)
-    write_folder(folder / "unanswered", DOCUMENTS, [{**query, "answers": []} for query in QUERIES])
+    # Several batches, so that a kill finds some done.
+    unanswered = [{**query, "id": f"{query['id']}-{copy}", "answers": []} for copy in range(6) for query in QUERIES]
+    write_folder(folder / "unanswered", DOCUMENTS, unanswered)
     write_labels(folder / "labels.parquet")
     training = {
         "name": "toy", "data": str(folder), "logger": "none", "quiet": True, "max_size": 2,
