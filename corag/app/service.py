@@ -197,9 +197,7 @@ def _summary(selection: Selection) -> dict[str, Any]:
 
 
 def _check_size(query: str, texts: Sequence[Any]) -> None:
-    check_query(query)
-    if len(query) > MAX_QUESTION:
-        raise InputError(f"the question has {len(query):,} characters; ask with at most {MAX_QUESTION:,}")
+    check_query(query, MAX_QUESTION)
     check_count("the number of texts", len(texts), "send the best of them", least=0, most=MAX_TEXTS)
 
 

@@ -271,9 +271,7 @@ class Workbench:
 
     def _inquiry_for(self, question: str, number: int | None) -> Inquiry:
         question = well_formed(question)
-        check_query(question)
-        if len(question) > MAX_QUESTION:
-            raise InputError(f"the question has {len(question):,} characters; ask with at most {MAX_QUESTION:,}")
+        check_query(question, MAX_QUESTION)
         return self._inquiry(question, number)
 
     def _new_inquiry(self, question: str, number: int | None) -> Inquiry:
