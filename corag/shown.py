@@ -72,11 +72,17 @@ class ShownPassage(NamedTuple):
     @property
     def pieces(self) -> list[tuple[str, bool]]:
         """The text, cut where marked spans begin and end, and whether each piece is marked."""
-        edges = sorted({0, len(self.text), *(edge for span in self.marked for edge in span)})
-        return [
-            (self.text[start:end], any(first <= start and end <= last for first, last in self.marked))
-            for start, end in pairwise(edges)
-        ]
+        return cut_at_marks(self.text, (0, len(self.text)), self.marked)
+
+
+def cut_at_marks(text: str, whole: Span, marks: Sequence[Span]) -> list[tuple[str, bool]]:
+    """Return a span of a text, cut where marked spans begin and end, and whether each piece is marked."""
+    start, end = whole
+    edges = {start, end, *(min(max(edge, start), end) for mark in marks for edge in mark)}
+    return [
+        (text[begin:stop], any(first <= begin and stop <= last for first, last in marks))
+        for begin, stop in pairwise(sorted(edges))
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from corag.app.source import Evidence
+from corag.shown import cut_at_marks
 from corag.text.documents import citation
 from corag.text.units import Span, source_of
 from corag.text.visible import to_json, visible
@@ -67,16 +67,8 @@ def blocks(selection: Selection, evidence: Evidence | None, marks: Sequence[Span
         {
             "place": position,
             "evidence": None if position is None or evidence is None else evidence.marks(selection.chunks[position]),
-            "parts": _parts(text, start, end, marks),
+            "parts": cut_at_marks(text, (start, end), marks),
         }
         for position, start, end in pieces
         if position is not None or text[start:end].strip()
-    ]
-
-
-def _parts(text: str, start: int, end: int, marks: Sequence[Span]) -> list[tuple[str, bool]]:
-    edges = {start, end, *(min(max(edge, start), end) for mark in marks for edge in mark)}
-    return [
-        (text[begin:stop], any(first <= begin and stop <= last for first, last in marks))
-        for begin, stop in pairwise(sorted(edges))
     ]
