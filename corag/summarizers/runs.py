@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from corag.errors import DataError, InputError, ReaderError, SummarizerError
 from corag.memory import DiskStore
@@ -18,6 +17,9 @@ from corag.text.visible import well_formed
 from corag.types import Summarizer, SummaryRequest
 
 logger = logging.getLogger(__name__)
+
+SUMMARIES = "text"
+"""The kind of what a `DiskStore` of summaries keeps."""
 
 _JOINT = "\n\n"
 # Summaries of parts have at most this share of the window, so that several of them are summarized together.
@@ -37,13 +39,6 @@ class Summary:
     text: str
     failure: str | None = None
     num_calls: int = 0
-
-
-def summary_store(path: str | Path | None) -> DiskStore | None:
-    """Return the summaries in a SQLite file, which is created if missing; None without a path."""
-    if not isinstance(path, str | Path | None):
-        raise InputError(f"store is {path!r:.100}; give the path of a SQLite file, or None")
-    return None if path is None else DiskStore(path, "text")
 
 
 def summarize_all(

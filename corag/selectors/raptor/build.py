@@ -29,7 +29,7 @@ from corag.models.cached import CachedEmbedder
 from corag.optional import require
 from corag.selectors.car import IntArray
 from corag.selectors.raptor.tree import FOLDER, SUMMARY, Node, RaptorTree, tree_file
-from corag.summarizers.runs import Summary, summarize_all, summary_store
+from corag.summarizers.runs import SUMMARIES, Summary, summarize_all
 from corag.text.chunking import cut_to_tokens
 from corag.types import Chunk, Embedder, FloatArray, Summarizer, SummaryRequest
 
@@ -230,7 +230,7 @@ def update_tree(
             summarizer,
             summary_tokens,
             vectors=index.vectors(),
-            store=summary_store(folder / "summaries.sqlite"),
+            store=DiskStore(folder / "summaries.sqlite", SUMMARIES),
             report=report,
         )
         tree = replace(tree, record=record)
