@@ -13,7 +13,7 @@ from typing import Any
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text, as_candidates, candidates_of, is_async, with_cosines
 from corag.checks import MOST_CANDIDATES, check_count, check_query
-from corag.errors import IndexMismatchError, InputError
+from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import recording
@@ -146,15 +146,12 @@ def ask(
     if where is not None and not isinstance(index, ChunkIndex | str | Path):
         raise InputError("where filters the chunks of an index; filter texts, or in the retriever, before")
     embedding = None if embedder is None else make_embedder(embedder)
-    opened = ChunkIndex.open(index, embedding) if isinstance(index, str | Path) else index
+    opened = ChunkIndex.open(index) if isinstance(index, str | Path) else index
     source = opened if isinstance(opened, ChunkIndex) or callable(opened) else as_candidates(opened)
     if embedding is None:
         embedding = embedder_of(source)
-    elif isinstance(source, ChunkIndex) and embedding.name != source.embedder_name:
-        raise IndexMismatchError(
-            f"the index at {source.uri} was made by embedder {source.embedder_name!r}, not by {embedding.name!r}; "
-            "use that embedder"
-        )
+    elif isinstance(source, ChunkIndex):
+        source.manifest.require_embedder(embedding.name, embedding.dimension, source.uri)
     reading, counter = reader_and_tokens(reader, tokenizer)
     selecting = SELECTORS.offer(method, {**tokens_setting(counter), **tree_setting(method, source)})
     budget = Budget(budget_tokens, reading, budget_for)

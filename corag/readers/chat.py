@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
-from corag.errors import InputError
+from corag.checks import check_query
 from corag.models.chat.base import Chat, ChatReply, Messages
 from corag.models.chat.local import LocalChat
 from corag.models.chat.prompts import Prompt, prompt
@@ -104,8 +104,7 @@ class ChatReader(Chat):
 
     def messages(self, query: str, context: str) -> Messages:
         """Return what the model is asked; `InputError` for an empty question."""
-        if not query.strip():
-            raise InputError(f"query must be a question, got {query!r}; give a text that is not empty")
+        check_query(query)
         values = {NUMBERED: numbered(context)} if NUMBERED in self.template.fields else {"context": context}
         *first, last = self.template.messages(question=query, **values)
         for question, answer in self._history:
