@@ -1,6 +1,6 @@
 """The commands of `experiments`: each runs its job and prints where the result is.
 
-Only the command line imports `experiments`, when a command runs.
+The command line names them; each imports what it needs when it runs.
 """
 
 from __future__ import annotations
