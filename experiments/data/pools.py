@@ -23,10 +23,10 @@ from corag.selectors.raptor.tree import tree_file
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_at, passage_of
 from corag.text.documents import passage
-from corag.text.trec import escaped, read_run
 from corag.types import Candidate, Embedder
 from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName
+from experiments.data.trec import escaped, read_run
 from experiments.run.journal import digest, fingerprint
 
 EMBEDDED_TOGETHER = 512

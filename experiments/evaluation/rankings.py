@@ -15,10 +15,10 @@ from typing import Any
 from corag.errors import InputError
 from corag.optional import require
 from corag.text.data import Grades, is_evidence
-from corag.text.trec import qrels_lines, run_lines
 from corag.types import Chunk
 from corag.writing import write_atomically
 from experiments.data.config import comma_separated
+from experiments.data.trec import qrels_lines, run_lines
 
 RETRIEVER = "retriever"
 """Name of the ranking of the candidates."""

@@ -5,8 +5,8 @@ import math
 import ir_measures
 import pytest
 
-from corag.text.trec import run_lines
 from corag.types import Chunk
+from experiments.data.trec import run_lines
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.rankings import ranking_of
