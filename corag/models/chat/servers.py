@@ -68,12 +68,8 @@ class ServerChat(Server, Chat):
         check_count("max_concurrent", self.max_concurrent, "1 to 8 are usual")
         Chat.__post_init__(self)
         super().__post_init__()
+        self._given_window: int | None = None
         self._free = threading.BoundedSemaphore(self.max_concurrent)
-
-    @property
-    @abstractmethod
-    def _given_window(self) -> int | None:
-        """The model's window if it is set."""
 
     @abstractmethod
     def _pieces(self, messages: Messages, scored: bool, reply: ChatReply) -> Generator[str, None, None]:
@@ -217,10 +213,7 @@ class OllamaChat(OllamaServer, ServerChat):
             check_count("num_ctx", self.num_ctx, "4096 or 8192 are usual")
         self._num_ctx = self.num_ctx or _MIN_WINDOW
         super().__post_init__()
-
-    @property
-    def _given_window(self) -> int | None:
-        return self.num_ctx
+        self._given_window = self.num_ctx
 
     def _read_window(self) -> int | None:
         import pydantic
@@ -276,10 +269,7 @@ class OpenAIChat(OpenAIServer, ServerChat):
             check_count("window", self.window, "4096 to 131072 are usual")
         self._refused: frozenset[str] = frozenset()
         super().__post_init__()
-
-    @property
-    def _given_window(self) -> int | None:
-        return self.window
+        self._given_window = self.window
 
     def _read_window(self) -> int | None:
         import openai
