@@ -18,14 +18,15 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import DataLoader
 
 from agent.training.lightning import loader_of
 from corag.models.engine import Float32
-from corag.rerankers.evidence.hypotheses import Sets, features, late_interaction, sets_of
+from corag.rerankers.evidence.hypotheses import NUM_WITHOUT_PLACES, SIZES, Sets, describer, sets_of
 from corag.rerankers.evidence.network import CLIP, Ensemble
-from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
+from corag.rerankers.evidence.signals import PAIRS, SINGLES, UNIT_PAIRS, UNIT_SINGLES, Signals
 from corag.types import FloatArray
 from experiments.adapters.config import ValueTraining
 from experiments.adapters.training import fit, fit_line
@@ -43,6 +44,8 @@ BATCH_SIZE = 16
 DROPOUT = 0.4
 """Of the hidden units."""
 LEARNING_RATE, WEIGHT_DECAY = 5e-3, 1e-2
+_LATE_SINGLES = ("cosine", "sentence", "maxsim", "rare_maxsim", "lexical")
+_LATE_UNIT_SINGLES = ("is_unit", "source_cosine", "source_maxsim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +89,10 @@ def hypothesise(example: ValueExample, max_size: int, max_drawn: int = MAX_DRAWN
     for size in range(1, min(max_size, num_candidates) + 1):
         of_size = [gold for gold in golds if len(gold) == size]
         if of_size:
-            true.append(features(example.signals, np.array(of_size, dtype=np.intp)))
+            true.append(describer(example.signals)(np.array(of_size, dtype=np.intp)))
         sets, total = _other_sets(num_candidates, size, set(of_size), max_drawn, rng)
         if total:
-            others.append(features(example.signals, sets))
+            others.append(describer(example.signals)(sets))
             corrections.append(np.full(len(sets), np.log(total / len(sets))))
     weights = np.concatenate(corrections).astype(np.float32)
     return Hypothesised(example, len(golds), np.concatenate([*true, *others]), weights)
@@ -289,3 +292,16 @@ def _ordered_pairs(examples: Sequence[ValueExample]) -> FloatArray:
         for second in example.ordered[index + 1 :]
     ]
     return np.array(rows).reshape(len(rows), len(SINGLES) + len(PAIRS))
+
+
+def late_interaction() -> NDArray[np.bool_]:
+    """Return which features say how near a set is to the question, token by token, and its size, `[NUM_FEATURES]`.
+
+    They mean the same for every kind of text, so the linear floor of a network looks at nothing else.
+    """
+    singles = [name in _LATE_SINGLES for name in SINGLES]
+    places = [name in _LATE_UNIT_SINGLES for name in UNIT_SINGLES]
+    covered_and_size = [True] * (4 + SIZES)
+    between = NUM_WITHOUT_PLACES - 3 * len(SINGLES) - 3 * len(PAIRS) - len(covered_and_size)
+    columns = [*singles * 3, *[False] * 3 * len(PAIRS), *covered_and_size, *[False] * between]
+    return np.array([*columns, *places * 3, *[False] * 3 * len(UNIT_PAIRS)])

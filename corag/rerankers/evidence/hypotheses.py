@@ -41,8 +41,6 @@ _NUM_CROSSED = len(_CROSSED_SINGLES) + len(_CROSSED_PAIRS) + 2
 NUM_WITHOUT_PLACES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + SIZES + SIZES * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 2
 NUM_FEATURES = NUM_WITHOUT_PLACES + 3 * len(UNIT_SINGLES) + 3 * len(UNIT_PAIRS)
 """Features of a set; the last are those of the places of units."""
-_LATE_SINGLES = ("cosine", "sentence", "maxsim", "rare_maxsim", "lexical")
-_LATE_UNIT_SINGLES = ("is_unit", "source_cosine", "source_maxsim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,24 +126,6 @@ def sets_of(size: int, indices: Sequence[int]) -> Sets:
 @lru_cache(maxsize=256)
 def _places(size: int, count: int) -> Sets:
     return np.array(list(combinations(range(count), size)), dtype=np.intp).reshape(-1, size)
-
-
-def features(signals: Signals, sets: Sets) -> Float32:
-    """Describe sets of one size, `[N, NUM_FEATURES]`; see `describer`."""
-    return describer(signals)(sets)
-
-
-def late_interaction() -> NDArray[np.bool_]:
-    """Return which features say how near a set is to the question, token by token, and its size, `[NUM_FEATURES]`.
-
-    They mean the same for every kind of text, so the linear floor of a network looks at nothing else.
-    """
-    singles = [name in _LATE_SINGLES for name in SINGLES]
-    places = [name in _LATE_UNIT_SINGLES for name in UNIT_SINGLES]
-    covered_and_size = [True] * (4 + SIZES)
-    between = NUM_WITHOUT_PLACES - 3 * len(SINGLES) - 3 * len(PAIRS) - len(covered_and_size)
-    columns = [*singles * 3, *[False] * 3 * len(PAIRS), *covered_and_size, *[False] * between]
-    return np.array([*columns, *places * 3, *[False] * 3 * len(UNIT_PAIRS)])
 
 
 def describer(signals: Signals) -> Callable[[Sets], Float32]:
