@@ -409,7 +409,7 @@ _CHOICE = re.compile(r"[\w.:+ -]{0,100}(\([\w., -]{0,100}\))?")
 def _is_cached(table: Registry[Any], model: str) -> bool:
     """Return whether the hub's cache has all that a part needs of a model."""
     if table is TOKENIZERS:
-        return bool(load("corag.text.tokens.models:is_cached")(model, "tokenizer.json"))
+        return bool(load("corag.text.tokens.models:in_cache")(model))
     return bool(load("corag.models.checkpoint:is_whole_in_cache")(model))
 
 

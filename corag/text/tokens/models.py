@@ -48,7 +48,7 @@ def of_model(*, model: str | Path) -> TokenCounter:
             "give the answering model's tokenizer.json"
         )
     # The cache comes first: without a network the hub would be waited for.
-    file = _in_cache(name) or _download(name)
+    file = in_cache(name) or _download(name)
     return _by_transformers(name) if file is None else file_counter(file, name)
 
 
@@ -60,7 +60,7 @@ def tokens_for_model(name: str) -> TokenCounter | None:
             return by_tiktoken(model=served)
         if (own := Path(name) / FILE).is_file():  # servers call a model by its folder, too
             return file_counter(own, name)
-        if (cached := _in_cache(name)) is not None:
+        if (cached := in_cache(name)) is not None:
             return file_counter(cached, name)
     except (InputError, MissingExtraError, ModelError):
         pass
@@ -80,12 +80,7 @@ def by_tiktoken(*, model: str = "", encoding: str = "") -> CallableCounter:
     return CallableCounter(vocabulary.encode_ordinary, name=f"tiktoken(encoding={vocabulary.name})")
 
 
-def is_cached(name: str, file: str = "tokenizer_config.json") -> bool:
-    """Return whether the hub's cache on this machine holds a file of a model."""
-    return _in_cache(name, file) is not None
-
-
-def _in_cache(name: str, file: str = FILE) -> Path | None:
+def in_cache(name: str, file: str = FILE) -> Path | None:
     """Return a model's file in the cache of the hub; None if it is not there, or this is no name on the hub."""
     from huggingface_hub import errors, try_to_load_from_cache
 
@@ -105,7 +100,7 @@ def _download(name: str) -> Path | None:
     except (OSError, ValueError, errors.HfHubHTTPError, errors.EntryNotFoundError) as error:
         no_file = isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError)
         # Without a network only what else of the model is here can tell whether it has a file.
-        if no_file or is_cached(name):
+        if no_file or in_cache(name, "tokenizer_config.json"):
             return None
         raise ModelError(
             f"the tokenizer of {name!r} is not on this machine and cannot be downloaded ({error}); check the name, log "
