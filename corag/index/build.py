@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,12 +17,11 @@ from corag.files.process import read_file
 from corag.files.read import FoundFiles, UnreadableFileError, find_files, read_bytes, reading_key
 from corag.index.search import ChunkIndex
 from corag.index.write import ChunkSource, write_index
+from corag.progress import Report
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import find_data, find_file, read_corpus
 from corag.types import Chunk, Embedder, TokenCounter
-
-Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

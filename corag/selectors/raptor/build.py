@@ -12,7 +12,7 @@ for summaries of what changed around it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,14 +27,12 @@ from corag.index.store import index_lock, local_folder
 from corag.memory import DiskStore
 from corag.models.cached import CachedEmbedder
 from corag.optional import require
+from corag.progress import Report
 from corag.selectors.car import IntArray
 from corag.selectors.raptor.tree import FOLDER, SUMMARY, Node, RaptorTree, tree_file
 from corag.summarizers.runs import SUMMARIES, Summary, summarize_all
 from corag.text.chunking import cut_to_tokens
 from corag.types import Chunk, Embedder, FloatArray, Summarizer, SummaryRequest
-
-Report = Callable[[int, int], None]
-"""Called with (summaries written, summaries known to be needed); a later layer adds to both."""
 
 MAX_FITTED = 10_000
 """Of more points than this, so many drawn at random are what mixtures are fitted to; all are assigned. A fit
@@ -128,7 +126,7 @@ def build_tree(
         summary_tokens: The most tokens of a summary.
         vectors: The chunks' unit vectors, `[len(chunks), D]`, if they are known.
         store: Keeps each summary as soon as it is written, so that an interrupted build resumes.
-        report: See `Report`.
+        report: Called with (summaries written, summaries known to be needed); a later layer adds to both.
 
     Raises:
         InputError: Two chunks share an id, or one has an id that summaries have.
