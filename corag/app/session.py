@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from corag.app.growth import tree_data
 from corag.app.source import Evidence, Source
@@ -141,7 +141,6 @@ class Workbench:
             SELECTORS.settings(method)
         self._inquiry = lru_cache(MAX_CACHED)(self._new_inquiry)
         self._selector = lru_cache(None)(self._new_selector)
-        self._corag = lru_cache(None)(self._new_corag)
         self._make_reranker: Callable[[str], Reranker] = lru_cache(None)(make_reranker)
 
     def about(self) -> dict[str, Any]:
@@ -311,7 +310,8 @@ class Workbench:
 
     def _named(self, inquiry: Inquiry, budget: int, unit: str | None) -> dict[str, Any]:
         """Return the settings of the configuration that the agent names, or its fallback without an agent."""
-        selector, configuration = self._corag(unit), fixed_configuration()
+        selector = cast(Corag, self._selector("corag" if unit is None else f"corag(unit={unit})"))
+        configuration = fixed_configuration()
         if selector.agent is not None:
             tokens = self._within(budget).for_context(inquiry.question)
             try:
@@ -345,9 +345,6 @@ class Workbench:
             lambda chosen: [chosen.text],
         )
         return replace(problem, budget_tokens=selection.budget_tokens), selector, selection
-
-    def _new_corag(self, unit: str | None) -> Corag:
-        return Corag(agent=self._agent, unit=unit, tokenizer=self.tokens)
 
     def _read(
         self, inquiry: Inquiry, selection: Selection, on_token: Callable[[str], None] | None = None
