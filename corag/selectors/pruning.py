@@ -231,18 +231,11 @@ class SentenceThreshold(RerankingSelector):
         order = fill([index for index in offered if index in kept], problem.costs, problem.capacity)
         if self.at_least and not order:
             order = fill(best_first, problem.costs, problem.capacity, 1)
-        trace = {
-            "reranker": self._reranker.name,
-            "threshold": threshold,
-            "passing": len(kept),
-            "chunk_values": [values[index] for index in order],
-            "orders_scored": len(offered),
-            "scorer_calls": 1,
-            "truncated": scorer.num_truncated,
-        }
+        trace: dict[str, Any] = {"threshold": threshold, "passing": len(kept)}
         if not kept:
             trace["reason"] = f"no sentence has a value of at least {threshold:.3g}; the best has {best:.3g}"
-        return Choice(order, float(np.mean([values[index] for index in order])) if order else 0.0, trace)
+        value = float(np.mean([values[index] for index in order])) if order else 0.0
+        return self._scored(problem, order, value, orders_scored=len(offered), scorer_calls=1, **trace)
 
 
 @dataclass(kw_only=True, eq=False)

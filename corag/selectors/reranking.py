@@ -50,12 +50,12 @@ class RerankingSelector(BudgetedSelector):
         """Return what values orders of a problem."""
         return problem.scorer(self._reranker, self.window)
 
-    def _scored(self, problem: SelectionProblem, order: Order, value: float, **counts: int) -> Choice:
+    def _scored(self, problem: SelectionProblem, order: Order, value: float, **others: Any) -> Choice:
         """Return a choice with what the trace of all selectors with a reranker has."""
         scorer = self._scorer(problem)
         alone = scorer([(index,) for index in order]).tolist()
         of_scorer = {"reranker": scorer.name, "truncated": scorer.num_truncated, "chunk_values": alone}
-        return Choice(order, value, {**of_scorer, **counts})
+        return Choice(order, value, {**of_scorer, **others})
 
 
 class Naive(RerankingSelector):
