@@ -78,21 +78,13 @@ class LRU(Cache[Key, Value]):
         capacity: Maximum bytes of keys and values, 0 for no cache; or a `Capacity` that this cache shares with others.
         owner: Caches of one capacity and owner share their entries, so their keys must not mean different values. By
             default each cache has its own.
-        nbytes: Returns the size of an entry, given key and value; by default arrays and texts in both are added up.
     """
 
-    def __init__(
-        self,
-        capacity: int | Capacity,
-        *,
-        owner: object = None,
-        nbytes: Callable[[Key, Value], int] | None = None,
-    ) -> None:
+    def __init__(self, capacity: int | Capacity, *, owner: object = None) -> None:
         self.capacity = capacity if isinstance(capacity, Capacity) else Capacity(capacity)
         # A dead reference equals only itself, so entries of an owner that is gone are nobody's, and age out.
         self._owner = weakref.ref(self if owner is None else owner)
         hash(self._owner)  # which it remembers
-        self._nbytes = nbytes or (lambda key, value: size_of(key) + size_of(value) + ENTRY_BYTES)
 
     def get(self, keys: Iterable[Key]) -> dict[Key, Value]:
         """Return those of the keys that are present, with their values, and mark them as used."""
@@ -110,7 +102,7 @@ class LRU(Cache[Key, Value]):
         pool = self.capacity
         if not pool.max_bytes:
             return
-        sized = {key: (value, self._nbytes(key, value)) for key, value in entries.items()}
+        sized = {key: (value, size_of(key) + size_of(value) + ENTRY_BYTES) for key, value in entries.items()}
         with pool.lock:
             for key, (value, nbytes) in sized.items():
                 address = self._owner, key

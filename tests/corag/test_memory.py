@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corag.errors import DataError
-from corag.memory import LRU, Capacity, DiskStore
+from corag.memory import ENTRY_BYTES, LRU, Capacity, DiskStore, size_of
 
 
 @pytest.mark.parametrize(("batch", "expected"), [(None, ["cb"]), (1, ["c", "b"])])
@@ -33,16 +33,17 @@ class Owner:
 
 
 def test_caches_of_one_capacity_share_its_bytes():
-    capacity = Capacity(8)
-    words, others = (LRU(capacity, nbytes=lambda key, value: len(value)) for _ in range(2))
-    words.put({"a": "aaaa", "b": "bb"})
-    others.put({"a": "AA"})
-    assert (words.get("ab"), others.get("ab")) == ({"a": "aaaa", "b": "bb"}, {"a": "AA"})
+    entry = size_of("a") + size_of("A") + ENTRY_BYTES
+    capacity = Capacity(3 * entry)
+    words, others = LRU(capacity), LRU(capacity)
+    words.put({"a": "1", "b": "2"})
+    others.put({"a": "3"})
+    assert (words.get("ab"), others.get("ab")) == ({"a": "1", "b": "2"}, {"a": "3"})
     words.get("a")
-    others.put({"c": "CC"})  # `b` is the least recently used
-    assert (words.get("ab"), others.get("ac")) == ({"a": "aaaa"}, {"a": "AA", "c": "CC"})
-    assert capacity.used_bytes == 8
-    others.put({"d": "d" * 9})
+    others.put({"c": "4"})  # `b` is the least recently used
+    assert (words.get("ab"), others.get("ac")) == ({"a": "1"}, {"a": "3", "c": "4"})
+    assert capacity.used_bytes == 3 * entry
+    others.put({"d": "d" * 3 * entry})
     assert (capacity.used_bytes, len(capacity.entries)) == (0, 0)
 
 
@@ -54,21 +55,22 @@ def test_caches_of_one_owner_share_their_entries():
 
 
 def test_threads_share_a_capacity():
-    capacity = Capacity(50)
-    caches = [LRU(capacity, nbytes=lambda key, value: value) for _ in range(4)]
+    capacity = Capacity(5000)
+    caches = [LRU(capacity) for _ in range(4)]
 
     def work(seed):
         rng = np.random.default_rng(seed)
         for _ in range(500):
             cache = caches[rng.integers(4)]
-            values = cache.get_many(rng.integers(0, 40, 3).tolist(), lambda new: [1 + key % 7 for key in new])
-            assert all(1 <= value <= 7 for value in values)
+            values = cache.get_many(rng.integers(0, 40, 3).tolist(), lambda new: [bytes(key % 7) for key in new])
+            assert all(len(value) < 7 for value in values)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
-    kept = [value for cache in caches for value in cache.get(range(40)).values()]
+    entries = [entry for cache in caches for entry in cache.get(range(40)).items()]
+    kept = [size_of(key) + size_of(value) + ENTRY_BYTES for key, value in entries]
     assert (sum(kept), len(kept)) == (capacity.used_bytes, len(capacity.entries))
-    assert sum(kept) <= 50
+    assert sum(kept) <= 5000
 
 
 keys = st.binary(min_size=1, max_size=8)
