@@ -45,10 +45,6 @@ class MiniLMCosine(WindowedReranker):
         """Return the token ids of each text."""
         return self._encoder.whole_ids(texts)
 
-    def join(self, orders: Sequence[Sequence[Ids]]) -> list[Ids]:
-        """Return the ids of the joined texts: with this tokenizer those of the texts, one after the other."""
-        return list(map(np.concatenate, orders))
-
     def values(self, pairs: Sequence[tuple[FloatArray, Ids]]) -> FloatArray:
         """Return the cosine of each question's vector and text; 0 for a text without tokens."""
         vectors = self._encoder.sentence_embeddings([ids for _, ids in pairs]).astype(np.float64)

@@ -74,10 +74,6 @@ class MiniLMCross(WindowedReranker):
         """Return the token ids of each text, without special tokens."""
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, texts)]
 
-    def join(self, orders: Sequence[Sequence[Int64]]) -> list[Int64]:
-        """Return the ids of the joined texts: those of the texts, one after the other."""
-        return list(map(np.concatenate, orders))
-
     def values(self, pairs: Sequence[tuple[Int64, Int64]]) -> FloatArray:
         """Return the value of each pair of question and text."""
         logits = np.full(len(pairs), -np.inf)

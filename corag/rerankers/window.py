@@ -54,9 +54,12 @@ class WindowedReranker(Part, ABC):
     def read(self, texts: Sequence[str]) -> Sequence[Any]:
         """Return what `join` needs of each text."""
 
-    @abstractmethod
     def join(self, orders: Sequence[Sequence[Any]]) -> Sequence[Any]:
-        """Return the joined text of each order as a sequence of tokens, of which a slice is a part of the text."""
+        """Return the joined text of each order as a sequence of tokens, of which a slice is a part of the text.
+
+        By default `read` returns token ids, and a joined text has those of its parts, one after the other.
+        """
+        return list(map(np.concatenate, orders))
 
     @abstractmethod
     def values(self, pairs: Sequence[tuple[Any, Any]]) -> FloatArray:
