@@ -297,8 +297,11 @@ def corag_fixed(
     """Use the best single configuration that an agent's checkpoint records, its fallback, for every question.
 
     Args:
-        agent: The checkpoint; see `load_agent`. `none` means the shipped one.
+        agent: The checkpoint; see `load_agent`, also for errors. `none` means the shipped one.
         tokenizer: Counts tokens as the answering model does: name or object; MiniLM's by default.
+
+    Raises:
+        ModelError: The fallback names a part that a checkpoint may not name, such as one that asks a server.
     """
     source = agent if decides(agent) else DEFAULT_AGENT
     written = trusted(SELECTORS, str(load_agent(source).config.fallback), f"the agent {source!s:.100}")
