@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from agent.files import folder_lock
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
+from corag.index.outside import require_inside
 from corag.index.where import FIELDS, fields_json
 from corag.optional import require
 from corag.types import Chunk
@@ -36,6 +37,8 @@ OLD_VERSIONS_KEPT = timedelta(hours=1)
 CHUNKS = "corag_chunks"
 MANIFEST = "corag_manifest"
 _LOCK_FILE = ".corag.lock"
+_TABLES = (f"{CHUNKS}.lance", f"{MANIFEST}.lance", "__manifest")
+"""What LanceDB reads of a folder."""
 
 CHUNK_COLUMNS = ["id", "text", "metadata"]
 """Columns that a chunk is made from."""
@@ -49,8 +52,13 @@ _REMEDIES = {
 
 
 def connect(uri: str | Path) -> Any:
-    """Return the LanceDB database at a path or address; `InputError` if it cannot hold an index."""
+    """Return the LanceDB database at a path or address; `InputError` if it cannot hold an index.
+
+    A local one that refers to other folders or servers is a `DataError`.
+    """
     folder = local_folder(uri)
+    if folder is not None:
+        require_inside(folder, _TABLES)
     # LanceDB warns of every partition that none of the new rows falls into.
     os.environ.setdefault("LANCEDB_LOG", "error")
     # Imported here: it takes 1.2 s of CPU time.

@@ -1,20 +1,23 @@
 """What a checkpoint or an index names is data: it runs no code, reaches no server, fetches and reads nothing."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import lancedb
 import numpy as np
 import pytest
 
 import corag
 from corag import registry
 from corag.conversation import Conversation
-from corag.errors import CoragError, ModelError
+from corag.errors import CoragError, DataError, ModelError
 from corag.index import ChunkIndex
 from corag.registry import trusted
+from corag.selectors.raptor.build import load_tree, update_tree
 from corag.selectors.raptor.tree import Node, RaptorTree
 
 CHECKPOINT = Path("checkpoints/agent-minilm")
@@ -182,3 +185,60 @@ def test_an_index_that_names_an_embedder_runs_nothing(folder, tmp_path):
         for ask in (partial(corag.ask, "Who?"), Conversation):
             with pytest.raises(ModelError, match="index"):
                 ask(index)
+
+
+@pytest.fixture
+def index_folder(tmp_path):
+    chunks = [corag.Chunk(str(number), f"Berlin has district {number}.") for number in range(3)]
+    ChunkIndex.build(tmp_path / "index", chunks, corag.embedder())
+    return tmp_path / "index"
+
+
+@pytest.mark.parametrize("base", ["folder", "s3://corag-no-such-bucket/table"])
+@pytest.mark.parametrize("table", ["corag_chunks", "corag_manifest"])
+def test_an_index_does_not_read_from_a_base_outside_its_folder(index_folder, tmp_path, base, table):
+    clone = tmp_path / "clone"
+    shutil.copytree(index_folder, clone)
+    shutil.rmtree(clone / f"{table}.lance")
+    source = str(index_folder / f"{table}.lance")
+    lancedb.connect(clone).clone_table(table, source)
+    if base == "folder":
+        base = source
+    else:
+        # A path of the same length, as its length stands before it.
+        base = base.ljust(len(source), "x")[: len(source)]
+        for manifest in (clone / f"{table}.lance" / "_versions").glob("*.manifest"):
+            manifest.write_bytes(manifest.read_bytes().replace(source.encode(), base.encode()))
+    uses = [
+        lambda: ChunkIndex.open(clone),
+        lambda: corag.ask("Where is Berlin?", clone),
+        lambda: ChunkIndex.build(clone, [corag.Chunk("a", "Bonn")], corag.embedder(), overwrite=True),
+    ]
+    for use in uses:
+        with pytest.raises(DataError, match=f"{re.escape(base[:100])}.*outside of the index"):
+            use()
+
+
+@pytest.mark.parametrize("linked", ["corag_chunks.lance", "corag_chunks.lance/data", "corag_manifest.lance/_versions"])
+def test_an_index_does_not_follow_links_out_of_its_folder(index_folder, tmp_path, linked):
+    (index_folder / linked).rename(tmp_path / "elsewhere")
+    (index_folder / linked).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="elsewhere"):
+        ChunkIndex.open(index_folder)
+
+
+def test_an_index_may_be_moved_and_be_reached_by_a_link(index_folder, tmp_path):
+    index_folder.rename(tmp_path / "moved")
+    (tmp_path / "link").symlink_to(tmp_path / "moved")
+    assert len(ChunkIndex.open(tmp_path / "link")) == 3
+
+
+@pytest.mark.parametrize("linked", ["raptor", "raptor/tree.json", "raptor/vectors.npy", "raptor/summaries.sqlite"])
+def test_a_tree_does_not_follow_links_out_of_its_index(index_folder, tmp_path, linked):
+    index = ChunkIndex.open(index_folder)
+    update_tree(index, corag.embedder(), corag.summarizer("extractive"))
+    (index_folder / linked).rename(tmp_path / "elsewhere")
+    (index_folder / linked).symlink_to(tmp_path / "elsewhere")
+    for use in (load_tree, lambda path: update_tree(index, corag.embedder(), corag.summarizer("extractive"))):
+        with pytest.raises(DataError, match="elsewhere"):
+            use(index_folder)

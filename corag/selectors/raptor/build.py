@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import DataError, IndexMismatchError, InputError, SummarizerError
+from corag.index.outside import require_inside
 from corag.index.search import ChunkIndex
 from corag.index.store import index_lock, local_folder
 from corag.memory import DiskStore
@@ -203,12 +204,13 @@ def update_tree(
         InputError: The index is on object storage.
         IndexMismatchError: The embedder is not the index's, or the index was changed meanwhile.
         SummarizerError: All of many summaries failed; those written before are kept.
-        DataError: The folder cannot be written.
+        DataError: The folder cannot be written, or leads out of the index.
     """
     parent = local_folder(index.uri)
     if parent is None:
         raise InputError(f"the index at {index.uri} is on object storage; a tree needs an index in a local folder")
     folder = parent / FOLDER
+    require_inside(parent, [FOLDER])
     index.manifest.require_embedder(embedder.name, embedder.dimension, index.uri)
     record = {**_content(index), "summarizer": summarizer.identity, "summary_tokens": summary_tokens}
     with index_lock(index.uri):

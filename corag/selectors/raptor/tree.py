@@ -13,6 +13,7 @@ import numpy as np
 
 from agent.files import replace_file
 from corag.errors import DataError, IndexMismatchError
+from corag.index.outside import require_inside
 from corag.index.search import ChunkIndex
 from corag.index.store import local_folder
 from corag.registry import SELECTORS
@@ -26,10 +27,15 @@ TREE_FILE = "tree.json"
 
 
 def tree_file(uri: str | Path) -> Path | None:
-    """Return the file of the tree beside an index, of its present content or of an earlier one; None without one."""
+    """Return the file of the tree beside an index, of its present content or of an earlier one; None without one.
+
+    A tree that is a link out of the index's folder is a `DataError`.
+    """
     folder = local_folder(uri)
-    file = None if folder is None else folder / FOLDER / TREE_FILE
-    return file if file is not None and file.is_file() else None
+    if folder is None or not (file := folder / FOLDER / TREE_FILE).is_file():
+        return None
+    require_inside(folder, [FOLDER])
+    return file
 
 
 def tree_setting(selector: object, index: object) -> dict[str, Any]:
@@ -137,10 +143,11 @@ class RaptorTree:
         """Read a tree from its folder.
 
         Raises:
-            DataError: The folder holds no whole tree.
+            DataError: The folder holds no whole tree, or links out of it.
             IndexMismatchError: The tree is of another version.
         """
         source = Path(folder)
+        require_inside(source, ["."])
         try:
             content = json.loads((source / TREE_FILE).read_text(encoding="utf-8"))
             if content["version"] != VERSION:

@@ -1,0 +1,97 @@
+"""Whether a local index lies within its folder: Lance reads wherever a table's manifest or a symbolic link says.
+
+A shallow clone of a table holds no rows. Its manifest has the paths or addresses of other tables, its bases, and
+LanceDB opens them: an index from somebody else could answer from other folders, or reach a server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from corag.errors import DataError
+from corag.redaction import shown
+
+_MAGIC = b"LANC"
+_FOOTER = 16
+"""Bytes: the position of the manifest (8), the version of the format (4) and `_MAGIC`."""
+_BASE_PATHS = 18
+"""Field of a manifest, in `table.proto` of Lance: messages with the field `path`."""
+_PATH = 4
+
+
+def require_inside(folder: Path, names: Sequence[str]) -> None:
+    """Check that what is below some entries of a folder refers to nothing outside of the folder.
+
+    Raises:
+        DataError: A symbolic link leads out of the folder, or the manifest of a table names a base.
+    """
+    root = folder.resolve()
+    for path in _below([folder / name for name in names]):
+        if path.is_symlink() and not path.resolve().is_relative_to(root):
+            raise DataError(
+                f"{path} is a link to {shown(str(path.readlink()))}, outside of the index, and is not followed; if you "
+                "trust it, copy what it links to into its place"
+            )
+        if ".manifest" in path.name and (bases := _bases(path)):
+            raise DataError(
+                f"{path} reads rows from {shown(bases[0])}, outside of the index, which may not choose other folders "
+                "or servers; it is a shallow clone: copy the whole index, or build it with `corag index`"
+            )
+
+
+def _below(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        yield path
+        for parent, folders, files in os.walk(path):
+            yield from (Path(parent, name) for name in (*folders, *files))
+
+
+def _bases(path: Path) -> list[str]:
+    """Return the bases that a manifest names; none if it was cut off, as Lance does not read it either."""
+    try:
+        content = path.read_bytes()
+        if content[-4:] != _MAGIC:
+            return []
+        start = int.from_bytes(content[-_FOOTER:-8], "little")
+        size = int.from_bytes(content[start : start + 4], "little")
+        manifest = content[start + 4 : start + 4 + size]
+        bases = [dict(_fields(base)) for number, base in _fields(manifest) if number == _BASE_PATHS]
+        return [base.get(_PATH, b"").decode(errors="replace") for base in bases]
+    except (OSError, ValueError, IndexError) as error:
+        raise DataError(f"{path} is damaged ({error}); delete the index and build it again") from error
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and the content of each field of a Protocol Buffers message; numbers have no content."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, wire_type = key >> 3, key & 7
+        size = 0
+        if wire_type == 0:
+            _, at = _varint(message, at)
+        elif wire_type == 2:
+            size, at = _varint(message, at)
+        elif wire_type in (1, 5):
+            size = 8 if wire_type == 1 else 4
+        else:
+            raise ValueError(f"a field is of the wire type {wire_type}")
+        if at + size > len(message):
+            raise ValueError("a field is cut off")
+        yield number, message[at : at + size] if wire_type == 2 else b""
+        at += size
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """Return a number of variable length, and where the next field begins."""
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+        if shift > 63:
+            raise ValueError("a number is too long")
