@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -157,8 +157,7 @@ def ask(
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)
-    known = source.stored_states() if isinstance(source, ChunkIndex) else nullcontext()
-    with recording() as models, known:
+    with recording() as models:
         if isinstance(source, ChunkIndex):
             with _timed(seconds, "embed"):
                 vector = vectors_by(embedding, [question])[0]

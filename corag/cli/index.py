@@ -36,8 +36,6 @@ class IndexConfig(Runtime):
             resumes.
         tree_summarizer: Summarizer that writes it, such as `ollama(model=llama3.1:8b)`.
         summary_tokens: Maximum tokens of a summary in the tree.
-        states: Store the token states of all chunks in the index (768 bytes a token), so that the shipped rerankers do
-            not encode the candidates of each question. Updates keep them. To remove them, delete the index.
         quiet: Show no progress.
     """
 
@@ -54,7 +52,6 @@ class IndexConfig(Runtime):
     tree: bool = False
     tree_summarizer: Spelling = "extractive"
     summary_tokens: int = 100
-    states: bool = False
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -81,7 +78,6 @@ def run(config: IndexConfig) -> None:
             include=_globs(config.include),
             exclude=_globs(config.exclude),
             tokens=tokens,
-            states=True if config.states else None,
             overwrite=config.overwrite,
             batch_size=config.batch_size,
             report=report,

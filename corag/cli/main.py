@@ -80,7 +80,7 @@ COMMANDS = {
         "index a folder of documents, or update its index",
         "corag.cli.index:IndexConfig",
         "corag.cli.index:run",
-        "data out max_tokens overlap_tokens embedder tokenizer overwrite tree states device",
+        "data out max_tokens overlap_tokens embedder tokenizer overwrite tree device",
     ),
     "ask": Command(
         "answer one question from an index, under a token budget",

@@ -105,7 +105,7 @@ def run_app(config: AppConfig) -> None:
         from corag.app.server import make_app
 
     workbench = make_workbench(config)
-    with _announced("page", config.host, config.port, workbench.source.index) as sock:
+    with _announced("page", config.host, config.port) as sock:
         if not is_loopback(config.host):
             say(f"everybody who can reach {config.host} can ask and read; leave out --host to keep it to you", stderr())
         if config.open:
@@ -131,8 +131,7 @@ def run_service(config: ServeConfig) -> None:
     if config.mcp:
         with needed("mcp", "mcp"):
             from corag.app.tools import make_tools
-        with contextlib.nullcontext() if index is None else index.stored_states():
-            make_tools(service).run()
+        make_tools(service).run()
         return
     with needed("starlette and uvicorn", "app"):
         from corag.app.api import make_api
@@ -140,7 +139,7 @@ def run_service(config: ServeConfig) -> None:
     key = os.environ.get(KEY) or None
     if key is None and not is_loopback(config.host):
         raise InputError(f"{config.host} can be reached by others: set a key in the environment variable {KEY}")
-    with _announced("service", config.host, config.port, index) as sock:
+    with _announced("service", config.host, config.port) as sock:
         make_server(make_api(service, host=config.host, key=key)).run(sockets=[sock])
 
 
@@ -172,11 +171,10 @@ def _opened(index: str | None) -> ChunkIndex | None:
 
 
 @contextlib.contextmanager
-def _announced(what: str, host: str, port: int, index: ChunkIndex | None) -> Iterator[socket]:
+def _announced(what: str, host: str, port: int) -> Iterator[socket]:
     """Yield a socket that listens, and say where; Ctrl-C ends the block."""
     from corag.app.http import address, listening
 
-    states = contextlib.nullcontext() if index is None else index.stored_states()
-    with listening(host, port) as sock, states, contextlib.suppress(KeyboardInterrupt):
+    with listening(host, port) as sock, contextlib.suppress(KeyboardInterrupt):
         say(f"{what} at {address(sock)}; Ctrl-C ends it")
         yield sock

@@ -52,7 +52,6 @@ def update_index(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     tokens: TokenCounter | None = None,
-    states: bool | None = None,
     overwrite: bool = False,
     batch_size: int = 256,
     report: Report = lambda done, total: None,
@@ -70,7 +69,6 @@ def update_index(
         include: Globs of the documents to index; see `corag.files.read.find_files`.
         exclude: Globs of documents to leave out.
         tokens: Counts tokens as the answering model does.
-        states: See `ChunkIndex.build`.
         overwrite: Replace an index of something else.
         batch_size: Chunks embedded and stored at a time.
         report: Called with (documents read, documents in all).
@@ -93,7 +91,7 @@ def update_index(
     else:
         files = find_files(path, include=include, exclude=exclude)
         source = _folder_source(path, files, tokens, chunking, settings, report)
-    written = write_index(uri, source, embedder, states=states, batch_size=batch_size, overwrite=overwrite)
+    written = write_index(uri, source, embedder, batch_size=batch_size, overwrite=overwrite)
     index = ChunkIndex.open(uri, embedder)
     if files is None:
         return IndexUpdate(index, written.num_embedded, written.num_copied)

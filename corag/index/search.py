@@ -6,7 +6,6 @@ Axes: `n` texts, `q` queries, `d` numbers in a vector.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -88,7 +87,6 @@ class ChunkIndex:
         embedder: Embedder,
         *,
         batch_size: int = 256,
-        states: bool | None = None,
         overwrite: bool = False,
     ) -> ChunkIndex:
         """Embed the chunks and store them, or finish a build that was interrupted.
@@ -100,7 +98,6 @@ class ChunkIndex:
             chunks: What to store, in this order. Ids must be unique, metadata JSON.
             embedder: Embeds `Chunk.text`.
             batch_size: Chunks that are embedded and committed at a time: the most that a kill can cost.
-            states: Store token states, too, for the shipped rerankers; by default as the existing index does.
             overwrite: Replace a complete index of other chunks, which stays readable until the new one is complete.
 
         Raises:
@@ -111,7 +108,7 @@ class ChunkIndex:
         """
         from corag.index.write import listed, write_index
 
-        write_index(uri, listed(chunks), embedder, states=states, batch_size=batch_size, overwrite=overwrite)
+        write_index(uri, listed(chunks), embedder, batch_size=batch_size, overwrite=overwrite)
         return cls.open(uri, embedder)
 
     @classmethod
@@ -243,22 +240,6 @@ class ChunkIndex:
             stored = self._table.search().select(["vector"]).to_arrow()["vector"].combine_chunks()
         vectors: NDArray[np.float32] = stored.flatten().to_numpy().reshape(-1, self.dimension)
         return vectors
-
-    @contextmanager
-    def stored_states(self) -> Iterator[None]:
-        """Let MiniLM encoders inside the block use the token states of this index, if it has them."""
-        if not self.manifest.states:
-            yield
-            return
-        from corag.index.states import stored_states
-        from corag.models.minilm import STATES
-
-        def states(ids: Sequence[NDArray[np.int64]]) -> dict[int, NDArray[np.float32]]:
-            with accessing(self.uri, "read"):
-                return stored_states(self._table, ids)
-
-        with STATES.set(states):
-            yield
 
     def _candidate(self, row: Mapping[str, Any], cosine: float, rank: int | None = None) -> Candidate:
         # Rounding can carry a cosine past 1.

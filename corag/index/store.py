@@ -26,7 +26,7 @@ from corag.index.where import FIELDS, fields_json
 from corag.optional import require
 from corag.types import Chunk
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 """Layout of the tables; raised by every change that this version could not read."""
 
 REMEDY = "choose another index path (--index, or --out of `corag index`), or replace this index (--overwrite)"
@@ -128,12 +128,10 @@ def to_rows(
     parts: Sequence[str],
     first_position: int,
     vectors: NDArray[np.float32],
-    states: Sequence[tuple[bytes | None, bytes | None]],
 ) -> Any:
     """Return chunks as an Arrow table.
 
-    `parts` are the files that they are from, `vectors` is `[n, d]`, and `states` are the key of each chunk's token ids
-    and its token states, or None for both; see `corag.index.states`.
+    `parts` are the files that they are from, `vectors` is `[n, d]`.
     """
     import pyarrow as pa
 
@@ -146,8 +144,6 @@ def to_rows(
             "metadata": pa.array([metadata_json(chunk) for chunk in chunks], pa.string()),
             FIELDS: pa.array([fields_json(chunk.metadata) for chunk in chunks], pa.json_(pa.string())),
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
-            "states_key": pa.array([key for key, _ in states], pa.binary()),
-            "states": pa.array([value for _, value in states], pa.large_binary()),
         }
     )
 
@@ -175,7 +171,6 @@ class IndexManifest:
         dimension: Length of each vector.
         fingerprint: Names corpus and settings: builds with the same one make the same index.
         settings: How the chunks were made.
-        states: Whether it holds token states.
         num_chunks: Chunks of the finished index.
         version: The version of the table of chunks that is read.
         num_changed: Chunks added and deleted since the search structures were made.
@@ -186,7 +181,6 @@ class IndexManifest:
     dimension: int
     fingerprint: str
     settings: Mapping[str, Any]
-    states: bool = False
     num_chunks: int = 0
     version: int = 0
     num_changed: int = 0

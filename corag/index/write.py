@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from corag.checks import check_count
 from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index import store
-from corag.index.states import encoded_states
 from corag.index.store import (
     CHUNKS,
     MANIFEST,
@@ -123,7 +122,6 @@ def write_index(
     source: ChunkSource,
     embedder: Embedder,
     *,
-    states: bool | None = None,
     batch_size: int = 256,
     overwrite: bool = False,
 ) -> Written:
@@ -133,21 +131,17 @@ def write_index(
         with accessing(uri, "write"):
             database = connect(uri)
             old, known = _usable_manifest(database, uri, overwrite)
-            with_states = old is not None and old.states if states is None else states
-            wanted = IndexManifest(
-                embedder.name, embedder.dimension, source.fingerprint, source.settings, states=with_states
-            )
+            wanted = IndexManifest(embedder.name, embedder.dimension, source.fingerprint, source.settings)
             if old is not None:
-                same_content = (old.fingerprint, old.states) == (wanted.fingerprint, wanted.states)
-                if same_content and old.made_by(embedder.name, embedder.dimension):
+                if old.fingerprint == wanted.fingerprint and old.made_by(embedder.name, embedder.dimension):
                     return Written(0, 0, known, known)
                 if not overwrite:
                     _require_same_source(old, wanted, uri)
             table = _table_to_write(database, wanted)
             # After an interrupted update, rows of a part may be missing or be of another content.
-            as_recorded = old is not None and old.version == table.version and old.states == with_states
+            as_recorded = old is not None and old.version == table.version
             unchanged = {name for name, key in source.parts.items() if as_recorded and known.get(name) == key}
-            writer = _Writer(table, unchanged, embedder, with_states, batch_size, uri)
+            writer = _Writer(table, unchanged, embedder, batch_size, uri)
         parts: dict[str, str] = {}
         for name, key in source.parts.items():
             if name in unchanged:
@@ -211,7 +205,7 @@ def _table_to_write(database: Any, wanted: IndexManifest) -> Any:
         if wanted.made_by(name, table.schema.field("vector").type.list_size):
             return table
     no_vectors = np.zeros((0, wanted.dimension), dtype=np.float32)
-    schema = to_rows([], [], 0, no_vectors, []).schema.with_metadata({_EMBEDDER: wanted.embedder_name})
+    schema = to_rows([], [], 0, no_vectors).schema.with_metadata({_EMBEDDER: wanted.embedder_name})
     # An overwritten table keeps its old versions, among them the one that is read.
     return database.create_table(CHUNKS, schema=schema, mode="create" if table is None else "overwrite")
 
@@ -224,12 +218,11 @@ class _Writer:
         table: Any,
         unchanged: Set[str],
         embedder: Embedder,
-        with_states: bool,
         batch_size: int,
         uri: str | Path,
     ) -> None:
         self._table, self._embedder, self._uri = table, embedder, uri
-        self._with_states, self._batch_size = with_states, batch_size
+        self._batch_size = batch_size
         rows = table.search().select(["position", "part"]).with_row_id(True).to_arrow()
         positions, parts, row_ids = (rows[name].to_pylist() for name in ("position", "part", "_rowid"))
         self._row_ids: dict[int, int] = dict(zip(positions, row_ids, strict=True))
@@ -239,10 +232,10 @@ class _Writer:
         self._by_content: dict[int, int] = {}
         candidates = sorted(positions if len(positions) < MIN_CHUNKS_TO_PARTITION else self._unwanted)
         for start in range(0, len(candidates), _MAX_BATCH):
-            for row in self._rows(candidates[start : start + _MAX_BATCH], "id", "text", "metadata", "states_key"):
+            for row in self._rows(candidates[start : start + _MAX_BATCH], "id", "text", "metadata"):
                 self._by_text.setdefault(hash(row["text"]), row["position"])
                 if row["position"] in self._unwanted:
-                    content = (row["id"], row["text"], row["metadata"], row["states_key"] is not None)
+                    content = (row["id"], row["text"], row["metadata"])
                     self._by_content.setdefault(hash(content), row["position"])
         self._first = self._next = max(self._row_ids, default=-1) + 1
         self._batch: list[tuple[Chunk, str]] = []
@@ -251,7 +244,7 @@ class _Writer:
 
     def add(self, chunk: Chunk, part: str) -> None:
         """Store a chunk unless the table has it; chunks are stored in batches."""
-        content = (chunk.id, chunk.text, metadata_json(chunk), self._with_states)
+        content = (chunk.id, chunk.text, metadata_json(chunk))
         if (position := self._by_content.get(hash(content))) is not None:
             self._unwanted.discard(position)
             return
@@ -268,20 +261,14 @@ class _Writer:
         positions = {self._by_text[hash(chunk.text)] for chunk in chunks if hash(chunk.text) in self._by_text}
         with accessing(self._uri, "write"):
             # By the text itself: different texts may have one hash.
-            rows = self._rows(sorted(positions), "text", "vector", "states_key", "states")
+            rows = self._rows(sorted(positions), "text", "vector")
         known = {row["text"]: row for row in rows}
         missing = [chunk.text for chunk in chunks if chunk.text not in known]
         new = iter(vectors_by(self._embedder, missing, unit=True))
         vectors = [known[chunk.text]["vector"] if chunk.text in known else next(new) for chunk in chunks]
-        states: dict[str, tuple[bytes, bytes]] = {}
-        if self._with_states:
-            states = {text: (row["states_key"], row["states"]) for text, row in known.items() if row["states_key"]}
-            without = list(dict.fromkeys(chunk.text for chunk in chunks if chunk.text not in states))
-            states |= zip(without, encoded_states(without), strict=True)
-        of_chunks = [states.get(chunk.text, (None, None)) for chunk in chunks]
         parts = [part for _, part in self._batch]
         with accessing(self._uri, "write"):
-            content = to_rows(chunks, parts, self._next, np.array(vectors, np.float32), of_chunks)
+            content = to_rows(chunks, parts, self._next, np.array(vectors, np.float32))
             # Several writers would split the batch and could lose its order.
             self._table.add(content, write_parallelism=1)
         self._next += len(chunks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -18,7 +18,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.ambient import Ambient
 from corag.errors import ModelError
 from corag.models.devices import Role
 from corag.models.engine import EncoderSource, Engine, Float32, Rows, load_engine, quiet
@@ -61,13 +60,6 @@ class Tokens:
     ids: list[NDArray[np.int64]]
     truncated: NDArray[np.bool_]
     starts: list[NDArray[np.int64]] = field(default_factory=list)
-
-
-StoredStates = Callable[[Sequence[NDArray[np.int64]]], dict[int, Float32]]
-"""Returns the stored states of texts, special tokens included, by their index in the given token ids."""
-
-STATES: Ambient[StoredStates | None] = Ambient(None)
-"""Token states that were computed before; the encoder runs only for the texts without any."""
 
 
 def states_key(ids: NDArray[np.int64]) -> bytes:
@@ -126,35 +118,22 @@ class MiniLMEncoder(TextEncoder):
 
     def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
         """See `TextEncoder.states`."""
-        states = _stored(ids)
-        for rows, output in self._run(ids, states):
+        states: list[Float32] = [np.empty(0, np.float32)] * len(ids)
+        for rows, output in self._run(ids):
             for row, padded in zip(rows.tolist(), output, strict=True):
                 states[row] = padded[: len(ids[row]) + 2].copy()  # a view would keep the padding of its batch
-        return [states[row] for row in range(len(ids))]
+        return states
 
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
         """See `TextEncoder.sentence_embeddings`."""
         vectors = np.zeros((len(ids), DIMENSION), dtype=np.float32)
-        stored = _stored(ids)
-        for row, states in stored.items():
-            vectors[row] = states.mean(axis=0)
-        for rows, means in self._run(ids, stored, mean=True):
+        for rows, means in self._run(ids, mean=True):
             vectors[rows] = means
         return unit(vectors)
 
-    def _run(
-        self, ids: Sequence[NDArray[np.int64]], stored: Collection[int], *, mean: bool = False
-    ) -> Iterator[tuple[Rows, Float32]]:
-        """Run the rows that are not stored; see `Engine.run`."""
-        new = np.array([row for row in range(len(ids)) if row not in stored], dtype=np.intp)
-        framed = [np.concatenate([[CLS], ids[row], [SEP]]) for row in new]
-        for rows, output in self._engine.run(framed, mean=mean):
-            yield new[rows], output
-
-
-def _stored(ids: Sequence[NDArray[np.int64]]) -> dict[int, Float32]:
-    stored = STATES.get()
-    return {} if stored is None else dict(stored(ids))
+    def _run(self, ids: Sequence[NDArray[np.int64]], *, mean: bool = False) -> Iterator[tuple[Rows, Float32]]:
+        """Run the rows with their special tokens; see `Engine.run`."""
+        yield from self._engine.run([np.concatenate([[CLS], row, [SEP]]) for row in ids], mean=mean)
 
 
 def minilm_encoder(

@@ -5,24 +5,17 @@ import os
 import time
 from datetime import timedelta
 
-import lancedb
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import corag
 from corag.cli.main import main
-from corag.errors import CoragError, DataError, IndexMismatchError
+from corag.errors import DataError, IndexMismatchError
 from corag.index import ChunkIndex, store, update_index, write
-from corag.index.states import stored_states
-from corag.memory import forget
-from corag.models.minilm import STATES, minilm_encoder
 from corag.text.chunking import ChunkConfig
-from corag.types import Answer
 from tests.corag.files.worlds import pdf
 from tests.corag.index.worlds import table_of
-from tests.fakes import FixedReader, HashEmbedder
+from tests.fakes import HashEmbedder
 from tests.processes import Command
 
 
@@ -270,60 +263,3 @@ def test_of_two_writers_one_waits(folder, tmp_path):
     assert said == ["files: 10 new; 11 chunks embedded, 0 kept", "files: 10 unchanged; nothing to do"]
     assert main([*map(str, make), str(tmp_path / "anew")]) == 0
     assert content_of(tmp_path / "index") == content_of(tmp_path / "anew")
-
-
-QUESTION = "Which stone is red?"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("selector", ["corag", "naive(reranker=minilm-softsim)"])
-def test_with_token_states_answers_are_the_same_and_no_candidate_is_encoded(folder, tmp_path, encoded, selector):
-    embedder = corag.embedder("minilm")
-    reader, answers, num_tokens = FixedReader(Answer("red")), [], []
-    for states in (False, True):
-        update_index(folder, tmp_path / "index", embedder, ChunkConfig(32), states=states)
-        forget()
-        del encoded[:]
-        index = ChunkIndex.open(tmp_path / "index")
-        answers.append(corag.ask(QUESTION, index, method=selector, reader=reader, budget_tokens=64))
-        num_tokens.append(sum(map(len, encoded)))
-    plain, known = answers
-    assert known.selection.ids == plain.selection.ids and known.selection.text == plain.selection.text
-    assert known.selection.value == pytest.approx(plain.selection.value, abs=1e-3)  # half precision
-    passages = minilm_encoder().tokenize([chunk.text for chunk in index.chunks()]).ids
-    assert 0 < num_tokens[1] <= num_tokens[0] - sum(map(len, passages))
-    assert STATES.get() is None
-
-
-@pytest.mark.slow
-def test_token_states_are_kept_up_to_date(folder, tmp_path, capsys):
-    make = ["index", "--data", str(folder), "--out", str(tmp_path / "index"), "--quiet"]
-    assert main(make) == 0 and not ChunkIndex.open(tmp_path / "index").manifest.states
-    assert main([*make, "--states"]) == 0
-    assert "0 chunks embedded, 2 kept" in capsys.readouterr().out
-    write_files(folder, a="# A\n\nNow it says something else.\n")
-    assert main(make) == 0
-    index = ChunkIndex.open(tmp_path / "index")
-    ids = minilm_encoder().tokenize([chunk.text for chunk in index.chunks()]).ids
-    with index.stored_states():
-        states = STATES.get()
-        assert states is not None and len(states(ids)) == len(index) == 2
-        assert states(minilm_encoder().tokenize(["another text"]).ids) == states([]) == {}
-
-
-@pytest.mark.slow
-def test_token_states_that_were_cut_off_are_left_out(folder, tmp_path):
-    update_index(folder, tmp_path / "index", corag.embedder("minilm"), ChunkConfig(32), states=True)
-    index = ChunkIndex.open(tmp_path / "index")
-    ids = minilm_encoder().tokenize([chunk.text for chunk in index.chunks()]).ids
-    rows = table_of(tmp_path / "index").search().select(["states_key", "states"]).to_arrow().to_pylist()
-    of_table = lancedb.connect(tmp_path / "cut")
-    for cut in (None, b"", rows[0]["states"][:-1], rows[0]["states"][: 384 * 2]):
-        damaged = pa.Table.from_pylist([{**rows[0], "states": cut}, *rows[1:]])
-        assert set(stored_states(of_table.create_table("t", damaged, mode="overwrite"), ids)) == set(range(1, len(ids)))
-    for path in (tmp_path / "index").glob("corag_chunks.lance/data/*"):
-        content = path.read_bytes()
-        path.write_bytes(content[: len(content) // 2] + bytes(len(content) // 2))
-    forget()
-    with pytest.raises(CoragError, match="cannot read the index"):
-        corag.ask(QUESTION, index, method="naive(reranker=minilm-softsim)", budget_tokens=64)
