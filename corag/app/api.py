@@ -57,10 +57,8 @@ def make_api(service: Service, *, host: str = "127.0.0.1", key: str | None = Non
 
         return answered
 
-    def rerank(model: str = "corag", **given: Any) -> dict[str, Any]:
-        reply = service.rerank(**given)
-        usage = {"total_tokens": reply["selection"]["cost_tokens"]}
-        return {"id": f"rerank-{uuid4().hex}", "model": model, **reply, "usage": usage}
+    def rerank(**given: Any) -> dict[str, Any]:
+        return {"id": f"rerank-{uuid4().hex}", **service.rerank(**given)}
 
     async def health(request: Request) -> Response:
         return Json({"status": "ok", "version": corag.__version__})

@@ -7,21 +7,25 @@ only: no server, model, file or key; see `corag.registry.trusted`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from corag.candidates import Text, as_candidates, compares_similarities, with_missing_cosines
 from corag.checks import check_budget, check_count, check_query
-from corag.errors import InputError
+from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import vectors_by
-from corag.naming import Spelling
-from corag.registry import SELECTORS, trusted
+from corag.naming import Spelling, parse, spelling
+from corag.registry import RERANKERS, SELECTORS, trusted
 from corag.registry import tokens as make_tokens
 from corag.reply import embedder_of
+from corag.selectors.problem import SelectionProblem
+from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.text.documents import citation
+from corag.text.tokens import token_counts
 from corag.text.units import source_of
-from corag.types import Candidate, Chunk, Selection, Selector
+from corag.types import Candidate, Chunk, Reranker, Selection, Selector
 
 MAX_TEXTS = 1_000
 """Texts of a request."""
@@ -58,10 +62,12 @@ class Service:
         check_count("num_candidates", num_candidates, "10 to 50 are usual", most=MAX_RESULTS)
         self.budget, self.index = budget, index
         self._num_candidates, self._retrieval = num_candidates, retrieval
-        self._offered = {"tokenizer": make_tokens(tokenizer), "agent": agent}
+        self._tokens = make_tokens(tokenizer)
+        self._offered = {"tokenizer": self._tokens, "agent": agent}
         self._method = method
         self._selector = lru_cache(maxsize=16)(self._new_selector)
         self._selector(None, None, None)  # refuses a wrong method, and loads its models
+        self._reranker = lru_cache(maxsize=4)(self._new_reranker)
         self._embedder = None if index is None else embedder_of(index)
 
     def select(self, query: str, texts: Sequence[Text] | None = None, **choice: Any) -> dict[str, Any]:
@@ -107,39 +113,71 @@ class Service:
         query: str,
         documents: Sequence[str | Mapping[str, Any]],
         top_n: int | None = None,
-        return_documents: bool = False,
+        return_documents: bool | str = False,
+        model: str | None = None,
+        budget_tokens: int | None = None,
         **choice: Any,
     ) -> dict[str, Any]:
-        """Select documents and rank them, in the form of reranking services; see `/v1/rerank` in `openapi.json`.
+        """Score documents, or select them under a budget, in the form of reranking services; see `openapi.json`.
 
-        By default whole documents are chosen, because the reply names documents by their index. Empty ones never are.
+        Without a budget all documents are scored, because clients put the scores beside their documents. A budget
+        leaves out what adds less than it costs: then `method` and `unit` count, by default whole documents.
 
         Returns:
             `results`, best first: `index` in `documents`, `relevance_score`, and `document` with `text` if asked for;
-            and `selection`, how they were chosen. A score is what the method's reranker gives the document (of chosen
-            sentences, the best) alone; without a reranker its similarity, and without that 1 / rank.
+            `model`, what scored or selected; `usage`; and, with a budget, `selection`. A score is the reranker's value
+            of the document (of chosen sentences, the best) alone, 0 for an empty one; of a method without a reranker
+            the similarity, or 1 / rank.
         """
         if top_n is not None:
-            check_count("top_n", top_n, "leave it out for all that are chosen")
+            check_count("top_n", top_n, "leave it out for all")
         _check_size(query, documents)
         texts = [_text_of(document, position) for position, document in enumerate(documents)]
+        if budget_tokens is None:
+            if given := [name for name, value in choice.items() if value is not None]:
+                raise InputError(
+                    f"{given[0]} says how to select; send budget_tokens, too, or leave it out to score all"
+                )
+            scored: dict[str, Any] = self._scored(query, texts, model)
+        else:
+            scored = self._ranked(query, texts, budget_tokens, **choice)
+        scores, shown = scored.pop("scores"), scored.pop("texts", texts)
+        ranked = sorted(scores, key=lambda index: -scores[index])[:top_n]
+        results: list[dict[str, Any]] = [{"index": index, "relevance_score": scores[index]} for index in ranked]
+        if str(return_documents).lower() == "true":  # Xinference's clients send a string
+            results = [{**result, "document": {"text": shown[result["index"]]}} for result in results]
+        return {"results": results, **scored}
+
+    def _scored(self, query: str, texts: Sequence[str], model: str | None) -> dict[str, Any]:
+        """Return the score of each text by a reranker."""
+        reranker = self._reranker(model)
+        rows = {text: row for row, text in enumerate(dict.fromkeys(text for text in texts if text.strip()))}
+        candidates = [Candidate(Chunk(str(row), text)) for text, row in rows.items()]
+        problem = SelectionProblem(query, candidates, self._tokens, self.budget)
+        values = problem.scorer(reranker)([(row,) for row in range(len(rows))]) if rows else ()
+        read = int(token_counts(self._tokens, [query, *rows]).sum())
+        return {
+            "scores": {index: float(values[rows[text]]) if text in rows else 0.0 for index, text in enumerate(texts)},
+            "model": spelling(reranker),
+            "usage": {"total_tokens": read},
+        }
+
+    def _ranked(self, query: str, texts: Sequence[str], budget_tokens: int, **choice: Any) -> dict[str, Any]:
+        """Return the scores of the texts that are selected, and what was selected of each."""
         candidates = [Candidate(Chunk(str(index), text)) for index, text in enumerate(texts) if text.strip()]
-        selection = self._selected(query, candidates, default_unit="passage", **choice)
-        trace = selection.trace
-        known = trace.chunk_values or trace.chunk_similarities
+        selection = self._selected(query, candidates, budget_tokens, default_unit="passage", **choice)
+        known = selection.trace.chunk_values or selection.trace.chunk_similarities
         scores: dict[int, float] = {}
-        chosen: dict[int, list[str]] = {}
+        chosen: dict[int, str] = {}
         for row, chunk in enumerate(selection.chunks):
             index = int(source_of(chunk).id)
             score = known[row] if known else None
             score = 1 / (row + 1) if score is None else float(score)
             scores[index] = max(score, scores.get(index, score))
-            chosen.setdefault(index, []).append(chunk.text)
-        ranked = sorted(scores, key=lambda index: -scores[index])[:top_n]
-        results: list[dict[str, Any]] = [{"index": index, "relevance_score": scores[index]} for index in ranked]
-        if return_documents:
-            results = [{**result, "document": {"text": "\n".join(chosen[result["index"]])}} for result in results]
-        return {"results": results, "selection": _summary(selection)}
+            chosen[index] = f"{chosen[index]}\n{chunk.text}" if index in chosen else chunk.text
+        usage = {"total_tokens": selection.cost_tokens}
+        summary = _summary(selection)
+        return {"scores": scores, "texts": chosen, "model": selection.method, "usage": usage, "selection": summary}
 
     def search(self, query: str, num_results: int = 10) -> list[dict[str, Any]]:
         """Return the chunks of the index that are most similar to a question, best first."""
@@ -184,6 +222,13 @@ class Service:
         offered = self._offered | ({} if default_unit is None else {"unit": default_unit})
         settings = {} if unit is None else {"unit": unit}
         return SELECTORS.offer(named, offered, **settings), compares_similarities(named)
+
+    def _new_reranker(self, model: str | None) -> Reranker:
+        """Return the reranker that a request names; for a name that is foreign here, that of the server's method."""
+        with suppress(InputError, ModelError):
+            if model is not None and RERANKERS.knows(model):
+                return RERANKERS.make(trusted(RERANKERS, model, "the request"))
+        return RERANKERS.make(parse(self._method).settings.get("reranker") or DEFAULT_RERANKER)
 
 
 def _summary(selection: Selection) -> dict[str, Any]:

@@ -48,29 +48,83 @@ def rerank(client, **given):
     return reply.json()
 
 
+def scores_by_index(reply):
+    """`ExternalReranker.predict` in backend/open_webui/retrieval/models/external.py of Open WebUI."""
+    return [result["relevance_score"] for result in sorted(reply["results"], key=lambda result: result["index"])]
+
+
+def scores_between_0_and_1(reply, documents):
+    """`OAICompatRerankModel._invoke` of Dify's plugin openai_api_compatible."""
+    scores = [result["relevance_score"] for result in reply["results"]]
+    spread = (max(scores) - min(scores)) or 1.0
+    found = []
+    for result in reply["results"]:
+        document = result.get("document", {})
+        text = document.get("text", documents[result["index"]]) if isinstance(document, dict) else document
+        found.append((result["index"], text, (result["relevance_score"] - min(scores)) / spread))
+    return sorted(found, key=lambda one: -one[2])
+
+
+def scores_and_tokens(reply, documents):
+    """`JinaRerank.similarity` in rag/llm/rerank_model.py of RAGFlow."""
+    rank = [0.0] * len(documents)
+    for result in reply["results"]:
+        rank[result["index"]] = result["relevance_score"]
+    return rank, reply["usage"]["total_tokens"]
+
+
+def test_every_document_has_its_score_for_clients_of_rerank_servers(api):
+    documents = [TEXTS[0], TEXTS[1], "", TEXTS[2], TEXTS[1]]
+    chunks = [corag.Chunk(text, text) for text in TEXTS]
+    own = corag.reranker("bm25").scorer(QUERY, chunks)([(0,), (1,), (2,)])
+    expected = pytest.approx([own[0], own[1], 0.0, own[2], own[1]], abs=1e-6)
+    asked = {"query": QUERY, "documents": documents, "model": "rerank", "top_n": len(documents)}
+    reply = api.post("/v1/rerank", json=asked).json()
+    assert len(reply["results"]) == 5 and scores_by_index(reply) == expected
+    ranks, tokens = scores_and_tokens(reply, documents)
+    assert ranks == expected and tokens == sum(corag.tokens().count([QUERY, *TEXTS]))
+    reply = api.post("/rerank", json={**asked, "top_n": None, "return_documents": True}).json()
+    ranked = scores_between_0_and_1(reply, documents)
+    assert [index for index, _, _ in ranked] == [1, 4, 3, 0, 2] and (ranked[0][2], ranked[-1][2]) == (1.0, 0.0)
+    assert all(text == documents[index] for index, text, _ in ranked)
+    # XInferenceRerank of RAGFlow sends a string.
+    asked = {"query": QUERY, "documents": documents, "return_documents": "true", "return_len": "true"}
+    assert api.post("/v1/rerank", json=asked).json()["results"] == reply["results"]
+
+
 def test_the_form_that_rerank_servers_share(api):
-    documents = [TEXTS[0], {"text": TEXTS[1]}, TEXTS[2], "", TEXTS[1]]
-    reply = rerank(api, documents=documents, model="rerank-v3.5", max_tokens_per_doc=4096, top_n=None)
-    assert reply["model"] == "rerank-v3.5" and reply["id"]
+    documents = [TEXTS[0], {"text": TEXTS[1]}, TEXTS[2]]
+    reply = rerank(api, documents=documents, max_tokens_per_doc=4096, top_n=None)
     scores = [one["relevance_score"] for one in reply["results"]]
     assert [one["index"] for one in reply["results"]] == [1, 2, 0] and scores == sorted(scores, reverse=True)
-    assert reply["usage"]["total_tokens"] == reply["selection"]["cost_tokens"] <= 100
-    assert all("document" not in one for one in reply["results"])
+    assert reply["id"] and all("document" not in one for one in reply["results"])
     assert [one["index"] for one in rerank(api, top_n=1)["results"]] == [1]
     for path in ("/rerank", "/v2/rerank"):
         assert api.post(path, json={"query": QUERY, "documents": TEXTS}).json()["results"] == rerank(api)["results"]
-    assert rerank(api, documents=[])["results"] == []
+    assert rerank(api, documents=[])["results"] == [] == rerank(api, documents=[], budget_tokens=9)["results"]
+    assert [one["relevance_score"] for one in rerank(api, documents=["", " "])["results"]] == [0, 0]
+
+
+def test_the_reply_names_what_scored(api):
+    for foreign in ("rerank-v3.5", "BAAI/bge-reranker-v2-m3", "jina(", "cross-encoder(model=/tmp)", "", None):
+        assert rerank(api, model=foreign)["model"] == "bm25", foreign
+    cosine = rerank(api, model="minilm-cosine")
+    assert cosine["model"] == "minilm-cosine" and cosine["results"] != rerank(api)["results"]
+    assert rerank(api, model="rerank-v3.5", budget_tokens=90)["model"] == "naive"
 
 
 def test_a_budget_a_unit_and_a_method_of_the_request(api):
-    [result] = rerank(api, budget_tokens=16, return_documents=True)["results"]
+    chosen = rerank(api, budget_tokens=16, return_documents=True)
+    [result] = chosen["results"]
     assert result == {"index": 1, "relevance_score": result["relevance_score"], "document": {"text": TEXTS[1]}}
+    assert chosen["usage"]["total_tokens"] == chosen["selection"]["cost_tokens"] <= 16
     [result] = rerank(api, budget_tokens=10, unit="sentence", return_documents=True)["results"]
     assert result["document"]["text"] == "Mount Everest is 8,849 metres high."
     # Without a reranker, the cosine; without that, the rank.
-    scores = [one["relevance_score"] for one in rerank(api, method="top-k")["results"]]
+    scores = [one["relevance_score"] for one in rerank(api, method="top-k", budget_tokens=100)["results"]]
     assert len(scores) == 3 and all(-1 <= score <= 1 for score in scores) and scores == sorted(scores, reverse=True)
-    assert [one["relevance_score"] for one in rerank(api, method="full")["results"]] == [1, 1 / 2, 1 / 3]
+    ranks = rerank(api, method="full", budget_tokens=100)["results"]
+    assert [one["relevance_score"] for one in ranks] == [1, 1 / 2, 1 / 3]
 
 
 def test_a_selection_is_that_of_python(api):
@@ -119,7 +173,7 @@ def test_what_the_page_shows(service, monkeypatch, capsys):
             reply = client.post(words[1], content=words[-1], headers={"Content-Type": "application/json"})
             assert reply.status_code == 200, reply.text
         shown = json.loads(blocks(page, "json")[0])
-        assert set(shown) == set(rerank(client)) and set(shown["selection"]) == set(rerank(client)["selection"])
+        assert set(shown) == set(rerank(client)) and set(shown["results"][0]) == set(rerank(client)["results"][0])
         monkeypatch.setattr(httpx, "post", client.post)
         exec(blocks(page, "python skip")[0], {})  # noqa: S102 - the page is ours
     assert capsys.readouterr().out.startswith("[1")
@@ -132,6 +186,7 @@ def test_what_the_page_shows(service, monkeypatch, capsys):
         ("/v1/rerank", {"query": QUERY, "documents": [5]}, "documents[0]"),
         ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "top_n": 0}, "top_n"),
         ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "budget_tokens": True}, "budget_tokens"),
+        ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "method": "mmr"}, "send budget_tokens"),
         ("/v1/rerank", {"query": QUERY, "documents": ["a"] * (MAX_TEXTS + 1)}, str(MAX_TEXTS)),
         ("/v1/select", {"query": "a" * 20_000, "texts": TEXTS}, "question"),
         ("/v1/select", {"query": QUERY, "texts": TEXTS, "unit": "word"}, "unit"),
