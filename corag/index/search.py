@@ -25,6 +25,7 @@ from corag.index.store import (
     local_folder,
     open_table,
     read_manifest,
+    rows_at,
     to_chunk,
 )
 from corag.index.where import Where, quoted, sql_of
@@ -225,11 +226,12 @@ class ChunkIndex:
     def around(self, chunk: Chunk) -> tuple[Chunk | None, Chunk | None]:
         """Return the chunks before and after one in its document; None where there is none."""
         search, document = self._table.search, chunk.metadata.get("document")
-        rows = self._rows(search(), f"id = {quoted(chunk.id)}", ["position"])
+        rows = self._rows(search(), f"id = {quoted(chunk.id)}", ["part", "position"])
         if not rows or document is None:
             return None, None
         before, after = rows[0]["position"] - 1, rows[0]["position"] + 1
-        rows = self._rows(search(), f"position IN ({before}, {after})", [*CHUNK_COLUMNS, "position"])
+        beside = f"part = {quoted(rows[0]['part'])} AND position IN ({before}, {after})"
+        rows = self._rows(search(), beside, [*CHUNK_COLUMNS, "position"])
         near = {row["position"]: to_chunk(row) for row in rows}
         near = {position: other for position, other in near.items() if other.metadata.get("document") == document}
         return near.get(before), near.get(after)
@@ -300,11 +302,8 @@ class ChunkIndex:
 
     def _rows_at(self, row_ids: Sequence[int]) -> list[dict[str, Any]]:
         """Return the chunks and vectors of rows, in this order."""
-        if not row_ids:
-            return []
         with accessing(self.uri, "read"):
-            query = self._table.take_row_ids(sorted(row_ids)).with_row_id()
-            rows = query.select([*CHUNK_COLUMNS, "vector"]).to_arrow().to_pylist()
+            rows = rows_at(self._table, sorted(row_ids), [*CHUNK_COLUMNS, "vector"])
         by_id = {row["_rowid"]: row for row in rows}
         return [by_id[row_id] for row_id in row_ids]
 

@@ -6,6 +6,7 @@ The record names the version of `corag_chunks` that is read, so readers see the 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from corag.index.where import FIELDS, fields_json
 from corag.optional import require
 from corag.types import Chunk
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 """Layout of the tables; raised by every change that this version could not read."""
 
 REMEDY = "choose another index path (--index, or --out of `corag index`), or replace this index (--overwrite)"
@@ -123,29 +124,44 @@ def index_lock(uri: str | Path) -> Iterator[None]:
         yield
 
 
-def to_rows(
-    chunks: Sequence[Chunk],
-    parts: Sequence[str],
-    first_position: int,
-    vectors: NDArray[np.float32],
-) -> Any:
-    """Return chunks as an Arrow table.
+class Row(NamedTuple):
+    """A chunk, the part that it is from, such as a file, and its place there, from 0."""
 
-    `parts` are the files that they are from, `vectors` is `[n, d]`.
-    """
+    chunk: Chunk
+    part: str
+    position: int
+
+
+def to_rows(rows: Sequence[Row], vectors: NDArray[np.float32]) -> Any:
+    """Return rows with their vectors, `[n, d]`, as an Arrow table."""
     import pyarrow as pa
 
+    chunks = [row.chunk for row in rows]
     return pa.table(
         {
-            "position": pa.array(range(first_position, first_position + len(chunks)), pa.int64()),
-            "part": pa.array(parts, pa.string()),
             "id": pa.array([chunk.id for chunk in chunks], pa.string()),
+            "part": pa.array([row.part for row in rows], pa.string()),
+            "position": pa.array([row.position for row in rows], pa.int64()),
             "text": pa.array([chunk.text for chunk in chunks], pa.string()),
+            "text_key": pa.array(map(text_key, chunks), pa.binary(16)),
             "metadata": pa.array([metadata_json(chunk) for chunk in chunks], pa.string()),
             FIELDS: pa.array([fields_json(chunk.metadata) for chunk in chunks], pa.json_(pa.string())),
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
         }
     )
+
+
+def text_key(chunk: Chunk) -> bytes:
+    """Return the key by which rows with the same text are found."""
+    return hashlib.sha256(chunk.text.encode()).digest()[:16]
+
+
+def rows_at(table: Any, row_ids: Sequence[int], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return rows, in any order, by their ids in this version of the table, which are among the columns returned."""
+    found: list[dict[str, Any]] = []
+    if row_ids:
+        found = table.take_row_ids(list(row_ids)).with_row_id().select(list(columns)).to_arrow().to_pylist()
+    return found
 
 
 def to_chunk(row: Mapping[str, Any]) -> Chunk:
@@ -173,7 +189,7 @@ class IndexManifest:
         settings: How the chunks were made.
         num_chunks: Chunks of the finished index.
         version: The version of the table of chunks that is read.
-        num_changed: Chunks added and deleted since the search structures were made.
+        num_changed: Chunks added, changed and deleted since the search structures were made.
         format_version: Layout of the tables.
     """
 

@@ -1,31 +1,32 @@
 """Writing an index, batch by batch, so that a build that is killed at any moment can resume.
 
-A build and an update are the same: chunks that the table lacks are embedded and added, rows that are no longer wanted
-are deleted, and the record of the complete index is written last. Until then readers see the version of the table that
-the old record names. The next run finds the batches of a killed one by their content.
+A build and an update are the same: chunks that the table lacks are embedded and merged into it by their ids, rows that
+are no longer wanted are deleted, and the record of the complete index is written last. Until then readers see the
+version of the table that the old record names. The next run finds the batches of a killed one in the table.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corag.checks import check_count
 from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index import store
 from corag.index.store import (
+    CHUNK_COLUMNS,
     CHUNKS,
     MANIFEST,
     REMEDY,
     IndexManifest,
+    Row,
     accessing,
     connect,
     index_lock,
@@ -33,9 +34,13 @@ from corag.index.store import (
     open_table,
     read_manifest,
     read_parts,
+    rows_at,
+    text_key,
+    to_chunk,
     to_rows,
     write_manifest,
 )
+from corag.index.where import quoted
 from corag.models.cached import vectors_by
 from corag.types import Chunk, Embedder
 
@@ -54,7 +59,7 @@ _MAX_PARTITIONS = 1_000
 _BITS = 4
 # RaBitQ needs whole bytes. Other vectors, which no common embedder makes, are always compared one by one.
 _NUMBERS_PER_BYTE = 8
-# Rows that are read, deleted, or stored with known vectors at a time.
+# The most rows that are stored at a time if their vectors are known.
 _MAX_BATCH = 4096
 _FOREVER = timedelta(days=36_500)
 # Key in the metadata of the table's schema, by which the vectors of an interrupted build are known.
@@ -141,27 +146,26 @@ def write_index(
             # After an interrupted update, rows of a part may be missing or be of another content.
             as_recorded = old is not None and old.version == table.version
             unchanged = {name for name, key in source.parts.items() if as_recorded and known.get(name) == key}
-            writer = _Writer(table, unchanged, embedder, batch_size, uri)
+            # Rows are taken from the version of now, in which their ids stay the same.
+            stored = open_table(database, CHUNKS, table.version)
+            writer = _Writer(table, stored, unchanged, embedder, batch_size, uri)
         parts: dict[str, str] = {}
         for name, key in source.parts.items():
             if name in unchanged:
                 parts[name] = key
             elif (content := source.read(name)) is not None:
                 parts[name] = content[0]
-                for chunk in content[1]:
-                    writer.add(chunk, name)
+                for position, chunk in enumerate(content[1]):
+                    writer.add(Row(chunk, name, position))
         writer.flush()
+        if not writer.wanted:
+            raise DataError(_NO_CHUNKS)
         with accessing(uri, "write"):
-            positions, num_changed = writer.delete_unwanted()
-            if not len(positions):
-                raise DataError(_NO_CHUNKS)
-            manifest = replace(
-                wanted,
-                num_chunks=len(positions),
-                num_changed=num_changed + (old.num_changed if old else 0),
-            )
-            _complete(database, table, manifest, parts, positions, uri)
-    return Written(writer.num_embedded, len(positions) - writer.num_embedded, known, parts)
+            writer.delete_unwanted()
+            num_changed = writer.num_changed + (old.num_changed if old else 0)
+            manifest = replace(wanted, num_chunks=len(writer.wanted), num_changed=num_changed)
+            _complete(database, table, manifest, parts, writer.wanted, uri)
+    return Written(writer.num_embedded, len(writer.wanted) - writer.num_embedded, known, parts)
 
 
 def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[IndexManifest | None, dict[str, str]]:
@@ -205,89 +209,76 @@ def _table_to_write(database: Any, wanted: IndexManifest) -> Any:
         if wanted.made_by(name, table.schema.field("vector").type.list_size):
             return table
     no_vectors = np.zeros((0, wanted.dimension), dtype=np.float32)
-    schema = to_rows([], [], 0, no_vectors).schema.with_metadata({_EMBEDDER: wanted.embedder_name})
+    schema = to_rows([], no_vectors).schema.with_metadata({_EMBEDDER: wanted.embedder_name})
     # An overwritten table keeps its old versions, among them the one that is read.
     return database.create_table(CHUNKS, schema=schema, mode="create" if table is None else "overwrite")
 
 
 class _Writer:
-    """Adds chunks to a table in batches, except those that it already holds; rows are named by their positions."""
+    """Brings a table to the chunks of a source, in batches: it embeds no text and writes no row that the table holds.
+
+    Attributes:
+        wanted: Ids of the chunks that the table has to hold, of unchanged parts and added.
+        num_embedded: Chunks that were embedded.
+        num_changed: Rows that were added, changed or deleted.
+    """
 
     def __init__(
-        self,
-        table: Any,
-        unchanged: Set[str],
-        embedder: Embedder,
-        batch_size: int,
-        uri: str | Path,
+        self, table: Any, stored: Any, unchanged: Set[str], embedder: Embedder, batch_size: int, uri: str | Path
     ) -> None:
-        self._table, self._embedder, self._uri = table, embedder, uri
-        self._batch_size = batch_size
-        rows = table.search().select(["position", "part"]).with_row_id(True).to_arrow()
-        positions, parts, row_ids = (rows[name].to_pylist() for name in ("position", "part", "_rowid"))
-        self._row_ids: dict[int, int] = dict(zip(positions, row_ids, strict=True))
-        self._unwanted = {position for position, part in zip(positions, parts, strict=True) if part not in unchanged}
-        # Hash of a row's text, or of all its content -> position.
-        self._by_text: dict[int, int] = {}
-        self._by_content: dict[int, int] = {}
-        candidates = sorted(positions if len(positions) < MIN_CHUNKS_TO_PARTITION else self._unwanted)
-        for start in range(0, len(candidates), _MAX_BATCH):
-            for row in self._rows(candidates[start : start + _MAX_BATCH], "id", "text", "metadata"):
-                self._by_text.setdefault(hash(row["text"]), row["position"])
-                if row["position"] in self._unwanted:
-                    content = (row["id"], row["text"], row["metadata"])
-                    self._by_content.setdefault(hash(content), row["position"])
-        self._first = self._next = max(self._row_ids, default=-1) + 1
-        self._batch: list[tuple[Chunk, str]] = []
+        self._table, self._stored, self._embedder = table, stored, embedder
+        self._batch_size, self._uri = batch_size, uri
+        rows = stored.search().select(["id", "part", "text_key"]).with_row_id(True).to_arrow()
+        ids, parts, keys, row_ids = (rows[name].to_pylist() for name in ("id", "part", "text_key", "_rowid"))
+        self._by_id: dict[str, int] = dict(zip(ids, row_ids, strict=True))
+        self._by_text: dict[bytes, int] = dict(zip(keys, row_ids, strict=True))
+        self.wanted = {name for name, part in zip(ids, parts, strict=True) if part in unchanged}
+        self._batch: list[Row] = []
         self._num_missing = 0
-        self.num_embedded = 0
+        self.num_embedded = self.num_changed = 0
 
-    def add(self, chunk: Chunk, part: str) -> None:
-        """Store a chunk unless the table has it; chunks are stored in batches."""
-        content = (chunk.id, chunk.text, metadata_json(chunk))
-        if (position := self._by_content.get(hash(content))) is not None:
-            self._unwanted.discard(position)
-            return
-        self._batch.append((chunk, part))
-        self._num_missing += hash(chunk.text) not in self._by_text
+    def add(self, row: Row) -> None:
+        """Store a row unless the table holds it; rows are stored in batches."""
+        metadata_json(row.chunk)  # refuses what cannot be stored
+        self.wanted.add(row.chunk.id)
+        self._batch.append(row)
+        self._num_missing += text_key(row.chunk) not in self._by_text
         if self._num_missing == self._batch_size or len(self._batch) == max(self._batch_size, _MAX_BATCH):
             self.flush()
 
     def flush(self) -> None:
-        """Store the chunks that were added."""
-        if not self._batch:
+        """Store the rows that were added."""
+        keys = [self._by_id.get(row.chunk.id) for row in self._batch]
+        keys += [self._by_text.get(text_key(row.chunk)) for row in self._batch]
+        with accessing(self._uri, "write"):
+            columns = ["part", "position", *CHUNK_COLUMNS, "vector"]
+            known = rows_at(self._stored, sorted({key for key in keys if key is not None}), columns)
+        there = {Row(to_chunk(row), row["part"], row["position"]) for row in known}
+        batch, self._batch, self._num_missing = [row for row in self._batch if row not in there], [], 0
+        if not batch:
             return
-        chunks = [chunk for chunk, _ in self._batch]
-        positions = {self._by_text[hash(chunk.text)] for chunk in chunks if hash(chunk.text) in self._by_text}
-        with accessing(self._uri, "write"):
-            # By the text itself: different texts may have one hash.
-            rows = self._rows(sorted(positions), "text", "vector")
-        known = {row["text"]: row for row in rows}
-        missing = [chunk.text for chunk in chunks if chunk.text not in known]
+        vectors = {row["text"]: row["vector"] for row in known}
+        missing = [row.chunk.text for row in batch if row.chunk.text not in vectors]
         new = iter(vectors_by(self._embedder, missing, unit=True))
-        vectors = [known[chunk.text]["vector"] if chunk.text in known else next(new) for chunk in chunks]
-        parts = [part for _, part in self._batch]
+        of_batch = [vectors[row.chunk.text] if row.chunk.text in vectors else next(new) for row in batch]
+        rows = to_rows(batch, np.array(of_batch, np.float32))
         with accessing(self._uri, "write"):
-            content = to_rows(chunks, parts, self._next, np.array(vectors, np.float32))
-            # Several writers would split the batch and could lose its order.
-            self._table.add(content, write_parallelism=1)
-        self._next += len(chunks)
+            if self._by_id.keys().isdisjoint(row.chunk.id for row in batch):
+                # A merge looks for each id in the whole table. Several writers would split the batch and could lose
+                # its order.
+                self._table.add(rows, write_parallelism=1)
+            else:
+                self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
+        self.num_changed += len(batch)
         self.num_embedded += len(missing)
-        self._batch, self._num_missing = [], 0
 
-    def delete_unwanted(self) -> tuple[NDArray[np.int64], int]:
-        """Delete the rows that no chunk wants; return the positions that stay, `[n]`, and how many rows changed."""
-        unwanted = sorted(self._unwanted)
+    def delete_unwanted(self) -> None:
+        """Delete the rows that are not wanted."""
+        unwanted = sorted(self._by_id.keys() - self.wanted)
+        # A merge that deletes what its source lacks reads the whole table.
         for start in range(0, len(unwanted), _MAX_BATCH):
-            some = ", ".join(map(str, unwanted[start : start + _MAX_BATCH]))
-            self._table.delete(f"position IN ({some})")
-        kept = sorted(self._row_ids.keys() - self._unwanted)
-        return np.array([*kept, *range(self._first, self._next)]), len(unwanted) + self._next - self._first
-
-    def _rows(self, positions: Sequence[int], *columns: str) -> list[dict[str, Any]]:
-        ids = [self._row_ids[position] for position in positions]
-        rows = self._table.take_row_ids(ids).select(["position", *columns]).to_arrow().to_pylist() if ids else []
-        return sorted(rows, key=lambda row: row["position"])
+            self._table.delete(f"id IN ({', '.join(map(quoted, unwanted[start : start + _MAX_BATCH]))})")
+        self.num_changed += len(unwanted)
 
 
 def _complete(
@@ -295,15 +286,15 @@ def _complete(
     table: Any,
     manifest: IndexManifest,
     parts: Mapping[str, str],
-    positions: NDArray[np.int64],
+    wanted: Set[str],
     uri: str | Path,
 ) -> None:
     """Make the search structures, check the rows, and record the index as complete; then merge small files."""
     # One file for each batch is slow to read. The version that is read must not go yet.
     table.optimize(cleanup_older_than=_FOREVER)
     num_changed = _make_search_structures(table, manifest)
-    stored = table.search().select(["position"]).to_arrow()["position"].to_numpy()
-    if not np.array_equal(np.sort(stored), positions):
+    stored = table.search().select(["id"]).to_arrow()["id"].to_pylist()
+    if len(stored) != len(wanted) or wanted != set(stored):
         raise IndexMismatchError(f"the rows stored at {uri} are not those of this corpus; did two builds run? {REMEDY}")
 
     def record() -> None:
