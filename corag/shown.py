@@ -93,7 +93,7 @@ class Shown:
         headline: `answer`, with its label if it has one; `closest passages`; or `not found`.
         label: How likely the shown text answers the question, in words; see `LABELS`.
         probability: The same as a number; None if it is not known, as for a language model.
-        text: What a language model wrote; yes or no; a few words of a passage. Empty if the passages are the answer.
+        text: What a language model wrote, or a few words of a passage. Empty if the passages are the answer.
         passages: What the answer is quoted from, best first.
         citations: Marker of a source -> id of the chosen chunk that the answer is based on.
         missing: Those of several questions in one that nothing answers.

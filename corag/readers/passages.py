@@ -15,7 +15,7 @@ import numpy as np
 from corag.models.cached import CachedEmbedder
 from corag.text.boilerplate import concerns_origin, contents_of
 from corag.text.documents import citation
-from corag.text.questions import PLAIN, asks_to_explain, definition, is_yes_no, stems, yes_or_no
+from corag.text.questions import PLAIN, asks_to_explain, definition, is_yes_no, stems
 from corag.text.units import Span, UnitChunk, assemble, place_in_document, sentences_of, source_of
 from corag.types import Answer, Chunk, FloatArray, Reader, Selection
 
@@ -31,7 +31,8 @@ class Passage(NamedTuple):
         probability: That the passage answers the question, in [0, 1].
         telling: Spans of its text that tell the answer: the reader's, or the sentence closest to the question, with the
             next one if that is a question itself.
-        words: The answer in a few words: yes, no, or those of the reader's span; empty if the passage is the answer.
+        words: The reader's span, if it is sure of it; empty if the passage is the answer, as for a question that wants
+            yes or no: on four sets of such questions the reader's yes and no are right as often as a guess.
     """
 
     chunk: Chunk
@@ -71,10 +72,7 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
         if definition_span is not None:
             marked = (definition_span,)
             probability = max(probability, DEFINED) if plainness >= PLAIN else probability
-        elif is_yes_no(question):
-            sure = answer.text if answer.text in ("yes", "no") else ""
-            words = sure or yes_or_no(question, chunk.text[slice(*marked[-1])])
-        elif span is not None and not asks_to_explain(question):
+        elif span is not None and not asks_to_explain(question) and not is_yes_no(question):
             marked = tuple(part for part in sentences_of(chunk) if part[0] <= span[0] < part[1]) or (span,)
             if (answer.confidence or 0.0) >= SURE:
                 marked, words = (span,), answer.text

@@ -82,14 +82,7 @@ _BETWEEN_PARTS = re.compile(
     rf"(?:what|which|who|whom|whose|where|when|why|how|{_AUXILIARY})\b)",
     re.IGNORECASE,
 )
-_ASIDE = re.compile(
-    r"\([^)]*\)|\b(?:which|that|who|whose|if|unless|because|when|where|while|(?:as|so) long as)\b[^,;:.]*"
-)
-_SAID = re.compile(r"^(?:\s*a(?:nswer)?[.:])?\s*(yes|no)\b(?=[,.;:!]|\s*$)", re.IGNORECASE)
-_ONLY = re.compile(r"\bonly\b", re.IGNORECASE)
-_NEGATION = re.compile(
-    r"\b(?:not|no|never|cannot|neither|nor|none|nothing|unable|impossible|without)\b|n['\u2019]t\b", re.IGNORECASE
-)
+
 
 
 def stems(text: str) -> list[str]:
@@ -159,23 +152,6 @@ def is_yes_no(question: str) -> bool:
     return _YES_NO.search(question) is not None
 
 
-def yes_or_no(question: str, sentence: str) -> str:
-    """Return what a sentence answers to a question that wants yes or no; empty if it does not say.
-
-    It says so, or it denies something, outside brackets and clauses, that the question does not deny. A question itself
-    says nothing; what is so "only" in some cases may or may not be so in the case asked for.
-    """
-    if sentence.rstrip().endswith("?"):
-        return ""
-    if said := _SAID.match(sentence):
-        return said[1].casefold()
-    limited, asked_limited = (_ONLY.search(_ASIDE.sub(" ", text)) is not None for text in (sentence, question))
-    if limited and not asked_limited:
-        return ""
-    denied, asked = (_NEGATION.search(_ASIDE.sub(" ", text)) is not None for text in (sentence, question))
-    return "no" if denied != asked else "yes"
-
-
 def parts_of(question: str) -> list[str]:
     """Return the questions that a question consists of, each such that it can be understood alone; often one.
 
@@ -208,8 +184,6 @@ def understood(question: str, earlier: Sequence[str]) -> str:
 
 
 def subject(question: str) -> str:
-    """Return the words that name what a question is about: its names if it has any, else what is not common."""
+    """Return the words that name what a question is about: those that are neither common nor vague, each once."""
     words = [word.strip("?!.,;:\"'()") for word in _HOW.sub("", question).split()]
-    named = [word for word in words[1:] if word[:1].isupper() or any(letter.isdigit() for letter in word)]
-    plain = [word for word in words if word and word.casefold() not in COMMON | _VAGUE]
-    return " ".join(dict.fromkeys(word for word in named if len(word) > 1) or dict.fromkeys(plain))
+    return " ".join(dict.fromkeys(word for word in words if word and word.casefold() not in COMMON | _VAGUE))

@@ -13,7 +13,6 @@ from corag.text.questions import (
     refers_back,
     subject,
     understood,
-    yes_or_no,
 )
 from corag.types import Chunk
 
@@ -56,6 +55,8 @@ def test_what_refers_back(question, does):
 def test_what_a_follow_up_lacks_is_carried_over():
     assert understood("and how do I change that?", ["What does shred do?"]) == "and how do I change that? (shred)"
     assert understood("Where is it?", ["How deep is Lake Sable?", "Why?"]) == "Where is it? (Lake Sable)"
+    asked = ["Who are triagers in Node.js?"]
+    assert understood("What can they do?", asked) == "What can they do? (triagers Node.js)"
     assert understood("Where is it?", []) == "Where is it?"
     assert understood("Who built the mill?", ["How deep is Lake Sable?"]) == "Who built the mill?"
     both = "How high is Everest, and where is it?"
@@ -75,24 +76,6 @@ def test_what_a_follow_up_lacks_is_carried_over():
 )
 def test_the_questions_in_a_question(question, parts):
     assert parts_of(question) == parts
-
-
-@pytest.mark.parametrize(
-    ("sentence", "answer"),
-    [
-        ("Hard links may not refer to directories.", "no"),
-        ("The library isn't thread-safe.", "no"),
-        ("It discards blocks which are not in use.", "yes"),
-        ("It handles links, so long as none of them is broken.", "yes"),
-        ("It runs (not only here).", "yes"),
-        ("A: Yes, but not everywhere.", "yes"),
-        ("No more than ten are allowed.", "no"),
-        ("Can it refer to directories?", ""),
-        ("It is safe only inside a transaction.", ""),
-    ],
-)
-def test_what_a_sentence_answers(sentence, answer):
-    assert yes_or_no("Is it safe?", sentence) == answer
 
 
 @pytest.mark.parametrize(
