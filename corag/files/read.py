@@ -13,14 +13,13 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath, PurePosixPath
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from corag.errors import CoragError, DataError, MissingExtraError
 from corag.files.markdown import FileText
 from corag.optional import load
+from corag.text.chunking import CHUNKING_VERSION
 
 TYPES: Mapping[str, str] = {
     ".md": "markdown", ".markdown": "markdown", ".mdx": "markdown",
@@ -32,19 +31,32 @@ TYPES: Mapping[str, str] = {
 }  # fmt: skip
 """Ending of a file's name, in lower case -> how it is read."""
 
-_READERS = {
-    "markdown": "corag.files.plain:read_md",
-    "text": "corag.files.plain:read_text",
-    "csv": "corag.files.plain:read_csv",
-    "jsonl": "corag.files.plain:read_jsonl",
-    "html": "corag.files.web:read_html",
-    "docx": "corag.files.web:read_docx",
-    "pdf": "corag.files.pdf:read_pdf",
-    "pptx": "corag.files.office:read_pptx",
-    "xlsx": "corag.files.office:read_xlsx",
-    "man": "corag.files.man:read_man",
+
+class Reader(NamedTuple):
+    """How files of one type are read.
+
+    Attributes:
+        function: Path of a function of (bytes, name).
+        version: Raised by every change of the text or structure that it returns: indexes then read such files again.
+    """
+
+    function: str
+    version: int
+
+
+READERS: Mapping[str, Reader] = {
+    "markdown": Reader("corag.files.plain:read_md", 1),
+    "text": Reader("corag.files.plain:read_text", 1),
+    "csv": Reader("corag.files.plain:read_csv", 1),
+    "jsonl": Reader("corag.files.plain:read_jsonl", 1),
+    "html": Reader("corag.files.web:read_html", 1),
+    "docx": Reader("corag.files.web:read_docx", 1),
+    "pdf": Reader("corag.files.pdf:read_pdf", 1),
+    "pptx": Reader("corag.files.office:read_pptx", 1),
+    "xlsx": Reader("corag.files.office:read_xlsx", 1),
+    "man": Reader("corag.files.man:read_man", 1),
 }
-"""Type -> function of (bytes, name)."""
+"""Type -> its reader."""
 
 # Beginnings of files whose ending is not known; any other is text, or not read.
 _BEGINNINGS = [
@@ -61,12 +73,6 @@ MAX_LINES = 2**20
 """Files with more lines are not read: each line may be a sentence, which takes a kilobyte of memory."""
 
 _PACKED = ("pdf", "docx", "pptx", "xlsx")
-# Their versions decide what text a file has, and where it is cut.
-_PACKAGES = (
-    "sentencex", "markdown-it-py", "beautifulsoup4", "lxml", "markdownify", "mammoth", "pypdfium2", "python-pptx",
-    "openpyxl", "charset-normalizer",
-)  # fmt: skip
-
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = {
     b"\xff\xfe\x00\x00": "utf-32",
@@ -96,12 +102,13 @@ class FoundFiles:
 
     Attributes:
         root: The folder.
-        paths: Files that can be read, as far as their first bytes say, relative to `root` with slashes, in order.
+        kinds: Path -> how the file is read, of files that can be read, as far as their first bytes say; paths are
+            relative to `root`, with slashes, in order.
         skipped: Path -> why the file is not read.
     """
 
     root: Path
-    paths: tuple[str, ...]
+    kinds: Mapping[str, str]
     skipped: Mapping[str, str]
 
 
@@ -153,7 +160,7 @@ def _matches(path: PurePosixPath, globs: Sequence[str]) -> bool:
 def _readable(root: Path, paths: Iterable[PurePosixPath], skipped: dict[str, str]) -> FoundFiles:
     links = {path for path in paths if (root / path).is_symlink()}
     own = {(root / path).resolve(): path for path in paths if path not in links}
-    readable = []
+    kinds: dict[str, str] = {}
     for path in paths:
         try:
             if _printable(path) != path.as_posix():
@@ -162,28 +169,28 @@ def _readable(root: Path, paths: Iterable[PurePosixPath], skipped: dict[str, str
                 raise UnreadableFileError("a broken link, or not a regular file")
             if path in links and (target := own.get((root / path).resolve())) is not None:
                 raise UnreadableFileError(f"a link to {target}")
-            _check_beginning(root / path)
+            kinds[path.as_posix()] = _checked_kind(root / path)
         except UnreadableFileError as error:
             skipped[_printable(path)] = str(error)
-        else:
-            readable.append(path.as_posix())
-    return FoundFiles(root, tuple(readable), dict(sorted(skipped.items())))
+    return FoundFiles(root, kinds, dict(sorted(skipped.items())))
 
 
 def _printable(path: PurePath) -> str:
     return path.as_posix().encode("utf-8", "replace").decode()
 
 
-def _check_beginning(path: Path) -> None:
-    """Raise `UnreadableFileError` for a file that is empty, too large, or not text and of no known type."""
+def _checked_kind(path: Path) -> str:
+    """Return how a file is read; `UnreadableFileError` if it is empty, too large, or not text and of no known type."""
     data = _bytes_of(path, _GUESS_BYTES)
     if not data:
         raise UnreadableFileError("empty")
     _check_size(path.stat().st_size, MAX_FILE_BYTES)
-    if _ending(path.name) not in TYPES and kind_of(path.name, data) == "text":
+    kind = kind_of(path.name, data)
+    if _ending(path.name) not in TYPES and kind == "text":
         if b"\0" in data and not data.startswith(tuple(_MARKS)):
             raise UnreadableFileError(_NOT_TEXT)
         decode(data)
+    return kind
 
 
 def _ending(path: str) -> str:
@@ -229,7 +236,7 @@ def parse_file(data: bytes, path: str) -> FileText:
     """Do what `corag.files.read_file` does, in this process and without its limits of time and memory."""
     kind = kind_of(path, data)
     try:
-        read: Callable[[bytes, str], FileText] = load(_READERS[kind])
+        read: Callable[[bytes, str], FileText] = load(READERS[kind].function)
         file = read(data, _name_of(path))
     except MissingExtraError as error:
         raise UnreadableFileError("needs a package that is missing: pip install 'corag[documents]'") from error
@@ -285,21 +292,7 @@ def _guess(data: bytes) -> str:
     return "cp1252" if best is None else str(best.encoding)
 
 
-def reading_key(data_digest: str, path: str) -> str:
-    """Return a hash of what the chunks of a file depend on: its bytes, its name, and `reader_version`."""
-    return hashlib.sha256(f"{reader_version()} {data_digest} {path}".encode()).hexdigest()[:32]
-
-
-@cache
-def reader_version() -> str:
-    """Return a hash of the code that reads and cuts documents, and of the versions of the packages that it uses."""
-    digest = hashlib.sha256()
-    folder = Path(__file__).parent
-    for file in [*sorted(folder.glob("*.py")), folder.parent / "text" / "chunking.py"]:
-        digest.update(file.read_bytes())
-    for name in _PACKAGES:
-        try:
-            digest.update(f"{name} {version(name)} ".encode())
-        except PackageNotFoundError:
-            continue
-    return digest.hexdigest()
+def reading_key(data_digest: str, path: str, kind: str) -> str:
+    """Return a hash of what the chunks of a file depend on: its bytes, its name, and the versions of the code."""
+    version = f"{CHUNKING_VERSION}.{READERS[kind].version if kind in READERS else 0}"
+    return hashlib.sha256(f"{version} {kind} {data_digest} {path}".encode()).hexdigest()[:32]

@@ -14,7 +14,7 @@ from typing import Any
 from corag.errors import DataError
 from corag.files.chunks import chunk_file
 from corag.files.process import read_file
-from corag.files.read import FoundFiles, UnreadableFileError, find_files, read_bytes, reading_key
+from corag.files.read import FoundFiles, UnreadableFileError, find_files, kind_of, read_bytes, reading_key
 from corag.index.search import ChunkIndex
 from corag.index.write import ChunkSource, write_index
 from corag.progress import Report
@@ -113,7 +113,7 @@ def _corpus_source(
 ) -> ChunkSource:
     """Return the corpus of a data folder as a source of one part."""
     documents = read_corpus(path)
-    digest = reading_key(_file_digest(find_file(path, "corpus")), "corpus")
+    digest = reading_key(_file_digest(find_file(path, "corpus")), "corpus", "corpus")
 
     def chunks() -> Iterator[Chunk]:
         for number, document in enumerate(documents.values()):
@@ -138,7 +138,7 @@ def _folder_source(
     If there is no document, or all are unreadable, it or its reading raises `DataError`.
     """
     skipped = dict(files.skipped)
-    keys = {name: reading_key(_file_digest(files.root / name), name) for name in files.paths}
+    keys = {name: reading_key(_file_digest(files.root / name), name, kind) for name, kind in files.kinds.items()}
     fingerprint = _fingerprint(settings, keys, dict(skipped))
     settings["skipped"] = skipped
     numbers = count()
@@ -156,7 +156,7 @@ def _folder_source(
         try:
             data = read_bytes(files.root / name)
             # The file may have changed since it was hashed: what counts is what was read.
-            key = reading_key(hashlib.sha256(data).hexdigest(), name)
+            key = reading_key(hashlib.sha256(data).hexdigest(), name, kind_of(name, data))
             chunks = chunk_file(name, read_file(data, name), tokens, chunking)
             if not chunks:
                 raise UnreadableFileError("it holds no text")

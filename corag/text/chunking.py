@@ -14,6 +14,8 @@ from corag.text.documents import Document, with_title
 from corag.text.visible import well_formed
 from corag.types import Chunk, TokenCounter
 
+CHUNKING_VERSION = 1
+"""Raised by every change of where texts are cut, here or in `corag.files.chunks`: indexes then read all files again."""
 DEFAULT_CHUNK_TOKENS = 128
 DEFAULT_BUDGET = 1024
 """Tokens of a prompt's context: eight chunks of the default size fit, so that there is something to choose."""

@@ -131,7 +131,7 @@ Opens
 
 def test_a_manual_page_is_read_under_its_headings(tmp_path):
     (tmp_path / "pump.1.gz").write_bytes(gzip.compress(MANUAL.encode()))
-    assert find_files(tmp_path).paths == ("pump.1.gz",)
+    assert find_files(tmp_path).kinds == {"pump.1.gz": "man"}
     file = read_file(read_bytes(tmp_path / "pump.1.gz"), "pump.1.gz")
     assert outline(file) == [
         ("pump(1) > NAME", "pump - moves water"),

@@ -307,7 +307,7 @@ def test_documents_in_one_order_and_why_others_are_skipped(tmp_path):
     write_files(tmp_path, ["picture.PNG", "a/program"], b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
     write_files(tmp_path, ["empty"], b"")
     found = find_files(tmp_path)
-    assert found.paths == (
+    assert tuple(found.kinds) == (
         "B.markdown", "a/LICENSE", "a/b/c.docx", "a/z.PDF", "a-b/x.html", "a.txt", "b.md", "c.md/inside.md", "code.py",
     )  # fmt: skip
     binary = "not text, and of no type that is read"
@@ -328,7 +328,7 @@ def test_documents_in_one_order_and_why_others_are_skipped(tmp_path):
 )
 def test_globs_choose_files(tmp_path, include, exclude, expected):
     write_files(tmp_path, ["a.md", "sub/b.txt", "sub/deep/c.md"])
-    assert list(find_files(tmp_path, include=include, exclude=exclude).paths) == expected
+    assert list(find_files(tmp_path, include=include, exclude=exclude).kinds) == expected
 
 
 def test_why_files_are_skipped(tmp_path):
@@ -342,7 +342,7 @@ def test_why_files_are_skipped(tmp_path):
     }  # fmt: skip
     (tmp_path / "a.md").write_text("text")
     found = find_files(tmp_path / "a.md")
-    assert (found.root, found.paths) == (tmp_path, ("a.md",))
+    assert (found.root, found.kinds) == (tmp_path, {"a.md": "markdown"})
 
 
 def test_links_to_files_count_and_links_to_folders_are_not_followed(tmp_path):
@@ -350,10 +350,10 @@ def test_links_to_files_count_and_links_to_folders_are_not_followed(tmp_path):
     (tmp_path / "README.md").write_text("text")
     (tmp_path / "docs" / "index.md").symlink_to("../README.md")
     (tmp_path / "docs" / "deep" / "loop").symlink_to("..")
-    assert find_files(tmp_path / "docs").paths == ("index.md",)
+    assert list(find_files(tmp_path / "docs").kinds) == ["index.md"]
     # A link to a file of the same folder would index it twice.
     (tmp_path / "docs" / "again.md").symlink_to("index.md")
     (tmp_path / "docs" / "own.md").write_text("text")
     (tmp_path / "docs" / "alias.md").symlink_to("own.md")
     found = find_files(tmp_path / "docs")
-    assert (found.paths, found.skipped) == (("again.md", "index.md", "own.md"), {"alias.md": "a link to own.md"})
+    assert (list(found.kinds), found.skipped) == (["again.md", "index.md", "own.md"], {"alias.md": "a link to own.md"})
