@@ -20,6 +20,7 @@ from corag.naming import Spelling, parse
 from corag.registry import RERANKERS, SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.registry import selector as make_selector
+from corag.shown import with_missing
 from corag.text.documents import with_title
 from corag.types import Candidate, Chunk, Embedder, Selection, Selector
 
@@ -76,7 +77,8 @@ def select(
     """Select texts for a prompt under a token budget.
 
     Where no candidate has a similarity, selectors that compare similarities get cosines from the default embedder, if
-    it is installed. The others, such as `corag`, leave the order to their reranker.
+    it is installed. The others, such as `corag`, leave the order to their reranker. Of a question that consists of
+    several, `trace.missing` names those that the selection does not answer.
 
     Args:
         query: The question.
@@ -103,7 +105,7 @@ def select(
         compares = isinstance(method, str) and compares_similarities(method)
     if compares:
         candidates = with_missing_cosines(query, candidates)
-    return chosen.select(query, candidates, budget_tokens)
+    return with_missing(query, chosen.select(query, candidates, budget_tokens))
 
 
 def with_missing_cosines(query: str, candidates: list[Candidate]) -> list[Candidate]:

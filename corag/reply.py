@@ -23,7 +23,7 @@ from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.registry import embedder as make_embedder
 from corag.selectors.base import ComparingSelector
 from corag.selectors.raptor.tree import tree_setting
-from corag.shown import Around, Reading, Shown, markers, readings, shown
+from corag.shown import Around, Reading, Shown, markers, probability_of, readings, shown
 from corag.text.documents import SEPARATOR, citation
 from corag.text.units import source_of
 from corag.text.visible import to_json
@@ -38,7 +38,7 @@ class Reply:
 
     Attributes:
         question: The question.
-        answer: What the reader said.
+        answer: What the reader said; its confidence is that of what is shown.
         selection: What it was given to read.
         seconds: Wall-clock seconds of each step: `embed`, `retrieve`, `select`, `read`.
         counts: What the prompt cost, and how it was counted.
@@ -57,6 +57,10 @@ class Reply:
     models: Sequence[Mapping[str, str]] = ()
     read: Sequence[Reading] = ()
     around: Around = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.read:  # one confidence: the reader's in its span alone went into it
+            object.__setattr__(self, "answer", replace(self.answer, confidence=probability_of(self.read)))
 
     @property
     def shown(self) -> Shown:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
+from corag.errors import MissingExtraError
 from corag.readers.context import closest
 from corag.readers.passages import JudgingReader, Passage, place_of, spans_of
+from corag.registry import READERS
 from corag.text.documents import SEPARATOR, body, citation
 from corag.text.questions import parts_of
 from corag.text.units import COLONS, INDENT, Span, UnitChunk, sentences_of, source_of
@@ -96,7 +100,7 @@ class Shown:
         text: What a language model wrote, or a few words of a passage. Empty if the passages are the answer.
         passages: What the answer is quoted from, best first.
         citations: Marker of a source -> id of the chosen chunk that the answer is based on.
-        missing: Those of several questions in one that nothing answers.
+        missing: Those of several questions in one that nothing is likely to answer.
         reason: Why nothing was found.
     """
 
@@ -150,6 +154,39 @@ def readings(reader: Reader, question: str, answer: Answer, selection: Selection
     )
 
 
+def probability_of(read: Sequence[Reading]) -> float:
+    """Return the probability that what is shown is right: of several questions, of the least likely answered one.
+
+    If none is answered, it is that of the likeliest passage.
+    """
+    probabilities = [reading.passages[0].probability for reading in read]
+    return min((one for one in probabilities if label(one)), default=max(probabilities))
+
+
+def missing_of(read: Sequence[Reading]) -> tuple[str, ...]:
+    """Return those of several questions in one that nothing is likely to answer."""
+    return tuple(one.question for one in read if len(read) > 1 and not label(one.passages[0].probability))
+
+
+def with_missing(question: str, selection: Selection) -> Selection:
+    """Return a selection whose trace names the questions of a question that it does not answer, by the shipped reader.
+
+    A question that does not consist of several is not read, and nothing is named without the reader's packages.
+    """
+    if len(parts_of(question)) < 2 or not selection.chunks:
+        return selection
+    with suppress(MissingExtraError):
+        reader = _shipped_reader()
+        missing = missing_of(readings(reader, question, reader.answer(question, selection.text), selection))
+        return replace(selection, trace=replace(selection.trace, missing=missing))
+    return selection
+
+
+@cache
+def _shipped_reader() -> Reader:
+    return READERS.make("minilm-reader")
+
+
 def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = (), around: Around | None = None) -> Shown:
     """Return what is shown of an answer, by its `readings`; passages are shown with their neighbours, `around`."""
     around = around or {}
@@ -169,23 +206,22 @@ def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = (), ar
 
 def _judged(selection: Selection, read: Sequence[Reading], around: Around) -> Shown:
     """Return what is shown if the reader judged the passages."""
-    likely = [reading for reading in read if label(reading.passages[0].probability) is not None]
-    if likely:
-        best = [reading.passages[0] for reading in likely]
-        probability = min(passage.probability for passage in best)
-        headline, words = f"answer ({label(probability)})", best[0].words if len(read) == 1 else ""
+    probability = probability_of(read)
+    headline, words = f"answer ({label(probability)})", ""
+    if label(probability):
+        best = [reading.passages[0] for reading in read if label(reading.passages[0].probability)]
+        words = best[0].words if len(read) == 1 else ""
     else:
         ranked = [passage for reading in read for passage in reading.passages]
         if len(read) > 1:
             ranked.sort(key=lambda passage: -passage.probability)
         best = [passage for passage in ranked if passage.probability >= LEAST][:MAX_CLOSEST]
-        probability = ranked[0].probability
-        headline, words = "closest passages" if best else NOT_FOUND, ""
+        headline = "closest passages" if best else NOT_FOUND
     telling = [(passage.chunk, span) for passage in best for span in passage.telling]
     passages = _shown_passages(telling, selection, around)
-    missing = tuple(reading.question for reading in read if likely and reading not in likely)
     citations = {passage.marker: passage.chunk for passage in passages}
     reason = "" if best else NO_ANSWER
+    missing = missing_of(read)
     return Shown(headline, label(probability), probability, words, passages, citations, missing, reason)
 
 

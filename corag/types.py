@@ -86,6 +86,7 @@ class Trace:
 
     Attributes:
         reason: Why nothing was selected.
+        missing: Those of several questions in one that nothing chosen answers, where that was looked at.
         chunk_tokens: Tokens of each selected chunk alone.
         chunk_similarities: Similarity of each selected chunk to the query as it was given, or None.
         chunk_values: The reranker's value of each selected chunk alone.
@@ -104,6 +105,7 @@ class Trace:
     """
 
     reason: str | None = None
+    missing: Sequence[str] | None = None
     chunk_tokens: Sequence[int] = ()
     chunk_similarities: Sequence[float | None] = ()
     chunk_values: Sequence[float] | None = None
@@ -180,7 +182,7 @@ class Answer:
 
     Attributes:
         text: The answer; empty if the reader found none. Lone surrogates become U+FFFD.
-        confidence: In [0, 1].
+        confidence: That it is right, in [0, 1]; of a reply, that what is shown is: `Shown.probability`.
         spans: Character spans `(start, end)` of the context that the answer was taken from, in order.
         chunk: Part of the context, counted from 0 and separated by empty lines, that the first span or a generated
             answer came from.

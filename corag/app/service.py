@@ -22,6 +22,7 @@ from corag.registry import tokens as make_tokens
 from corag.reply import embedder_of
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER
+from corag.shown import with_missing
 from corag.text.documents import citation
 from corag.text.tokens import token_counts
 from corag.text.units import source_of
@@ -214,7 +215,7 @@ class Service:
         named = None if method is None else str(trusted(SELECTORS, method, "the request"))
         selector, compares = self._selector(named, unit, default_unit)
         candidates = with_missing_cosines(query, list(candidates)) if compares else candidates
-        return selector.select(query, candidates, budget)
+        return with_missing(query, selector.select(query, candidates, budget))
 
     def _new_selector(self, method: str | None, unit: str | None, default_unit: str | None) -> tuple[Selector, bool]:
         """Return a selector, and whether it compares similarities."""

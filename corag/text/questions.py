@@ -84,6 +84,13 @@ _BETWEEN_PARTS = re.compile(
 )
 
 
+_LINK = r"(?:of|for|in|on|at|by|from|to|with)"
+_SHARED = re.compile(
+    rf"^(?P<head>(?!.*\?.)(?:(?!\b{_LINK}\b).)*)\b(?P<link>{_LINK})\s+(?P<one>[^,?]+?),?\s+and\s+(?P=link)\s+"
+    rf"(?P<other>[^,?]+?)(?P<end>\s+{_LINK}\b[^?]*)?\W*$",
+    re.IGNORECASE,
+)
+
 
 def stems(text: str) -> list[str]:
     """Return the beginnings of the words of a text without the common ones, in its order."""
@@ -155,8 +162,12 @@ def is_yes_no(question: str) -> bool:
 def parts_of(question: str) -> list[str]:
     """Return the questions that a question consists of, each such that it can be understood alone; often one.
 
-    A part that refers back to the one before it gets its subject.
+    A part that refers back to the one before it gets its subject. "Default of A and of B in C" asks for "Default of
+    A in C" and "Default of B in C".
     """
+    if shared := _SHARED.match(question.strip()):
+        head, end = f"{shared['head']}{shared['link']}", shared["end"] or ""
+        return [f"{head} {thing}{end}?" for thing in (shared["one"], shared["other"])]
     parts = [part.strip(" ,") for part in _BETWEEN_PARTS.split(question.strip())]
     if len(parts) < 2 or any((not stems(part) and not refers_back(part)) or len(part.split()) < 3 for part in parts):
         return [question]

@@ -145,7 +145,20 @@ def test_of_two_questions_the_missing_one_is_named():
     found = judged(0.9, 0.3)
     assert (found.headline, len(found.missing), len(found.passages)) == ("answer (very likely)", 1, 1)
     assert judged(0.9, 0.7).headline == "answer (likely)" and not judged(0.9, 0.7).missing
-    assert judged(0.3, 0.2).headline == "closest passages" and not judged(0.3, 0.2).missing
+    assert judged(0.3, 0.2).headline == "closest passages" and len(judged(0.3, 0.2).missing) == 2
+
+
+def test_a_selection_names_the_question_that_it_does_not_answer():
+    question = "Default of retries and of timeout in pump?"
+    notes = ["The default of retries in pump is 3.", "Bananas are yellow."]
+    assert corag.select(question, notes).trace.missing == ("Default of timeout in pump?",)
+    assert corag.select(question, [*notes, "The default of timeout in pump is 10."]).trace.missing == ()
+    assert corag.select("Default of retries in pump?", notes).trace.missing is None
+
+
+def test_a_reply_has_one_confidence():
+    reply = corag.ask("How deep is Lake Sable?", ["Lake Sable is 310 metres deep."], budget_tokens=64)
+    assert reply.answer.confidence == reply.shown.probability == reply.to_dict()["confidence"]
 
 
 def test_what_is_not_found_has_its_reason():

@@ -72,6 +72,9 @@ def test_what_a_follow_up_lacks_is_carried_over():
         ("What does the pump and the valve do?", ["What does the pump and the valve do?"]),
         ("Explain where and how it was built", ["Explain where and how it was built"]),
         ("Where is it?", ["Where is it?"]),
+        ("Default of retries and of timeout?", ["Default of retries?", "Default of timeout?"]),
+        ("What is the port of A and of B in C?", ["What is the port of A in C?", "What is the port of B in C?"]),
+        ("What is the difference of form and content?", ["What is the difference of form and content?"]),
     ],
 )
 def test_the_questions_in_a_question(question, parts):
