@@ -266,6 +266,8 @@ def openvino_forward(source: EncoderSource, precision: str) -> Forward:
     # Without the hint OpenVINO would choose by the CPU: values must not depend on the machine.
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": precision.replace("fp", "f"), "PERFORMANCE_HINT": "LATENCY"}
     settings["CPU_RUNTIME_CACHE_CAPACITY"] = _SHAPES
+    # Pinned, the only thread of each process would run on the first core, whatever the others do.
+    settings["ENABLE_CPU_PINNING"] = False
     if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(threads):
         settings["INFERENCE_NUM_THREADS"] = int(threads)
     core = openvino.Core()

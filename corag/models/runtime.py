@@ -175,7 +175,8 @@ def resolve_device(role: Role, *, backend: Backend = "auto", **settings: Any) ->
 def import_openvino() -> Any:
     """Import OpenVINO without its telemetry, which would report every import to its maker over the network.
 
-    It offers no switch for one process, so the package is marked as missing, as OpenVINO expects it to be.
+    It has no opt-out for one process: `opt_in_out --opt_out` writes a file that holds for all programs of the user, and
+    reports that it did over the network. So the package is marked as missing, which OpenVINO provides for.
     """
     sys.modules.setdefault("openvino_telemetry", cast(ModuleType, None))
     return require("openvino", "models")

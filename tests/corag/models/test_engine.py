@@ -1,7 +1,10 @@
 """Our own encoder's engine: packing, halving where the memory is full, and that backends and precisions agree."""
 
 import itertools
+import os
 import shutil
+import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,7 +15,9 @@ import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError, ModelError
 from corag.models.engine import MAX_PADDING, EncoderSource, openvino_forward, pack, run_packed, torch_forward
+from corag.models.minilm import minilm_encoder
 from corag.rerankers.cosine import MiniLMCosine
+from tests.processes import fork_server
 
 lengths = st.lists(st.integers(1, 300) | st.sampled_from([100, 101, 102]), max_size=60)
 limits = st.integers(1, 2000)
@@ -49,6 +54,31 @@ def test_a_batch_that_does_not_fit_is_halved_and_a_single_row_is_an_error():
         list(run_packed(run, [10], 1000))
     with pytest.raises(RuntimeError, match="another"):
         list(run_packed(lambda rows: (_ for _ in ()).throw(RuntimeError("another")), [1], 10))
+
+
+def cores_while_encoding(_):
+    """The cores that this process may use, and those that each of its threads may use while one encodes."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    encoder = minilm_encoder("openvino", "fp32", "cpu")
+    ids = encoder.tokenize(["several words that are read " * 40] * 40).ids
+    encoding = threading.Thread(target=lambda: list(encoder.states(ids)))
+    allowed, seen = os.sched_getaffinity(0), set()
+    encoding.start()
+    while encoding.is_alive():
+        for thread in os.listdir("/proc/self/task"):
+            with suppress(ProcessLookupError):
+                seen.add(frozenset(os.sched_getaffinity(int(thread))))
+        encoding.join(0.01)
+    return allowed, seen
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="the cores of a thread, on Linux"
+)
+def test_processes_of_one_thread_each_are_not_bound_to_one_core():
+    with fork_server().Pool(2) as pool:
+        for allowed, seen in pool.map(cores_while_encoding, range(2), chunksize=1):
+            assert seen == {frozenset(allowed)}
 
 
 QUESTION = "Which river flows through Berlin?"
