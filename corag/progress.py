@@ -38,13 +38,19 @@ def showing(show: Show | None) -> AbstractContextManager[None]:
 
 @contextmanager
 def step(description: str) -> Iterator[Report]:
-    """Give a step that may take long its report, which nobody need hear."""
-    show = _show.get()
-    if show is None:
-        yield lambda done, total: None
-    else:
-        with show(description) as report:
-            yield report
+    """Give a step that may take long its report, which nobody need hear; each report is a `checkpoint`."""
+
+    def told(done: int, total: int) -> None:
+        checkpoint()
+        report(done, total)
+
+    with (_show.get() or _silently)(description) as report:
+        yield told
+
+
+@contextmanager
+def _silently(description: str) -> Iterator[Report]:
+    yield lambda done, total: None
 
 
 def counted(description: str, items: Collection[T]) -> Iterator[T]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from corag.errors import CoragError, InputError, ModelError
+from corag.limits import too_large
 from corag.models.known import KNOWN_RERANKERS
 from corag.naming import (
     BUILDERS,
@@ -360,8 +361,8 @@ def tokens(
 def trusted(table: Registry[P], part: object, source: object) -> PartName:
     """Return a part that somebody else names, in a file (a checkpoint, an index) or a request, if they may name it.
 
-    They may name shipped and registered parts, nested at will, and models in the hub's cache on this machine; no
-    server, address, key or path, and they cannot allow code of a model.
+    They may name shipped and registered parts, nested at will, and models in the hub's cache on this machine, with
+    settings within `corag.limits`; no server, address, key or path, and they cannot allow code of a model.
 
     Args:
         table: The kind of part that is expected.
@@ -379,7 +380,7 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
     settings = dict(written.settings)
     if "model" in parameters and isinstance(default := parameters["model"].default, str):
         settings.setdefault("model", default)
-    refused = "a part that asks a server" if parameters.keys() & {"base_url", "host"} else ""
+    refused = "a part that asks a server" if parameters.keys() & {"base_url", "host"} else too_large(settings)
     for key, value in settings.items():
         hint = str(parameters[key].annotation) if key in parameters else ""
         inner = next((one for one in TABLES if one.kind == key or re.search(rf"{one.protocol}\b", hint)), None)

@@ -80,7 +80,7 @@ def bayesian_search(costs: IntArray, budget: int, config: SearchConfig) -> Searc
         num_scored=num_scored,
         num_calls=len(incumbents),
         incumbents=tuple(incumbents),
-        complete=space.enumerate(num_scored) is not None,
+        complete=space.count(num_scored) is not None,
     )
 
 

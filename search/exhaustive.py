@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from search.orders import OrderSpace
@@ -36,7 +38,8 @@ def exhaustive(
         max_length: Most candidates in an order.
         max_orders: Most orders that may be scored; counted before anything is.
         ordered: False scores one ascending order per set, for scorers to which order does not matter.
-        report: Called with (orders scored, orders in all) before the first batch and after each.
+        report: Called with (orders scored, orders in all) before the first batch and after each, and with (0, 0) while
+            they are counted; what it raises stops the work.
 
     Raises:
         SearchError: An argument or the scorer's answer breaks a rule, or there are too many orders.
@@ -45,31 +48,35 @@ def exhaustive(
     check_at_least("max_length", max_length, 1)
     costs, budget = checked_problem(costs, budget)
     space = OrderSpace(costs, budget, max_length)
-    rows = space.enumerate(max_orders, ordered=ordered)
-    if rows is None:
+    total = space.count(max_orders, ordered=ordered, check=lambda: report(0, 0))
+    if total is None:
         raise SearchError(
             f"more than max_orders={max_orders} orders of up to {max_length} of {len(costs)} candidates fit; raise "
             "max_orders, lower max_length, offer fewer candidates or use a smaller budget"
         )
-    best: Order = ()
-    value = 0.0
+    # Minus the value, cost, length and order of the best one so far, in this order, so that the smallest is best.
+    best: tuple[float, int, int, Order] = (inf, 0, 0, ())
+    num_scored = 0
     incumbents: list[Order] = []
-    for start in range(0, len(rows), BATCH_SIZE):
-        report(start, len(rows))
-        batch = [space.order(row) for row in rows[start : start + BATCH_SIZE]]
-        values = checked_values(score_orders(batch), batch)
-        # Rows are in the order in which ties are decided, so the first of the largest wins.
-        first = int(values.argmax())
-        if not incumbents or values[first] > value:
-            best, value = batch[first], float(values[first])
-        incumbents.append(best)
-    report(len(rows), len(rows))
+    for rows in space.blocks(BATCH_SIZE, ordered=ordered):
+        report(num_scored, total)
+        orders = [space.order(row) for row in rows]
+        values = checked_values(score_orders(orders), orders)
+        tied = np.flatnonzero(values == values.max())
+        spent, lengths = space.of_rows(rows[tied])
+        first = tied[np.lexsort((*rows[tied].T[::-1], lengths, spent))[0]]
+        order = orders[first]
+        best = min(best, (-float(values[first]), int(costs[list(order)].sum()), len(order), order))
+        num_scored += len(orders)
+        incumbents.append(best[-1])
+    report(total, total)
+    value = -best[0] if incumbents else 0.0
     return SearchResult(
-        order=best,
+        order=best[-1],
         value=value,
         utility=value,
-        cost=int(costs[list(best)].sum()),
-        num_scored=len(rows),
+        cost=best[1],
+        num_scored=num_scored,
         num_calls=len(incumbents),
         incumbents=tuple(incumbents),
         complete=True,

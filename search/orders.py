@@ -6,12 +6,16 @@ are padded with C.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 
 from search.types import IntArray, Order
+
+CELLS = 2**15
+"""Orders times candidates that are compared at once."""
 
 
 class OrderSpace:
@@ -43,35 +47,74 @@ class OrderSpace:
                     break
         return tuple(order)
 
-    def enumerate(self, limit: int, *, ordered: bool = True) -> IntArray | None:
-        """Return all orders, `[P, L]`: cheapest first, then shorter, then better-ranked; None for more than `limit`.
+    def count(self, most: int, *, ordered: bool = True, check: Callable[[], object] = lambda: None) -> int | None:
+        """Return the number of orders, or None for more than `most`; see `blocks`."""
+        total = len(self.fitting)
+        for level, spent in self._levels(self.max_length - 1, ordered):
+            check()
+            total += int(self._fits(level, spent, ordered).sum())
+            if total > most:
+                break
+        return None if total > most else total
+
+    def blocks(self, size: int, *, ordered: bool = True) -> Iterator[IntArray]:
+        """Yield all orders, `size` at a time, `[P, L]`, in memory that does not grow with their number.
 
         With `ordered=False`, only those whose candidates ascend: one for each set.
         """
-        level, spent = self.fitting[:, None], self.costs[self.fitting]
-        levels, costs = [level], [spent]
-        total = len(level)
-        while total <= limit and len(levels) < self.max_length:
-            fits = spent[:, None] + self.costs <= self.budget
-            if ordered:
-                np.put_along_axis(fits, level, False, axis=1)
-            else:
-                fits &= np.arange(len(self.costs)) > level[:, -1:]
-            total += int(fits.sum())
-            if total > limit:
-                break
-            parent, chunk = np.nonzero(fits)
-            level = np.concatenate((level[parent], chunk[:, None]), axis=1)
-            spent = spent[parent] + self.costs[chunk]
-            levels.append(level)
-            costs.append(spent)
-        if total > limit:
+        parts: list[IntArray] = []
+        waiting = 0
+        for level, _ in self._levels(self.max_length, ordered):
+            missing = ((0, 0), (0, self.max_length - level.shape[1]))
+            parts.append(np.pad(level, missing, constant_values=len(self.costs)))
+            waiting += len(level)
+            if waiting >= size:
+                rows = np.concatenate(parts)
+                whole = waiting - waiting % size
+                yield from np.split(rows[:whole], whole // size)
+                parts, waiting = [rows[whole:].copy()], waiting - whole
+        if waiting:
+            yield np.concatenate(parts)
+
+    def enumerate(self, limit: int) -> IntArray | None:
+        """Return all orders, `[P, L]`: cheapest first, then shorter, then better-ranked; None for more than `limit`."""
+        if self.count(limit) is None:
             return None
-        padded = [
-            np.pad(level, ((0, 0), (0, self.max_length - level.shape[1])), constant_values=len(self.costs))
-            for level in levels
-        ]
-        return np.concatenate(padded)[np.argsort(np.concatenate(costs), kind="stable")]
+        rows = np.concatenate([np.zeros((0, self.max_length), dtype=np.int64), *self.blocks(max(1, limit))])
+        costs, lengths = self.of_rows(rows)
+        return rows[np.lexsort((*rows.T[::-1], lengths, costs))]
+
+    def of_rows(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the cost and the number of candidates of each row, `[P]`."""
+        return np.append(self.costs, 0)[rows].sum(axis=1), (rows < len(self.costs)).sum(axis=1)
+
+    def _levels(self, max_length: int, ordered: bool) -> Iterator[tuple[IntArray, IntArray]]:
+        """Yield all orders of up to `max_length` candidates as orders of one length, `[p, l]`, and their costs, `[p]`.
+
+        Depth first: of each length only the orders that continue a few shorter ones are in memory.
+        """
+        most = max(1, CELLS // max(1, len(self.costs)))
+        stack = [(self.fitting[:, None], self.costs[self.fitting])] if max_length and len(self.fitting) else []
+        while stack:
+            level, spent = stack.pop()
+            if len(level) > most:
+                stack.append((level[most:], spent[most:]))
+                level, spent = level[:most], spent[:most]
+            yield level, spent
+            if level.shape[1] < max_length:
+                parent, chunk = np.nonzero(self._fits(level, spent, ordered))
+                if len(parent):
+                    longer = np.concatenate((level[parent], chunk[:, None]), axis=1)
+                    stack.append((longer, spent[parent] + self.costs[chunk]))
+
+    def _fits(self, level: IntArray, spent: IntArray, ordered: bool) -> NDArray[np.bool_]:
+        """Return which candidates may follow each order, `[p, C]`."""
+        fits = spent[:, None] + self.costs <= self.budget
+        if ordered:
+            np.put_along_axis(fits, level, False, axis=1)
+        else:
+            fits &= np.arange(len(self.costs)) > level[:, -1:]
+        return fits
 
     def order(self, row: IntArray) -> Order:
         """Return the order of a row, `[L]`."""

@@ -26,6 +26,7 @@ import corag
 from corag.app.http import Guard, Json, Workers, fields_of
 from corag.app.service import Service
 from corag.errors import InputError
+from corag.limits import DEADLINE_S
 
 MAX_BODY = 8 * 2**20
 """Bytes of a request."""
@@ -36,9 +37,14 @@ AT_ONCE = max(2, min(8, os.cpu_count() or 2))
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
-def make_api(service: Service, *, host: str = "127.0.0.1", key: str | None = None) -> Starlette:
-    """Return the application, which is served at a name or an address, `host`; see `Guard` for the `key`."""
-    workers, pending = Workers(AT_ONCE), set[Request]()
+def make_api(
+    service: Service, *, host: str = "127.0.0.1", key: str | None = None, deadline: float = DEADLINE_S
+) -> Starlette:
+    """Return the application, which is served at a name or an address, `host`.
+
+    See `Guard` for the `key`. A request that is not done after `deadline` seconds is stopped.
+    """
+    workers, pending = Workers(AT_ONCE, deadline=deadline), set[Request]()
     description = json.loads(Path(__file__).with_name("openapi.json").read_text(encoding="utf-8"))
     description["info"]["version"] = corag.__version__
     schemas = description["components"]["schemas"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import socket
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from hmac import compare_digest
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -25,6 +26,8 @@ from corag.progress import checking
 from corag.text.visible import to_json
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_DRAINED = 16 * 2**20
 """Bytes of a request over its limit that are read, so that its sender gets the reason for the refusal."""
@@ -43,16 +46,22 @@ class Json(JSONResponse):
         return to_json(content, allow_nan=False, separators=(",", ":")).encode()
 
 
+class DeadlineError(CoragError):
+    """A request took too long."""
+
+
 class Workers:
     """Runs calls in threads, at most `at_once`, and answers with their results as JSON.
 
-    If a client disconnects while its call waits, the call never starts; one that runs stops at its next
-    `corag.progress.checkpoint`. With `abandon` it leaves its place to the next call before it has stopped, which is
-    right for calls that wait for others and hardly compute.
+    If a client disconnects while its call waits, or the call is not done after `deadline` seconds, waiting included,
+    the call never starts; one that runs stops at its next `corag.progress.checkpoint`. With `abandon` it leaves its
+    place to the next call before it has stopped, which is right for calls that wait for others and hardly compute.
     """
 
-    def __init__(self, at_once: int, response: type[JSONResponse] = Json, *, abandon: bool = False) -> None:
-        self._at_once, self._response, self._abandon = at_once, response, abandon
+    def __init__(
+        self, at_once: int, response: type[JSONResponse] = Json, *, abandon: bool = False, deadline: float = math.inf
+    ) -> None:
+        self._at_once, self._response, self._abandon, self._deadline = at_once, response, abandon, deadline
 
     @cached_property
     def _limiter(self) -> anyio.CapacityLimiter:
@@ -62,15 +71,13 @@ class Workers:
         """Return the response to a request: what `call` returns, or its error."""
         response: Response = self._response({"error": "client disconnected"}, 400)
 
-        def checked() -> Any:
-            with checking(anyio.from_thread.check_cancelled):
-                return call()
-
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_on_disconnect, request.receive, group.cancel_scope)
             try:
-                result = await anyio.to_thread.run_sync(checked, limiter=self._limiter, abandon_on_cancel=self._abandon)
+                result = await in_thread(call, self._deadline, limiter=self._limiter, abandon_on_cancel=self._abandon)
                 response = self._response(result)
+            except DeadlineError as error:
+                response = self._response({"error": str(error)}, 504)
             except CoragError as error:
                 response = self._response({"error": str(error)}, 400)
             except Exception:
@@ -78,6 +85,25 @@ class Workers:
                 response = self._response({"error": "internal error; see the terminal of the server"}, 500)
             group.cancel_scope.cancel()
         return response
+
+
+async def in_thread(call: Callable[[], T], deadline: float, **how: Any) -> T:
+    """Return what a call returns from a thread, where it can be stopped; `how` goes to `anyio.to_thread.run_sync`.
+
+    Raises:
+        DeadlineError: It was not done after `deadline` seconds, and has stopped.
+    """
+
+    def checked() -> T:
+        with checking(anyio.from_thread.check_cancelled):
+            return call()
+
+    with anyio.move_on_after(deadline):
+        return await anyio.to_thread.run_sync(checked, **how)
+    raise DeadlineError(
+        f"the request was not done after {deadline:g} seconds; ask for less: fewer or shorter texts, or another method "
+        "(the server's --deadline sets the limit)"
+    )
 
 
 async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:

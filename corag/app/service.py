@@ -30,6 +30,8 @@ from corag.types import Candidate, Chunk, Reranker, Selection, Selector
 
 MAX_TEXTS = 1_000
 """Texts of a request."""
+MAX_TEXT = 200_000
+"""Characters of a text."""
 MAX_QUESTION = 10_000
 """Characters of a question."""
 MAX_RESULTS = 200
@@ -245,6 +247,10 @@ def _summary(selection: Selection) -> dict[str, Any]:
 def _check_size(query: str, texts: Sequence[Any]) -> None:
     check_query(query, MAX_QUESTION)
     check_count("the number of texts", len(texts), "send the best of them", least=0, most=MAX_TEXTS)
+    for position, text in enumerate(texts):
+        given = text.get("text") if isinstance(text, Mapping) else text
+        length = len(given) if isinstance(given, str) else 0
+        check_count(f"the characters of texts[{position}]", length, "cut it into chunks", least=0, most=MAX_TEXT)
 
 
 def _text_of(document: object, position: int) -> str:

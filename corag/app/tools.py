@@ -6,19 +6,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-import anyio.to_thread
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 import corag
+from corag.app.http import in_thread
 from corag.app.service import Service
 from corag.errors import CoragError
+from corag.limits import DEADLINE_S
 
 T = TypeVar("T")
 
 
-def make_tools(service: Service) -> MCPServer[Any]:
-    """Return the MCP server."""
+def make_tools(service: Service, *, deadline: float = DEADLINE_S) -> MCPServer[Any]:
+    """Return the MCP server; a call that is not done after `deadline` seconds is stopped."""
     server: MCPServer[Any] = MCPServer("corag", version=corag.__version__)
 
     @server.tool()
@@ -35,7 +36,7 @@ def make_tools(service: Service) -> MCPServer[Any]:
         Returns:
             `text` for the prompt, and its `chunks` with `id`, `citation` and `span`.
         """
-        return await _called(partial(service.select, question, texts, budget_tokens=budget_tokens))
+        return await called(partial(service.select, question, texts, budget_tokens=budget_tokens))
 
     @server.tool()
     async def search_index(question: str, num_results: int = 10) -> list[dict[str, Any]]:
@@ -45,14 +46,12 @@ def make_tools(service: Service) -> MCPServer[Any]:
             question: The question.
             num_results: How many.
         """
-        return await _called(partial(service.search, question, num_results))
+        return await called(partial(service.search, question, num_results))
+
+    async def called(call: Callable[[], T]) -> T:
+        try:
+            return await in_thread(call, deadline)
+        except CoragError as error:  # an assistant sees the message
+            raise ToolError(str(error)) from error
 
     return server
-
-
-async def _called(call: Callable[[], T]) -> T:
-    """Return what a call returns, from a thread; an assistant sees the message of a `CoragError`."""
-    try:
-        return await anyio.to_thread.run_sync(call)
-    except CoragError as error:
-        raise ToolError(str(error)) from error

@@ -11,9 +11,11 @@ from socket import socket
 from typing import TYPE_CHECKING
 
 from corag.budget import AUTO
+from corag.checks import check_range
 from corag.cli.console import say, stderr
 from corag.errors import InputError
 from corag.index.search import Retrieval
+from corag.limits import DEADLINE_S
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling, Spellings
 from corag.optional import needed
@@ -88,12 +90,14 @@ class ServeConfig(ServerConfig):
         budget: Token budget of requests that set none.
         method: Selector of requests that name none.
         port: Port; 0 for any free one.
+        deadline: Seconds after which a request is stopped, waiting for its turn included.
         mcp: Serve tools of an assistant over standard input and output, by the Model Context Protocol, and no HTTP.
     """
 
     budget: int = DEFAULT_BUDGET
     method: Spelling = "corag"
     port: int = 8384
+    deadline: float = DEADLINE_S
     mcp: bool = False
 
 
@@ -118,6 +122,7 @@ def run_service(config: ServeConfig) -> None:
     """Serve until the process is interrupted."""
     from corag.app.service import Service
 
+    check_range("deadline", config.deadline, 0.1, 86_400, "30 is usual")
     index = _opened(config.index)
     service = Service(
         method=config.method,
@@ -131,7 +136,7 @@ def run_service(config: ServeConfig) -> None:
     if config.mcp:
         with needed("mcp", "mcp"):
             from corag.app.tools import make_tools
-        make_tools(service).run()
+        make_tools(service, deadline=config.deadline).run()
         return
     with needed("starlette and uvicorn", "app"):
         from corag.app.api import make_api
@@ -140,7 +145,7 @@ def run_service(config: ServeConfig) -> None:
     if key is None and not is_loopback(config.host):
         raise InputError(f"{config.host} can be reached by others: set a key in the environment variable {KEY}")
     with _announced("service", config.host, config.port) as sock:
-        make_server(make_api(service, host=config.host, key=key)).run(sockets=[sock])
+        make_server(make_api(service, host=config.host, key=key, deadline=config.deadline)).run(sockets=[sock])
 
 
 def make_workbench(config: AppConfig) -> Workbench:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from corag.errors import InputError, ModelError
 from corag.models.runtime import Placement, has_precision, import_openvino, record_use
 from corag.optional import require
+from corag.progress import checkpoint
 from corag.writing import cache_folder
 
 logger = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ def run_packed(
 ) -> Iterator[tuple[Rows, Result]]:
     """Run batches of rows packed by length, and yield the row indices of each with its result.
 
-    A batch that does not fit the memory of its device is halved.
+    A batch that does not fit the memory of its device is halved. Each is a `corag.progress.checkpoint`.
 
     Raises:
         ModelError: A single row does not fit the memory.
@@ -116,6 +117,7 @@ def run_packed(
     tokens = np.asarray(lengths, dtype=np.int64)
     waiting = pack(tokens, max_batch_tokens)[::-1]
     while waiting:
+        checkpoint()
         rows = waiting.pop()
         try:
             result = run(rows)

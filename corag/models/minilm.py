@@ -103,13 +103,14 @@ class MiniLMEncoder(TextEncoder):
 
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
         """See `TextEncoder.tokenize`."""
-        encodings = encode(self._tokenizer, texts, offsets=offsets)
-        ids = [np.array(encoding.ids[:MAX_TOKENS], dtype=np.int64) for encoding in encodings]
-        truncated = np.array([len(encoding) > MAX_TOKENS for encoding in encodings], dtype=bool)
-        starts = [
-            np.array([start for start, _ in encoding.offsets[:MAX_TOKENS]], dtype=np.int64)
-            for encoding in (encodings if offsets else ())
-        ]
+        ids: list[NDArray[np.int64]] = []
+        starts: list[NDArray[np.int64]] = []
+        truncated = np.zeros(len(texts), dtype=bool)
+        for row, encoding in enumerate(encode(self._tokenizer, texts, offsets=offsets)):
+            ids.append(np.array(encoding.ids[:MAX_TOKENS], dtype=np.int64))
+            truncated[row] = len(encoding) > MAX_TOKENS
+            if offsets:
+                starts.append(np.array([start for start, _ in encoding.offsets[:MAX_TOKENS]], dtype=np.int64))
         return Tokens(ids, truncated, starts)
 
     def whole_ids(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:

@@ -84,7 +84,7 @@ class SpanReader:
             InputError: A question leaves too little room for a context, or something is not valid Unicode.
         """
         questions = [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, queries)]
-        texts = encode(self._tokenizer, contexts, offsets=True)
+        texts = [*encode(self._tokenizer, contexts, offsets=True)]
         windows: list[tuple[int, int]] = []  # the question, and the first token of its context
         parts: list[NDArray[np.intp]] = []  # of each question: the title or text of the context that each token is in
         ids: list[Int64] = []

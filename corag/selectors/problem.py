@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
+from corag.progress import checkpoint
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
@@ -249,7 +250,10 @@ def unit_candidates(
     of its passage in the `ranking` of indices, from 1 down to 0. The `max_units` of the highest scores stay, and their
     neighbours.
     """
-    cut = [units(passages[index], unit) for index in ranking]
+    cut: list[list[Chunk]] = []
+    for index in ranking:
+        checkpoint()
+        cut.append(units(passages[index], unit))
     parts = [part for of_passage in cut for part in of_passage]
     if not parts:
         return []

@@ -73,7 +73,7 @@ def examples(folder: DataFolder, queries: Sequence[Query], repeat: int) -> list[
     texts = {name: passage(document).text for name, document in folder.documents.items()}
     encoded = dict(zip(texts, encode(tokenizer, list(texts.values()), offsets=True), strict=True))
     ids = {name: np.array(encoding.ids, dtype=np.int64) for name, encoding in encoded.items()}
-    questions = encode(tokenizer, [query.question for query in queries])
+    questions = [*encode(tokenizer, [query.question for query in queries])]
     made = []
     for query, question, similar in zip(queries, questions, _similar(texts, queries), strict=True):
         gold = tuple(

@@ -11,10 +11,12 @@ import lancedb
 import numpy as np
 import pytest
 
+import agent
 import corag
+from agent.config import Fallback
 from corag import registry
 from corag.conversation import Conversation
-from corag.errors import CoragError, DataError, ModelError
+from corag.errors import CoragError, DataError, InputError, ModelError
 from corag.index import ChunkIndex
 from corag.registry import trusted
 from corag.selectors.raptor.build import load_tree, update_tree
@@ -98,6 +100,35 @@ def test_no_file_may_name(folder):
         assert "FILE" in str(caught.value), part
 
 
+@pytest.mark.parametrize("table", registry.TABLES, ids=lambda table: table.kind)
+def test_no_number_that_others_name_is_without_a_limit(table):
+    for name in table.names:
+        for key, parameter in table.parameters(name).items():
+            if re.search(r"\b(int|float)\b", str(parameter.annotation)):
+                for value in (10**12, -(10**12), 1e300):
+                    with pytest.raises(ModelError, match=f"{name}.*may not choose"):
+                        trusted(table, f"{name}({key}={value!r})", "FILE")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        'corag(search={"iterations": 201})',
+        'corag(search={"policy": "bayesian", "max_scored": 1000000000})',
+        'corag(search={"parallel": 17})',
+        "reorder(selector=upper(max_orders=200001))",
+        "prune(selector=reorder(selector=upper(max_length=21)))",
+        "car(max_candidates=201)",
+        "corag(max_units=501)",
+        "self-route(reader=self-consistency(reader=minilm-reader, samples=11))",
+        "crag(tree=[[1000000]])",
+    ],
+)
+def test_work_that_others_name_has_limits(part):
+    with pytest.raises(ModelError, match="may not choose"):
+        trusted(registry.SELECTORS, part, "FILE")
+
+
 def test_no_file_may_name_a_folder_that_bears_the_name_of_the_default(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert trusted(registry.SELECTORS, "corag(agent=default)", "FILE")
@@ -176,6 +207,16 @@ def test_a_checkpoint_runs_nothing(folder, tmp_path):
             corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", **given))
         given = {"configurations": [attack, *names[1:]]}
         assert corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", **given)).chunks
+
+
+def test_an_agent_predicts_no_more_work_than_a_file_may_name(tmp_path):
+    name = "corag(unit=passage, reranker=bm25)"
+    ranges = agent.Ranges((1, 10**9), (0.0, 1.0), (0.0, 1.0))
+    settings = {"fallback": Fallback(name, 10**9, 0.1, 0.1), "ranges": ranges, "feature_dim": 0}
+    config = replace(agent.load(CHECKPOINT).config, configurations=(name,), **settings)
+    agent.save(tmp_path / "agent", agent.ConfigurationAgent(config, {}), "card")
+    with pytest.raises(InputError, match=r"iterations of 1000000000.*at most 200"):
+        corag.select("Where is Berlin?", ["Berlin is in Germany."], 20, agent=str(tmp_path / "agent"))
 
 
 def test_an_index_that_names_an_embedder_runs_nothing(folder, tmp_path):

