@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import json
 import math
+import os
 import platform
 import shutil
 from collections.abc import Callable, Mapping
@@ -39,6 +40,10 @@ from agent.training.module import AgentModule
 
 Precision = Literal["32-true", "bf16-mixed"]
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
+TRUSTED = ("lightning", "agent", "corag", "experiments")
+"""Packages of callbacks that settings may name."""
+CALLBACK_MODULES = "CORAG_CALLBACK_MODULES"
+"""The environment variable with further ones, separated by commas. It is no setting, which a file could have."""
 RANK = "rank"
 """The figure by which Lightning tells the best epoch."""
 
@@ -101,7 +106,8 @@ def fit(
     there is one. `precision` is that of the training steps; weights are always float32.
 
     `trainer` are further settings of Lightning's Trainer; each of its `callbacks` is `{"class_path": NAME, "init_args":
-    {...}}`, one of Lightning's own or with its module. `facts`, such as data and commit, are added to the model card.
+    {...}}`, one of Lightning's own or with its module, which is imported if `CORAG_CALLBACK_MODULES` in the environment
+    lists it. `facts`, such as data and commit, are added to the model card.
     `progress` is called with (epochs done, epochs in all) after each. `logger` makes Lightning's logger of the figures
     of each epoch; it is called with the folder of the training if something is left to do.
 
@@ -202,8 +208,17 @@ def _trainer(epochs_dir: Path, figures: _Figures, own: Mapping[str, Any], given:
 
 
 def _callback(class_path: str, init_args: Mapping[str, Any] = MappingProxyType({})) -> pl.Callback:
-    """Return a callback, by the name of one of Lightning's own, or by that of a module and a class in it."""
+    """Return a callback, by the name of one of Lightning's own, or by that of a module and a class in it.
+
+    Importing a module runs it, so only those of `TRUSTED` packages and those that the user lists are imported.
+    """
     module, _, name = class_path.rpartition(".")
+    listed = [one.strip() for one in os.environ.get(CALLBACK_MODULES, "").split(",")]
+    if module and not any(one and f"{module}.".startswith(f"{one}.") for one in (*TRUSTED, *listed)):
+        raise TypeError(
+            f"the callback {class_path!r:.200} is in none of the packages {', '.join(TRUSTED)}; if you trust its code, "
+            f"list its module in the environment: {CALLBACK_MODULES}=my_lab"
+        )
     kind = getattr(importlib.import_module(module or callbacks.__name__), name)
     if not (isinstance(kind, type) and issubclass(kind, pl.Callback)):
         raise TypeError(f"{class_path} is not a lightning.pytorch.Callback")

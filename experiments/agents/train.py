@@ -73,7 +73,7 @@ class TrainAgentConfig(Runtime, Tracking):
         training: Settings of the training.
         trainer: Further settings of Lightning's Trainer by name, such as `{gradient_clip_val: 1.0}`. `callbacks` is a
             list, Lightning's own by name, such as `{class_path: EarlyStopping, init_args: {monitor: val_loss}}`, others
-            with their module.
+            with their module, which the environment variable CORAG_CALLBACK_MODULES lists.
         quiet: Show no progress and no table.
     """
 

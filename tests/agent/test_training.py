@@ -162,6 +162,23 @@ def test_any_setting_and_callback_of_lightning(tmp_path):
             fit(toy_table(), None, toy_config(), toy_train_config(), tmp_path / "wrong", trainer=wrong)
 
 
+def test_callbacks_are_imported_from_trusted_modules_only(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("CORAG_CALLBACK_MODULES", "other, ")
+    code = f"import pathlib, lightning.pytorch as pl\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n"
+    for name in ("own_lab", "lightningx", "os_"):
+        (tmp_path / f"{name}.py").write_text(code + "class Mine(pl.Callback): pass\n")
+    for name in ("own_lab.Mine", "lightningx.Mine", "os_.Mine", "..own_lab.Mine", " own_lab.Mine"):
+        trainer = {"callbacks": [{"class_path": name}]}
+        with pytest.raises(AgentError, match="CORAG_CALLBACK_MODULES"):
+            fit(toy_table(), None, toy_config(), toy_train_config(), tmp_path / "wrong", trainer=trainer)
+    assert not (tmp_path / "ran").exists()
+    monkeypatch.setenv("CORAG_CALLBACK_MODULES", "other, own_lab")
+    trainer = {"callbacks": [{"class_path": "own_lab.Mine"}]}
+    fit(toy_table(), None, toy_config(), toy_train_config(epochs=1), tmp_path / "right", trainer=trainer)
+    assert (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
