@@ -1,4 +1,4 @@
-"""What CORAG does as a service: it ranks documents, selects texts for a prompt, and searches an index, as plain data.
+"""What CORAG does as a service: it ranks documents and selects texts for a prompt, as plain data.
 
 `corag.app.api` serves it over HTTP, `corag.app.tools` as tools of an assistant. A client may name shipped parts
 only: no server, model, file or key; see `corag.registry.trusted`.
@@ -20,10 +20,12 @@ from corag.naming import Spelling, parse, spelling
 from corag.registry import RERANKERS, SELECTORS, trusted
 from corag.registry import tokens as make_tokens
 from corag.reply import embedder_of
+from corag.selectors.base import BudgetedSelector
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.shown import with_missing
 from corag.text.documents import citation
+from corag.text.layout import Layout
 from corag.text.tokens import token_counts
 from corag.text.units import source_of
 from corag.types import Candidate, Chunk, Reranker, Selection, Selector
@@ -38,7 +40,7 @@ MAX_RESULTS = 200
 
 
 class Service:
-    """Ranks, selects and searches; threads may share it.
+    """Ranks and selects; threads may share it.
 
     Args:
         method: Selector, if a request names none.
@@ -65,8 +67,8 @@ class Service:
         check_count("num_candidates", num_candidates, "10 to 50 are usual", most=MAX_RESULTS)
         self.budget, self.index = budget, index
         self._num_candidates, self._retrieval = num_candidates, retrieval
-        self._tokens = make_tokens(tokenizer)
-        self._offered = {"tokenizer": self._tokens, "agent": agent}
+        self.tokens = make_tokens(tokenizer)
+        self._offered = {"tokenizer": self.tokens, "agent": agent}
         self._method = method
         self._selector = lru_cache(maxsize=16)(self._new_selector)
         self._selector(None, None, None)  # refuses a wrong method, and loads its models
@@ -85,12 +87,10 @@ class Service:
             InputError: A value breaks a rule; nothing is selected.
             ModelError: The method names something that a request may not choose.
         """
-        _check_size(query, texts or ())
-        candidates = self._retrieved(query, self._num_candidates) if texts is None else as_candidates(texts)
+        candidates, selection = self.chosen(query, texts, **choice)
         positions: dict[str, int] = {}
         for position, candidate in enumerate([] if texts is None else candidates):
             positions.setdefault(candidate.chunk.id, position)
-        selection = self._selected(query, candidates, **choice)
         trace = selection.trace
         values: Sequence[float | None] = trace.chunk_values or (None,) * len(selection)
         return {
@@ -156,9 +156,9 @@ class Service:
         reranker = self._reranker(model)
         rows = {text: row for row, text in enumerate(dict.fromkeys(text for text in texts if text.strip()))}
         candidates = [Candidate(Chunk(str(row), text)) for text, row in rows.items()]
-        problem = SelectionProblem(query, candidates, self._tokens, self.budget)
+        problem = SelectionProblem(query, candidates, self.tokens, self.budget)
         values = problem.scorer(reranker)([(row,) for row in range(len(rows))]) if rows else ()
-        read = int(token_counts(self._tokens, [query, *rows]).sum())
+        read = int(token_counts(self.tokens, [query, *rows]).sum())
         return {
             "scores": {index: float(values[rows[text]]) if text in rows else 0.0 for index, text in enumerate(texts)},
             "model": spelling(reranker),
@@ -182,26 +182,19 @@ class Service:
         summary = _summary(selection)
         return {"scores": scores, "texts": chosen, "model": selection.method, "usage": usage, "selection": summary}
 
-    def search(self, query: str, num_results: int = 10) -> list[dict[str, Any]]:
-        """Return the chunks of the index that are most similar to a question, best first."""
-        _check_size(query, ())
-        check_count("num_results", num_results, "10 is usual", most=MAX_RESULTS)
-        return [
-            {
-                "id": candidate.chunk.id,
-                "text": candidate.chunk.text,
-                "citation": citation(candidate.chunk),
-                "similarity": candidate.similarity,
-                "metadata": dict(candidate.chunk.metadata),
-            }
-            for candidate in self._retrieved(query, num_results)
-        ]
+    def chosen(
+        self, query: str, texts: Sequence[Text] | None = None, **choice: Any
+    ) -> tuple[list[Candidate], Selection]:
+        """Return what there is to choose from, and what is chosen of it; see `select`."""
+        _check_size(query, texts or ())
+        candidates = self._retrieved(query) if texts is None else as_candidates(texts)
+        return candidates, self._selected(query, candidates, **choice)
 
-    def _retrieved(self, query: str, num_results: int) -> list[Candidate]:
+    def _retrieved(self, query: str) -> list[Candidate]:
         if self.index is None or self._embedder is None:
             raise InputError("there are no texts, and the server has no index; send texts, or start it with --index")
         vector = vectors_by(self._embedder, [query])[0]
-        return self.index.retrieve(query, vector, num_results, self._retrieval)
+        return self.index.retrieve(query, vector, self._num_candidates, self._retrieval)
 
     def _selected(
         self,
@@ -211,13 +204,15 @@ class Service:
         method: str | None = None,
         unit: str | None = None,
         default_unit: str | None = None,
+        layout: Layout | None = None,
     ) -> Selection:
         budget = self.budget if budget_tokens is None else budget_tokens
         check_budget(budget)
         named = None if method is None else str(trusted(SELECTORS, method, "the request"))
         selector, compares = self._selector(named, unit, default_unit)
         candidates = with_missing_cosines(query, list(candidates)) if compares else candidates
-        return with_missing(query, selector.select(query, candidates, budget))
+        laid_out = {"layout": layout} if layout is not None and isinstance(selector, BudgetedSelector) else {}
+        return with_missing(query, selector.select(query, candidates, budget, **laid_out))
 
     def _new_selector(self, method: str | None, unit: str | None, default_unit: str | None) -> tuple[Selector, bool]:
         """Return a selector, and whether it compares similarities."""

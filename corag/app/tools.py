@@ -1,10 +1,16 @@
-"""The service as tools of an assistant, by the Model Context Protocol (MCP) over standard input and output."""
+"""The service as tools of an assistant, by the Model Context Protocol (MCP) over standard input and output.
+
+A reply is one text, and all of it is within the caller's budget: the chosen text with its citations, the trace if it is
+asked for, and then a line for each text that was left out, with the id by which `fetch` returns it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from bisect import bisect
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -12,41 +18,166 @@ from mcp.server.mcpserver.exceptions import ToolError
 import corag
 from corag.app.http import in_thread
 from corag.app.service import Service
-from corag.errors import CoragError
+from corag.checks import check_budget
+from corag.errors import CoragError, InputError
 from corag.limits import DEADLINE_S
+from corag.memory import LRU
+from corag.text.chunking import cut_to_tokens
+from corag.text.documents import SEPARATOR, body, citation
+from corag.text.layout import Piece
+from corag.text.tokens import token_counts
+from corag.text.units import source_of
+from corag.text.visible import to_json
+from corag.types import Chunk
 
 T = TypeVar("T")
+
+LEFT_OUT = "Left out (fetch by id):"
+STUB_SHARE, STUBS_FROM = 8, 256
+"""One of so many tokens is kept for stubs, of a budget from so many on: an eighth of less is hardly one stub."""
+STUB_CHARACTERS = 80
+MEMORY_BYTES = 64 * 10**6
+"""Of the texts that `fetch` returns; the least recently listed are forgotten first."""
+
+
+class Headed(NamedTuple):
+    """A `Layout` that heads each passage."""
+
+    head: Callable[[Chunk, str], str]
+    separator: str = SEPARATOR
+
+    def arranged(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return the pieces in the order of the selector."""
+        return list(pieces)
+
+    def text(self, pieces: Sequence[Piece]) -> str:
+        """Return the text that shows pieces."""
+        return SEPARATOR.join(self.head(piece.chunk, "\n") + piece.text for piece in pieces)
+
+
+class Replies:
+    """What the tools say."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._texts: LRU[str, str] = LRU(MEMORY_BYTES)
+
+    def select_context(
+        self, question: str, texts: Sequence[str] | None = None, budget_tokens: int | None = None, trace: bool = False
+    ) -> str:
+        """Return the tool's reply."""
+        budget = self._checked(budget_tokens)
+        head = partial(self._head, cited=texts is None)  # texts of the caller have no source but the caller
+        for share in (budget - (budget // STUB_SHARE if budget >= STUBS_FROM else 0), budget):
+            candidates, selection = self._service.chosen(question, texts, budget_tokens=share, layout=Headed(head))
+            if len(selection):
+                break
+        reply = selection.text or self._with("", f"Nothing chosen: {selection.trace.reason}", budget)
+        if selection.trace.missing:
+            reply = self._with(reply, f"Not found: {' '.join(selection.trace.missing)}", budget)
+        if trace:
+            reply = self._with(reply, f"trace: {to_json(selection.trace.to_dict())}", budget)
+        chosen = {self._id_of(source_of(chunk)) for chunk in selection.chunks}
+        others = {self._id_of(one.chunk): one.chunk for one in candidates if one.chunk.text.strip()}
+        stubs = [self._stub(chunk, head) for name, chunk in others.items() if name not in chosen]
+        # As many as fit; of those that do not, how many there are.
+        numbers = range(1, len(stubs) + 1)
+        number = bisect(numbers, False, key=lambda number: self._listed(reply, stubs, number, budget) is None)
+        reply = self._listed(reply, stubs, number, budget) or reply
+        if not reply:
+            raise InputError(f"budget_tokens is {budget}, too few for any reply: {selection.trace.reason}")
+        return reply
+
+    def fetch(self, id: str, budget_tokens: int | None = None) -> str:  # noqa: A002 - the name that assistants see
+        """Return the tool's reply."""
+        budget = self._checked(budget_tokens)
+        name, _, start = id.strip().strip("[]").partition("+")
+        text = self._texts.get([name]).get(name)
+        if text is None or not (start or "0").isdecimal() or len(start) > 9:
+            raise InputError(f"no text has the id {id!r:.80}; give one that select_context lists, or call it again")
+        rest = text[min(int(start or 0), len(text)) :]
+        if self._count(rest) <= budget:
+            return rest
+        at = len(text) - len(rest)
+        note = "\n[the rest: fetch {}+{}]"
+        end = len(cut_to_tokens(rest, self._service.tokens, budget - self._count(note.format(name, len(text)))))
+        reply = rest[:end] + note.format(name, at + end)
+        if not end or self._count(reply) > budget:
+            raise InputError(
+                f"budget_tokens is {budget}, too few for a part of the text and the id of its rest; give more"
+            )
+        return reply
+
+    def _head(self, chunk: Chunk, end: str, *, cited: bool) -> str:
+        """Return a text's id, and where it comes from."""
+        return f"[{self._id_of(chunk)}] " + (f"{citation(chunk)}{end}" if cited else "")
+
+    def _stub(self, chunk: Chunk, head: Callable[[Chunk, str], str]) -> str:
+        text = " ".join(body(chunk).split())
+        short = text[:STUB_CHARACTERS].rsplit(" ", 1)[0] + " ..."
+        return head(chunk, " | ") + (text if len(text) <= STUB_CHARACTERS else short)
+
+    def _id_of(self, chunk: Chunk) -> str:
+        """Return the id by which `fetch` finds a text: the same text has the same one in every session."""
+        digest = hashlib.sha256(chunk.text.encode("utf-8", "replace")).hexdigest()
+        for size in range(5, len(digest) + 1):
+            name = digest[:size]
+            if self._texts.get([name]).get(name, chunk.text) == chunk.text:
+                break
+        self._texts.put({name: chunk.text})
+        return name
+
+    def _listed(self, reply: str, stubs: Sequence[str], number: int, budget: int) -> str | None:
+        """Return a reply with so many stubs; None if that is too long."""
+        more = [f"and {len(stubs) - number} more"] if number < len(stubs) else []
+        listed = "\n".join([LEFT_OUT, *stubs[:number], *more])
+        longer = f"{reply}{SEPARATOR}{listed}" if reply else listed
+        return longer if number and self._count(longer) <= budget else None
+
+    def _with(self, reply: str, part: str, budget: int) -> str:
+        longer = f"{reply}{SEPARATOR}{part}" if reply else part
+        return longer if self._count(longer) <= budget else reply
+
+    def _checked(self, budget_tokens: int | None) -> int:
+        budget = self._service.budget if budget_tokens is None else budget_tokens
+        check_budget(budget)
+        return budget
+
+    def _count(self, text: str) -> int:
+        return int(token_counts(self._service.tokens, [text])[0])
 
 
 def make_tools(service: Service, *, deadline: float = DEADLINE_S) -> MCPServer[Any]:
     """Return the MCP server; a call that is not done after `deadline` seconds is stopped."""
     server: MCPServer[Any] = MCPServer("corag", version=corag.__version__)
+    replies = Replies(service)
 
-    @server.tool()
+    @server.tool(structured_output=False)
     async def select_context(
-        question: str, texts: list[str] | None = None, budget_tokens: int | None = None
-    ) -> dict[str, Any]:
-        """Choose what a prompt should contain to answer a question, under a token budget.
+        question: str, texts: list[str] | None = None, budget_tokens: int | None = None, trace: bool = False
+    ) -> str:
+        """Choose what a prompt should contain to answer a question, under a token budget for the whole reply.
+
+        Passages begin with their [id]. What was left out is listed by id, as far as the budget allows; `fetch` returns
+        it.
 
         Args:
             question: The question.
             texts: The texts to choose from; leave them out to choose from the server's index.
-            budget_tokens: The most tokens of the chosen text.
-
-        Returns:
-            `text` for the prompt, and its `chunks` with `id`, `citation` and `span`.
+            budget_tokens: The most tokens of the reply.
+            trace: Whether the reply says how the text was chosen.
         """
-        return await called(partial(service.select, question, texts, budget_tokens=budget_tokens))
+        return await called(partial(replies.select_context, question, texts, budget_tokens, trace))
 
-    @server.tool()
-    async def search_index(question: str, num_results: int = 10) -> list[dict[str, Any]]:
-        """Find the chunks of the server's index that are most similar to a question, best first.
+    @server.tool(structured_output=False)
+    async def fetch(id: str, budget_tokens: int | None = None) -> str:  # noqa: A002 - the name that assistants see
+        """Return a whole text that `select_context` showed in part or listed.
 
         Args:
-            question: The question.
-            num_results: How many.
+            id: The id of the text.
+            budget_tokens: The most tokens of the reply; a longer text ends with the id of its rest.
         """
-        return await called(partial(service.search, question, num_results))
+        return await called(partial(replies.fetch, id, budget_tokens))
 
     async def called(call: Callable[[], T]) -> T:
         try:
