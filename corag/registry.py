@@ -195,6 +195,8 @@ class Registry(Generic[P]):
             unknown = [key for key in given if key not in signature.parameters]
             reason = f"it has no setting {unknown[0]!r}" if unknown else str(error)
             hint = nearest(unknown[0], signature.parameters) if unknown else ""
+            if self.kind == "selector" and unknown:
+                hint = MISSED.get(unknown[0], hint)
             if "search" in signature.parameters and unknown and unknown[0] in SearchConfig.__dataclass_fields__:
                 hint = f' (write search={{"{unknown[0]}": {given[unknown[0]]}}})'
             listed = ", ".join(map(with_default, signature.parameters.values())) or "(none)"
@@ -204,6 +206,10 @@ class Registry(Generic[P]):
     def _listed(self) -> str:
         return ", ".join(self.parts) or "(none)"
 
+
+MISSED = dict.fromkeys(("budget", "max_tokens", "token_budget"), " (the budget is budget_tokens, or --budget)")
+MISSED |= dict.fromkeys(("k", "top_k", "top_n"), " (the budget decides how many are chosen; top-k(k=5) takes five)")
+"""What is meant by settings of others, for errors."""
 
 EMBEDDERS: Registry[Embedder] = Registry(
     "embedder",
@@ -275,6 +281,7 @@ READERS: Registry[Reader] = Registry(
         "self-consistency": "corag.readers.wrappers:SelfConsistentReader",
     },
     does="answer",
+    remedy="; a language model is named with its server: openai(model=gpt-4o), ollama(model=llama3.1:8b)",
 )
 
 SUMMARIZERS: Registry[Summarizer] = Registry(
@@ -286,6 +293,7 @@ SUMMARIZERS: Registry[Summarizer] = Registry(
         "transformers": "corag.summarizers.chat:TransformersSummarizer",
     },
     does="summarize",
+    remedy="; a language model is named with its server: openai(model=gpt-4o), ollama(model=llama3.1:8b)",
 )
 
 

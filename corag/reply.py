@@ -118,6 +118,7 @@ def ask(
     tokenizer: Spelling | TokenCounter = AUTO,
     budget_for: BudgetFor = "prompt",
     on_token: Callable[[str], None] | None = None,
+    **settings: Any,
 ) -> Reply:
     """Answer a question from an index, from texts, or from what a retriever finds.
 
@@ -138,6 +139,7 @@ def ask(
         tokenizer: Token counter: name or object; by default the tokenizer of the reader's model.
         budget_for: What the budget covers: the whole `prompt`, or the `context` alone.
         on_token: Called with each piece of the answer as it is written, if the reader is a `StreamingReader`.
+        settings: Settings of a selector given by name, such as `unit`, as for `corag.select`.
 
     Raises:
         InputError: An argument is of a wrong type or out of range; the retriever is asynchronous (use `aask`); the
@@ -157,7 +159,7 @@ def ask(
     elif isinstance(source, ChunkIndex):
         source.manifest.require_embedder(embedding.name, embedding.dimension, source.uri)
     reading, counter = reader_and_tokens(reader, tokenizer)
-    selecting = SELECTORS.offer(method, {**tokens_setting(counter), **tree_setting(method, source)})
+    selecting = SELECTORS.offer(method, {**tokens_setting(counter), **tree_setting(method, source)}, **settings)
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)

@@ -289,11 +289,33 @@ def _what_is_wrong(error: Exception, command: str) -> str:
     text = " ".join(str(error).split())
     if text.startswith("Unexpected config"):
         return "the settings file has no settings; write one on each line, such as budget: 256"
+    if text.startswith("unrecognized arguments: "):
+        return f"{text}{_meant(text.split(': ', 1)[1].split(), command)}"
     wrong = re.match(r'Parser key "([\w.]+)": .*(?:Given value|Got value): (.*)', text)
     if wrong is None:
         return text
-    [meaning] = [action.help for action in make_parser(command)._actions if action.dest == wrong[1]] or [text]
-    return f"{wrong[2]!r} is no value of --{wrong[1]}: {meaning.rstrip('.')}"
+    for action in make_parser(command)._actions:
+        if action.dest == wrong[1]:
+            hint = f"give a whole number, such as {action.default}" if type(action.default) is int else action.help
+            return f"{wrong[2]!r} is no value of --{wrong[1]}: {str(hint).rstrip('.')}"
+    return f"{wrong[2]!r} is no value of --{wrong[1]}: {text}"
+
+
+MEANT = dict.fromkeys(("k", "top_k", "top_n", "n"), "num_candidates")
+MEANT |= dict.fromkeys(("budget_tokens", "max_tokens", "tokens"), "budget") | {"model": "reader", "llm": "reader"}
+MEANT |= dict.fromkeys(("path", "folder", "docs", "input"), "data")
+"""Settings by the names that others give them."""
+
+
+def _meant(words: Sequence[str], command: str) -> str:
+    """Return what arguments that a command does not have may mean."""
+    names = [action.dest for action in make_parser(command)._actions]
+    flag = words[0].removeprefix("--").partition("=")[0]
+    if words[0].startswith("--"):
+        return f" (did you mean '--{MEANT[flag]}'?)" if MEANT.get(flag) in names else nearest(flag, names)
+    if "question" in names:
+        return "; put the question in quotes"
+    return f"; name the folder with --data {words[0]}" if "data" in names else ""
 
 
 def _show_commands() -> None:

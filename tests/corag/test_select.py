@@ -54,7 +54,7 @@ def test_documents_of_frameworks_pairs_and_iterables_are_candidates():
         assert score is None or candidate.kind == "score"
     assert corag.select(QUERY, (text for text in TEXTS), 8).text == TEXTS[2]
     assert corag.selector("corag").select(QUERY, [*TEXTS[:2], {"content": TEXTS[2]}], 8).text == TEXTS[2]
-    for wrong in (5, "text", {"text": "a"}, [5], [("a", "b")], [HaystackDocument(content=None)]):
+    for wrong in (5, "text", {"text": "a"}, [5], [("a", "b")], [HaystackDocument(content=None)], [{"payload": {}}]):
         with pytest.raises(InputError, match="texts"):
             as_candidates(wrong)
 
