@@ -234,8 +234,7 @@ def drained(pieces):
 
 
 SUMMARIZING = ("edc2", "crag", "raptor")
-PACKING = ("mmr", "adagres", "submodular")
-EMBEDDING = (*PACKING, *SUMMARIZING)
+EMBEDDING = ("mmr", *SUMMARIZING)
 
 
 def cheap_selector(name, *, reranker=None, tokens=None):

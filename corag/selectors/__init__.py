@@ -16,9 +16,7 @@ if typing.TYPE_CHECKING:
     from corag.selectors.car import Car as Car
     from corag.selectors.corag.selector import Corag as Corag
     from corag.selectors.edc2 import Edc2 as Edc2
-    from corag.selectors.packing import AdaGReS as AdaGReS
-    from corag.selectors.packing import Mmr as Mmr
-    from corag.selectors.packing import Submodular as Submodular
+    from corag.selectors.mmr import Mmr as Mmr
     from corag.selectors.problem import SelectionProblem as SelectionProblem
     from corag.selectors.pruning import ExtractiveCompression as ExtractiveCompression
     from corag.selectors.pruning import Prune as Prune

@@ -9,7 +9,7 @@ from __future__ import annotations
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part, Spelling
 from corag.registry import tokens as make_tokens
-from corag.selectors.packing import marginal_relevance
+from corag.selectors.mmr import marginal_relevance
 from corag.text.chunking import cut_to_tokens, sentence_spans
 from corag.types import Embedder, FloatArray, Order, SummaryRequest, TokenCounter
 

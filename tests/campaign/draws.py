@@ -101,12 +101,6 @@ DRAWN = {
         **UNITS, **EMBEDDED, "minimum": number(0.0, 1.0), "relative": one_of(True, False), "at_least": one_of(0, 1, 3),
     },
     "mmr": {**UNITS, **EMBEDDED, "relevance_weight": number(0.0, 1.0), "k": one_of(None, 1, 3)},
-    "adagres": {**UNITS, **EMBEDDED, "beta": one_of(None, 0.0, 0.3, 1000.0)},
-    "submodular": {
-        **UNITS, **EMBEDDED,
-        **{name: number(0.0, 3.0) for name in ("relevance", "coverage", "representativeness", "diversity")},
-        "saturation": number(1e-6, 1.0),
-    },
     "prune": {
         **ORDER,
         "cost_weight": number(0.0, 2.0),
@@ -121,7 +115,7 @@ DRAWN = {
     },
     "extractive-compression": {**UNITS, **EMBEDDED, "k": one_of(1, 5)},
     "corag-fixed": {"agent": made(sign_agent)},
-    "reorder": {"selector": one_of("top-k", "full", "naive(reranker=bm25)", "submodular", "adaptive-k"), **ORDER},
+    "reorder": {"selector": one_of("top-k", "full", "naive(reranker=bm25)", "adaptive-k"), **ORDER},
     "adaptive-k": {
         **UNITS, **EMBEDDED,
         "head": number(0.0, 1.0), "tail": number(0.0, 1.0), "buffer": one_of(0, 1, 5),

@@ -23,8 +23,8 @@ VARIANTS = (
     "naive(reranker=minilm-cross)",
 )
 """Besides the default of each selector: rerankers, a search that no agent sets, and fewer units than there are."""
-LEFT_OUT = ("self-route", "adagres", "submodular", "prune", "extractive-compression", "reorder")
-"""The first asks a language model; the others are about to go."""
+LEFT_OUT = ("prune", "extractive-compression", "reorder")
+"""They are about to go."""
 
 
 def methods():

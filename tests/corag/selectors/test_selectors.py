@@ -7,7 +7,7 @@ from corag import Candidate, Chunk
 from corag.errors import BudgetError, InputError
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.text.tokens import CallableCounter
-from tests.fakes import CHARACTERS, PACKING, HashEmbedder, TableReranker, cheap_selector, offer
+from tests.fakes import CHARACTERS, HashEmbedder, TableReranker, cheap_selector, offer
 
 OF_SENTENCES = ("prune", "sentence-threshold", "extractive-compression")
 """What they choose is not among the candidates; see test_pruning.py."""
@@ -45,7 +45,7 @@ def given_by(kind):
 
 
 @pytest.mark.parametrize("kind", ["score", None])
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*COMPARING, *PACKING)], indirect=True)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*COMPARING, "mmr")], indirect=True)
 def test_what_only_ranks_needs_no_cosines(selector, kind):
     for budget in (10, 25):
         told, ranked = (selector.select("a?", given_by(one), budget) for one in ("cosine", kind))

@@ -1,14 +1,13 @@
-"""What packs, reorders or takes the ranking as it is: by hand, against loops, against brute force."""
+"""What takes the ranking as it is, cuts it off or keeps chunks apart: by hand, and against loops."""
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.selectors.packing import best_set, greedy_set, marginal_relevance, packing_gains, set_value
+from corag.selectors.mmr import marginal_relevance
 from tests.fakes import CHARACTERS, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
@@ -48,13 +47,13 @@ def test_similarity_cutoff():
     assert empty.trace.reason == "no candidate has a similarity of at least 0.95; the best has 0.9"
 
 
-def taken_one_by_one(score, costs, left, *, stop=False):
+def taken_one_by_one(score, costs, left):
     """Take the first candidate of the largest score beside those taken, as long as one fits."""
     taken = []
     while True:
         scores = {i: score(i, taken) for i in range(len(costs)) if i not in taken and costs[i] <= left}
         best = max(scores, key=lambda i: (scores[i], -i), default=None)
-        if best is None or (stop and taken and scores[best] <= 0):
+        if best is None:
             return tuple(taken)
         taken.append(best)
         left -= costs[best]
@@ -96,40 +95,3 @@ def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first
         assert ids(name, pool=pool) == ids(name)
     # Of a partly ranked pool the similarities are the ranking.
     assert ids("top-k", pool=[replace(pool[0], rank=None), *pool[1:]]) == ids("top-k")
-
-
-SEEDS = st.integers(0, 10_000)
-
-
-def random_gains(seed):
-    """What a few random candidates add to sets, and their costs."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(1, 8))
-    similarities, vectors = rng.uniform(-0.5, 1, n), rng.normal(size=(n, 4))
-    words = rng.random((n, int(rng.integers(0, 5)))) < 0.4
-    weights = tuple(rng.choice([0.0, 0.3, 1.0], 4).tolist())
-    sources, saturation = rng.integers(0, 3, n).tolist(), float(rng.choice([0.1, 0.3, 1.0]))
-    return packing_gains(similarities, vectors, words, sources, weights, saturation), rng.integers(0, 6, n), rng
-
-
-@given(SEEDS)
-def test_the_best_set_keeps_its_guarantee(seed):
-    gains, costs, rng = random_gains(seed)
-    budget = int(rng.integers(0, 12))
-    order = best_set(gains, costs, budget)
-    assert costs[list(order)].sum() <= budget
-    sets = (some for size in range(len(costs) + 1) for some in combinations(range(len(costs)), size))
-    best = max(set_value(gains, some) for some in sets if costs[list(some)].sum() <= budget)
-    # (1 - 1/e) / 2 of the best, rounded down.
-    assert 0.316 * best - 1e-9 <= set_value(gains, order) <= best + 1e-9
-
-
-@given(SEEDS, st.sampled_from([0.0, 0.2, 1.0]))
-def test_greedy_with_loops(seed, beta):
-    vectors, cosines, similarities, costs, budget = drawn(seed)
-
-    def score(i, taken):
-        return similarities[i] - beta * sum(cosines[i][j] for j in taken)
-
-    expected = taken_one_by_one(score, costs, budget, stop=True)
-    assert greedy_set(similarities, vectors, beta, costs, budget) == expected
