@@ -8,8 +8,6 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from corag.selectors.corag.selector import search_config
-from corag.selectors.price import COST_WEIGHT, PASSAGE_COST_WEIGHT
 from experiments.papers.results import Point, StudyResult
 from experiments.papers.study import METHOD, as_list
 from experiments.report.difference import RESAMPLES, Difference
@@ -29,7 +27,7 @@ def section_record(result: StudyResult) -> dict[str, Any]:
     """Return the section of a study as JSON values: texts and tables; its figure is a file beside it."""
     study = result.study
     claim = f"The paper: {study.claim}" if study.claim and study.paper else study.claim
-    blocks = [block for block in (claim, *_tables(result), *_notes(result), *_ran(result), _defaults(result)) if block]
+    blocks = [block for block in (claim, *_tables(result), *_notes(result), *_ran(result)) if block]
     return {
         "title": f"{study.name}: {result.title}",
         "anchor": study.name,
@@ -62,10 +60,6 @@ def _text(name: str, value: Any) -> str:
 
 def _tables(result: StudyResult) -> list[Table]:
     """Return the tables of a study."""
-    if result.lines:
-        headings = list(dict.fromkeys(name for line in result.lines for name in line))
-        lines = [[_text("", line.get(name)) for name in headings] for line in result.lines]
-        return [Table(headings, lines), *_published(result)]
     return [*([_main(result)] if result.methods else ()), *_gains(result), *_published(result)]
 
 
@@ -75,8 +69,7 @@ def _notes(result: StudyResult) -> list[str]:
         f"{MARK} differs from {_baseline(result)}: the 95% interval of the difference, by paired bootstrap over "
         f"questions, those that share a document together ({RESAMPLES:,} samples), excludes 0."
     )
-    compared = result.study.baseline is not None and not result.lines
-    return [*([legend] if compared else ()), *result.remarks, result.study.published.note]
+    return [*([legend] if result.study.baseline is not None else ()), *result.remarks, result.study.published.note]
 
 
 def _ran(result: StudyResult) -> list[Table]:
@@ -91,19 +84,6 @@ def _ran(result: StudyResult) -> list[Table]:
         Table(["setting", full, "here"], differences, f"Not as in {full}:"),
     ]
     return [table for table in tables if table.rows]
-
-
-def _defaults(result: StudyResult) -> str:
-    """Return what the spellings of `corag` leave out."""
-    if not any(method.part.startswith("corag(") for method in result.methods):
-        return ""
-    tree, model, paper = search_config("paper"), search_config("bayesian"), search_config("paper", "paper")
-    return (
-        f"Where a spelling of `corag` does not say otherwise, lambda is {PASSAGE_COST_WEIGHT:g} for passages and "
-        f"{COST_WEIGHT:g} for sentences, and policy `paper` makes {tree.iterations} iterations with c = "
-        f"{tree.exploration:g}, `bayesian` {model.iterations}; with `preset=paper` it is {paper.iterations} "
-        f"iterations, c = {paper.exploration:g} and lambda {paper.cost_weight:g} of the whole budget."
-    )
 
 
 def _main(result: StudyResult) -> Table:
@@ -197,7 +177,7 @@ def _published(result: StudyResult) -> list[Table]:
             *(_text(name, value) for name, value in zip(study.published_figures, row["values"], strict=True)),
         ]
         for row in study.published.rows
-        if result.lines or not _is_in_table(result, row)
+        if not _is_in_table(result, row)
     ]
     source = f", {study.published.source}" if study.published.source else ""
     headings = [*map(heading, axes), *map(heading, study.published_figures)]
@@ -211,7 +191,7 @@ def _is_in_table(result: StudyResult, row: Mapping[str, Any]) -> bool:
     return all(
         name in divided and set(as_list(wanted)) <= set(result.values(name))
         for name, wanted in row.items()
-        if name != "values" and (name in divided or len(study.axes.get(name, study.methods)) > 1)
+        if name != "values" and (name in divided or len(study.grid.get(name, study.methods)) > 1)
     )
 
 

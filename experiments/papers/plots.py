@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,12 +35,10 @@ class Series(NamedTuple):
 def draw(result: StudyResult) -> str:
     """Return the figure of a study; empty if it has none, or nothing to draw."""
     plot = result.study.plot
-    if plot is None or plot.kind == "cases" or not result.methods:
+    if plot is None or not result.methods:
         return ""
     points = [{}] if plot.panels is None else [{plot.panels: value} for value in result.values(plot.panels)]
-    names = [plot.x]
-    if plot.kind in ("lines", "bars"):
-        names = [name for name in plot.y or result.study.figures[:1] if result.is_measured(name)]
+    names = [name for name in plot.y or result.study.figures[:1] if result.is_measured(name)]
     grid = [(point, name) for name in names for point in points]
     if not grid:
         return ""
@@ -50,7 +47,7 @@ def draw(result: StudyResult) -> str:
     figure = new_figure(WIDTH * columns, HEIGHT * rows + 0.9, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, (point, name) in zip(panels, grid, strict=False):
-        _KINDS[plot.kind](panel, result, plot, point, name)
+        (_lines if plot.kind == "lines" else _bars)(panel, result, plot, point, name)
         finish(panel)
         panel.tick_params(labelsize=FONT - 2)
         panel.xaxis.label.set_size(FONT)
@@ -88,7 +85,7 @@ def _points(result: StudyResult, plot: Plot, point: Point) -> list[tuple[Point, 
 
 def _series(result: StudyResult, plot: Plot, point: Point, y: str) -> list[Series]:
     """Return the values of lines or bars: x is an axis, whose values are spread evenly, or a figure."""
-    is_axis = plot.x in (*result.study.axes, METHOD)
+    is_axis = plot.x in (*result.study.grid, METHOD)
     # If x is a figure and no axis is along a line, each series is a point.
     axis = plot.x if is_axis else plot.along
     values = [] if axis is None else result.values(axis)
@@ -153,41 +150,3 @@ def _finish_axes(panel: Any, plot: Plot, y: str, names: list[str]) -> None:
     panel.set_ylabel(heading(y))
     if plot.log:
         panel.set_yscale("log")
-
-
-def _histogram(panel: Any, result: StudyResult, plot: Plot, point: Point, x: str) -> None:
-    series = [
-        (values, style, label)
-        for of_series, style, label in _points(result, plot, point)
-        if (values := [row[x] for method in result.at(of_series) for row in method.rows if row.get(x) is not None])
-    ]
-    every = [value for values, _, _ in series for value in values]
-    if not every:
-        return
-    whole = all(float(value).is_integer() for value in every)
-    bins: Any = np.arange(min(every), max(every) + 2) - 0.5 if whole and max(every) - min(every) < 60 else 30
-    for values, style, label in series:
-        panel.hist(values, bins=bins, histtype="step", label=label, color=style["color"], linewidth=2.2)
-    panel.xaxis.get_major_locator().set_params(integer=whole)
-    panel.set_xlabel(f"{heading(x)} of a question")
-    panel.set_ylabel("questions")
-
-
-def _curves(panel: Any, result: StudyResult, plot: Plot, point: Point, x: str) -> None:
-    """Draw the similarities of each question's candidates, what is evidence, and where the method cuts."""
-    curves = [curve for curve in result.curves if point.items() <= curve.values.items()]
-    for number, curve in enumerate(curves):
-        color, ranks = COLORS[number % len(COLORS)], np.arange(1, len(curve.similarities) + 1)
-        panel.plot(ranks, curve.similarities, color=color, linewidth=1.4)
-        panel.axvline(curve.kept + 0.5, color=color, linestyle="--", linewidth=1.2)
-        evidence = list(curve.evidence)
-        panel.scatter(ranks[evidence], np.array(curve.similarities)[evidence], color=color, marker="o", s=34, zorder=3)
-    for style, label in (("-", "a question's candidates"), ("--", "cut behind the chunks kept"), ("", "evidence")):
-        panel.plot([], [], color="#555555", linestyle=style, marker="" if style else "o", label=label)
-    panel.set_xlabel("rank of a candidate")
-    panel.set_ylabel("cosine similarity")
-
-
-_KINDS: dict[str, Callable[[Any, StudyResult, Plot, Point, str], None]] = {
-    "lines": _lines, "bars": _bars, "histogram": _histogram, "curves": _curves
-}  # fmt: skip

@@ -49,26 +49,13 @@ class StandIn:
 
     Attributes:
         title: Data sets, and those that they replace.
-        names: What replaces the data set or part that a value of an axis names, by axis and value.
+        labels: What replaces the data set or part that a value of an axis names, by axis and value.
         differences: Settings and methods that are not those of the full study: name, there, here.
     """
 
     title: str
-    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     differences: Sequence[tuple[str, str, str]] = ()
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Similarities of a question's candidates, highest first.
-
-    `kept` is how many of them a method put into the prompt, `evidence` the ranks, from 0, of those that are evidence.
-    """
-
-    values: Point
-    similarities: Sequence[float]
-    kept: int
-    evidence: Sequence[int]
 
 
 @dataclass
@@ -80,8 +67,6 @@ class StudyResult:
         standin: What replaces the paper's data, parts and settings; None for nothing.
         methods: Each method of each cell.
         remarks: What went wrong.
-        lines: Rows of a table of texts: data sets that were counted, or the contexts of a case study.
-        curves: Similarities of some questions, for a figure of them.
         seconds: Of this run; what was measured before is not in it.
     """
 
@@ -89,8 +74,6 @@ class StudyResult:
     standin: StandIn | None = None
     methods: list[MethodInCell] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    lines: list[dict[str, Any]] = field(default_factory=list)
-    curves: list[Curve] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -101,7 +84,7 @@ class StudyResult:
     def values(self, axis: str) -> list[str]:
         """Return the values of an axis, or the methods, that were measured, in the order of the study."""
         measured = {method.values.get(axis) for method in self.methods}
-        order = self.study.methods if axis == METHOD else self.study.axes.get(axis, {})
+        order = self.study.methods if axis == METHOD else self.study.grid.get(axis, {})
         return [name for name in order if name in measured]
 
     def is_measured(self, name: str) -> bool:
@@ -110,7 +93,7 @@ class StudyResult:
 
     def labels(self, point: Point) -> list[str]:
         """Return the values of axes as tables and figures name them, with what replaces them."""
-        names = {} if self.standin is None else self.standin.names
+        names = {} if self.standin is None else self.standin.labels
         shown = ((names.get(axis, {}).get(value), value) for axis, value in point.items())
         return [f"{name} for {value}" if name else value for name, value in shown]
 
@@ -124,7 +107,8 @@ class StudyResult:
         A question that several cells asked counts once, with the mean of its figures. A figure that questions do not
         have, such as a median, is averaged over cells, without an interval.
         """
-        chosen, figure = self.at(point), measure(name)
+        # A cell that keeps none of its questions has no figures; its summary is over all that were asked.
+        chosen, figure = [method for method in self.at(point) if method.rows], measure(name)
         rows = list(_by_question(chosen, figure.parts or (name,)).values())
         if figure.total is None and (interval := figure.difference(rows)) is not None:
             return interval
@@ -182,7 +166,6 @@ class StudyResult:
             "remarks": self.remarks,
             "baseline": None if self.study.against is None else dict([self.study.against]),
             "cells": [self._record(method) for method in self.methods],
-            "lines": self.lines,
         }
 
     def _record(self, method: MethodInCell) -> dict[str, Any]:

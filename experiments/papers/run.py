@@ -5,32 +5,25 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import corag
 from corag.checks import check_choice, check_count
-from corag.cli.console import say, stderr
+from corag.cli.console import print_table, say, stderr
 from corag.errors import CoragError, InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import parse
-from corag.text.data import DataFolder, find_data, passage_at
 from corag.text.visible import one_line, to_json
 from corag.writing import write_atomically
 from experiments.data.config import comma_separated
-from experiments.data.folder import read_source
-from experiments.data.pools import open_pool
 from experiments.evaluation.comparison import compare
-from experiments.evaluation.config import EvaluateConfig
-from experiments.papers.needs import check_needs, list_studies
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
-from experiments.papers.prepare import Preparation, changed_settings, write_demo
-from experiments.papers.results import Curve, MethodInCell, StudyResult
-from experiments.papers.standins import DEMO, reduced, standin_of, standins, substitute_cell
+from experiments.papers.prepare import Preparation, changed_settings
+from experiments.papers.results import MethodInCell, StandIn, StudyResult
+from experiments.papers.small import DEMO, check_at_hand, differences, labels_of, substitute_cell, title_of
 from experiments.papers.study import METHOD, Cell, Study, cells_of, comparisons_of, find_study, methods_of, study_files
 from experiments.report.measures import Row
 from experiments.report.page import Page, Section
@@ -40,8 +33,6 @@ from experiments.run.track import Tracking, log_run
 ALL, LIST = "all", "list"
 STANDIN = "-standin"
 """Ending of the folder of a stand-in."""
-NUM_CASES, NUM_CURVES = 3, 3
-"""Questions of a case study, as in figure 9 of CORAG, and of a figure of similarities."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +46,7 @@ class ReproduceConfig(Runtime, Tracking):
         out: Folder for the results: a folder for each study with its table, figure and the rows of every question, and
             `index.html` over all.
         limit: Maximum number of questions per set.
+        agent: Checkpoint of the paper's agent, for studies that have one; see `configs/labels-paper.yaml`.
         only: Run only the cells with these values, separated by commas, one or more for an axis, such as
             `MARCO,256,512`.
         quiet: Show no progress and no table.
@@ -64,6 +56,7 @@ class ReproduceConfig(Runtime, Tracking):
     standin: bool = False
     out: str = "runs/papers"
     limit: int | None = None
+    agent: str | None = None
     only: str = ""
     quiet: bool = False
 
@@ -82,7 +75,9 @@ def reproduce(config: ReproduceConfig) -> None:
             not stop the others.
     """
     if config.name == LIST:
-        list_studies()
+        rows = [vars(study) for study in map(find_study, study_files())]
+        print_table(rows, {"name": "name", "title": "what", "needs": "takes"}, left=("title", "needs"))
+        say("Run one with: corag reproduce NAME, all with: corag reproduce all; with what ships: --standin")
         return
     names = list(study_files()) if config.name == ALL else comma_separated(config.name)
     studies = {study.name: study for study in map(find_study, names)}
@@ -104,34 +99,31 @@ def reproduce(config: ReproduceConfig) -> None:
 def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
     """Measure what is missing of one study, and write its table, figure and result."""
     started = time.perf_counter()
-    root, limit, study = Path(config.out), config.limit, full
+    root, limit, study = Path(config.out), config.limit, full.reduced() if config.standin else full
     folder = root / (study.name + STANDIN * config.standin)
+    cells, result = _chosen(study, config.only), StudyResult(study)
     if config.standin:
-        study = reduced(full)
-        most = int(study.standin.get("limit", standins()["limit"]))
-        limit = min(most, config.limit or most)
-    cells = _chosen(study, config.only)
-    result = StudyResult(study)
-    if config.standin and limit is not None:
-        cells = [substitute_cell(cell, limit) for cell in cells]
-        result.standin = standin_of(full, study, cells)
+        assert study.limit is not None
+        limit = min(study.limit, config.limit or study.limit)
+        cells, labels = [substitute_cell(cell, limit) for cell in cells], labels_of(study)
+        result.standin = StandIn(title_of(full, study, labels), labels, differences(cells_of(full), cells))
+        if any(cell.settings["data"] == DEMO for cell in cells):
+            say(
+                "no data folder of this study is at hand: the demo's texts replace them; CORAG_DATA names yours",
+                stderr(),
+            )
     else:
-        check_needs(study, cells)
+        check_at_hand(study, cells)
     say(f"{study.name}: {result.title}", stderr())
-    if study.methods:
-        preparation = Preparation(root, cells, study.agent, limit, changed_settings(config), config.quiet)
-        comparisons = comparisons_of(cells)
-        for number, group in enumerate(comparisons, start=1):
-            if not config.quiet:
-                names = ", ".join(cell.name for cell in group)
-                say(f"{study.name}, {number} of {len(comparisons)}: {names}", stderr())
-            _measure(result, group, preparation, folder)
-        order = {axis: list(values) for axis, values in study.axes.items()}
-        result.methods.sort(key=lambda method: [order[axis].index(method.values[axis]) for axis in order])
-        if study.plot is not None and study.plot.kind == "cases":
-            result.lines = _cases(result)
-    else:
-        result.lines = [{"data": " ".join(result.labels(cell.values)), **_count(cell, root)} for cell in cells]
+    preparation = Preparation(root, cells, config.agent, limit, changed_settings(config), config.quiet)
+    comparisons = comparisons_of(cells)
+    for number, group in enumerate(comparisons, start=1):
+        if not config.quiet:
+            names = ", ".join(cell.name for cell in group)
+            say(f"{study.name}, {number} of {len(comparisons)}: {names}", stderr())
+        _measure(result, group, preparation, folder)
+    order = {axis: list(values) for axis, values in study.grid.items()}
+    result.methods.sort(key=lambda method: [order[axis].index(method.values[axis]) for axis in order])
     result.seconds = time.perf_counter() - started
     _write(result, folder, limit, config)
     return result
@@ -143,13 +135,13 @@ def _chosen(study: Study, only: str) -> list[Cell]:
     known = sorted({value for cell in cells for value in cell.values.values()})
     for name in sorted(chosen):
         check_choice("a value in only", name, known)
-    by_axis = {axis: chosen & set(values) for axis, values in study.axes.items()}
+    by_axis = {axis: chosen & set(values) for axis, values in study.grid.items()}
     return [cell for cell in cells if all(cell.values[axis] in some for axis, some in by_axis.items() if some)]
 
 
 def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparation, folder: Path) -> None:
     """Run one comparison, or read its results, and add each method of its cells."""
-    key = fingerprint([fingerprint([cells[0].settings, cells[0].data, sorted(methods_of(cells))]), preparation.limit])
+    key = fingerprint([cells[0].settings, sorted(methods_of(cells)), preparation.limit])
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", cells[0].name).strip("-")[:60]
     out = folder / "cells" / f"{slug}-{key[:8]}.json"
     config = preparation.config(cells, out)
@@ -179,9 +171,6 @@ def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparatio
             rows = [row for row in measured.rows[name] if row["query"] in queries]
             part = str(record["parts"].get(name, name))
             result.methods.append(MethodInCell(values, rows, summaries[name], part, file, str(config.data), setup))
-    plot = result.study.plot
-    if plot is not None and plot.kind == "curves":
-        result.curves += _curves(config, cells[0], measured.rows[parse(cells[0].methods[plot.x])])
 
 
 def asked(cell: Cell, kept: int, record: Mapping[str, Any]) -> str:
@@ -198,65 +187,6 @@ def kept_questions(cell: Cell, rows: Mapping[str, Sequence[Row]]) -> set[str]:
         of_method = {row["query"]: row for row in rows[parse(cell.methods[label])]}
         queries = {name for name in queries if all(of_method[name].get(key) == value for key, value in wanted.items())}
     return queries
-
-
-def _curves(config: EvaluateConfig, cell: Cell, rows: Sequence[Row]) -> list[Curve]:
-    """Return the similarities of the first questions' candidates, and where a method, given its rows, cut them."""
-    folder = DataFolder.open(config.data)
-    queries = [query for query in folder.queries if query.id in {row["query"] for row in rows[:NUM_CURVES]}]
-    pool = open_pool(folder, queries, corag.embedder(config.embedder), config, quiet=True)
-    kept = {row["query"]: int(row["chunks"]) for row in rows}
-    curves = []
-    for query in queries:
-        ranked = sorted(pool.candidates(query), key=lambda candidate: -(candidate.similarity or 0.0))
-        names = [{candidate.chunk.id, candidate.chunk.metadata.get("document")} for candidate in ranked]
-        evidence = [rank for rank, ids in enumerate(names) if not ids.isdisjoint(query.gold)]
-        curves.append(
-            Curve(cell.values, [candidate.similarity or 0.0 for candidate in ranked], kept[query.id], evidence)
-        )
-    return curves
-
-
-def _count(cell: Cell, root: Path) -> dict[str, Any]:
-    """Return the questions of each split and the passages of a data set; a large corpus is not read for that."""
-    name = str(cell.settings["data"])
-    path = write_demo(root / "data") if name == DEMO else find_data(name)
-    record = read_source(path)
-    questions, passages = record.get("questions"), record.get("passages")
-    if questions is None or passages is None:
-        folder = DataFolder.open(path)
-        questions, passages = Counter(query.split for query in folder.queries), len(folder.documents)
-    splits = {split: questions.get(split) for split in ("train", "dev", "test")}
-    others = sum(number for split, number in questions.items() if split not in splits)
-    return {"set": name, **splits, **({"others": others} if others else {}), "passages": passages}
-
-
-def _cases(result: StudyResult) -> list[dict[str, Any]]:
-    """Return what methods put into the prompt of some questions of the first cell, a line a question and method.
-
-    The questions are those whose answers differ most in ROUGE-L, in favour of either method.
-    """
-    first = result.methods[0]
-    methods = [method for method in result.methods if method.beside(METHOD) == first.beside(METHOD)]
-    folder = DataFolder.open(first.data)
-    queries = {query.id: query for query in folder.queries}
-    rows = {method.values[METHOD]: {str(row["query"]): row for row in method.rows} for method in methods}
-
-    def range_of_scores(name: str) -> float:
-        scores = [float(of_method[name].get("rougeL", 0.0)) for of_method in rows.values()]
-        return max(scores) - min(scores)
-
-    lines = []
-    for name in sorted(rows[first.values[METHOD]], key=range_of_scores, reverse=True)[:NUM_CASES]:
-        question = {"question": queries[name].question, "reference": next(iter(queries[name].answers), "")}
-        for method, of_method in rows.items():
-            row = of_method[name]
-            chunks = [passage_at(chunk, folder.documents) for chunk in row.get("ids", ())]
-            texts = [" ".join(chunk.text.split())[:160] for chunk in chunks if chunk is not None]
-            answer = str(row.get("answer", row.get("error", "")))
-            shown = {"chunks": len(texts), "context": " ⏎ ".join(texts[:3]), "answer": answer}
-            lines.append({**question, METHOD: method, **shown})
-    return lines
 
 
 def _write(result: StudyResult, folder: Path, limit: int | None, config: ReproduceConfig) -> None:

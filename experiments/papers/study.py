@@ -1,12 +1,11 @@
-"""A study: one table or figure of a paper, or an ablation, as a YAML file describes it.
+"""A study: one table or figure of a paper, or an ablation, as one YAML file.
 
-    name: corag-table3
     paper: corag
     title: ROUGE by budget
     claim: CORAG gains at every budget and never spends all of a large one.
     needs: one RTX 4090 (24 GB), 20 hours
-    base: {reader: ollama(model=llama3:8b), embedder: bge-m3, pool: corpus, num_candidates: 20}
-    axes:
+    evaluate: {reader: ollama(model=llama3:8b), embedder: bge-m3, pool: corpus, num_candidates: 20}
+    grid:
       data: {MARCO: {data: msmarco, split: dev, references: true}}
       budget: [1024, 2048, 8192]
     methods: {NaiveRAG: naive(reranker=bge), CORAG: corag(preset=paper)}
@@ -15,16 +14,18 @@
     table: {rows: [budget, method]}
     plot: {kind: lines, x: budget, y: [rougeL], series: method}
     published: {source: table 3, rows: [{budget: 1024, method: NaiveRAG, values: [.337, .149, .312, 1024]}]}
+    small: {evaluate: {num_candidates: 10}, grid: {budget: [1024]}, limit: 20}
 
-The product of the axes gives the cells, each the settings of one comparison: those of `base`, and over them those of
-each axis' value. They go to `corag evaluate`, to how the data is prepared (`DATA_SETTINGS`), to which questions are
-counted (`KEEP`), and all others into every method that takes a setting of that name. Loads no model.
+The product of the grid gives the cells, each the settings of one `corag evaluate`: those of `evaluate`, and over them
+those of each value. A name that is no setting of the command is one of how the data is prepared (`DATA_SETTINGS`) or of
+the methods, and is set in each that takes it. `small` is laid over all of it for `--standin`. Loads no model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -40,10 +41,11 @@ from search import SearchConfig
 
 CONFIGS = Path(experiments.__file__).parent / "configs"
 PAPERS, ABLATIONS = CONFIGS / "papers", CONFIGS / "ablations" / "search.yaml"
-"""Folders whose studies can be called by name."""
-STANDINS = CONFIGS / "papers" / "standins.yaml"
+"""Where the studies are that can be called by name."""
+SMALL = PAPERS / "small.yaml"
+"""What replaces what has to be fetched."""
 METHOD, VALUES = "method", "values"
-"""What tables and plots may be divided by beside the axes; the key of a published row that is no axis."""
+"""What tables and plots may be divided by beside the grid; the key of a published row that is no axis."""
 DATA_SETTINGS = (
     "references",  # whether a reader writes the reference answers of questions that have none
     "references_reader",  # that reader; by default the one that answers
@@ -53,15 +55,16 @@ DATA_SETTINGS = (
     "stress",  # with noise or redundancy: `pool`, where candidates come from, and `rewriter`, a reader that rewrites
 )
 """Settings of how the data of a cell is prepared."""
-KEEP = "keep"
-"""Setting of the questions that are kept: `{Top-5: {full_evidence: 1}}` are those with this value of a method."""
-OWN = ("methods", "out", "runs", "sets", "budgets", "curves", "quiet")
+KEEP, METHODS = "keep", "methods"
+"""Of a value: `{Top-5: {full_evidence: 1}}` keeps the questions with this value of a method; the methods it is for."""
+OWN = (METHODS, "out", "runs", "sets", "budgets", "curves", "quiet")
 """Settings of `corag evaluate` that a study has in another form, or that the driver sets."""
-EVALUATE_SETTINGS = tuple(setting.name for setting in fields(EvaluateConfig) if setting.name not in OWN)
+CELL_SETTINGS = (*(setting.name for setting in fields(EvaluateConfig) if setting.name not in OWN), *DATA_SETTINGS)
 SEARCH_FIELDS = tuple(setting.name for setting in fields(SearchConfig) if setting.name != "cost_weight")
 """Settings of a search, which `corag` takes together."""
 
-Kind = Literal["lines", "bars", "histogram", "curves", "cases"]
+Kind = Literal["lines", "bars"]
+Grid = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,8 @@ class Plot:
     """How the figure is drawn.
 
     Attributes:
-        kind: `lines`, `bars`, `histogram` (of x over questions), `curves` (similarities of some questions' candidates,
-            and where a method cuts them), or `cases` (contexts side by side).
-        x: Axis, `method`, or a figure, such as `cost_tokens`; of a histogram a figure of questions.
+        kind: `lines` or `bars`.
+        x: Axis, `method`, or a figure, such as `cost_tokens`.
         y: Figures, each with a row of panels.
         along: Axis whose values are the points of a line, if x is a figure.
         series: Axis or `method` whose values are lines or bars of one colour.
@@ -130,24 +132,20 @@ class Study:
         title: What it measures.
         paper: Where it is from; None for an ablation of our own.
         claim: What the paper says that it shows.
-        needs: The machine and the hours of a full run; its downloads follow from its data sets and models.
-        base: Settings of `corag evaluate` that all cells share. A name that is no such setting is one of the methods,
-            and is set in each that takes it; so in axes. Beside these, `DATA_SETTINGS` and `KEEP`.
-        axes: For each axis the settings of each of its values by name. A list gives values of the setting that the axis
-            is called after.
-        skip: Combinations of values that are left out, each as values or lists of values by axis; with `method`, only
-            these methods.
-        methods: Selectors by the names that the table shows. Without any, the questions and passages of the data sets
-            are counted.
+        needs: The machine and the hours of a full run.
+        evaluate: Settings that all cells share.
+        grid: For each axis the settings of each of its values by name. A list gives values of the setting that the axis
+            is called after. Beside settings a value may have `KEEP` and `METHODS`.
+        methods: Selectors by the names that the table shows.
         baseline: Method that all others are compared with, question by question; or a value of an axis, such as
             `{cost_weight: 0}`, that its other values are compared with.
         figures: Figures of the table and of the comparison with the baseline.
         table: Layout of the table.
         plot: Layout of the figure; None for none.
         published: The paper's own figures.
-        agent: Settings of `corag label` and `corag train`, under `label` and `train`, for the agent that `agent:
-            trained` names; or the name of the study that has them.
-        standin: What a run with `--standin` changes: `base`, `axes`, `methods`, `limit`; `null` leaves a method out.
+        limit: Most questions of each set.
+        small: What is laid over `evaluate`, `grid`, `methods` and `limit` for a run with what ships: an axis is
+            replaced, or reduced to a list of its values; `null` leaves a method out.
     """
 
     name: str
@@ -155,38 +153,36 @@ class Study:
     paper: str | None = None
     claim: str = ""
     needs: str = ""
-    base: Mapping[str, Any] = field(default_factory=dict)
-    axes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    skip: tuple[Mapping[str, Any], ...] = ()
+    evaluate: Mapping[str, Any] = field(default_factory=dict)
+    grid: Grid = field(default_factory=dict)
     methods: Mapping[str, str] = field(default_factory=dict)
     baseline: str | Mapping[str, Any] | None = None
     figures: tuple[str, ...] = ()
     table: TableLayout = field(default_factory=TableLayout)
     plot: Plot | None = None
     published: Published = field(default_factory=Published)
-    agent: Mapping[str, Any] = field(default_factory=dict)
-    standin: Mapping[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+    small: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise `InputError` for methods without figures, and for an axis or a value that the study does not have."""
-        if bool(self.methods) != bool(self.figures):
-            raise InputError("a study that compares has methods and figures; give both")
+        """Raise `InputError` if methods or figures are missing, or for an axis or a baseline that there is not."""
+        if not self.methods or not self.figures:
+            raise InputError("a study has methods and figures; give both")
         if isinstance(self.baseline, Mapping) and len(self.baseline) != 1:
             raise InputError(f"baseline is {dict(self.baseline)}; give a method, or one value of one axis")
-        axes: Mapping[str, Any] = {**self.axes, METHOD: self.methods}
-        rules = [*self.skip, *self.published.rows, *([] if self.against is None else [dict([self.against])])]
-        names = [*self.table.rows, *self.table.columns, *(name for rule in rules for name in rule if name != VALUES)]
+        axes: Mapping[str, Any] = {**self.grid, METHOD: self.methods}
+        names = [*self.table.rows, *self.table.columns]
         if self.plot is not None:
             check_choice("plot.kind", self.plot.kind, Kind)
             names += filter(None, (self.plot.along, self.plot.series, self.plot.panels))
+        if self.against is not None:
+            check_choice(self.against[0], self.against[1], axes.get(self.against[0], ()))
         for name in names:
             check_choice("axis", name, axes)
-        for rule in rules:
-            for name in rule.keys() - {VALUES}:
-                for value in as_list(rule[name]):
-                    check_choice(name, value, axes[name])
         for row in self.published.rows:
-            if len(row.get(VALUES, ())) != len(self.published_figures):
+            for name in row.keys() - {VALUES}:
+                check_choice("axis", name, axes)
+            if len(row[VALUES]) != len(self.published_figures):
                 listed = ", ".join(self.published_figures)
                 raise InputError(f"published row {dict(row)}: expected a value for each of {listed}")
 
@@ -195,9 +191,7 @@ class Study:
         """Axis, or `method`, and value of the baseline."""
         if self.baseline is None:
             return None
-        if isinstance(self.baseline, str):
-            return METHOD, self.baseline
-        [(axis, value)] = self.baseline.items()
+        [(axis, value)] = ({METHOD: self.baseline} if isinstance(self.baseline, str) else self.baseline).items()
         return str(axis), str(value)
 
     @property
@@ -210,6 +204,25 @@ class Study:
         """What the values of the paper's rows are."""
         return self.published.figures or self.table_figures
 
+    def reduced(self) -> Study:
+        """Return the study with `small` laid over it."""
+        for name in self.small:
+            check_choice(f"{self.name}: a name in small", name, ("evaluate", "grid", "methods", "limit"))
+        grid = dict(self.grid)
+        for axis, values in self.small.get("grid", {}).items():
+            check_choice(f"{self.name}: an axis of small", axis, grid)
+            known = grid[axis]
+            of_study = isinstance(values, list) and all(str(value) in known for value in values)
+            grid[axis] = {str(value): known[str(value)] for value in values} if of_study else _axis(axis, values)
+        methods = {**self.methods, **self.small.get("methods", {})}
+        return replace(
+            self,
+            evaluate={**self.evaluate, **self.small.get("evaluate", {})},
+            grid=grid,
+            methods={label: parse(text) for label, text in methods.items() if text is not None},
+            limit=self.small.get("limit", read_mapping(SMALL)["limit"]),
+        )
+
 
 def as_list(value: Any) -> list[str]:
     """Return names that are given alone or as a list."""
@@ -218,7 +231,7 @@ def as_list(value: Any) -> list[str]:
 
 def study_files() -> dict[str, Path]:
     """Return the files of the studies that can be called by name."""
-    papers = [file for file in sorted(PAPERS.glob("*.yaml")) if file != STANDINS]
+    papers = [file for file in sorted(PAPERS.glob("*.yaml")) if file != SMALL]
     return {**{file.stem: file for file in papers}, **dict.fromkeys(read_mapping(ABLATIONS)["studies"], ABLATIONS)}
 
 
@@ -235,21 +248,18 @@ def find_study(name: str) -> Study:
             f"there is no study {name!r}{nearest(name, files)}; see `corag reproduce list`, or give a file"
         )
     file = files.get(name, Path(name))
-    content = read_mapping(file)
-    if name in files and "studies" in content:
+    content = dict(read_mapping(file))
+    if "studies" in content:
         own = content.pop("studies")[name]
-        merged = {key: {**content[key], **own.get(key, {})} for key in ("base", "axes")}
-        content = {**content, **own, **merged, "name": name}
-    expected = name if name in files else file.stem
-    if content.setdefault("name", file.stem) != expected:
-        raise InputError(f"{file}: name is {content['name']!r}; it must be that of the file")
+        content |= {**own, **{key: {**content[key], **own.get(key, {})} for key in ("evaluate", "grid")}}
     try:
-        return make_study(content)
+        return make_study({"name": name if name in files else file.stem, **content})
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
 
 
-def read_mapping(file: Path) -> dict[str, Any]:
+@cache
+def read_mapping(file: Path) -> Mapping[str, Any]:
     """Return the mapping in a YAML file; `DataError` if it cannot be read or is none."""
     import yaml  # type: ignore[import-untyped]
 
@@ -266,15 +276,12 @@ def read_mapping(file: Path) -> dict[str, Any]:
 
 def make_study(content: Mapping[str, Any]) -> Study:
     """Return the study that a mapping describes."""
-    given = dict(content)
+    given = dict(hidden(content))
     for name, kind in (("table", TableLayout), ("plot", Plot), ("published", Published)):
         if given.get(name) is not None:
             given[name] = _make(kind, given[name], name)
-    given["axes"] = {str(name): make_axis(str(name), values) for name, values in given.get("axes", {}).items()}
-    if isinstance(given.get("agent"), str):
-        given["agent"] = find_study(given["agent"]).agent
-    given["base"] = hidden(given.get("base", {}))
-    given["methods"] = {str(hidden(label)): parse(text) for label, text in given.get("methods", {}).items()}
+    given["grid"] = {str(axis): _axis(str(axis), values) for axis, values in given.get("grid", {}).items()}
+    given["methods"] = {str(label): parse(text) for label, text in given.get("methods", {}).items()}
     study: Study = _make(Study, given, "a study")
     study.check()
     return study
@@ -293,30 +300,28 @@ def _make(kind: type[Any], values: Any, what: str) -> Any:
         raise InputError(f"{what}: {error}") from error
 
 
-def make_axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
+def _axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Return the settings of each value of an axis, by name."""
     if isinstance(values, list):
-        return {str(value): {name: value} for value in hidden(values)}
+        return {str(value): {name: value} for value in values}
     if not isinstance(values, Mapping) or not all(isinstance(settings, Mapping | None) for settings in values.values()):
         raise InputError(f"axis {name!r} is {values!r:.100}; give settings by name of a value, or a list of values")
-    return {str(value): settings or {} for value, settings in hidden(values).items()}
+    return {str(value): settings or {} for value, settings in values.items()}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of the axes.
+    """One combination of the grid.
 
     Attributes:
         values: Name of the value of each axis.
-        settings: Settings of `corag evaluate`.
-        data: Settings of how its data is prepared.
+        settings: Settings of `corag evaluate`, and `DATA_SETTINGS`.
         methods: Spelling of each method, by its name in the table.
         keep: Values of methods, by name, that a question has to have to be counted.
     """
 
     values: Mapping[str, str]
     settings: Mapping[str, Any]
-    data: Mapping[str, Any]
     methods: Mapping[str, str]
     keep: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -327,52 +332,36 @@ class Cell:
 
 
 def cells_of(study: Study) -> list[Cell]:
-    """Return the cells of a study, the last axis varying fastest.
+    """Return the cells of a study, the last axis varying fastest; a setting of nothing is an `InputError`."""
+    return [_cell(study, dict(zip(study.grid, values, strict=True))) for values in product(*study.grid.values())]
 
-    Raises:
-        InputError: A setting is one of nothing, or no cell is left.
-    """
-    values = product(*([(axis, name) for name in study.axes[axis]] for axis in study.axes))
-    cells = [cell for point in values if (cell := _cell(study, dict(point))) is not None]
-    if not cells:
-        raise InputError(f"{study.name}: `skip` leaves no cell")
-    return cells
+
+def _cell(study: Study, values: dict[str, str]) -> Cell:
+    merged = dict(study.evaluate)
+    for axis, name in values.items():
+        merged |= study.grid[axis][name]
+    keep, labels = merged.pop(KEEP, {}), merged.pop(METHODS, list(study.methods))
+    settings = {name: merged.pop(name) for name in list(merged) if name in CELL_SETTINGS}
+    known = {name for text in study.methods.values() for name in _settings_of(text)}
+    for name in merged:
+        if name not in known:
+            names = (*CELL_SETTINGS, KEEP, METHODS, *sorted(known))
+            raise InputError(f"{study.name}: no setting {name!r} of evaluate, data or a method{nearest(name, names)}")
+    methods = {label: with_settings(text, merged) for label, text in study.methods.items() if label in labels}
+    return Cell(values, settings, methods, keep)
 
 
 def comparisons_of(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Return cells grouped by comparison: those that differ in settings of methods alone share one."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(fingerprint([cell.settings, cell.data]), []).append(cell)
+        groups.setdefault(fingerprint(cell.settings), []).append(cell)
     return list(groups.values())
 
 
 def methods_of(cells: Sequence[Cell]) -> list[str]:
     """Return the spellings of all methods of some cells, each once."""
     return list(dict.fromkeys(text for cell in cells for text in cell.methods.values()))
-
-
-def _cell(study: Study, values: dict[str, str]) -> Cell | None:
-    """Return the cell of some values; None if it is left out."""
-    methods = dict(study.methods)
-    for rule in study.skip:
-        if all(values[axis] in as_list(wanted) for axis, wanted in rule.items() if axis != METHOD):
-            for label in as_list(rule.get(METHOD, list(methods))):
-                methods.pop(label, None)
-    if study.methods and not methods:
-        return None
-    merged = {**study.base}
-    for axis, name in values.items():
-        merged |= study.axes[axis][name]
-    keep = merged.pop(KEEP, {})
-    settings = {name: merged.pop(name) for name in list(merged) if name in EVALUATE_SETTINGS}
-    data = {name: merged.pop(name) for name in list(merged) if name in DATA_SETTINGS}
-    known = {name for text in study.methods.values() for name in _settings_of(text)}
-    for name in merged:
-        if name not in known:
-            names = (*EVALUATE_SETTINGS, *DATA_SETTINGS, KEEP, *sorted(known))
-            raise InputError(f"{study.name}: no setting {name!r} of evaluate, data or a method{nearest(name, names)}")
-    return Cell(values, settings, data, {label: with_settings(text, merged) for label, text in methods.items()}, keep)
 
 
 def with_settings(method: str, settings: Mapping[str, Any]) -> str:

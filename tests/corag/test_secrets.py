@@ -118,10 +118,10 @@ def test_settings_in_settings_and_names_of_mappings():
 
 def test_a_study_and_a_label_table_show_no_key(tmp_path):
     part = f"openai(model=x, api_key={KEY}, base_url={URL})"
-    axes = {"reader": [part], "kind": {part: {"reader": part}}}
+    grid = {"reader": [part], "kind": {part: {"reader": part}}}
     more = {"methods": {"top-k": "top-k"}, "figures": ["f1"]}
-    study = make_study({"name": "own", "title": "t", "base": {"summarizer": part}, "axes": axes} | more)
-    assert KEY not in f"{study}" and KEY not in json.dumps([study.base, study.axes], default=str)
+    study = make_study({"name": "own", "title": "t", "evaluate": {"summarizer": part}, "grid": grid} | more)
+    assert KEY not in f"{study}" and KEY not in json.dumps([study.evaluate, study.grid], default=str)
     write_labels(tmp_path / "l.parquet", [], {"settings": {"reader": part}, "embedder": "minilm"})
     assert KEY not in json.dumps(read_metadata(tmp_path / "l.parquet"))
 

@@ -5,21 +5,27 @@ import json
 import pytest
 import yaml
 
-import agent
 from corag.cli.main import main
 from corag.errors import InputError
-from corag.models.trained import shipped_checkpoint
 from corag.naming import parse
 from corag.registry import READERS, SELECTORS
 from experiments.data.catalogue import find_data_set
 from experiments.evaluation.config import EvaluateConfig
-from experiments.papers.needs import needs_of
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
-from experiments.papers.results import Curve, MethodInCell, StandIn, StudyResult
+from experiments.papers.results import MethodInCell, StandIn, StudyResult
 from experiments.papers.run import asked, kept_questions
-from experiments.papers.standins import reduced, standin_of, substitute, substitute_cell
-from experiments.papers.study import METHOD, cells_of, comparisons_of, find_study, make_study, methods_of, study_files
+from experiments.papers.small import differences, labels_of, substitute, substitute_cell, title_of
+from experiments.papers.study import (
+    DATA_SETTINGS,
+    METHOD,
+    cells_of,
+    comparisons_of,
+    find_study,
+    make_study,
+    methods_of,
+    study_files,
+)
 from experiments.report.page import Page
 from tests.experiments.worlds import write_folder
 from tests.wandb_files import offline_runs
@@ -27,8 +33,8 @@ from tests.wandb_files import offline_runs
 SMALL = {
     "name": "small",
     "title": "A small study",
-    "base": {"data": "sets", "reader": "none", "agent": "none"},
-    "axes": {"budget": [64, 96], "cost_weight": [0, 0.3]},
+    "evaluate": {"data": "sets", "reader": "none", "agent": "none"},
+    "grid": {"budget": [64, 96], "cost_weight": [0, 0.3]},
     "methods": {
         "CORAG": 'corag(unit=passage, search={"policy": "paper", "iterations": 2})',
         "Naive": "naive",
@@ -54,13 +60,13 @@ def small(**changes):
     [
         ({"tabel": {}}, "table"),
         ({"baseline": "naive"}, "Naive"),
-        ({"skip": [{"budget": 65}]}, "budget"),
+        ({"grid": {"budget": [64], "cost_weight": [0], "mood": [1]}}, "mood"),
         ({"published": {"rows": [{"budget": 64, "method": "Top", "values": [1, 2]}]}}, "published"),
     ],
 )
 def test_what_a_study_says_wrong_is_named(changes, named):
     with pytest.raises(InputError, match=named):
-        small(**changes)
+        cells_of(small(**changes))
 
 
 def test_settings_go_to_the_comparison_and_into_the_methods_that_take_them():
@@ -75,13 +81,19 @@ def test_settings_go_to_the_comparison_and_into_the_methods_that_take_them():
     assert [len(methods_of(group)) for group in comparisons] == [4, 4]
 
 
-def test_skip_leaves_out_cells_or_methods():
-    cells = cells_of(small(skip=[{"budget": 64, "cost_weight": [0]}, {"budget": 96, "method": ["Top", "Naive"]}]))
-    assert [(cell.name, list(cell.methods)) for cell in cells] == [
-        ("64-0.3", ["CORAG", "Naive", "Top"]),
+def test_a_value_may_be_for_some_methods_and_small_is_laid_over_all_of_it():
+    grid = {"budget": {64: {"budget": 64}, 96: {"budget": 96, "methods": ["CORAG"]}}, "cost_weight": [0, 0.3]}
+    over = {"evaluate": {"reader": "minilm-reader"}, "grid": {"cost_weight": [0]}, "methods": {"Top": None}, "limit": 5}
+    study = small(grid=grid, small=over)
+    assert [len(cell.methods) for cell in cells_of(study)] == [3, 3, 1, 1]
+    reduced = study.reduced()
+    assert [(cell.name, list(cell.methods)) for cell in cells_of(reduced)] == [
+        ("64-0", ["CORAG", "Naive"]),
         ("96-0", ["CORAG"]),
-        ("96-0.3", ["CORAG"]),
     ]
+    assert reduced.limit == 5 and reduced.evaluate["reader"] == "minilm-reader" and reduced.evaluate["data"] == "sets"
+    with pytest.raises(InputError, match="gird"):
+        small(small={"gird": {}}).reduced()
 
 
 def found(method, cost_weight, values, **others):
@@ -139,22 +151,26 @@ def test_parts_that_ship_replace_all_others():
 
 def test_a_standin_names_its_data_and_all_that_is_not_as_in_the_papers_study():
     full = find_study("corag-table2")
-    study = reduced(full)
+    study = full.reduced()
     cells = [substitute_cell(cell, 20) for cell in cells_of(study)]
-    standin = standin_of(full, study, cells)
-    rows = {name: (there, here) for name, there, here in standin.differences}
+    rows = {name: (there, here) for name, there, here in differences(cells_of(full), cells)}
     assert rows["budget"] == ("1024", "256") and rows["limit"] == ("100", "20")
     assert rows["max_tokens"] == ("256; 512; 1024", "64; 128") and "agent" in rows and "CORAG upper" in rows
     assert "chunk" not in rows and "num_candidates" in rows
-    shown = StudyResult(study, standin)
+    labels = labels_of(study)
+    shown = StudyResult(study, StandIn(title_of(full, study, labels), labels))
     [label, _] = shown.labels({"data": "WikiPassageQA", "chunk": "64"})
     assert label.endswith(" for WikiPassageQA") and label in shown.title
-    # Without the agent: one of the configurations between which it chooses.
-    without = parse(cells[0].methods["CORAG w/o Agent"])
-    assert without.settings["agent"] == "none" and cells[0].methods["CORAG"] == "corag"
-    shipped = agent.load(shipped_checkpoint(cells[0].settings["agent"])).config
-    assert without == parse(shipped.fallback.configuration).with_settings(agent="none")
-    assert shipped.fallback.configuration in shipped.configurations
+    # What is left out is said, and what is set to the default is not.
+    full = find_study("adaptive-k-aggregation")
+    rows = {
+        name: (there, here)
+        for name, there, here in differences(
+            cells_of(full), [substitute_cell(cell, 20) for cell in cells_of(full.reduced())]
+        )
+    }
+    assert rows["Fixed 50k"] == ("top-tokens(num_tokens=50000, skip=false)", "left out")
+    assert rows["budget_for"] == ("prompt", "context") and rows["judge"][1] == "none" and "tokenizer" not in rows
 
 
 @pytest.mark.parametrize(
@@ -166,26 +182,19 @@ def test_a_standin_names_its_data_and_all_that_is_not_as_in_the_papers_study():
 )  # fmt: skip
 def test_the_title_of_a_standin_names_the_sets_that_no_label_names(name, replaced):
     full = find_study(name)
-    study = reduced(full)
-    assert replaced in StudyResult(study, standin_of(full, study, cells_of(study))).title
-
-
-def test_what_a_standin_leaves_out_or_sets_anew_is_listed_with_the_default():
-    full = find_study("adaptive-k-aggregation")
-    study = reduced(full)
-    cells = [substitute_cell(cell, 20) for cell in cells_of(study)]
-    rows = {name: (there, here) for name, there, here in standin_of(full, study, cells).differences}
-    assert rows["Fixed 50k"] == ("top-tokens(num_tokens=50000, skip=false)", "left out")
-    assert rows["budget_for"] == ("prompt", "context") and rows["judge"][1] == "none"
-    assert "tokenizer" not in rows  # what is set is the default
+    assert replaced in title_of(full, full.reduced(), labels_of(full.reduced()))
 
 
 def test_questions_that_a_cell_keeps_are_those_with_a_value_of_a_method():
     queries = {"clean": {"keep": {"Top": {"full_evidence": 1}}}, "all": {}}
-    cells = cells_of(small(axes={"budget": [64], "cost_weight": [0], "queries": queries}))
+    cells = cells_of(small(grid={"budget": [64], "cost_weight": [0], "queries": queries}))
     assert len(comparisons_of(cells)) == 1
     rows = [{"query": "a", "full_evidence": 1.0}, {"query": "b", "full_evidence": 0.0}]
     assert [kept_questions(cell, {"top-k": rows}) for cell in cells] == [{"a"}, {"a", "b"}]
+    # Where none is kept there are no figures, though the comparison has a summary of all that were asked.
+    where = {**cells[0].values, METHOD: "Top"}
+    empty = StudyResult(small(), methods=[MethodInCell(where, [], {"cost_tokens": 9.0, "full_evidence": 1.0})])
+    assert empty.figure("cost_tokens", where) is None and empty.figure("full_evidence", where) is None
     record = {"queries": 2, "queries_without_gold": 0}
     assert asked(cells[0], 1, record) == "1 of 2 (64-0-clean)"
     assert asked(cells[1], 2, {**record, "queries_without_gold": 1}) == "2, 1 without evidence"
@@ -194,17 +203,10 @@ def test_questions_that_a_cell_keeps_are_those_with_a_value_of_a_method():
 def test_what_is_missing_is_said_in_one_line_before_anything_is_done(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CORAG_DATA", str(tmp_path / "none"))
-    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
     assert main(["reproduce", "corag-table4", "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and said[0].startswith("error: corag-table4 needs msmarco")
-    for command in (
-        "corag data get msmarco",
-        "ollama pull llama3:8b",
-        "hf download BAAI/bge-reranker-large",
-        "--standin",
-    ):
-        assert command in said[0]
+    assert "corag data get msmarco" in said[0] and "--standin" in said[0]
     assert not (tmp_path / "out").exists()
 
 
@@ -213,7 +215,7 @@ def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(tmp
     write_folder(tmp_path / "sets")
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    for name, changes in (("small", {}), ("broken", {"base": {"data": "nowhere"}})):
+    for name, changes in (("small", {}), ("broken", {"evaluate": {"data": "nowhere"}})):
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({**SMALL, "name": name, **changes}))
     files = {name: tmp_path / f"{name}.yaml" for name in ("broken", "small")}
     for module in ("run", "study"):
@@ -242,7 +244,7 @@ def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(tmp
 def test_a_figure_that_nobody_measured_has_no_panel():
     study = find_study("adaptive-k-aggregation")
     assert "mention" in study.plot.y and "cost_tokens" in study.plot.y
-    values = {**{axis: next(iter(of_axis)) for axis, of_axis in study.axes.items()}, METHOD: next(iter(study.methods))}
+    values = {**{axis: next(iter(of_axis)) for axis, of_axis in study.grid.items()}, METHOD: next(iter(study.methods))}
     rows = [{"query": "q", "cost_tokens": 10, "context_recall": 1.0}]
     drawn = draw(StudyResult(study, methods=[MethodInCell(values, rows, {"cost_tokens": 10, "context_recall": 1.0})]))
     assert "<!-- correct mention -->" not in drawn and "<!-- tokens -->" in drawn
@@ -253,23 +255,14 @@ def test_a_figure_that_nobody_measured_has_no_panel():
     assert draw(StudyResult(study, methods=[MethodInCell(values, [{"query": "q"}], {})])) == ""
 
 
-def test_similarities_are_drawn_a_line_a_question_in_the_panel_of_their_data():
-    study = find_study("adaptive-k-fig1")
-    values = [{"data": name, METHOD: "Adaptive-k"} for name in study.axes["data"]]
-    methods = [MethodInCell(one, [{"query": "q", "chunks": 2}], {}) for one in values]
-    curves = [Curve({"data": name}, [0.9, 0.8, 0.2], 2, [0]) for name in study.axes["data"]]
-    drawn = draw(StudyResult(study, methods=methods, curves=curves))
-    assert all(f"<!-- {text} -->" in drawn for text in ("HotpotQA", "HoloBench", "cosine similarity", "evidence"))
-
-
 @pytest.mark.parametrize("name", study_files())
 def test_a_shipped_study_is_whole_and_names_splits_and_parts_that_there_are(name):
     study = find_study(name)
-    assert study.title and cells_of(study) and all(need.command for need in needs_of(study))
-    reduced(study)
+    assert study.title and study.needs and cells_of(study) and cells_of(study.reduced())
     for cell in cells_of(study) if not name.startswith(("corag-", "search-")) else ():
         assert cell.settings["split"] in find_data_set(cell.settings["data"]).splits
-        config = EvaluateConfig(**cell.settings, methods=tuple(cell.methods.values()))
+        settings = {name: value for name, value in cell.settings.items() if name not in DATA_SETTINGS}
+        config = EvaluateConfig(**settings, methods=tuple(cell.methods.values()))
         for text in (config.reader, *cell.methods.values()):
             for role, registry in (("reader", READERS), ("part", SELECTORS)):
                 if (inner := parse(text).settings.get(role)) is not None:
