@@ -101,6 +101,7 @@ class ChatServer:
         about: What `/v1/models` says of them; None means that it has no such address, as for `tokenizes`.
         refuses: Fields of a request to `/v1/chat/completions` that are an error, which is `vague` or names the field.
         tokenizes: What `/tokenize` returns for a request.
+        gate: No chat is answered until so many are under way at the same time, once; a minute is too long to wait.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class ChatServer:
         refuses=(),
         vague=False,
         tokenizes=None,
+        gate=0,
     ):
         self.models, self.about, self.refuses, self.vague = models, about, refuses, vague
         self.tokenizes = tokenizes
@@ -120,7 +122,7 @@ class ChatServer:
         self.headers = []
         self.most_at_once = 0
         self.stopping = threading.Event()
-        self._now = 0
+        self._now, self._gate, self._open = 0, gate, threading.Event()
         self._replies = list(replies)
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -149,7 +151,10 @@ class ChatServer:
         with self._lock:
             self._now += 1
             self.most_at_once = max(self.most_at_once, self._now)
+            if self._now >= self._gate:
+                self._open.set()
             reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        self._open.wait(60)
         self.stopping.wait(reply.delay_s)
         # Before anything is sent: with the last byte the client may begin another request.
         with self._lock:
@@ -162,6 +167,7 @@ class ChatServer:
 
     def __exit__(self, *exc_info):
         self.stopping.set()
+        self._open.set()
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()

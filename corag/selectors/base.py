@@ -164,6 +164,10 @@ class BudgetedSelector(Part):
         for query, candidates in pairs:
             check_query(query)
             problems.append(self.problem(query, as_candidates(candidates), budget_tokens))
+        yield from self.select_from_many(problems)
+
+    def select_from_many(self, problems: deque[SelectionProblem]) -> Iterator[Selection]:
+        """Choose from problems that are set up already, together; it takes each out of the queue."""
         choices = iter(self._choose_many([problem for problem in problems if problem.chunks]))
         while problems:  # frees the cached values of each question
             problem = problems.popleft()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from corag.budget import Budget
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
@@ -14,6 +15,7 @@ from corag.text.data import Query
 from corag.text.documents import Document
 from corag.types import Answer, Candidate, Selection, Selector
 from experiments.evaluation.judge import JudgedAnswer
+from experiments.evaluation.methods import SharedProblem
 from experiments.evaluation.outcome import Outcome, Support
 from experiments.evaluation.parts import Parts
 from experiments.evaluation.rankings import ranking_of
@@ -26,6 +28,15 @@ FAILURES = (InputError, BudgetError, ScoringError, SummarizerError, SearchError)
 
 Rows = dict[str, dict[str, Any]]
 """The row of each method on one question."""
+Prompt = tuple[str, str]
+"""A question and a context that is to be read."""
+
+
+class Chosen(NamedTuple):
+    """What selectors chose for a question, and their rows, which lack what depends on answers; by selector."""
+
+    outcomes: dict[str, Outcome]
+    rows: Rows
 
 
 @dataclass(frozen=True)
@@ -53,18 +64,53 @@ class Measuring:
         The contexts of all questions are read together, equal ones once. A selector that fails is noted with its
         error, and the others go on.
         """
-        chosen = [self._choose(query, candidates) for query, candidates in questions]
-        outcomes = [outcome for of_question, _ in chosen for outcome in of_question.values()]
-        answers, verdicts = self._read(outcomes), self._verify(outcomes)
-        for of_question, rows in chosen:
-            read = {name: _with_answers(outcome, answers) for name, outcome in of_question.items()}
+        chosen = self.choose(questions)
+        prompts = list(dict.fromkeys(prompt for one in chosen for prompt in self.prompts(one)))
+        answers: dict[Prompt, Answer] = {}
+        if self.parts.reader is not None and prompts:
+            read = self.parts.reader.answer_many(*map(list, zip(*prompts, strict=True)))
+            answers = dict(zip(prompts, read, strict=True))
+        return self.measured(chosen, answers)
+
+    def choose(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[Chosen]:
+        """Let every selector choose for each question; those that can search for all questions in lock-step."""
+        ahead: dict[str, float] = {}
+        for name, selector in self.selectors.items():
+            if isinstance(selector, SharedProblem):
+                started = time.perf_counter()
+                with suppress(*FAILURES):  # whichever question it is, is named below
+                    selector.search_ahead([(query.question, *rest) for query, *rest in self._with_room(questions)])
+                ahead[name] = (time.perf_counter() - started) / len(questions)
+        return [self._choose(query, candidates, ahead) for query, candidates in questions]
+
+    def _with_room(
+        self, questions: Sequence[tuple[Query, Sequence[Candidate]]]
+    ) -> Iterator[tuple[Query, Sequence[Candidate], int]]:
+        for query, candidates in questions:
+            with suppress(InputError):
+                yield query, candidates, self.budget.for_context(query.question)
+
+    def prompts(self, chosen: Chosen) -> list[Prompt]:
+        """Return what is to be read: the contexts that were chosen, and the chunks that a summary was made from."""
+        if self.parts.reader is None or not self.reads:
+            return []
+        outcomes = chosen.outcomes.values()
+        originals = [(one.query.question, one.original_text) for one in outcomes if not one.is_whole]
+        prompts = [(one.query.question, one.selection.text) for one in outcomes]
+        return list(dict.fromkeys([*prompts, *(pair for pair in originals if self.budget.fits_window(*pair))]))
+
+    def measured(self, chosen: Sequence[Chosen], answers: Mapping[Prompt, Answer]) -> list[Rows]:
+        """Return the rows of questions, given the answers to their prompts."""
+        verdicts = self._verify([outcome for one in chosen for outcome in one.outcomes.values()])
+        for one in chosen:
+            read = {name: _with_answers(outcome, answers) for name, outcome in one.outcomes.items()}
             judged = self._judge(list(read.values()))
             for name, outcome in read.items():
                 key = outcome.query.id, outcome.selection.text
-                rows[name] |= {**_row(outcome, self.measures), **judged.get(key[1], {}), **verdicts.get(key, {})}
-        return [rows for _, rows in chosen]
+                one.rows[name] |= {**_row(outcome, self.measures), **judged.get(key[1], {}), **verdicts.get(key, {})}
+        return [one.rows for one in chosen]
 
-    def _choose(self, query: Query, candidates: Sequence[Candidate]) -> tuple[dict[str, Outcome], Rows]:
+    def _choose(self, query: Query, candidates: Sequence[Candidate], ahead: Mapping[str, float]) -> Chosen:
         outcomes: dict[str, Outcome] = {}
         rows: Rows = {}
         ranking = [candidate.chunk for candidate in candidates]
@@ -75,19 +121,10 @@ class Measuring:
             if isinstance(selection, Exception):
                 rows[name] = {"query": query.id, "failed": 1, "error": f"{type(selection).__name__}: {selection}"}
             else:
-                rows[name] = {"query": query.id, "failed": 0, **({"seconds": seconds} if self.timed else {})}
+                timed = {"seconds": seconds + ahead.get(name, 0.0)} if self.timed else {}
+                rows[name] = {"query": query.id, "failed": 0, **timed}
                 outcomes[name] = Outcome(query, selection, ranking, *shared)
-        return outcomes, rows
-
-    def _read(self, outcomes: Sequence[Outcome]) -> dict[tuple[str, str], Answer]:
-        """Return the answers by question and context: what was chosen, and the chunks that a summary was made from."""
-        reader = self.parts.reader if self.reads else None
-        pairs = [(one.query.question, one.selection.text) for one in outcomes]
-        originals = [(one.query.question, one.original_text) for one in outcomes if not one.is_whole]
-        pairs += [pair for pair in originals if self.budget.fits_window(*pair)]
-        if reader is None or not pairs:
-            return {}
-        return dict(zip(pairs, reader.answer_many(*map(list, zip(*pairs, strict=True))), strict=True))
+        return Chosen(outcomes, rows)
 
     def _judge(self, outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
         answers = {one.selection.text: one.answer for one in outcomes if one.answer is not None}
@@ -107,7 +144,7 @@ class Measuring:
         return {key: verdict_figures(claims[key], choice) for key, choice in zip(claims, choices, strict=True)}
 
 
-def _with_answers(outcome: Outcome, answers: Mapping[tuple[str, str], Answer]) -> Outcome:
+def _with_answers(outcome: Outcome, answers: Mapping[Prompt, Answer]) -> Outcome:
     question = outcome.query.question
     if (answer := answers.get((question, outcome.selection.text))) is None:
         return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
@@ -94,6 +95,7 @@ class SharedProblem:
 
     selector: BudgetedSelector
     problems: dict[Any, SelectionProblem] = field(repr=False)
+    _ahead: dict[Any, Selection] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -102,6 +104,17 @@ class SharedProblem:
 
     def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
         """Return the selection."""
+        found = self._ahead.pop((query, budget_tokens), None)
+        return found or self.selector.select_from(self._problem(query, candidates, budget_tokens))
+
+    def search_ahead(self, questions: Sequence[tuple[str, Sequence[Candidate], int]]) -> None:
+        """Search for many questions in lock-step, each with its candidates and budget; `select` then has the result."""
+        self._ahead.clear()
+        selections = self.selector.select_from_many(deque(self._problem(*question) for question in questions))
+        for (query, _, budget_tokens), selection in zip(questions, selections, strict=True):
+            self._ahead[query, budget_tokens] = selection
+
+    def _problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         key = query, self.selector.unit, self.selector.max_units
         if key not in self.problems:
             self.problems[key] = self.selector.problem(query, candidates, budget_tokens)
@@ -109,7 +122,7 @@ class SharedProblem:
         if problem.budget_tokens != budget_tokens:
             whole = None if problem.whole is None else replace(problem.whole, budget_tokens=budget_tokens)
             problem = replace(problem, budget_tokens=budget_tokens, whole=whole)
-        return self.selector.select_from(problem)
+        return problem
 
 
 def with_shared_problem(selector: Selector, method: str, problems: dict[Any, SelectionProblem]) -> Selector:

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from agent.config import spelled
+from corag.checks import check_count
 from corag.errors import InputError
 from corag.naming import Spellings, split_parts
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, comma_separated
@@ -71,6 +72,8 @@ class LabelConfig(SelectionSettings, Tracking):
         iterations: Numbers of iterations of the tree search, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
+        concurrency: Prompts that a reader's server has at the same time, of many questions; in place of the reader's
+            own `max_concurrent`, unless that is written with the reader.
         shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work. Each keeps a journal
             beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
             journals into one folder and run the command without `shard`.
@@ -84,12 +87,14 @@ class LabelConfig(SelectionSettings, Tracking):
     iterations: str = "40"
     explorations: str = "0.001"
     cost_weights: str = "0,0.05,0.1,0.2,0.4,0.8"
+    concurrency: int = 64
     shard: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.data and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
+        check_count("concurrency", self.concurrency, "64 to 256 are usual with vLLM")
         _ = self.number_of_shard
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")

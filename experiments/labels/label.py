@@ -6,13 +6,14 @@ Questions are the units of work: a journal keeps finished ones, and shards share
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from functools import cache
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,28 +23,32 @@ from corag.errors import DataError
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.models.trained import load_adapter
 from corag.naming import PartName, parse
+from corag.registry import READERS
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.text.data import Query
 from corag.types import Candidate
 from experiments.data.pools import Pool, content_hash
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.measure import Measuring
+from experiments.evaluation.measure import Chosen, Measuring
 from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words
 from experiments.evaluation.parts import Parts
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import SourceQuestions, read_sources
+from experiments.labels.readings import Reading, Readings
 from experiments.labels.table import FIGURES, read_metadata, write_labels
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_units, versions
 from experiments.run.track import UNMEASURED, log_run
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "shard", "quiet", *UNMEASURED, *PLACEMENT_SETTINGS)
+NOT_WORK = ("out", "shard", "quiet", "concurrency", *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings on which no label depends, but for rounding."""
-BATCH = 64
-"""Questions whose candidates are embedded at a time."""
+BATCH, AT_ONCE = 64, 16
+"""Questions whose candidates are embedded at a time, and that are searched in lock-step."""
+AHEAD = 4
+"""Prompts in the queue for each that is being read, at most: enough for the next questions to be searched meanwhile."""
 
 MEASURED = ("budget_tokens", *FIGURES)
 """Figures whose means are logged."""
@@ -130,7 +135,7 @@ class Worker:
             methods=tuple(config.configuration_list()),
             budget=config.budget,
             budget_for=config.budget_for,
-            reader=config.reader,
+            reader=_with_concurrency(config),
             tokenizer=config.tokenizer,
             embedder=config.embedder,
         )
@@ -160,39 +165,58 @@ class Worker:
         if (source.settings.pool == "corpus" or source.settings.run is not None) and number not in self._pools:
             self._pools[number] = source.open_pool(source.queries, self.parts.embedder, quiet=quiet)
 
-    def label(self, job: Job) -> Iterator[tuple[str, Unit]]:
-        """Yield key and unit of each question."""
-        number, queries = job
-        source = self._sources[number]
-        selectors = self.selectors(source.settings.adapter)
-        # A question depends on what its candidates were embedded with, too.
-        with recording() as before:
-            self.prepare(number, quiet=True)
-            pool = self._pools.get(number) or source.open_pool(queries, self.parts.embedder)
-        for query in queries:
-            candidates = pool.candidates(query)
-            with recording() as models:
-                unit = {
-                    "rows": self._rows(selectors, source, query, candidates),
-                    "question": self._vectors(query, candidates),
-                }
-            yield source.key(query), {**unit, "models": merge_records([before(), models()])}
+    def label(self, jobs: Sequence[Job]) -> Iterator[tuple[str, Unit]]:
+        """Yield key and unit of each question; while the reader reads, the next questions are searched."""
+        waiting: deque[_Started] = deque()
+        reader = None if self.parts.reader is None else self.parts.prompted
+        concurrency = getattr(reader, "max_concurrent", 1)
+        with nullcontext() if reader is None else Readings(reader, concurrency) as readings:
+            for number, queries in jobs:
+                source = self._sources[number]
+                # A question depends on what its candidates were embedded with, too.
+                with recording() as before:
+                    self.prepare(number, quiet=True)
+                    pool = self._pools.get(number) or source.open_pool(queries, self.parts.embedder)
+                for block in _blocks(queries):
+                    questions = [(query, pool.candidates(query)) for query in block]
+                    waiting.extend(self._started(source, questions, readings, before()))
+                    while waiting and (
+                        waiting[0].reading.is_done
+                        or sum(len(one.reading.asked) for one in waiting) > AHEAD * concurrency
+                    ):
+                        yield self._finished(waiting.popleft())
+            while waiting:
+                yield self._finished(waiting.popleft())
 
-    def _rows(
-        self, selectors: dict[str, Any], source: SourceQuestions, query: Query, candidates: Sequence[Candidate]
-    ) -> list[dict[str, Any]]:
-        """Return a row for each configuration, without what belongs to the question."""
+    def _started(
+        self,
+        source: SourceQuestions,
+        questions: Sequence[tuple[Query, Sequence[Candidate]]],
+        readings: Readings | None,
+        before: Sequence[Mapping[str, str]],
+    ) -> list[_Started]:
+        """Let every configuration choose for some questions, and queue what is to be read."""
         self._problems.clear()
-        measuring = Measuring(
-            selectors,
-            self.budget,
-            self.parts,
-            reads=bool(query.answers),
-            timed=True,
-            documents=source.folder.documents,
-        )
-        [by_name] = measuring.rows([(query, candidates)])
+        with recording() as models:
+            selectors, documents = self.selectors(source.settings.adapter), source.folder.documents
+            measuring = Measuring(selectors, self.budget, self.parts, timed=True, documents=documents)
+            chosen = measuring.choose(questions)
+            # All are asked before anything else is computed.
+            readings_of = [
+                Reading({}, {}) if readings is None or not query.answers else readings.ask(measuring.prompts(one))
+                for (query, _), one in zip(questions, chosen, strict=True)
+            ]
+            vectors = [self._vectors(*question) for question in questions]
+        ran, keys = merge_records([before, models()]), [source.key(query) for query, _ in questions]
         return [
+            _Started(key, measuring, one, reading, of_question, ran)
+            for key, one, reading, of_question in zip(keys, chosen, readings_of, vectors, strict=True)
+        ]
+
+    def _finished(self, started: _Started) -> tuple[str, Unit]:
+        """Return key and unit of a question, with a row for each configuration, once its prompts are read."""
+        [by_name] = started.measuring.measured([started.chosen], started.reading.result())
+        rows = [
             {
                 "configuration": name,
                 "budget_tokens": self.budget.tokens,
@@ -201,6 +225,7 @@ class Worker:
             }
             for name, row in by_name.items()
         ]
+        return started.key, {"rows": rows, "question": started.vectors, "models": started.models}
 
     def _vectors(self, query: Query, candidates: Sequence[Candidate]) -> dict[str, Any]:
         """Return the vectors that an agent's features are made of; half precision is the table's."""
@@ -214,6 +239,36 @@ class Worker:
             "texts_vector": vectors.texts.astype(np.float32).tolist(),
             "long_form": answer_words(query.answers) >= LONG_ANSWER_WORDS,
         }
+
+
+class _Started(NamedTuple):
+    """A question whose prompts are being read."""
+
+    key: str
+    measuring: Measuring
+    chosen: Chosen
+    reading: Reading
+    vectors: dict[str, Any]
+    models: list[dict[str, str]]
+
+
+def _blocks(queries: Sequence[Query]) -> Iterator[list[Query]]:
+    """Yield the questions that are searched together; those with one text, which may have other candidates, are not."""
+    block: list[Query] = []
+    for query in queries:
+        if len(block) == AT_ONCE or query.question in {other.question for other in block}:
+            yield block
+            block = []
+        block.append(query)
+    if block:
+        yield block
+
+
+def _with_concurrency(config: LabelConfig) -> str:
+    """Return the reader, which asks its server for as many answers at a time as the config says."""
+    reader = parse(config.reader)
+    takes = "max_concurrent" in READERS.settings(config.reader) and "max_concurrent" not in reader.settings
+    return reader.with_settings(max_concurrent=config.concurrency) if takes else config.reader
 
 
 def _journals(out: Path) -> list[Path]:
@@ -249,9 +304,8 @@ def _label_missing(
     total = len(journal.units) + sum(len(queries) for _, queries in jobs)
     with progress("label", quiet=config.quiet) as report:
         report(len(journal.units), total)
-        for job in jobs:
-            for key, unit in worker.label(job):
-                journal.add(key, unit)
-                report(len(journal.units), total)
-                if (error := next((row["error"] for row in unit["rows"] if row["error"]), None)) is not None:
-                    logger.warning("question %s failed: %s", key, error)
+        for key, unit in worker.label(jobs):
+            journal.add(key, unit)
+            report(len(journal.units), total)
+            if (error := next((row["error"] for row in unit["rows"] if row["error"]), None)) is not None:
+                logger.warning("question %s failed: %s", key, error)

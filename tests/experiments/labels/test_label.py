@@ -1,12 +1,13 @@
 """`corag label`: what is measured, shared, resumed and refused."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import corag
-from corag.errors import DataError, InputError
+from corag.errors import DataError, InputError, ReaderError
 from corag.models.trained import load_adapter, save_adapter, shipped_adapter
 from corag.rerankers.evidence.reranker import EvidenceParts
 from corag.text.data import DataFolder
@@ -16,6 +17,7 @@ from experiments.labels.examples import read_sources
 from experiments.labels.label import label
 from experiments.labels.table import read_labels, read_metadata
 from experiments.protocol.held_out import held_out_ids
+from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 CONFIGURATIONS = "naive(reranker=bm25),top-k(k=2),corag(unit=passage, reranker=minilm-softsim)"
@@ -59,6 +61,45 @@ def test_one_row_for_each_question_and_configuration(tmp_path, small_data, reade
     assert {"work", "embedder", "tokenizer", "settings", "versions", "models"} <= set(metadata)
     # Equal contexts of a question are read once.
     assert len(set(reader.asked)) == len(reader.asked) < 24
+
+
+@pytest.mark.slow
+def test_a_server_has_prompts_of_many_questions_at_once_and_each_of_them_once(tmp_path, small_data):
+    with ChatServer(Reply("Varn"), gate=8) as server:
+        reader = f"openai(base_url={server.base_url}, model=llama3.1:8b, tokenizer=minilm)"
+        config = config_of(small_data, tmp_path / "labels.parquet", reader=reader, concurrency=8, budget_for="context")
+        labels = read_labels(str(label(config)))
+        asked = [json.dumps(body["messages"]) for body in server.chats]
+    # Three configurations: eight prompts are of at least three questions.
+    assert server.most_at_once == 8 and len(set(asked)) == len(asked) > 8
+    assert len(labels) == 8 and (labels.measures["cost_tokens"] <= 48).all()
+    # As many at a time as the reader's own spelling says, and the same labels.
+    with ChatServer(Reply("Varn"), gate=2) as server:
+        reader = f"openai(base_url={server.base_url}, model=llama3.1:8b, tokenizer=minilm, max_concurrent=2)"
+        other = label(replace(config, out=str(tmp_path / "two.parquet"), reader=reader, concurrency=5))
+        assert server.most_at_once == 2
+    assert_same(other, tmp_path / "labels.parquet")
+
+
+@pytest.mark.slow
+def test_what_a_server_breaks_off_is_resumed_without_asking_again_for_what_is_written(tmp_path, small_data):
+    def config(server):
+        reader = f"openai(base_url={server.base_url}, model=llama3.1:8b, tokenizer=minilm)"
+        given = {"reader": reader, "concurrency": 1, "budget_for": "context"}
+        return config_of(small_data, tmp_path / "labels.parquet", **given)
+
+    with ChatServer(*[Reply("Varn")] * 9, Reply(status=400)) as server:
+        with pytest.raises(ReaderError):
+            label(config(server))
+        written = len((tmp_path / "labels.journal.jsonl").read_text().splitlines()) - 1
+        assert 0 < written < 8
+        first = [json.dumps(body["messages"]) for body in server.chats[:-1]]
+        server._replies[:] = [Reply("Varn")]
+        server.requests.clear()
+        labels = read_labels(str(label(config(server))))
+        second = [json.dumps(body["messages"]) for body in server.chats]
+    # What the questions that were not whole had been told is asked again, at most three prompts each.
+    assert len(labels) == 8 and len(set(first) & set(second)) < 3 and len(set(second)) == len(second)
 
 
 def test_a_complete_table_is_neither_made_again_nor_overwritten(tmp_path, small_data, reader):
