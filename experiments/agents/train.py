@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from experiments.agents.targets import TargetConfig, best_single, learnt_targets
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
 from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
+from experiments.report.page import Page, Table
 from experiments.run.journal import commit, digest
 from experiments.run.track import TrackedRun, Tracker, Tracking
 
@@ -151,8 +152,11 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         lead = LEADS[chosen_lead([left.gains(values) for left in kinds])] if kinds else 0.0
         config = replace(config, min_lead=lead)
     parts = divided(labels, config)
-    trained = fit(labels, config, tests)
-    if (parts == TEST).any():
+    pages: list[Page] = []
+
+    def compare(trained: agent.TrainReport) -> Page | None:
+        if not (parts == TEST).any():
+            return None
         training, test = labels.of(parts == TRAIN), labels.of(parts == TEST)
         validation = labels.of(parts == VAL) if (parts == VAL).any() else None
         page = comparison(trained.agent, training, validation, test, config.target)
@@ -163,8 +167,12 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         before = card.read_text(encoding="utf-8").partition(heading)[0].rstrip()
         write_atomically(card, f"{before}\n\n{heading}\n\n{body}\n")
         write_atomically(Path(config.out) / PAGE_FILE, page.html())
-        if not config.quiet:
-            page.show()
+        pages.append(page)
+        return page
+
+    trained = fit(labels, config, tests, compare=compare)
+    if pages and not config.quiet:
+        pages[0].show()
     return trained
 
 
@@ -192,12 +200,14 @@ def fit(
     unknown: Labels | None = None,
     group: str | None = None,
     title: str = "train",
+    compare: Callable[[agent.TrainReport], Page | None] = lambda trained: None,
 ) -> agent.TrainReport:
     """Train an agent on labels and save its checkpoint; an interrupted training is resumed.
 
     Its fallback, which is for questions unlike those that it learned from, is the best single configuration on all of
     `unknown`: the same questions, measured with values that do not know their kind. By default it is that on `labels`.
-    `group` is that of the W&B run if the settings name none, `title` is shown with the progress.
+    `group` is that of the W&B run if the settings name none, `title` is shown with the progress. `compare` returns the
+    page of the comparison with baselines, which W&B gets, too.
     """
     parts = divided(labels, config)
     training, validation = labels.of(parts == TRAIN), labels.of(parts == VAL) if (parts == VAL).any() else None
@@ -231,6 +241,7 @@ def fit(
             logger=run.start,
         )
         report(len(trained.history), len(trained.history))  # of a training that was finished already, too
+        page = compare(trained)
         # A training that was finished already has logged this.
         if trained.epochs_resumed < len(trained.history):
             name, rows = ("train", training) if validation is None else ("val", validation)
@@ -240,6 +251,10 @@ def fit(
             by_reranker = [(rerankers[best], rerankers[named]) for best, named in chosen]
             run.log_table(f"{name}_rerankers", *confusion(by_reranker, sorted(set(rerankers.values()))))
             kept = trained.history[trained.best_epoch]
+            if page is not None:
+                run.log_html("report", page.html())
+                table = next(block for block in page.sections[0].blocks if isinstance(block, Table))
+                run.log_table("comparison", table.headings, table.rows)
             run.log_metrics({f"kept_{figure}": value for figure, value in kept.items()})
             card = (trained.checkpoint / CARD_FILE).read_text(encoding="utf-8")
             run.log_checkpoint(trained.checkpoint, {**agent_config.to_dict(), **kept, "card": card})

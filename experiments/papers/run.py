@@ -125,7 +125,7 @@ def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
     order = {axis: list(values) for axis, values in study.grid.items()}
     result.methods.sort(key=lambda method: [order[axis].index(method.values[axis]) for axis in order])
     result.seconds = time.perf_counter() - started
-    _write(result, folder, limit, config)
+    _write(result, cells, folder, limit, config)
     return result
 
 
@@ -189,7 +189,9 @@ def kept_questions(cell: Cell, rows: Mapping[str, Sequence[Row]]) -> set[str]:
     return queries
 
 
-def _write(result: StudyResult, folder: Path, limit: int | None, config: ReproduceConfig) -> None:
+def _write(
+    result: StudyResult, cells: Sequence[Cell], folder: Path, limit: int | None, config: ReproduceConfig
+) -> None:
     svg, section = draw(result), section_record(result)
     command = f"corag reproduce {result.study.name}{' --standin' if config.standin else ''}"
     page = Page(result.study.name, "", [read_section(section, svg, "figure.svg")])
@@ -201,7 +203,12 @@ def _write(result: StudyResult, folder: Path, limit: int | None, config: Reprodu
     write_atomically(out := folder / "result.json", to_json(record, indent=2) + "\n")
     summaries = {"-".join(method.values.values()): method.summary for method in result.methods}
     pages = {"report": page.html(), "figure": svg or ""}
-    log_run("reproduce", config, out, result.study.name, asdict(config), summaries, group=config.name, pages=pages)
+    settings = {
+        **asdict(config),
+        "data": sorted({method.setup["data"] for method in result.methods}),
+        "cells": {cell.name: {**cell.settings, "methods": dict(cell.methods)} for cell in cells},
+    }
+    log_run("reproduce", config, out, result.study.name, settings, summaries, group=config.name, pages=pages)
     if not config.quiet:
         page.show()
 

@@ -24,10 +24,10 @@ PACKAGES = (
 """What figures depend on."""
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that figures depend on."""
+def versions(*others: str) -> dict[str, str]:
+    """Return the versions of Python, of the installed packages that figures depend on, and of others."""
     found = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in (*PACKAGES, *others):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
     return found

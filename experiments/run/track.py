@@ -98,7 +98,7 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
             name=self._name,
             id=env("WANDB_RUN_ID") or known,  # the agent of a W&B sweep has chosen it already
             dir=self._folder.absolute(),  # W&B's own process may have been started in another folder
-            config=without_secrets({**self._settings, "versions": versions(), "commit": commit()}),
+            config=without_secrets({**self._settings, "versions": versions("lightning", "wandb"), "commit": commit()}),
             resume="allow",
             mode=_mode(),
             settings=wandb.Settings(silent=True, console="off"),

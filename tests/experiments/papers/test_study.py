@@ -233,6 +233,8 @@ def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(tmp
     assert not measured
     [logged] = offline_runs(tmp_path / "out" / "small")
     assert "64-0-CORAG/evidence_recall" in logged.summary
+    assert logged.config["data"] == ["sets, dev"] and logged.config["cells"]["64-0.3"]["budget"] == 64
+    assert "cost_weight=0.3" in logged.config["cells"]["64-0.3"]["methods"]["CORAG"]
     assert list((tmp_path / "out" / "small").rglob("figure*.html"))
     assert main(["reproduce", "small.yaml", "--only", "64,0.3", "--limit", "2", "--out", "out", "--quiet"]) == 0
     record = json.loads((tmp_path / "out" / "small" / "result.json").read_text())

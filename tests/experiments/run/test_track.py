@@ -91,6 +91,18 @@ def test_a_resumed_training_is_the_same_run(config, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_training_logs_its_comparison_with_the_best_single_and_the_oracle(config):
+    train(replace(config, shares=(0.5, 0.25, 0.25)))
+    [run] = offline_runs(config.out)
+    assert {"lightning", "wandb", "torch"} <= run.config["versions"].keys()
+    [table] = [json.loads(path.read_text()) for path in Path(config.out).rglob("comparison*.table.json")]
+    names = " ".join(row[0] for row in table["data"])
+    assert "best single" in names and "oracle" in names and "agent" in names
+    [report] = [path for path in Path(config.out).rglob("report*.html") if "wandb" in str(path)]
+    assert report.read_text() == (Path(config.out) / "report.html").read_text()
+
+
+@pytest.mark.slow
 def test_an_evaluation_logs_its_table_and_report(tmp_path, capsys, monkeypatch):
     out = tmp_path / "mine.json"
     command = [*EVALUATE, "--data", str(write_folder(tmp_path / "data")), "--out", str(out), "--limit", "2"]
