@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from corag.errors import InputError
-from corag.redaction import HIDDEN, SECRETS, hide_secrets, is_secret, shown
+from corag.redaction import HIDDEN, SECRETS, hide_secrets, is_secret, remember_secrets, shown
 
 Spelling = str
 """A part by name: `name(key=value, ...)`."""
@@ -169,6 +169,8 @@ class Part:
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Remember the settings that the part is built with."""
         part = super().__new__(cls)
+        remember_secrets(settings)
+        remember_secrets(args)
         object.__setattr__(part, "_arguments", (args, settings))
         return part
 

@@ -1,12 +1,23 @@
 """Secrets never leave: what hides keys, passwords and the like in any text that is printed, logged or written.
 
-The rule is one: the values of the settings in `SECRETS`, and what stands before the host of a URL, read `***`.
+The rule is one: the values of the settings in `SECRETS`, and what stands before the host of a URL, read `***`; and so
+does every value that is known to be a secret, wherever it turns up, such as in what a server echoes.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+import os
 import re
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
 from functools import lru_cache
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote, unquote
 
 HIDDEN = "***"
 """What stands for a secret. A part that is built from such a spelling has the setting's default value."""
@@ -14,6 +25,12 @@ HIDDEN = "***"
 SECRETS = {"api_key", "token", "password", "headers"}
 """Names of secret settings; those that a part lists in its `secrets` are added."""
 
+LEAST_KNOWN = 8
+"""Characters of a value that is looked for in texts; shorter ones could be words."""
+
+_KNOWN: set[str] = set()
+# Names of environment variables that hold secrets, such as OPENAI_API_KEY, WANDB_API_KEY and HF_TOKEN, end so.
+_OF_ENVIRONMENT = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD")
 # A password may hold marks that should have been written in another way; what follows a port is no password.
 _USERINFO = re.compile(r"""://(?:[^\s/?#]*|[^\s/?#:@]*:(?!\d+/)[^\s"'@]{0,200})@""")
 # So may a key without quotation marks; it ends before the next setting, and where the text goes on.
@@ -26,7 +43,54 @@ def hide_secrets(text: str) -> str:
     if "://" in text:
         text = _USERINFO.sub(f"://{HIDDEN}@", text)
     names = _names(frozenset(SECRETS))
-    return names.sub(rf"\1{HIDDEN}", text) if any(name in text for name in ("=", ":")) else text
+    text = names.sub(rf"\1{HIDDEN}", text) if any(name in text for name in ("=", ":")) else text
+    known = _KNOWN.union(*(_forms(os.environ[name]) for name in os.environ if name.upper().endswith(_OF_ENVIRONMENT)))
+    for value in sorted(known, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text
+
+
+def remember_secrets(value: Any, *, secret: bool = False) -> None:
+    """Let `hide_secrets` know the values of secret settings, at any depth, wherever they turn up from now on.
+
+    With `secret`, all of `value` is one.
+    """
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            remember_secrets(inner, secret=secret or is_secret(name))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            remember_secrets(inner, secret=secret)
+    elif isinstance(value, str) and secret:
+        _KNOWN.update(_forms(value), _forms(value.rpartition(" ")[2]))  # such as of "Bearer KEY"
+    elif isinstance(value, str) and "://" in value:
+        for found in _USERINFO.finditer(value):
+            userinfo = unquote(found[0][3:-1])
+            _KNOWN.update(_forms(userinfo.partition(":")[2]))
+            _KNOWN.update(_forms(base64.b64encode(userinfo.encode(errors="replace")).decode()))
+
+
+@lru_cache(maxsize=256)
+def _forms(value: str) -> frozenset[str]:
+    """Return how a value is written in texts, JSON and addresses; nothing for one that is too short."""
+    if len(value) < LEAST_KNOWN or HIDDEN in value:
+        return frozenset()
+    return frozenset({value, json.dumps(value)[1:-1], repr(value)[1:-1], quote(value, safe="")})
+
+
+def hide_in_tracebacks() -> None:
+    """Hide secrets in the tracebacks of errors that end this process or one of its threads."""
+
+    def show(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+        sys.stderr.write(hide_secrets("".join(traceback.format_exception(kind, error, trace))))
+
+    def show_in_thread(given: threading.ExceptHookArgs) -> None:
+        if given.exc_type is not SystemExit:
+            show(given.exc_type, given.exc_value, given.exc_traceback)
+
+    sys.excepthook = show
+    sys.unraisablehook = lambda given: show(given.exc_type, given.exc_value, given.exc_traceback)
+    threading.excepthook = show_in_thread
 
 
 def is_secret(name: object) -> bool:

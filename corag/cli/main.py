@@ -26,7 +26,7 @@ from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
 from corag.naming import hidden, nearest
 from corag.optional import load
-from corag.redaction import hide_secrets
+from corag.redaction import hide_in_tracebacks, hide_secrets
 from corag.text.visible import one_line, visible
 from search import SearchError
 
@@ -246,6 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         del arguments[0]
     _limit_blas_threads()
     _configure_logging(debug=debug)
+    hide_in_tracebacks()
     try:
         if arguments[:1] == ["--version"]:
             say(f"corag {__version__}")

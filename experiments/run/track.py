@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from corag.naming import without_secrets
 from corag.optional import warn_once
+from corag.redaction import hide_secrets
 from experiments.run.journal import commit, versions
 
 if TYPE_CHECKING:
@@ -80,6 +82,14 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
         return self._logger
 
     def _started(self, state: Path | None) -> "WandbLogger":
+        # W&B records the arguments of the process, too.
+        arguments, sys.argv = sys.argv, [hide_secrets(argument) for argument in sys.argv]
+        try:
+            return self._initialised(state)
+        finally:
+            sys.argv = arguments
+
+    def _initialised(self, state: Path | None) -> "WandbLogger":
         # W&B reports how it is used and what fails, offline or not, unless this was set when it is imported.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb

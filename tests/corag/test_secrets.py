@@ -3,7 +3,10 @@
 import base64
 import copy
 import json
+import subprocess
+import sys
 from dataclasses import asdict, dataclass
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -13,6 +16,7 @@ import corag
 from corag import registry
 from corag.cli.main import main
 from corag.errors import InputError
+from corag.index import ChunkIndex
 from corag.naming import PartName, hidden, parse, split_parts, without_secrets
 from corag.redaction import hide_secrets, shown
 from corag.registry import READERS
@@ -22,8 +26,11 @@ from experiments.labels.table import read_metadata, write_labels
 from experiments.papers.study import make_study
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import MANY_QUERIES, QUERIES, write_folder
+from tests.paths import ROOT
+from tests.processes import environment
 
 KEY = "sk-PLANTED"
+LONG_KEY = "sk-PLANTED-LONG-0123456789"
 URL = f"http://user:{KEY}@127.0.0.1:1/v1"
 NAMES = st.sampled_from(sorted({name for table in registry.TABLES for name in table.names}))
 LEAVES = st.fixed_dictionaries(
@@ -138,6 +145,57 @@ def test_hidden_settings_of_a_table_are_those_of_the_environment(monkeypatch):
     assert READERS.make("openai(model=gpt-4o, api_key=***)").api_key is None
 
 
+def test_a_known_value_is_hidden_wherever_it_is():
+    corag.reader(f"openai(model=x, api_key={LONG_KEY})")
+    corag.reader("openai", model="x", base_url=f"http://user:{LONG_KEY}2@127.0.0.1:1/v1")
+    basic = base64.b64encode(f"user:{LONG_KEY}2".encode()).decode()
+    for text in (f"you sent {LONG_KEY} here", f"(b'Basic {basic}')", f"/v1/models/{quote(LONG_KEY, safe='')}", basic):
+        assert LONG_KEY not in hide_secrets(text) and basic not in hide_secrets(text) and "***" in hide_secrets(text)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("debug", [[], ["--debug"]])
+@pytest.mark.parametrize("source", ["setting", "environment"])
+def test_what_a_server_echoes_is_in_no_traceback_and_no_log(tmp_path, debug, source):
+    chunks = [corag.Chunk("a", "Berlin is in Germany.")]
+    ChunkIndex.build(tmp_path / "index", chunks, corag.embedder())
+    echo = Reply(status=400, error=f"you sent {LONG_KEY}", headers={"X-Echo": f"Bearer {LONG_KEY}"})
+    with ChatServer(echo) as server:
+        reader = f"openai(model=llama3.1:8b, base_url={server.base_url}"
+        variables = environment(**({"OPENAI_API_KEY": LONG_KEY} if source == "environment" else {}))
+        reader += ")" if source == "environment" else f', api_key="{LONG_KEY}")'
+        ask = ["ask", "Where is Berlin?", "--index", str(tmp_path / "index"), "--tokenizer", "minilm"]
+        command = [sys.executable, "-m", "corag.cli.main", *debug, *ask, "--reader", reader]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=variables)
+    said = done.stdout + done.stderr
+    assert done.returncode == (1 if debug else 2) and "you sent ***" in said, said
+    assert bool(debug) == ("Traceback" in said)
+    assert LONG_KEY not in said and not server.headers[-1]["authorization"].endswith("***")
+
+
+def test_errors_of_threads_and_those_that_nobody_handles_show_no_key():
+    code = f"""
+import os, threading
+from corag.redaction import hide_in_tracebacks
+hide_in_tracebacks()
+os.environ["WANDB_API_KEY"] = {LONG_KEY!r}
+def fail():
+    raise ValueError({LONG_KEY!r})
+class Broken:
+    def __del__(self): fail()
+thread = threading.Thread(target=fail); thread.start(); thread.join()
+Broken()
+try:
+    fail()
+except ValueError as error:
+    raise RuntimeError("then") from error
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment())
+    assert done.returncode == 1 and done.stderr.count("ValueError: ***") == 3 and "RuntimeError: then" in done.stderr
+    assert f"ValueError: {LONG_KEY}" not in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_no_command_writes_or_prints_a_key(tmp_path, capfd, monkeypatch):
@@ -163,7 +221,10 @@ def test_no_command_writes_or_prints_a_key(tmp_path, capfd, monkeypatch):
             ["evaluate", "--data", str(data), "--methods", f"nope(reader={part})"],
             ["evaluate", "--data", str(data), "--methods", f"top-k(k=3, reader={part}"],
         ]
-        statuses = [main(command) for command in commands]
+        statuses = []
+        for command in commands:
+            monkeypatch.setattr(sys, "argv", ["corag", *command])
+            statuses.append(main(command))
     said = capfd.readouterr()
     assert statuses == [0, 0, 0, 0, 0, 2, 2], said.err
     # The password reaches the server from every command; in an address it takes the place of the key.
