@@ -1,8 +1,8 @@
-"""`minilm-late`: late interaction with an encoder that was trained for it.
+"""`minilm-late`: late interaction in which a passage is encoded once.
 
 As in ColBERT (Khattab and Zaharia, 2020, eq. 3), a question token is worth its best cosine among the tokens of a text.
-Here the encoder has low-rank updates, question tokens have learned weights, and a passage is encoded once: a sentence is
-valued by its tokens in the encoding of its passage, where what its pronouns stand for is known.
+A sentence is valued by its tokens in the encoding of its passage, where what its pronouns stand for is known, and partly
+by the passage itself, so that of two equal sentences the one from the better passage wins.
 
 A combination is worth what its chunks cover of the question together: for each question token the chunks' cosines are
 pooled by a norm, a soft maximum, so every part of the question counts, and the second best chunk for it a little.
@@ -22,12 +22,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.errors import ModelError
+from corag.errors import InputError, ModelError
 from corag.models.cached import CachedEncoder
 from corag.models.engine import EncoderSource, Float32, load_engine
-from corag.models.minilm import MAX_TOKENS, MiniLMEncoder, load_bert, unit, weights_sha256
+from corag.models.minilm import (
+    DIMENSION,
+    MAX_TOKENS,
+    MiniLMEncoder,
+    TextEncoder,
+    encoder_at,
+    load_bert,
+    unit,
+    weights_sha256,
+)
 from corag.models.runtime import Backend, Placement, Precision, resolve_device
-from corag.models.trained import Adapter, load_adapter, merge, shipped_adapter
+from corag.models.trained import Adapter, load_adapter, merge
 from corag.naming import Part
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.text.chunking import Span
@@ -37,32 +46,28 @@ from corag.types import Chunk, FloatArray, Order
 
 NAME = "minilm-late"
 FORM = "late-interaction"
-"""Format of its adapters: low-rank updates of the encoder, and `token_weight` `[384]`, the weights of question tokens."""
+"""Format of its adapters: low-rank updates of the encoder, and `token_weight`, `[384]`, which weighs question tokens."""
 TOKEN_WEIGHT = "token_weight"
 
-
-class LateSettings(NamedTuple):
-    """How the cosines of question tokens become a value; what an adapter's configuration holds.
-
-    Attributes:
-        sharpness: Order of the norm that pools the chunks of a combination, at least 1.
-        passage_share: Weight of the passage's cosines beside those of a sentence of it, in [0, 1].
-    """
-
-    sharpness: float = 8.0
-    passage_share: float = 0.5
+SHARPNESS = 8.0
+"""Order of the norm that pools the chunks of a combination; 4 to 16 are on one curve of evidence against tokens."""
+PASSAGE_SHARE = 0.5
+"""Weight of a passage's cosines beside those of a sentence of it: of 0, .3, .5 and .7 the one that holds most of the
+answer's words at equal tokens on nine kinds of texts (lab notebook)."""
 
 
 class MiniLMLate(Part):
-    """Late interaction by a trained encoder, in [0, 1] for one chunk; order does not matter, and nothing is cut.
+    """Late interaction, in [0, 1] for one chunk; order does not matter, and nothing is cut.
 
     Args:
-        adapter: The adapter's folder; by default the shipped one.
+        adapter: Folder of an adapter that updates the encoder; by default the encoder is as published.
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
+        encoder: Used in place of the encoder that backend and precision select; not beside an adapter.
 
     Raises:
+        InputError: Both adapter and encoder are given.
         ModelError: The adapter is missing, damaged or of another form.
     """
 
@@ -77,11 +82,17 @@ class MiniLMLate(Part):
         backend: Backend = "auto",
         precision: Precision | None = None,
         device: str | None = None,
+        encoder: TextEncoder | None = None,
     ) -> None:
-        loaded = load_adapter(adapter or shipped_adapter(NAME), FORM)
-        self.settings, self._token_weight = read_late(loaded)
         placement = resolve_device("reranker", backend=backend, precision=precision, device=device)
-        self._encoder = CachedEncoder(_encoder(loaded, placement))
+        self._token_weight = np.zeros(DIMENSION, dtype=np.float32)
+        if adapter is None:
+            self._encoder = encoder or CachedEncoder(encoder_at(placement))
+        elif encoder is not None:
+            raise InputError("adapter and encoder are both given; the adapter has an encoder of its own: leave one out")
+        else:
+            loaded = load_adapter(adapter, FORM)
+            self._encoder, self._token_weight = CachedEncoder(_encoder(loaded, placement)), token_weight(loaded)
         self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
@@ -95,7 +106,6 @@ class MiniLMLate(Part):
         sources = {source_of(chunk).text: 0 for chunk in chunks}
         encoded = dict(zip(sources, self._encoded(list(sources)), strict=True))
         of_passages = {text: question.maxima(vectors) for text, (vectors, _) in encoded.items()}
-        share = self.settings.passage_share
         maxima = np.zeros((len(chunks), len(question.weights)))
         for row, chunk in enumerate(chunks):
             text = source_of(chunk).text
@@ -103,8 +113,8 @@ class MiniLMLate(Part):
             if isinstance(chunk, UnitChunk):
                 vectors, starts = encoded[text]
                 own = question.maxima(vectors[within(starts, [(0, chunk.body), *chunk.leads, chunk.span])])
-                maxima[row] = share * maxima[row] + (1 - share) * own
-        return LateScorer(maxima, question.weights, self.settings.sharpness)
+                maxima[row] = PASSAGE_SHARE * maxima[row] + (1 - PASSAGE_SHARE) * own
+        return LateScorer(maxima, question.weights)
 
     def _question(self, query: str) -> _Question:
         [encoding] = encode(self._tokenizer, [query])
@@ -151,14 +161,13 @@ class LateScorer(ChunkScorer):
     Args:
         maxima: Best cosine of each question token in each chunk, in [0, 1], `[C, Q]`.
         weights: Of the question's tokens, `[Q]`.
-        sharpness: Order of the norm over the chunks of a combination.
     """
 
     order_matters = False
 
-    def __init__(self, maxima: FloatArray, weights: FloatArray, sharpness: float) -> None:
+    def __init__(self, maxima: FloatArray, weights: FloatArray) -> None:
         super().__init__(np.zeros(len(maxima), dtype=bool))
-        self._powers, self._weights, self._sharpness = maxima**sharpness, weights, sharpness
+        self._powers, self._weights = maxima**SHARPNESS, weights
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
@@ -167,19 +176,16 @@ class LateScorer(ChunkScorer):
             # Ascending, so that rounding is the same for every order of the same chunks.
             summed = self._powers[np.sort(chunks, axis=1)].sum(axis=1)
             # Not by BLAS: it sums some rows in another sequence, and equal sets would differ by a bit.
-            values[rows] = np.einsum("nq,q->n", summed ** (1 / self._sharpness), self._weights)
+            values[rows] = np.einsum("nq,q->n", summed ** (1 / SHARPNESS), self._weights)
         return values
 
 
-def read_late(adapter: Adapter) -> tuple[LateSettings, Float32]:
-    """Return the settings of an adapter and its weights of question tokens, `[384]`; `ModelError` if it lacks some."""
-    try:
-        settings = LateSettings(**{name: float(value) for name, value in adapter.config.settings.items()})
-        if not settings.sharpness >= 1 or not 0 <= settings.passage_share <= 1:
-            raise ValueError(f"settings {settings} are out of range")
-        return settings, np.asarray(adapter.tensors[TOKEN_WEIGHT], dtype=np.float32)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"the adapter {adapter.config.name!r} is not whole ({error}); train it again") from error
+def token_weight(adapter: Adapter) -> Float32:
+    """Return what weighs the states of question tokens, `[384]`; `ModelError` if the adapter lacks it."""
+    weight = adapter.tensors.get(TOKEN_WEIGHT)
+    if weight is None or weight.shape != (DIMENSION,):
+        raise ModelError(f"the adapter {adapter.config.name!r} has no {TOKEN_WEIGHT} of {DIMENSION}; train it again")
+    return np.asarray(weight, dtype=np.float32)
 
 
 @lru_cache(maxsize=4)

@@ -17,19 +17,23 @@ from corag.cli.console import Report, progress
 from corag.errors import DataError
 from corag.index import ChunkIndex, Retrieval, update_index
 from corag.index.search import reciprocal_rank_fusion
+from corag.models.minilm import MAX_TOKENS
 from corag.optional import require, warn_once
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.raptor.tree import tree_file
-from corag.text.chunking import ChunkConfig
+from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, Query, passage_at, passage_of
-from corag.text.documents import passage
-from corag.types import Candidate, Embedder
+from corag.text.documents import Document, passage
+from corag.text.tokens.counters import minilm
+from corag.types import Candidate, Chunk, Embedder
 from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName
 from experiments.data.trec import escaped, read_run
 from experiments.run.journal import digest, fingerprint
 
 EMBEDDED_TOGETHER = 512
+LONG_TOKENS = MAX_TOKENS
+"""MiniLM tokens that a passage may have; what is longer, such as a contract, would be seen and chosen as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,9 @@ class Pool:
         name: PoolName = "candidates",
         report: Report | None = None,
     ) -> Pool:
-        """Return a pool of each question's own passages, each one chunk; every passage is embedded once.
+        """Return a pool of each question's own passages, each embedded once.
+
+        A passage is one chunk, unless it is a document of more than `LONG_TOKENS`, which is cut as an index cuts it.
 
         By default all are ranked by cosine (`vector`); `text` ranks by BM25 with term weights of the question's own
         passages, and `hybrid` joins both rankings. A question without a list of candidates is a `DataError`.
@@ -62,13 +68,15 @@ class Pool:
         retrieval = retrieval or "vector"
         check_choice("retrieval", retrieval, Retrieval)
         check_pool("candidates", folder, queries)
-        ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
-        chunks = {name: passage(folder.documents[name]) for name in ids}
-        vectors = dict(zip(ids, embed_all(embedder, [chunk.text for chunk in chunks.values()], report), strict=True))
+        names = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
+        pieces = {name: _pieces(folder.documents[name]) for name in names}
+        chunks = {chunk.id: chunk for of_document in pieces.values() for chunk in of_document}
+        texts = [chunk.text for chunk in chunks.values()]
+        vectors = dict(zip(chunks, embed_all(embedder, texts, report), strict=True))
         questions = embed_all(embedder, [query.question for query in queries])
         candidates = {}
         for query, question in zip(queries, questions, strict=True):
-            names = query.candidates or ()
+            names = [chunk.id for name in query.candidates or () for chunk in pieces[name]]
             cosines = [float(vectors[name] @ question) for name in names]
             ranking = sorted(range(len(names)), key=lambda i: (-cosines[i], i))
             if retrieval != "vector":
@@ -124,23 +132,33 @@ class Pool:
 def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
     """Return questions with the passages of their documents as candidates.
 
-    The passages of a document are those with the same title, as the paragraphs of an article in SQuAD. A document that
-    is not known (no gold, none of it in the corpus, or without a title) is a `DataError`.
+    A question's document is what its field `document` names, else that of its gold; the passages of a document are those
+    with the same title, as the paragraphs of an article in SQuAD. If neither is in the corpus, that is a `DataError`.
     """
     by_title: dict[str, list[str]] = {}
     for document in folder.documents.values():
-        by_title.setdefault(document.title, []).append(document.id)
+        by_title.setdefault(document.title or document.id, []).append(document.id)
     found = []
     for query in queries:
+        named = query.extra.get("document")
         gold = [name for entry in query.gold if (name := passage_of(entry, folder.documents)) is not None]
-        titles = list(dict.fromkeys(folder.documents[name].title for name in gold))
-        if not titles or "" in titles:
+        names = [named] if named in folder.documents else gold
+        titles = list(dict.fromkeys(folder.documents[name].title or name for name in names))
+        if not titles:
             raise DataError(
-                f"question {query.id!r} of {folder.path} has no evidence in a passage with a title, so its "
+                f"question {query.id!r} of {folder.path} has no evidence in the corpus and no field document, so its "
                 "document is not known; use --pool corpus"
             )
         found.append(replace(query, candidates=tuple(name for title in titles for name in by_title[title])))
     return found
+
+
+def _pieces(document: Document) -> list[Chunk]:
+    """Return a document as one chunk, or a long one as an index would cut it."""
+    tokens = minilm()
+    if int(tokens.count([document.text])[0]) <= LONG_TOKENS:
+        return [passage(document)]
+    return chunk_document(document, tokens)
 
 
 def content_hash(
