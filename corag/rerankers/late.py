@@ -1,8 +1,8 @@
 """`minilm-late`: late interaction in which a passage is encoded once.
 
 As in ColBERT (Khattab and Zaharia, 2020, eq. 3), a question token is worth its best cosine among the tokens of a text.
-A sentence is valued by its tokens in the encoding of its passage, where what its pronouns stand for is known, and partly
-by the passage itself, so that of two equal sentences the one from the better passage wins.
+A sentence is valued by its tokens in the encoding of its passage, where what its pronouns stand for is known, and
+partly by the passage itself, so that of two equal sentences the one from the better passage wins.
 
 A combination is worth what its chunks cover of the question together: for each question token the chunks' cosines are
 pooled by a norm, a soft maximum, so every part of the question counts, and the second best chunk for it a little.
@@ -46,7 +46,7 @@ from corag.types import Chunk, FloatArray, Order
 
 NAME = "minilm-late"
 FORM = "late-interaction"
-"""Format of its adapters: low-rank updates of the encoder, and `token_weight`, `[384]`, which weighs question tokens."""
+"""Format of its adapters: low-rank updates of the encoder, and `token_weight`, `[384]`, for question tokens."""
 TOKEN_WEIGHT = "token_weight"
 
 SHARPNESS = 8.0

@@ -132,8 +132,9 @@ class Pool:
 def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
     """Return questions with the passages of their documents as candidates.
 
-    A question's document is what its field `document` names, else that of its gold; the passages of a document are those
-    with the same title, as the paragraphs of an article in SQuAD. If neither is in the corpus, that is a `DataError`.
+    A question's document is what its field `document` names, else that of its gold; the passages of a document are
+    those with the same title, as the paragraphs of an article in SQuAD. If neither is in the corpus, that is a
+    `DataError`.
     """
     by_title: dict[str, list[str]] = {}
     for document in folder.documents.values():
