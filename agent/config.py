@@ -20,6 +20,8 @@ from agent.errors import AgentError, require_choice, require_int, require_names,
 Keep = Literal["best", "last"]
 FloatArray = NDArray[np.float64]
 
+KEEP = 0.98
+"""Promise by default: the share of the evidence that a cheaper configuration has to keep."""
 SETTINGS = ("iterations", "exploration", "cost_weight")
 """Columns of every settings array: paper 5.1, the number of iterations, c and lambda of eq. 5."""
 
@@ -152,6 +154,9 @@ class AgentConfig:
         ranges: Ranges of the search settings that the second head predicts; None without such a head.
         min_lead: How much more probable than the fallback another configuration has to be for the agent to depart from
             the fallback, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
+        margin: With one, a further head forecasts what each configuration holds of the evidence and what it spends, and
+            the agent names the cheapest that keeps what is promised. To depart from the fallback, a configuration has
+            to exceed the promise by this share of the evidence: calibrated on kinds of texts left out of the training.
     """
 
     configurations: tuple[str, ...]
@@ -163,6 +168,7 @@ class AgentConfig:
     map_dim: int = 128
     ranges: Ranges | None = None
     min_lead: float = 0.0
+    margin: float | None = None
 
     def __post_init__(self) -> None:
         require_names("configurations", self.configurations)
@@ -180,6 +186,8 @@ class AgentConfig:
         require_number("min_lead", self.min_lead)
         if self.min_lead > 1:
             raise AgentError(f"min_lead must be between 0 and 1, got {self.min_lead}; it is a lead in probability")
+        if self.margin is not None:
+            require_number("margin", self.margin)
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -195,6 +203,8 @@ class AgentConfig:
         layers["choice"] = (self.map_dim, len(self.configurations))
         if self.ranges is not None:
             layers["settings"] = (self.map_dim, len(SETTINGS))
+        if self.margin is not None:
+            layers["forecast"] = (self.map_dim, 2 * len(self.configurations))
         shapes: dict[str, tuple[int, ...]] = {}
         for name, (inputs, outputs) in layers.items():
             shapes |= {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
@@ -235,6 +245,7 @@ class TrainConfig:
         epochs: Passes over the training questions.
         margin: Distance beyond which a negative pair adds no loss.
         contrastive_weight: Weight of the contrastive loss in the total, in which the classification loss has 1.
+        forecast_weight: Weight of the loss of the forecasts, for an agent that makes them.
         settings_weight: Weight of the regression loss in the total.
         regret_weight: Weight of the expected regret in the total; not in the paper.
         temperature: Above 0, the classification learns the distribution softmax(quality / temperature) over the
@@ -252,6 +263,7 @@ class TrainConfig:
     margin: float = 1.0
     contrastive_weight: float = 1.0
     settings_weight: float = 1.0
+    forecast_weight: float = 10.0
     regret_weight: float = 0.0
     temperature: float = 0.0
     standardize: bool = False
@@ -261,7 +273,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("lr", "margin"):
             require_number(name, getattr(self, name), above=True)
-        for name in ("contrastive_weight", "settings_weight", "regret_weight", "temperature"):
+        for name in ("contrastive_weight", "settings_weight", "forecast_weight", "regret_weight", "temperature"):
             require_number(name, getattr(self, name))
         for name, least in {"batch_size": 2, "epochs": 1, "seed": 0}.items():
             require_int(name, getattr(self, name), least)

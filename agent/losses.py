@@ -61,6 +61,11 @@ def settings_loss(predicted: Tensor, target: Tensor) -> Tensor:
     return _weighted_mean((predicted.float() - target).square().mean(dim=1))
 
 
+def forecast_loss(predicted: Tensor, target: Tensor) -> Tensor:
+    """Mean squared error of the evidence held and of the tokens spent, `[b, 2, R]`, both shares in [0, 1]."""
+    return _weighted_mean((predicted.float() - target).square().mean(dim=(1, 2)))
+
+
 def _weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
     weights = torch.ones_like(values) if weights is None else weights
     total = weights.sum()

@@ -20,16 +20,18 @@ from agent.config import SETTINGS, AgentConfig
 class AgentOutput(NamedTuple):
     """Feature maps, unnormalised log-probabilities of the configurations, and settings on the scale [0, 1] of `Ranges`.
 
-    Without a head for them the settings are 0.
+    Without a head for them the settings are 0, and there is no forecast: the share of the evidence that each
+    configuration holds, and the share of the budget that it spends.
     """
 
     maps: Tensor  # [b, M]
     logits: Tensor  # [b, R]
     settings: Tensor  # [b, 3]
+    forecast: Tensor | None = None  # [b, 2, R]
 
 
 class AgentModel(nn.Module):  # type: ignore[misc]
-    """The encoder (linear layers with ReLU) and its heads: the choice and, with `config.ranges`, the settings.
+    """Encoder (linear layers, ReLU) and heads: choice, settings (with `config.ranges`), forecast (with a margin).
 
     `seed` is that of the initial weights; the global generator is neither read nor changed.
     """
@@ -39,9 +41,11 @@ class AgentModel(nn.Module):  # type: ignore[misc]
         self.encoder = nn.ModuleList(skip_init(nn.Linear, *shape) for shape in config.encoder_shapes)
         self.choice = skip_init(nn.Linear, config.map_dim, len(config.configurations))
         self.settings = skip_init(nn.Linear, config.map_dim, len(SETTINGS)) if config.ranges is not None else None
+        outputs = 2 * len(config.configurations)
+        self.forecast = skip_init(nn.Linear, config.map_dim, outputs) if config.margin is not None else None
         # As `nn.Linear` draws them, U(-1/sqrt(inputs), 1/sqrt(inputs)), from a generator of our own.
         generator = torch.Generator().manual_seed(seed)
-        heads = [self.choice] if self.settings is None else [self.choice, self.settings]
+        heads = [head for head in (self.choice, self.settings, self.forecast) if head is not None]
         for layer in (*self.encoder, *heads):
             bound = 1 / math.sqrt(layer.in_features)
             for parameter in (layer.weight, layer.bias):
@@ -51,7 +55,8 @@ class AgentModel(nn.Module):  # type: ignore[misc]
         """Return the output for features `[b, d]`."""
         maps = self.maps(features)
         settings = maps.new_zeros(len(maps), len(SETTINGS)) if self.settings is None else self.settings(maps).sigmoid()
-        return AgentOutput(maps, self.choice(maps), settings)
+        forecast = None if self.forecast is None else self.forecast(maps).sigmoid().unflatten(1, (2, -1))
+        return AgentOutput(maps, self.choice(maps), settings, forecast)
 
     def maps(self, features: Tensor) -> Tensor:
         """Return the feature maps of vectors `[b, d]`, `[b, M]`."""

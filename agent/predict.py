@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agent.config import SETTINGS, AgentConfig, FloatArray, setting_of, spelled
+from agent.config import KEEP, SETTINGS, AgentConfig, FloatArray, setting_of, spelled
 from agent.errors import AgentError
 
 
@@ -27,7 +27,11 @@ class AgentPrediction:
         cost_weight: lambda of the paper's eq. 5.
         probabilities: Probability of every configuration that the agent knows, in label order; they sum to 1.
         unsure: Whether the most probable configuration leads by less than `AgentConfig.min_lead`, so that this is the
-            fallback, settings included.
+            fallback, settings included; or, of an agent that forecasts, whether no cheaper one is sure enough to keep
+            what is promised.
+        keeps: Evidence that the configuration is expected to hold, as a share of the most that any holds; None, as the
+            next, of an agent that does not forecast.
+        spends: Share of the budget that it is expected to spend.
     """
 
     configuration: str
@@ -36,6 +40,8 @@ class AgentPrediction:
     cost_weight: float | None
     probabilities: Mapping[str, float]
     unsure: bool = False
+    keeps: float | None = None
+    spends: float | None = None
 
     @property
     def unit(self) -> str | None:
@@ -72,13 +78,15 @@ class ConfigurationAgent:
         return bool(self.weights)
 
     def predict(
-        self, features: ArrayLike, available: Collection[str] | None = None
+        self, features: ArrayLike, available: Collection[str] | None = None, keep: float = KEEP
     ) -> AgentPrediction | list[AgentPrediction]:
         """Return the configuration for each feature vector.
 
         Args:
             features: One vector `[d]` or several `[b, d]`, made by `config.embedder` with the recipe `config.features`.
             available: Configurations to choose from; None for all. Ties go to the first in label order.
+            keep: Promise of an agent that forecasts: the share of the evidence held by the configuration that holds
+                most that has to be kept, from 0 to 1. Others have no use for it.
 
         Returns:
             One prediction for `[d]`, a list of `b` for `[b, d]`.
@@ -95,13 +103,20 @@ class ConfigurationAgent:
                 f"it knows {', '.join(names)}"
             )
         probabilities, unit = self._outputs(rows)
-        labels, settings, unsure = decide(self.config, probabilities, unit, allowed)
+        forecast = self.forecast(rows)
+        labels, settings, unsure = decide(self.config, probabilities, unit, allowed, forecast, keep)
         predictions = []
-        for label, row, odds, is_unsure in zip(labels, settings.tolist(), probabilities, unsure, strict=True):
+        for number, (label, row, odds) in enumerate(zip(labels, settings.tolist(), probabilities, strict=True)):
             iterations, exploration, cost_weight = (None,) * 3 if ranges is None else (int(row[0]), *row[1:])
             known = dict(zip(names, odds.tolist(), strict=True))
+            expected: tuple[float, ...] = ()
+            if forecast is not None:
+                held, spent = forecast[number]
+                expected = (float(held[label] / max(held[allowed].max(), 1e-9)), float(spent[label]))
             predictions.append(
-                AgentPrediction(names[label], iterations, exploration, cost_weight, known, bool(is_unsure))
+                AgentPrediction(
+                    names[label], iterations, exploration, cost_weight, known, bool(unsure[number]), *expected
+                )
             )
         return predictions[0] if single else predictions
 
@@ -113,6 +128,16 @@ class ConfigurationAgent:
         if not self.has_network:
             raise AgentError(f"the agent has no network, it always names {self.config.fallback}, so it has no logits")
         return self._linear("choice", self._maps(self._rows(features)[0]))
+
+    def forecast(self, features: ArrayLike) -> FloatArray | None:
+        """Return what each configuration is expected to hold of the evidence, and to spend of the budget.
+
+        Shares in [0, 1], `[b, 2, R]`; None of an agent that does not forecast.
+        """
+        if not self.has_network or self.config.margin is None:
+            return None
+        logits = self._linear("forecast", self._maps(self._rows(features)[0]))
+        return np.asarray(0.5 * (1.0 + np.tanh(0.5 * logits))).reshape(len(logits), 2, -1)
 
     def _outputs(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return probabilities, `[b, R]`, and settings on the scale [0, 1], `[b, 3]`."""
@@ -165,13 +190,20 @@ def _check_weights(config: AgentConfig, weights: Mapping[str, NDArray[np.float32
 
 
 def decide(
-    config: AgentConfig, probabilities: FloatArray, unit: FloatArray, allowed: NDArray[np.bool_] | None = None
+    config: AgentConfig,
+    probabilities: FloatArray,
+    unit: FloatArray,
+    allowed: NDArray[np.bool_] | None = None,
+    forecast: FloatArray | None = None,
+    keep: float = KEEP,
 ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_]]:
     """Return the label, `[b]`, the search settings in natural units, `[b, 3]`, and `unsure`, `[b]`.
 
     Training and prediction share this rule. The most probable configuration, of equals the first in label order, comes
     with the predicted settings. If it leads the fallback by less than `config.min_lead`, the row is unsure and gets the
     fallback with its settings, if this is allowed.
+
+    With a `forecast`, `[b, 2, R]`, the cheapest configuration that keeps the promise is taken instead; see `cheapest`.
 
     `probabilities` are those of the configurations, `[b, R]`; `unit` the predicted settings on the scale [0, 1] of
     `config.ranges`, `[b, 3]`, without ranges returned as they are; `allowed` which configurations may be chosen, `[R]`.
@@ -186,7 +218,36 @@ def decide(
         unsure = probabilities.max(axis=1) - probabilities[:, fallback] < config.min_lead
     # Without a network there is nothing but the fallback to go by.
     kept = unsure if config.feature_dim else labels == fallback
+    if forecast is not None:
+        labels = cheapest(forecast, fallback, config.margin or 0.0, keep, allowed)
+        unsure = kept = labels == fallback
     labels[kept] = fallback
     if config.ranges is not None:
         settings[kept] = config.fallback.settings
     return labels, settings, unsure
+
+
+def cheapest(
+    forecast: FloatArray, fallback: int, margin: float, keep: float, allowed: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """Return the configuration that is expected to spend least of those that keep the promise, `[b]`.
+
+    One keeps it if it is expected to hold at least the share `keep` of what the best one holds and, since forecasts
+    are less sure than the fallback, at least that share and `margin` of what the fallback holds. The fallback always
+    may be taken; if it is not `allowed`, the one that holds most stands in for it.
+
+    Args:
+        forecast: Evidence held and budget spent by each configuration, shares in [0, 1], `[b, 2, R]`.
+        fallback: Its index.
+        margin: See `AgentConfig.margin`.
+        keep: Share of the evidence to keep, in [0, 1].
+        allowed: Which configurations may be chosen, `[R]`; all by default.
+    """
+    held, spent = forecast[:, 0], forecast[:, 1]
+    usable = np.ones(held.shape[1], dtype=bool) if allowed is None else allowed
+    held = np.where(usable, held, -np.inf)
+    safe = np.where(usable[fallback], fallback, held.argmax(axis=1))
+    floor = np.take_along_axis(held, safe[:, None], axis=1)
+    keeps = (held >= keep * held.max(axis=1, keepdims=True)) & (held >= (keep + margin) * floor)
+    np.put_along_axis(keeps, safe[:, None], True, axis=1)
+    return np.asarray(np.where(keeps & usable, spent, np.inf).argmin(axis=1), dtype=np.int64)

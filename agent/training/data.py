@@ -33,6 +33,8 @@ class TrainingTable:
             None.
         settings: Each question's best iterations, exploration and cost weight in natural units, float32 `[n, 3]`; None
             for an agent that does not predict them.
+        forecast: What each configuration holds of the evidence, and which share of the budget it spends, float32
+            `[n, 2, R]`; None for an agent that does not forecast.
     """
 
     features: Float32
@@ -41,13 +43,14 @@ class TrainingTable:
     ids: tuple[str, ...]
     quality: Float32 | None = None
     settings: Float32 | None = None
+    forecast: Float32 | None = None
 
     def __post_init__(self) -> None:
         label = np.asarray(self.label)
         if label.dtype.kind != "i" or label.ndim != 1:
             raise AgentError(f"label must hold indices, [n], got {label.dtype} of shape {label.shape}")
         object.__setattr__(self, "label", np.ascontiguousarray(label, dtype=np.int64))
-        for name, axes in (("features", 2), ("weight", 1), ("quality", 2), ("settings", 2)):
+        for name, axes in (("features", 2), ("weight", 1), ("quality", 2), ("settings", 2), ("forecast", 3)):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _float_array(name, getattr(self, name), axes))
         for name, array in self.arrays.items():
@@ -63,7 +66,7 @@ class TrainingTable:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The columns that the table has, by name; each has a row for each question."""
-        names = ("features", "label", "weight", "quality", "settings")
+        names = ("features", "label", "weight", "quality", "settings", "forecast")
         return {name: array for name in names if (array := getattr(self, name)) is not None}
 
     def digest(self) -> str:
@@ -77,13 +80,15 @@ class TrainingTable:
     def check_fits(self, config: AgentConfig) -> None:
         """Raise an `AgentError` unless the columns are those of an agent of this configuration."""
         number = len(config.configurations)
-        widths = {"features": config.feature_dim, "quality": number, "settings": len(SETTINGS)}
+        widths = {"features": config.feature_dim, "quality": number, "settings": len(SETTINGS), "forecast": 2}
         for name, width in widths.items():
             array = self.arrays.get(name)
             if array is not None and array.shape[1] != width:
                 raise AgentError(f"expected {name} of {width} columns, got {array.shape[1]}")
         if len(self) and self.label.max() >= number:
             raise AgentError(f"label {self.label.max()} must be below {number}, the number of configurations")
+        if (self.forecast is None) != (config.margin is None):
+            raise AgentError("the table's forecast and the agent's margin belong together; give both or neither")
         if (self.settings is None) != (config.ranges is None):
             raise AgentError("the table's settings and the agent's ranges belong together; give both or neither")
 

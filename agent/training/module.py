@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from agent.config import SETTINGS, AgentConfig, Ranges, TrainConfig
-from agent.losses import choice_loss, contrastive_loss, regret_loss, settings_loss, soft_target
+from agent.losses import choice_loss, contrastive_loss, forecast_loss, regret_loss, settings_loss, soft_target
 from agent.model import AgentModel, AgentOutput
 from agent.predict import decide
 from agent.training.data import FeatureScaling, Float32, TrainingTable
@@ -70,7 +70,8 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         # To the CPU first: not every accelerator has float64.
         probabilities = output.logits.detach().float().cpu().double().softmax(dim=1).numpy()
         unit = output.settings.detach().float().cpu().double().numpy()
-        chosen, _, _ = decide(self._config, probabilities, unit)
+        forecast = None if output.forecast is None else output.forecast.detach().float().cpu().double().numpy()
+        chosen, _, _ = decide(self._config, probabilities, unit, forecast=forecast)
         if self._config.ranges is not None and "settings" in batch:
             best = self._config.ranges.from_unit(batch["settings"].float().cpu().double().numpy())
             errors = np.abs(self._config.ranges.from_unit(unit) - best).mean(axis=0)
@@ -105,11 +106,13 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         }
         if settings is not None:
             losses["settings"] = settings_loss(output.settings, settings)
+        if output.forecast is not None:
+            losses["forecast"] = forecast_loss(output.forecast, batch["forecast"])
         if quality is not None:
             losses["expected_regret"] = regret_loss(output.logits, quality)
         # Eq. 11; in the paper, which has no regret loss, each weight is 1.
         weights = {"contrastive": config.contrastive_weight, "choice": 1.0, "settings": config.settings_weight}
-        weights["expected_regret"] = config.regret_weight
+        weights |= {"expected_regret": config.regret_weight, "forecast": config.forecast_weight}
         total: Tensor = sum(loss * weights[name] for name, loss in losses.items())
         for name, value in {"loss": total, **losses}.items():
             self._log_mean(f"{split}_{name}", value.detach(), len(output.maps))

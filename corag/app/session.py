@@ -25,7 +25,8 @@ from corag.registry import reranker as make_reranker
 from corag.reply import Reply, with_neighbours
 from corag.reply import read as read_answer
 from corag.selectors.corag.agents import fixed_configuration
-from corag.selectors.corag.selector import EXPLORATION, ITERATIONS, Corag
+from corag.selectors.corag.search import EXPLORATION, ITERATIONS
+from corag.selectors.corag.selector import Corag
 from corag.selectors.price import default_cost_weight
 from corag.selectors.problem import SelectionProblem, selection_problem
 from corag.selectors.reranking import DEFAULT_RERANKER

@@ -35,8 +35,8 @@ class AnswerConfig(Runtime):
         method: Selector that chooses the chunks, with settings if needed, such as `top-k(k=3)`.
         agent: Agent that chooses the settings of method `corag` that are not given, for each question: the shipped one
             (default), a checkpoint folder, or none for fixed settings.
-        prefer: Multiplies the price of tokens of method `corag`: quality (by 0.5), balanced, tokens (by 2), or a
-            factor.
+        keep: Promise of method `corag`: the share of the evidence that a selection is to keep of what a full budget
+            holds; 0.98 by default.
         unit: What the selector chooses: whole passages (passage), their sentences (sentence), or windows of n sentences
             (window(n)). By default the agent's choice for method `corag`, and passages for other methods.
         reranker: Reranker for methods that use one; overrides their default and the agent's choice.
@@ -60,7 +60,7 @@ class AnswerConfig(Runtime):
     budget_for: BudgetFor = "prompt"
     method: Spelling = "corag"
     agent: str = "default"
-    prefer: str | None = None
+    keep: float | None = None
     unit: str | None = None
     reranker: Spelling | None = None
     window: str | None = None
@@ -180,7 +180,7 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
         raise InputError(
             f"method {parse(config.method).name!r} does not use an agent; leave out --agent, or use method corag"
         )
-    asked = {name: getattr(config, name) for name in ("reranker", "window", "prefer")}
+    asked = {name: getattr(config, name) for name in ("reranker", "window", "keep")}
     settings = {name: value for name, value in asked.items() if value is not None}
     reader, tokens = reader_and_tokens(with_prompt(config.reader, config.prompt), config.tokenizer)
     offered = {**tokens_setting(tokens), "agent": config.agent}

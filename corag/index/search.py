@@ -29,6 +29,7 @@ from corag.index.store import (
     to_chunk,
 )
 from corag.index.where import Where, quoted, sql_of
+from corag.optional import require
 from corag.text.questions import PLAIN, asks_to_define, definition
 from corag.types import Candidate, Chunk, Embedder
 
@@ -286,10 +287,12 @@ class ChunkIndex:
         return hits
 
     def _matching(self, query: str, k: int, where: str | None) -> list[Hit]:
-        words = query.encode("utf-8", "replace").decode()
+        # Given as a text, a question in quotation marks would be searched as a phrase.
+        match = require("lancedb.query", "index").MatchQuery
+        words = match(query.encode("utf-8", "replace").decode(), "text")
 
         def fetch(limit: int) -> list[list[Hit]]:
-            search = self._table.search(words, query_type="fts", fts_columns="text").limit(limit)
+            search = self._table.search(words, query_type="fts").limit(limit)
             return [[Hit(-row["_score"], row["_rowid"], row) for row in self._rows(search, where, ["_score"])]]
 
         return _top_k(fetch, min(k, len(self)))[0]

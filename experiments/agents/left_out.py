@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,15 @@ import agent
 from corag.types import FloatArray
 from experiments.agents.compare import Choices, named
 from experiments.agents.targets import TargetConfig, best_single, utility
+from experiments.evaluation.metrics import kept
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
 from experiments.report.page import Section, Table
 
 LEADS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 """Values of `min_lead` to choose from; with the last the agent never departs from its fallback."""
+MARGINS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 1.0)
+"""Values of `margin` to choose from; with the last the agent never departs from its fallback."""
 TOLERATED_LOSS = 0.003
 """The most utility that an agent may lose to the best single configuration on a kind left out."""
 
@@ -56,16 +60,19 @@ def leave_kinds_out(
     target: TargetConfig,
     fit: Callable[[Labels, Labels, str], agent.ConfigurationAgent],
     leads: tuple[float, ...] = LEADS,
+    setting: Literal["min_lead", "margin"] = "min_lead",
 ) -> list[LeftOut]:
     """Train an agent without each kind, by `fit` with the labels and tests of the others and the kind's name.
 
+    `leads` are values of `setting`, `min_lead` or `margin`, which holds an agent back from departing from its fallback.
     `tests` are the same questions; those of a kind are measured with values that do not know the kind either.
     """
     values, kinds = utility(tests, target), []
     for kind in dict.fromkeys(labels.kind.tolist()):
         rows, others = np.flatnonzero(labels.kind == kind), np.flatnonzero(labels.kind != kind)
         trained, own = fit(labels.of(others), tests.of(others), kind), tests.of(rows)
-        agents = [agent.ConfigurationAgent(replace(trained.config, min_lead=lead), trained.weights) for lead in leads]
+        configs: list[agent.AgentConfig] = [replace(trained.config, **{setting: lead}) for lead in leads]  # type: ignore[arg-type]
+        agents = [agent.ConfigurationAgent(config, trained.weights) for config in configs]
         by_lead = np.stack([named(trained, own) for trained in agents])
         kinds.append(LeftOut(kind, rows, best_single(tests.of(others), values[others]), leads, by_lead))
     return kinds
@@ -80,6 +87,34 @@ def chosen_lead(gains: Sequence[FloatArray]) -> int:
     table = np.stack(gains)[:, ::-1]
     mean = np.where((table >= -TOLERATED_LOSS).all(axis=0), table.mean(axis=0), -np.inf)
     return len(mean) - 1 - int(mean.argmax())
+
+
+def shortfalls(labels: Labels, kinds: Sequence[LeftOut]) -> FloatArray:
+    """Return the share of what the fallback holds that is lost on each data folder left out, `[F, L]`; below 0: won.
+
+    `labels` are measured with values that do not know the kind.
+    """
+    held, lost = kept(labels.measures), []
+    for left in kinds:
+        own = held[left.rows]
+        chosen = np.take_along_axis(own.T, left.by_lead, axis=0)
+        for folder in dict.fromkeys(labels.data[left.rows].tolist()):
+            rows = labels.data[left.rows] == folder
+            of_fallback = float(own[rows, left.single].mean())
+            lost.append((of_fallback - chosen[:, rows].mean(axis=1)) / max(of_fallback, 1e-9))
+    return np.array(lost)
+
+
+def chosen_margin(lost: FloatArray, promise: float) -> int:
+    """Return the index of the smallest margin that keeps a promise on kinds left out; the last if none does.
+
+    Conformal risk control (Angelopoulos et al., 2022, eq. 4): of F folders, which stand for those to come, the summed
+    shortfalls plus the largest possible one may be at most (F + 1) times what may be lost. `lost` is `[F, L]`, margins
+    ascending; as the largest possible shortfall counts the largest that occurs.
+    """
+    risk = (np.maximum(lost, 0.0).sum(axis=0) + max(float(lost.max(initial=0.0)), 0.0)) / (len(lost) + 1)
+    safe = np.flatnonzero(risk <= 1 - promise)
+    return int(safe[0]) if len(safe) else lost.shape[1] - 1
 
 
 def left_out_section(labels: Labels, target: TargetConfig, kinds: Sequence[LeftOut]) -> Section:

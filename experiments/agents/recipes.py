@@ -16,12 +16,12 @@ Group = Literal["agent", "target", "training"]
 
 RECIPES: Mapping[Recipe, Mapping[Group, Mapping[str, Any]]] = {
     "default": {
-        "agent": {"features": "texts", "settings_head": False},
-        "target": {"metric": "quality", "price": 0.1, "weighting": "equal"},
+        "agent": {"features": "texts,curve", "settings_head": False, "promise": True},
+        "target": {"metric": "kept", "price": 0.01, "weighting": "equal"},
         "training": {"keep": "best"},
     },
     "paper": {
-        "agent": {"features": "query", "settings_head": True, "min_lead": 0.0},
+        "agent": {"features": "query", "settings_head": True, "promise": False, "min_lead": 0.0},
         "target": {"metric": "rougeL", "price": 0.0, "weighting": "rule"},
         "training": {"keep": "last"},
     },
@@ -31,7 +31,18 @@ RECIPES: Mapping[Recipe, Mapping[Group, Mapping[str, Any]]] = {
 All others are by default as in sections 5 and 6.1 of the CORAG paper, which names no optimizer and no choice of an
 epoch.
 """
-OF_RECIPE = ("features", "settings_head", "hidden", "map_dim", "min_lead", "trainer", "target", "training")
+OF_RECIPE = (
+    "features",
+    "settings_head",
+    "promise",
+    "margin",
+    "hidden",
+    "map_dim",
+    "min_lead",
+    "trainer",
+    "target",
+    "training",
+)
 
 
 def settled(config: C, recipe: Recipe, group: Group) -> C:

@@ -2,10 +2,11 @@
 
 The utility of a selection is
 
-    (answer + evidence) / 2 - price * tokens / 256
+    kept - price * tokens / 256
 
-where the mean of answer and evidence is `experiments.evaluation.metrics.quality`, and `price` is 0.1 by default.
-Quality alone would reward whoever spends the whole budget, and evidence alone whatever the reader makes of it.
+where `kept` is what the context holds of answer and evidence (`experiments.evaluation.metrics.kept`), which needs no
+reader: a small extractive reader gets worse with more text, where a language model hardly does. The price, 0.01 by
+default, only decides between configurations that hold nearly the same.
 
 Letters: `n` questions, `C` configurations, `R` classes of the agent.
 """
@@ -24,12 +25,14 @@ from corag.errors import DataError, InputError
 from corag.selectors.price import REFERENCE_TOKENS
 from corag.types import FloatArray
 from experiments.agents.recipes import settled
-from experiments.evaluation.metrics import quality
+from experiments.evaluation.metrics import kept, quality
 from experiments.labels.table import Labels
 
 Weighting = Literal["equal", "rule"]
 QUALITY = "quality"
-"""The metric that is the mean of answer and evidence; any other is a measure of the labels."""
+"""The metric that is the mean of answer and evidence."""
+KEPT = "kept"
+"""The metric that needs no reader: what a context holds. Any other metric is a measure of the labels."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,9 @@ class TargetConfig:
     """What makes one configuration better than another.
 
     Attributes:
-        metric: `quality`, the mean of answer and evidence, or a measure of the labels. By default as the recipe has it:
-            quality, in the paper's rougeL.
-        price: What 256 tokens of a selection cost, in units of the metric; by default 0.1, in the paper's recipe 0.
+        metric: `kept`, what a context holds of answer and evidence; `quality`, the mean of answer and evidence; or a
+            measure of the labels. By default as the recipe has it: kept, in the paper's rougeL.
+        price: What 256 tokens of a selection cost, in units of the metric; by default 0.01, in the paper's recipe 0.
         weighting: What a question teaches. With `equal`, the default, the mean utilities of its data folder, where
             there are several, because single answers are noisy labels; it counts unless all classes are worth the same.
             With `rule`, which is the paper's, its own utilities, and only if its best class leads the next by more
@@ -72,10 +75,14 @@ def utility(labels: Labels, config: TargetConfig) -> FloatArray:
     An unknown measure is an `InputError`.
     """
     config = settled(config, "default", "target")
-    metric = config.metric or QUALITY
-    if metric != QUALITY and metric not in labels.measures:
-        raise InputError(f"metric {metric!r} is not in the labels; they have {', '.join((QUALITY, *labels.measures))}")
-    values = quality(labels.measures, labels.long_form[:, None]) if metric == QUALITY else labels.measures[metric]
+    metric = config.metric or KEPT
+    if metric not in (KEPT, QUALITY, *labels.measures):
+        known = ", ".join((KEPT, QUALITY, *labels.measures))
+        raise InputError(f"metric {metric!r} is not in the labels; they have {known}")
+    if metric == KEPT:
+        values = kept(labels.measures)
+    else:
+        values = quality(labels.measures, labels.long_form[:, None]) if metric == QUALITY else labels.measures[metric]
     if not np.isfinite(values).any():
         raise DataError(f"no question has {metric}: label questions with answers or gold passages")
     return np.asarray(values - (config.price or 0.0) * labels.measures["cost_tokens"] / REFERENCE_TOKENS)
@@ -89,8 +96,23 @@ def best_configuration(labels: Labels, values: FloatArray) -> NDArray[np.int64]:
     return np.asarray(np.lexsort((_orders(labels), labels.measures["cost_tokens"], -values), axis=1)[:, 0])
 
 
-def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) -> agent.TrainingTable:
-    """Return the best configuration of each question as a training table; `recipe` names the parts of the features."""
+def forecasts(labels: Labels) -> FloatArray:
+    """Return what each configuration holds and which share of the budget it spends, `[n, 2, C]`, as it is learned.
+
+    As other targets, leads are those of the data folder; see `shrunk`.
+    """
+    budget = float(np.mean(labels.budgets))
+    tables = kept(labels.measures), labels.measures["cost_tokens"] / budget
+    return np.stack([shrunk(table, labels.data) for table in tables], axis=1).clip(0.0, 1.0)
+
+
+def make_targets(
+    labels: Labels, config: TargetConfig, recipe: Sequence[str], *, forecast: bool = False
+) -> agent.TrainingTable:
+    """Return the best configuration of each question as a training table; `recipe` names the parts of the features.
+
+    With `forecast`, for an agent that forecasts, with what each configuration holds and spends.
+    """
     config = settled(config, "default", "target")
     classes = labels.classes()
     values = taught(labels, config)
@@ -113,16 +135,20 @@ def make_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) ->
         ids=labels.ids,
         quality=of_class.astype(np.float32),
         settings=settings,
+        forecast=forecasts(labels).astype(np.float32) if forecast else None,
     )
 
 
-def learnt_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]) -> agent.TrainingTable:
+def learnt_targets(
+    labels: Labels, config: TargetConfig, recipe: Sequence[str], *, forecast: bool = False
+) -> agent.TrainingTable:
     """Return `make_targets` of the questions that are learnt from.
 
     Under `rule`, those whose best class does not lead are left out: they teach no label, are nobody's partner, and
     teach no settings either. An `agent.AgentError` says that none is left.
     """
-    table, config = make_targets(labels, config, recipe), settled(config, "default", "target")
+    table = make_targets(labels, config, recipe, forecast=forecast)
+    config = settled(config, "default", "target")
     if config.weighting != "rule":
         return table
     if not (table.weight > 0).any():

@@ -25,7 +25,16 @@ from corag.naming import parse
 from corag.selectors.corag.features import check_recipe, feature_dim
 from corag.writing import write_atomically
 from experiments.agents.compare import comparison
-from experiments.agents.left_out import LEADS, LeftOut, chosen_lead, leave_kinds_out, left_out_section
+from experiments.agents.left_out import (
+    LEADS,
+    MARGINS,
+    LeftOut,
+    chosen_lead,
+    chosen_margin,
+    leave_kinds_out,
+    left_out_section,
+    shortfalls,
+)
 from experiments.agents.recipes import RECIPES, Recipe, departures, settled
 from experiments.agents.targets import TargetConfig, best_single, learnt_targets, make_targets, utility
 from experiments.data.config import comma_separated
@@ -65,6 +74,10 @@ class TrainAgentConfig(Runtime, Tracking):
             `corag.selectors.corag.features`. By default as the recipe has it: texts, in the paper's query.
         settings_head: Whether a second head predicts the search settings, as in the paper; otherwise every
             configuration is a class of its own. By default as the recipe has it: false, in the paper's true.
+        promise: Whether a head forecasts what each configuration holds of the evidence and spends, so that the agent
+            names the cheapest that keeps what is promised. By default as the recipe has it: true, in the paper's false.
+        margin: Share of the evidence by which another configuration has to exceed the promise. By default the smallest
+            that keeps it on kinds left out of the training; 0 with less than three kinds.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
         min_lead: Lead in probability, from 0 to 1, that another configuration needs over the best single one for the
@@ -86,6 +99,8 @@ class TrainAgentConfig(Runtime, Tracking):
     recipe: Recipe = "default"
     features: str | None = None
     settings_head: bool | None = None
+    promise: bool | None = None
+    margin: float | None = None
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
     min_lead: float | None = None
@@ -145,9 +160,17 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         labels, tests = labels.of(known), tests.of(known)
     kinds: list[LeftOut] = []
     if len(set(labels.kind)) > 2 and not config.own_splits:
-        leads = LEADS if config.min_lead is None else (config.min_lead,)
-        kinds = leave_kinds_out(labels, tests, config.target, partial(_fitted_without, config), leads)
-    if config.min_lead is None:
+        without, given = partial(_fitted_without, config), config.margin if config.promise else config.min_lead
+        if config.promise:
+            kinds = leave_kinds_out(labels, tests, config.target, without, _grid(given, MARGINS), "margin")
+        else:
+            kinds = leave_kinds_out(labels, tests, config.target, without, _grid(given, LEADS))
+    if config.promise:
+        if config.margin is None:
+            margin = MARGINS[chosen_margin(shortfalls(tests, kinds), agent.KEEP)] if kinds else 0.0
+            config = replace(config, margin=margin)
+        config = replace(config, min_lead=0.0)
+    elif config.min_lead is None:
         values = utility(tests, config.target)
         lead = LEADS[chosen_lead([left.gains(values) for left in kinds])] if kinds else 0.0
         config = replace(config, min_lead=lead)
@@ -174,6 +197,10 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
     if pages and not config.quiet:
         pages[0].show()
     return trained
+
+
+def _grid(given: float | None, grid: tuple[float, ...]) -> tuple[float, ...]:
+    return grid if given is None else (given,)
 
 
 def known_labels(config: TrainAgentConfig) -> Labels:
@@ -211,7 +238,8 @@ def fit(
     """
     parts = divided(labels, config)
     training, validation = labels.of(parts == TRAIN), labels.of(parts == VAL) if (parts == VAL).any() else None
-    learnt = learnt_targets(training, config.target, config.parts)
+    forecast = bool(config.promise)
+    learnt = learnt_targets(training, config.target, config.parts, forecast=forecast)
     number = f"all {len(training)} training questions"
     if config.target.weighting == "rule":
         number = (
@@ -230,7 +258,7 @@ def fit(
     with progress(title, quiet=config.quiet) as report, run:
         trained = agent.fit(
             learnt,
-            None if validation is None else make_targets(validation, config.target, config.parts),
+            None if validation is None else make_targets(validation, config.target, config.parts, forecast=forecast),
             agent_config,
             config.training,
             config.out,
@@ -285,6 +313,7 @@ def _fitted_without(config: TrainAgentConfig, labels: Labels, unknown: Labels, k
         out=str(Path(config.out) / LEFT_OUT_DIR / name),
         shares=(training + test, validation, 0.0),
         min_lead=0.0,
+        margin=0.0,
         logger="none",
     )
     best = make_targets(labels.of(divided(labels, without) == TRAIN), config.target, config.parts)
@@ -330,6 +359,7 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
         map_dim=config.map_dim,
         ranges=ranges,
         min_lead=config.min_lead or 0.0,
+        margin=(config.margin or 0.0) if config.promise else None,
     )
 
 
@@ -363,7 +393,7 @@ def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
         "label": f"{config.target.metric} of the answer by reader {readers} at "
         f"{', '.join(map(str, labels.budgets))} tokens",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
-        "min_lead": config.min_lead,
+        **({"margin": config.margin} if config.promise else {"min_lead": config.min_lead}),
         "models of the labels": models or "not recorded",
         "commit": commit(),
     }

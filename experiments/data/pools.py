@@ -141,7 +141,7 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
         by_title.setdefault(document.title or document.id, []).append(document.id)
     found = []
     for query in queries:
-        named = query.extra.get("document")
+        named = str(query.extra.get("document"))
         gold = [name for entry in query.gold if (name := passage_of(entry, folder.documents)) is not None]
         names = [named] if named in folder.documents else gold
         titles = list(dict.fromkeys(folder.documents[name].title or name for name in names))

@@ -13,7 +13,7 @@ from corag.naming import PartName, Spellings, parse, split_parts
 from corag.registry import RERANKERS, SELECTORS
 from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.agents import decides
-from corag.selectors.corag.selector import LOGITS
+from corag.selectors.corag.search import LOGITS
 from corag.selectors.problem import SelectionProblem
 from corag.types import Candidate, Reranker, Selection, Selector
 

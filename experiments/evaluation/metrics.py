@@ -112,6 +112,20 @@ def evidence(figures: Mapping[str, ArrayLike], long_form: ArrayLike) -> FloatArr
     return finest
 
 
+def kept(figures: Mapping[str, ArrayLike]) -> FloatArray:
+    """Return what a context holds of what a question needs, in [0, 1], element by element; NaN where nothing is known.
+
+    The mean of those that there are: the recall of the answer's words, that of the gold passages, and that of the
+    gold's characters or else of the supporting sentences. It needs no reader. `figures` are as for `evidence`.
+    """
+    missing = np.array(np.nan)
+    characters = np.asarray(figures.get("character_recall", missing), dtype=np.float64)
+    finest = np.where(np.isnan(characters), figures.get("sentence_recall", missing), characters)
+    known = [figures.get(name, missing) for name in ("answer_recall", "evidence_recall")]
+    table = np.stack(np.broadcast_arrays(*known, finest))
+    return np.asarray(np.ma.filled(np.ma.masked_invalid(table).mean(axis=0), np.nan))
+
+
 def quality(figures: Mapping[str, ArrayLike], long_form: ArrayLike) -> FloatArray:
     """Return the mean of answer and evidence, in [0, 1], element by element; NaN where there is neither.
 

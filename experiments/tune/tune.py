@@ -244,8 +244,10 @@ def tuned_agent(
     dearer = (settled(target, "default", "target").price or 0.0) - (learned.price or 0.0)
     added = beyond - dearer * tokens / REFERENCE_TOKENS
     expected = expected.mean(axis=0) + added
-    config = replace(shipped.config, configurations=names, fallback=agent.Fallback(names[int(expected.argmax())]))
-    weights = dict(shipped.weights)
+    # Forecasts are of other texts: with the user's own labels what is measured decides.
+    best = agent.Fallback(names[int(expected.argmax())])
+    config = replace(shipped.config, configurations=names, fallback=best, margin=None)
+    weights = {name: tensor for name, tensor in shipped.weights.items() if not name.startswith("forecast.")}
     weights["choice.weight"] = weights["choice.weight"][like]
     weights["choice.bias"] = (weights["choice.bias"][like] + added / TEMPERATURE).astype(np.float32)
     return agent.ConfigurationAgent(config, weights), expected

@@ -117,7 +117,9 @@ class AgentSelectors:
         tokens: Counts tokens as the answering model does.
         embedder: Embeds questions; by default the one that the agent was trained with.
         given: Settings that the user gave, such as `unit` and `cost_weight`: they replace those of a configuration that
-            takes them, and a configuration that names another unit is not available.
+            takes them. A configuration that names another unit is not available, nor is one that names another
+            reranker if some name the one that is given, or else one other than the fallback's.
+        keep: Promise; by default that of the agent.
 
     Raises:
         InputError: See `load_agent`; another embedder is given than the agent was trained with; or no configuration has
@@ -132,6 +134,7 @@ class AgentSelectors:
         tokens: TokenCounter,
         embedder: Embedder | None = None,
         given: Mapping[str, Any] = MappingProxyType({}),
+        keep: float | None = None,
     ) -> None:
         self.agent = load_agent(agent)
         self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
@@ -140,8 +143,18 @@ class AgentSelectors:
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
         fallback = self.agent.config.fallback.configuration
         known = self.agent.config.configurations if self.agent.has_network else (fallback,)
+        if keep is not None and self.agent.config.margin is None:
+            raise InputError(
+                f"keep is {keep}, but {self._source} makes no promises; leave keep out, or use the default agent"
+            )
+        self._promise = {} if keep is None else {"keep": keep}
         unit = given.get("unit")
         self._configurations = [name for name in known if unit in (None, parse(name).settings.get("unit", unit))]
+        if (wanted := given.get("reranker")) is not None:
+            by_reranker = [str(parse(name).settings.get("reranker")) for name in self._configurations]
+            stands_in = str(wanted) if str(wanted) in by_reranker else parse(fallback).settings.get("reranker")
+            alike = zip(self._configurations, by_reranker, strict=True)
+            self._configurations = [name for name, of in alike if of == stands_in] or self._configurations
         if not self._configurations:
             raise InputError(
                 f"unit is {unit!r}, but {self._source} names only {', '.join(known)}; leave unit out, or set agent=none"
@@ -176,7 +189,7 @@ class AgentSelectors:
             if not available:
                 reasons = "; ".join(f"{name}: {reason}" for name, reason in self.passed_over.items())
                 raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
-            predictions = self.agent.predict(features, available)
+            predictions = self.agent.predict(features, available, **self._promise)
             assert isinstance(predictions, list)
             for prediction in predictions:
                 try:
@@ -231,6 +244,9 @@ class AgentSelectors:
             said += "" if cost_weight is None else f", lambda {cost_weight:.2g}"
         if not self.agent.has_network:
             return f"{said}; {self._source} names it for all questions"
+        if prediction.keeps is not None and prediction.spends is not None:
+            said += ": the default" if prediction.unsure else ": the cheapest that keeps what is promised"
+            return f"{said} (expected: {prediction.keeps:.0%} of the evidence, {prediction.spends:.0%} of the budget)"
         if prediction.unsure:
             return f"{said}: the default, as no other choice is clearly better"
         odds = self._odds(prediction, [name for name in self._configurations if name not in self.passed_over])
@@ -278,6 +294,10 @@ class AgentSelectors:
             # A preset says how its reranker is built.
             if isinstance(settings.get("reranker"), str) and "preset" not in settings:
                 settings["reranker"] = self._reranker(settings["reranker"])
+            if configuration.name == "corag" and "agent" not in settings and "preset" not in settings:
+                from corag.selectors.corag.search import SearchSelector
+
+                return SearchSelector(tokenizer=self._tokens, **settings)
             return built(configuration.name, self._tokens, **settings)
 
     def _embedder_for(self, given: Embedder | None) -> Embedder:

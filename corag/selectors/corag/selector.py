@@ -1,90 +1,57 @@
-"""`corag`: search over ordered combinations, with settings that are given or named by an agent for each question."""
+"""`corag`: search over ordered combinations, with what the user leaves open named by an agent for each question."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from itertools import groupby
-from operator import itemgetter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from corag.checks import check_choice, check_range
-from corag.errors import InputError, search_errors
+from corag.checks import check_range
+from corag.errors import InputError
 from corag.naming import Spelling
-from corag.optional import warn_once
-from corag.registry import RERANKERS
 from corag.registry import embedder as make_embedder
 from corag.registry import tokens as make_tokens
-from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, Scaling, gives_probabilities, score_together
-from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSelectors, AgentSource, decides, fixed_configuration
+from corag.selectors.corag.search import SearchSelector
 from corag.selectors.order import PromptOrder
-from corag.selectors.price import REFERENCE_TOKENS, default_cost_weight, price_factor
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
-from corag.selectors.reranking import DEFAULT_RERANKER, SHARED
-from corag.text.boilerplate import concerns_origin, contents_of
-from corag.text.questions import definition, parts_of
-from corag.text.units import place_in_document
-from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, Scorer, Selection, TokenCounter
-from search import PRESETS, Policy, Preset, SearchConfig, SearchResult, search_many
+from corag.types import Candidate, Embedder, Reranker, Selection, TokenCounter
+from search import Preset, SearchConfig
 
 if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
 
-LOGITS: Mapping[str, Any] = {"output": "logit"}
-"""What a preset offers to a reranker that is given by name: its numbers were chosen for logits."""
-SUREST = 1 - 1e-5
-"""The surest probability of which a preset takes the logit, 11.5: about the largest logit of a cross-encoder."""
-
-ITERATIONS, EXPLORATION = 40, 0.001
-"""Of the tree, on values in [0, 1]; docs/concepts.md has the figures. The paper's c of 2.4 is for raw logits. From 0.1
-on it keeps the tree shallow: with 60 sentences, 40 iterations reach a net value of .740 up to 0.02, .728 with 0.1 and
-.632 with 0.3. An order has at most as many chunks as there are iterations, so there are more where more fit."""
-
-DEFINITION = 0.5
-"""What the search adds to the value of an order with a sentence that defines what is asked for. Such a sentence repeats
-little of a question such as "What does tee do?", so that its words alone are worth less than those of others.
-Boilerplate takes away 1, more than any candidate adds."""
+COMPLETE = ("unit", "reranker", "cost_weight")
+"""What a configuration has to name; `SearchSelector` has the defaults of all else."""
 
 
 class Corag(BudgetedSelector):
     """Searches for the ordered combination with the highest value, net of the price of its tokens.
 
-    An agent names unit, reranker and lambda for each question. What is given is kept: beside `unit` and `cost_weight`
-    the agent names the rest; without an agent its fallback holds. A `reranker`, a `preset` or a `search` leaves it
-    nothing to name, and then the defaults below hold.
-
-    Without a preset the search adds `DEFINITION` to the value of an order with the sentence that defines what a
-    question asks for (`corag.text.questions.definition`), and leaves out boilerplate (`corag.text.boilerplate`).
+    What is not given of unit, reranker and lambda an agent names for each question; whatever is given stays as it is.
+    Without an agent its best single configuration holds. A preset is complete: what is not given is as published.
 
     Args:
-        unit: What is chosen; see `BudgetedSelector`. By default sentences; if a reranker or a preset is given,
-            passages, of which the rerankers of others have learnt.
+        unit: What is chosen; see `BudgetedSelector`.
         max_units: Likewise.
         order: Likewise.
-        reranker: Values combinations: name or object; by default that of `corag.selectors.reranking`.
-        preset: `paper` or `public-code`: the search of the paper, or of the code published with it, with their settings
-            (`search.PRESETS`) on logits, for which these were chosen: those of a reranker given by name that has them
-            (`output=logit`), or of its probabilities. Other values enter as they are, with a warning;
-            `trace.details["logits"]` says so. lambda is then that of eq. 5, the price of the whole budget, 0.1 unless
-            given.
-        search: Settings of the search, laid over the preset or the defaults: a mapping of fields of
-            `search.SearchConfig`, or one whose fields that differ from its defaults count. For the
-            policy see `default_policy`.
-        cost_weight: lambda: what 256 tokens cost, whatever the budget is; by default 0.1, for passages 0.03. The answer
-            is the order of the highest value - lambda * tokens / 256. Values are probabilities if the reranker gives
-            these, else the single candidates of a question span 0 to 1; lambda is then divided by the number of parts
-            of a question such as "How high is Everest, and where is it?".
-        prefer: Multiplies lambda, whoever names it: `quality` (by 0.5), `balanced` (by 1), `tokens` (by 2), or a
-            factor.
+        reranker: Values combinations: name or object.
+        cost_weight: lambda, the price of 256 tokens; see `SearchSelector`, as for the next.
+        preset: `paper` or `public-code`.
+        search: Settings of the search.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
+        keep: Promise: the share, from 0 to 1, of what the configuration that holds most would hold of the evidence that
+            the selection is to hold in expectation. By default 0.98.
         agent: `default`, the shipped one; a folder that `corag train` or `tune` wrote; `owner/name` on the Hugging Face
             hub; a loaded agent; or `none` or None.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
         tokenizer: Counts tokens as the answering model does: name or object; MiniLM's by default.
+
+    Raises:
+        InputError: A setting breaks a rule; or `keep` is given, but nothing is left for an agent to name, or the agent
+            makes no promises.
     """
 
     name = "corag"
@@ -96,49 +63,42 @@ class Corag(BudgetedSelector):
         max_units: int = DEFAULT_MAX_UNITS,
         order: PromptOrder = "value",
         reranker: Spelling | Reranker | None = None,
+        cost_weight: float | None = None,
         preset: Preset | None = None,
         search: SearchConfig | Mapping[str, Any] | None = None,
-        cost_weight: float | None = None,
-        prefer: str | float = "balanced",
         window: WindowPolicy = DEFAULT_POLICY,
+        keep: float | None = None,
         agent: AgentSource = DEFAULT_AGENT,
         embedder: Spelling | Embedder | None = None,
         tokenizer: Spelling | TokenCounter | None = None,
     ) -> None:
-        if preset is not None:
-            check_choice("preset", preset, PRESETS)
-        if cost_weight is not None:
-            check_range("cost_weight", cost_weight, 0, 100, "0 to 0.5 are usual")
-        factor = price_factor(prefer)
-        asks = reranker is None and preset is None and search is None
-        if asks and not decides(agent):
-            fixed = fixed_configuration().settings
-            unit, reranker, search = unit or fixed["unit"], fixed["reranker"], fixed["search"]
-            cost_weight = fixed["cost_weight"] if cost_weight is None else cost_weight
+        self.window = window
         super().__init__(
-            unit=unit or ("sentence" if reranker is None and preset is None else "passage"),
+            unit=unit or "passage",
             max_units=max_units,
             order=order,
             tokenizer=make_tokens(tokenizer or "minilm"),
         )
-        check_choice("window", window, WindowPolicy)
-        self.preset, self.window = preset, window
+        named: dict[str, Any] = {"unit": unit, "reranker": reranker, "cost_weight": cost_weight}
+        others: dict[str, Any] = {"max_units": max_units, "order": order, "search": search, "window": window}
+        usual = {"max_units": DEFAULT_MAX_UNITS, "order": "value", "search": None, "window": DEFAULT_POLICY}
+        given = {name: value for name, value in named.items() if value is not None}
+        given |= {name: value for name, value in others.items() if value != usual[name]}
+        is_open = preset is None and decides(agent) and not given.keys() >= set(COMPLETE)
+        if keep is not None:
+            check_range("keep", keep, 0, 1, "0.95 to 1 are usual")
+            if not is_open:
+                raise InputError(
+                    f"keep is {keep}, but {'a preset' if preset else 'unit, reranker and cost_weight'} or agent=none "
+                    "leaves an agent nothing to name; leave keep out, or one of these"
+                )
+        # Refuses wrong settings now, not with the first question.
+        complete = given if preset is not None else {**fixed_settings(given), **given}
+        self._fixed = SearchSelector(**complete, preset=preset, tokenizer=self.tokenizer)
         self._agent: AgentSelectors | None = None
-        if asks and decides(agent):
-            given = {"unit": unit, "cost_weight": cost_weight}
-            given |= {"max_units": max_units, "order": order, "prefer": prefer, "window": window}
-            usual = {"max_units": DEFAULT_MAX_UNITS, "order": "value", "prefer": "balanced", "window": DEFAULT_POLICY}
-            given = {name: value for name, value in given.items() if value != usual.get(name)}
+        if is_open:
             embeds = None if embedder is None else make_embedder(embedder)
-            self._agent = AgentSelectors(agent, self.tokenizer, embeds, given)
-            return
-        offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
-        self._reranker = RERANKERS.offer(DEFAULT_RERANKER if reranker is None else reranker, offered)
-        self._given = _as_mapping(search)
-        config = search_config("paper", preset, self._given)  # refuses wrong settings now, not with the first question
-        if cost_weight is None:
-            cost_weight = default_cost_weight(self._unit) if preset is None else config.cost_weight
-        self._price = factor * cost_weight
+            self._agent = AgentSelectors(agent, self.tokenizer, embeds, given, keep)
 
     @property
     def agent(self) -> ConfigurationAgent | None:
@@ -147,23 +107,7 @@ class Corag(BudgetedSelector):
 
     def search_of(self, problem: SelectionProblem) -> SearchConfig:
         """Return the settings of the search of a problem, with lambda for its whole budget; without an agent."""
-        price = self._price_for(problem) * (problem.capacity / REFERENCE_TOKENS if self.preset is None else 1.0)
-        policy: Policy = "paper"
-        if self.preset is None:
-            policy = default_policy(problem.scorer(self._reranker, self.window).scorer)
-        config = replace(search_config(policy, self.preset, self._given), cost_weight=price)
-        if self.preset is None and config.policy == "paper" and "iterations" not in self._given:
-            most = int((np.cumsum(np.sort(problem.costs)) <= problem.capacity).sum())
-            config = replace(config, iterations=max(config.iterations, most))
-        return config
-
-    def _price_for(self, problem: SelectionProblem) -> float:
-        """Return lambda for a question.
-
-        Values that are scaled per question are shared by its parts, each of which is worth an answer of its own.
-        """
-        is_scaled = self.preset is None and not gives_probabilities(self._reranker)
-        return self._price / (len(parts_of(problem.query)) if is_scaled else 1)
+        return self._fixed.search_of(problem)
 
     def predict(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> AgentPrediction | None:
         """Return what the agent says of a question, with its candidates best first; None without an agent.
@@ -176,162 +120,22 @@ class Corag(BudgetedSelector):
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what is chosen from; see `BudgetedSelector`."""
-        if self._agent is not None:
-            return self._agent.problem(query, candidates, budget_tokens)
-        return super().problem(query, candidates, budget_tokens)
+        return (self._agent or self._fixed).problem(query, candidates, budget_tokens)
 
     def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
         """Choose from a problem that is set up already; see `BudgetedSelector`."""
         if self._agent is None:
-            return super().select_from(problem, choice)
+            return self._fixed.select_from(problem, choice)
         selection = self._agent.selector(problem).select_from(problem, choice)
         return replace(selection, method=self.name, trace=self._agent.explained(problem, selection.trace))
 
-    def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
-        if self._agent is not None:
-            return self._agent.choices(problems)
-        # In lock-step, their orders scored in shared batches; values are cached in the problems.
-        scorers = [problem.scorer(self._reranker, self.window) for problem in problems]
-        # Probabilities enter as they are, other values are standardised per question. The first expansion of a tree
-        # scores the same orders, and then they are cached.
-        raw = self.preset is not None or gives_probabilities(self._reranker)
-        singles: list[list[Order]] = [[] if raw else [(index,) for index in problem.fitting] for problem in problems]
-        scalings = [Scaling.of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
-        defining = [set() if self.preset else plainest_definition(problem) for problem in problems]
-        idle = [set() if self.preset else boilerplate(problem) for problem in problems]
-        as_logits = self.preset is not None and _is_probable(self._reranker)
-
-        def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
-            # The pairs of a problem are neighbours, so its values are.
-            orders = {index: [order for _, order in group] for index, group in groupby(pairs, key=itemgetter(0))}
-            values = score_together([(scorers[index], of_problem) for index, of_problem in orders.items()])
-            if as_logits:
-                return logits_of(np.concatenate(values))
-            scaled = [scalings[index](some) for index, some in zip(orders, values, strict=True)]
-            added = [
-                DEFINITION * (not defining[index].isdisjoint(order)) - (not idle[index].isdisjoint(order))
-                for index, of_problem in orders.items()
-                for order in of_problem
-            ]
-            return np.concatenate(scaled) + np.array(added, dtype=np.float64)
-
-        configs = [self.search_of(problem) for problem in problems]
-        with search_errors():
-            results = search_many([(problem.costs, problem.capacity) for problem in problems], score, configs)
-        searched = zip(problems, scorers, scalings, configs, results, strict=True)
-        return [self._choice(*of_problem) for of_problem in searched]
-
-    def _choice(
-        self,
-        problem: SelectionProblem,
-        scorer: CachedScorer,
-        scaling: Scaling,
-        config: SearchConfig,
-        result: SearchResult,
-    ) -> Choice:
-        """Return the order of a result with its value and a trace."""
-        # What a token costs in units of the reranker's values; 0 if the answer is chosen without it.
-        price = config.cost_weight * scaling.spread / problem.capacity if config.choice == "value-minus-cost" else 0.0
-        trace: dict[str, Any] = {
-            "reranker": self._reranker.name,
-            "policy": config.policy,
-            "iterations": config.iterations,
-            "cost_weight": self._price_for(problem),
-            "token_price": price,
-            **_unusual(config),
-            "orders_scored": result.num_scored,
-            "scorer_calls": result.num_calls,
-            "orders_computed": scorer.num_computed,
-            "truncated": scorer.num_truncated,
-            "chunk_values": scorer([(index,) for index in result.order]).tolist(),
-            "result": result,
-        }
-        if self.preset is not None:
-            has_logits = _is_probable(self._reranker) or getattr(self._reranker, "output", None) == "logit"
-            trace |= {"preset": self.preset, "logits": has_logits}
-            if not has_logits:
-                trace["warning"] = (
-                    f"preset {self.preset!r} is made for logits, which reranker {self._reranker.name!r} does not give, "
-                    f"so exploration ({config.exploration}) may outweigh its values; use a cross-encoder or no preset"
-                )
-                warn_once(trace["warning"])
-        return Choice(result.order, float(scorer([result.order])[0]) if result.order else 0.0, trace)
+    def _choose_many(self, problems: Sequence[SelectionProblem]) -> Sequence[Choice]:
+        return self._fixed._choose_many(problems) if self._agent is None else self._agent.choices(problems)
 
 
-def plainest_definition(problem: SelectionProblem) -> set[int]:
-    """Return the candidate that defines most plainly, and earliest in a document, what a question asks to define."""
-    found = [(definition(problem.query, chunk)[0], -place_in_document(chunk)) for chunk in problem.chunks]
-    best = max(found, default=(0, 0))
-    return {found.index(best)} if best[0] else set()
+def fixed_settings(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a configuration has where neither user nor agent says otherwise.
 
-
-def boilerplate(problem: SelectionProblem) -> set[int]:
-    """Return the candidates that are boilerplate, if the question is about something else, and there are others."""
-    if concerns_origin(problem.query):
-        return set()
-    found = {index for index, chunk in enumerate(problem.chunks) if not contents_of(chunk)}
-    return found if len(found) < len(problem.chunks) else set()
-
-
-def logits_of(probabilities: FloatArray) -> FloatArray:
-    """Return the logits of probabilities, `[n]`, of which none is surer than `SUREST`."""
-    kept = probabilities.clip(1 - SUREST, SUREST)
-    return np.asarray(np.log(kept / (1 - kept)))
-
-
-def _is_probable(reranker: Reranker) -> bool:
-    """Return whether a reranker's values are probabilities, whose logits a preset takes."""
-    return gives_probabilities(reranker) or getattr(reranker, "output", None) == "probability"
-
-
-def default_policy(scorer: Scorer) -> Policy:
-    """Return the policy of a search whose settings name none, by what it costs to value an order.
-
-    Where values are computed from what is known of each chunk, the tree finds better orders than `bayesian`, sooner.
-    Where a model reads the text of every order, `bayesian` finds as good ones from fewer orders.
+    It is the best single configuration of the shipped agent; if all that it names is given, nothing is read.
     """
-    return "bayesian" if isinstance(scorer, JoinedTextScorer | WindowedScorer) else "paper"
-
-
-def search_config(policy: Policy, preset: Preset | None = None, given: Mapping[str, Any] | None = None) -> SearchConfig:
-    """Return the settings of a search: those given, then the preset's, then the defaults for a policy.
-
-    Raises:
-        InputError: A field is unknown, is the price of tokens, has no use under the policy, or breaks a rule.
-    """
-    given = dict(given or {})
-    known = [name for name in SearchConfig.__dataclass_fields__ if name != "cost_weight"]
-    for name in given:
-        if name not in known:
-            raise InputError(
-                f"search has no field {name!r}, but {', '.join(known)}; cost_weight is a setting beside it"
-            )
-    defaults: dict[str, Any] = {"policy": policy}
-    if preset is None:
-        defaults |= {"exploration": EXPLORATION, "choice": "value-minus-cost"}
-        if given.get("policy", policy) == "paper":
-            defaults["iterations"] = ITERATIONS
-    with search_errors():
-        return SearchConfig(**{**defaults, **(PRESETS[preset] if preset else {}), **given})
-
-
-def _unusual(config: SearchConfig) -> dict[str, Any]:
-    """Return the settings of a search that a trace has beside its policy: those that matter, and are not usual."""
-    usual = {**asdict(SearchConfig()), "choice": "value-minus-cost"}
-    names = ("choice", "backup", "visits", "parallel", "max_scored")
-    return {
-        **({"exploration": config.exploration} if config.policy == "paper" else {}),
-        **{name: value for name in names if (value := getattr(config, name)) != usual[name]},
-    }
-
-
-def _as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the fields that are set."""
-    if given is None:
-        return {}
-    if isinstance(given, SearchConfig):
-        usual = asdict(SearchConfig())
-        return {name: value for name, value in asdict(given).items() if name == "policy" or value != usual[name]}
-    if not isinstance(given, Mapping):
-        raise InputError(f"search: expected a search.SearchConfig or a mapping of its fields, got {given!r:.100}")
-    return given
+    return {} if given.keys() >= set(COMPLETE) else fixed_configuration().settings

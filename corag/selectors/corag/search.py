@@ -1,0 +1,225 @@
+"""`search`: the ordered combination of the highest value, less the price of its tokens, by a complete configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from corag.checks import check_choice, check_range
+from corag.errors import InputError, search_errors
+from corag.naming import Spelling
+from corag.optional import warn_once
+from corag.registry import RERANKERS
+from corag.registry import tokens as make_tokens
+from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, Scaling, gives_probabilities, score_together
+from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
+from corag.selectors.base import BudgetedSelector, Choice
+from corag.selectors.order import PromptOrder
+from corag.selectors.price import REFERENCE_TOKENS
+from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
+from corag.selectors.reranking import DEFAULT_RERANKER, SHARED
+from corag.types import FloatArray, Order, Reranker, Scorer, TokenCounter
+from search import PRESETS, Policy, Preset, SearchConfig, SearchResult, search_many
+
+LOGITS: Mapping[str, Any] = {"output": "logit"}
+"""What a preset offers to a reranker that is given by name: its numbers were chosen for logits."""
+SUREST = 1 - 1e-5
+"""The surest probability of which a preset takes the logit, 11.5: about the largest logit of a cross-encoder."""
+
+ITERATIONS, EXPLORATION = 40, 0.001
+"""Of the tree, on values in [0, 1]; docs/concepts.md has the figures. The paper's c of 2.4 is for raw logits. From 0.1
+on it keeps the tree shallow: with 60 sentences, 40 iterations reach a net value of .740 up to 0.02, .728 with 0.1 and
+.632 with 0.3. An order has at most as many chunks as there are iterations, so there are more where more fit."""
+
+
+class SearchSelector(BudgetedSelector):
+    """Searches for the ordered combination with the highest value, net of the price of its tokens.
+
+    Args:
+        unit: What is chosen; see `BudgetedSelector`.
+        max_units: Likewise.
+        order: Likewise.
+        reranker: Values combinations: name or object.
+        cost_weight: lambda: what 256 tokens cost, whatever the budget is. The answer is the order of the highest
+            value - lambda * tokens / 256. Values are probabilities if the reranker gives these, else the single
+            candidates of a question span 0 to 1. With a preset, the price of the whole budget, by default 0.1.
+        preset: `paper` or `public-code`: the search of the paper, or of the code published with it, with their settings
+            (`search.PRESETS`) on logits, for which these were chosen: those of a reranker given by name that has them
+            (`output=logit`), or of its probabilities. Other values enter as they are, with a warning;
+            `trace.details["logits"]` says so.
+        search: Settings of the search, laid over the preset or the defaults: a mapping of fields of
+            `search.SearchConfig`, or one whose fields that differ from its defaults count. For the policy see
+            `default_policy`.
+        window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
+        tokenizer: Counts tokens as the answering model does: name or object; MiniLM's by default.
+    """
+
+    name = "corag"
+
+    def __init__(
+        self,
+        *,
+        unit: str = "passage",
+        max_units: int = DEFAULT_MAX_UNITS,
+        order: PromptOrder = "value",
+        reranker: Spelling | Reranker = DEFAULT_RERANKER,
+        cost_weight: float | None = None,
+        preset: Preset | None = None,
+        search: SearchConfig | Mapping[str, Any] | None = None,
+        window: WindowPolicy = DEFAULT_POLICY,
+        tokenizer: Spelling | TokenCounter | None = None,
+    ) -> None:
+        if preset is not None:
+            check_choice("preset", preset, PRESETS)
+        if cost_weight is not None:
+            check_range("cost_weight", cost_weight, 0, 100, "0 to 0.5 are usual")
+        check_choice("window", window, WindowPolicy)
+        super().__init__(unit=unit, max_units=max_units, order=order, tokenizer=make_tokens(tokenizer or "minilm"))
+        self.preset, self.window = preset, window
+        offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
+        self._reranker = RERANKERS.offer(reranker, offered)
+        self._given = _as_mapping(search)
+        config = search_config("paper", preset, self._given)  # refuses wrong settings now, not with the first question
+        self._price = config.cost_weight if cost_weight is None else cost_weight
+
+    def search_of(self, problem: SelectionProblem) -> SearchConfig:
+        """Return the settings of the search of a problem, with lambda for its whole budget."""
+        price = self._price * (problem.capacity / REFERENCE_TOKENS if self.preset is None else 1.0)
+        policy: Policy = "paper"
+        if self.preset is None:
+            policy = default_policy(problem.scorer(self._reranker, self.window).scorer)
+        config = replace(search_config(policy, self.preset, self._given), cost_weight=price)
+        if self.preset is None and config.policy == "paper" and "iterations" not in self._given:
+            most = int((np.cumsum(np.sort(problem.costs)) <= problem.capacity).sum())
+            config = replace(config, iterations=max(config.iterations, most))
+        return config
+
+    def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
+        # In lock-step, their orders scored in shared batches; values are cached in the problems.
+        scorers = [problem.scorer(self._reranker, self.window) for problem in problems]
+        # Probabilities enter as they are, other values are standardised per question. The first expansion of a tree
+        # scores the same orders, and then they are cached.
+        raw = self.preset is not None or gives_probabilities(self._reranker)
+        singles: list[list[Order]] = [[] if raw else [(index,) for index in problem.fitting] for problem in problems]
+        scalings = [Scaling.of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
+        as_logits = self.preset is not None and _is_probable(self._reranker)
+
+        def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
+            # The pairs of a problem are neighbours, so its values are.
+            orders = {index: [order for _, order in group] for index, group in groupby(pairs, key=itemgetter(0))}
+            values = score_together([(scorers[index], of_problem) for index, of_problem in orders.items()])
+            if as_logits:
+                return logits_of(np.concatenate(values))
+            scaled = [scalings[index](some) for index, some in zip(orders, values, strict=True)]
+            return np.concatenate(scaled)
+
+        configs = [self.search_of(problem) for problem in problems]
+        with search_errors():
+            results = search_many([(problem.costs, problem.capacity) for problem in problems], score, configs)
+        searched = zip(problems, scorers, scalings, configs, results, strict=True)
+        return [self._choice(*of_problem) for of_problem in searched]
+
+    def _choice(
+        self,
+        problem: SelectionProblem,
+        scorer: CachedScorer,
+        scaling: Scaling,
+        config: SearchConfig,
+        result: SearchResult,
+    ) -> Choice:
+        """Return the order of a result with its value and a trace."""
+        # What a token costs in units of the reranker's values; 0 if the answer is chosen without it.
+        price = config.cost_weight * scaling.spread / problem.capacity if config.choice == "value-minus-cost" else 0.0
+        trace: dict[str, Any] = {
+            "reranker": self._reranker.name,
+            "policy": config.policy,
+            "iterations": config.iterations,
+            "cost_weight": self._price,
+            "token_price": price,
+            **_unusual(config),
+            "orders_scored": result.num_scored,
+            "scorer_calls": result.num_calls,
+            "orders_computed": scorer.num_computed,
+            "truncated": scorer.num_truncated,
+            "chunk_values": scorer([(index,) for index in result.order]).tolist(),
+            "result": result,
+        }
+        if self.preset is not None:
+            has_logits = _is_probable(self._reranker) or getattr(self._reranker, "output", None) == "logit"
+            trace |= {"preset": self.preset, "logits": has_logits}
+            if not has_logits:
+                trace["warning"] = (
+                    f"preset {self.preset!r} is made for logits, which reranker {self._reranker.name!r} does not give, "
+                    f"so exploration ({config.exploration}) may outweigh its values; use a cross-encoder or no preset"
+                )
+                warn_once(trace["warning"])
+        return Choice(result.order, float(scorer([result.order])[0]) if result.order else 0.0, trace)
+
+
+def logits_of(probabilities: FloatArray) -> FloatArray:
+    """Return the logits of probabilities, `[n]`, of which none is surer than `SUREST`."""
+    kept = probabilities.clip(1 - SUREST, SUREST)
+    return np.asarray(np.log(kept / (1 - kept)))
+
+
+def _is_probable(reranker: Reranker) -> bool:
+    """Return whether a reranker's values are probabilities, whose logits a preset takes."""
+    return gives_probabilities(reranker) or getattr(reranker, "output", None) == "probability"
+
+
+def default_policy(scorer: Scorer) -> Policy:
+    """Return the policy of a search whose settings name none, by what it costs to value an order.
+
+    Where values are computed from what is known of each chunk, the tree finds better orders than `bayesian`, sooner.
+    Where a model reads the text of every order, `bayesian` finds as good ones from fewer orders.
+    """
+    return "bayesian" if isinstance(scorer, JoinedTextScorer | WindowedScorer) else "paper"
+
+
+def search_config(policy: Policy, preset: Preset | None = None, given: Mapping[str, Any] | None = None) -> SearchConfig:
+    """Return the settings of a search: those given, then the preset's, then the defaults for a policy.
+
+    Raises:
+        InputError: A field is unknown, is the price of tokens, has no use under the policy, or breaks a rule.
+    """
+    given = dict(given or {})
+    known = [name for name in SearchConfig.__dataclass_fields__ if name != "cost_weight"]
+    for name in given:
+        if name not in known:
+            raise InputError(
+                f"search has no field {name!r}, but {', '.join(known)}; cost_weight is a setting beside it"
+            )
+    defaults: dict[str, Any] = {"policy": policy}
+    if preset is None:
+        defaults |= {"exploration": EXPLORATION, "choice": "value-minus-cost"}
+        if given.get("policy", policy) == "paper":
+            defaults["iterations"] = ITERATIONS
+    with search_errors():
+        return SearchConfig(**{**defaults, **(PRESETS[preset] if preset else {}), **given})
+
+
+def _unusual(config: SearchConfig) -> dict[str, Any]:
+    """Return the settings of a search that a trace has beside its policy: those that matter, and are not usual."""
+    usual = {**asdict(SearchConfig()), "choice": "value-minus-cost"}
+    names = ("choice", "backup", "visits", "parallel", "max_scored")
+    return {
+        **({"exploration": config.exploration} if config.policy == "paper" else {}),
+        **{name: value for name in names if (value := getattr(config, name)) != usual[name]},
+    }
+
+
+def _as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the fields that are set."""
+    if given is None:
+        return {}
+    if isinstance(given, SearchConfig):
+        usual = asdict(SearchConfig())
+        return {name: value for name, value in asdict(given).items() if name == "policy" or value != usual[name]}
+    if not isinstance(given, Mapping):
+        raise InputError(f"search: expected a search.SearchConfig or a mapping of its fields, got {given!r:.100}")
+    return given
