@@ -92,7 +92,8 @@ class MiniLMLate(Part):
             raise InputError("adapter and encoder are both given; the adapter has an encoder of its own: leave one out")
         else:
             loaded = load_adapter(adapter, FORM)
-            self._encoder, self._token_weight = CachedEncoder(_encoder(loaded, placement)), token_weight(loaded)
+            self._token_weight = token_weight(loaded)
+            self._encoder = CachedEncoder(_encoder(loaded, placement))
         self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:

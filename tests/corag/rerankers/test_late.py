@@ -1,0 +1,109 @@
+"""Late interaction: sentences in the encoding of their passage, sets by what they cover, adapters."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corag
+from corag import Chunk
+from corag.errors import InputError, ModelError
+from corag.models.minilm import minilm_encoder
+from corag.models.trained import AdapterConfig, save_adapter
+from corag.rerankers.late import FORM, PASSAGE_SHARE, SHARPNESS, TOKEN_WEIGHT, LateScorer, MiniLMLate
+from corag.text.units import SENTENCE, units
+
+QUESTION = "How high is it?"
+TEXT = "Everest\nEverest is a mountain. It is 8,849 metres high. Bananas are yellow."
+PASSAGE = Chunk("everest", TEXT, {"title": "Everest"})
+
+
+def states(text):
+    """Return the tokens of a text with their unit vectors, special tokens left out."""
+    encoder = minilm_encoder()
+    tokens = encoder.tokenize([text], offsets=True)
+    [vectors] = encoder.states(tokens.ids)
+    vectors = vectors[1:-1].astype(np.float64)
+    return tokens.starts[0], vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.slow
+def test_a_sentence_is_valued_by_its_tokens_in_the_encoding_of_its_passage():
+    starts, tokens = states(TEXT)
+    _, asked = states(QUESTION)
+    cosines = np.clip(asked @ tokens.T, 0, 1)
+    begins, ends = TEXT.index("It is"), TEXT.index(" Bananas")
+    in_sentence = (starts < len("Everest\n")) | ((starts >= begins) & (starts < ends))
+    own, whole = cosines[:, in_sentence].max(axis=1).mean(), cosines.max(axis=1).mean()
+    reranker = MiniLMLate()
+    sentences = units(PASSAGE, SENTENCE)
+    values = reranker.scorer(QUESTION, sentences)([(row,) for row in range(3)])
+    assert values[1] == pytest.approx(PASSAGE_SHARE * whole + (1 - PASSAGE_SHARE) * own, abs=1e-5)
+    assert values.argmax() == 1  # the pronoun, not the name, is in the sentence that answers
+    assert reranker.score(QUESTION, [TEXT])[0] == pytest.approx(whole, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_nothing_of_a_long_text_is_cut():
+    reranker = MiniLMLate()
+    long = " ".join(["Bananas are yellow."] * 200) + " Everest is 8,849 metres high."
+    last = units(Chunk("long", long), SENTENCE)[-1]
+    beginning, end = reranker.scorer("How high is Everest?", [units(Chunk("long", long), SENTENCE)[0], last])(
+        [(0,), (1,)]
+    )
+    assert end > beginning
+    assert reranker.scorer("How high is Everest?", [last]).num_truncated == 0
+
+
+maxima = st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=2, max_size=5).map(np.array)
+
+
+@given(maxima, st.lists(st.floats(0.01, 1), min_size=3, max_size=3))
+def test_a_set_is_worth_at_least_its_parts_and_whatever_its_order(table, weights):
+    score = LateScorer(table, np.array(weights) / sum(weights))
+    everything = tuple(range(len(table)))
+    whole, backwards, less = score([everything, everything[::-1], everything[1:]])
+    assert whole == backwards
+    assert whole >= less - 1e-12
+    assert whole >= score([(row,) for row in everything]).max() - 1e-12
+
+
+def test_chunks_that_answer_different_parts_are_worth_more_than_two_that_answer_one():
+    score = LateScorer(np.array([[0.9, 0.1], [0.9, 0.1], [0.1, 0.8]]), np.array([0.5, 0.5]))
+    same, both = score([(0, 1), (0, 2)])
+    assert both > same
+    # By hand: (.9^8 + .1^8)^(1/8) = .9 and (.1^8 + .8^8)^(1/8) = .8 to eight places.
+    assert both == pytest.approx((0.9 + 0.8) / 2, abs=1e-7)
+    assert same == pytest.approx((2 ** (1 / SHARPNESS) * 0.9 + 2 ** (1 / SHARPNESS) * 0.1) / 2)
+
+
+def adapter(folder, tensors):
+    save_adapter(folder, tensors, AdapterConfig("minilm-late", FORM), "# A card\n")
+    return folder
+
+
+@pytest.mark.slow
+def test_an_adapter_updates_the_encoder_and_weighs_the_tokens_of_the_question(tmp_path):
+    rng = np.random.default_rng(0)
+    query = "encoder.layer.5.attention.self.query.weight"
+    zeros = {f"{query}.down": np.zeros((2, 384), np.float16), f"{query}.up": np.zeros((384, 2), np.float16)}
+    texts = [TEXT, "Bananas are yellow."]
+    plain = corag.reranker("minilm-late").score(QUESTION, texts)
+    same = adapter(tmp_path / "same", {**zeros, TOKEN_WEIGHT: np.zeros(384, np.float16)})
+    assert corag.reranker("minilm-late", adapter=str(same)).score(QUESTION, texts) == pytest.approx(plain, abs=1e-6)
+    drawn = {name: rng.normal(size=tensor.shape).astype(np.float16) for name, tensor in zeros.items()}
+    for tensors in (
+        {**drawn, TOKEN_WEIGHT: np.zeros(384, np.float16)},
+        {**zeros, TOKEN_WEIGHT: np.ones(384, np.float16)},
+    ):
+        other = adapter(tmp_path / "other", tensors)
+        assert np.abs(corag.reranker("minilm-late", adapter=str(other)).score(QUESTION, texts) - plain).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_what_an_adapter_lacks_is_said(tmp_path):
+    lacking = adapter(tmp_path / "lacking", {"x": np.zeros(1, np.float16)})
+    with pytest.raises(ModelError, match=TOKEN_WEIGHT):
+        MiniLMLate(adapter=lacking)
+    with pytest.raises(InputError, match="leave one out"):
+        MiniLMLate(adapter=lacking, encoder=minilm_encoder())
