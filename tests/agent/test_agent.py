@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 import agent
 from agent import AgentConfig, AgentError, CheckpointError, ConfigurationAgent, Fallback, Ranges
 from agent.config import setting_of, spelled
+from agent.predict import cheapest
 from tests.agent.worlds import DIM, RANGES, random_agent, toy_config
 
 FEATURES = np.random.default_rng(1).normal(size=(50, DIM)).astype(np.float32)
@@ -141,3 +142,17 @@ def test_an_agent_comes_from_the_hub(folder, monkeypatch):
     asked = []
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **settings: asked.append(name) or str(folder))
     assert agent.from_hub("me/agent").config == toy_config() and asked == ["me/agent"]
+
+
+def test_the_cheapest_that_keeps_the_promise_by_hand():
+    held = [[0.80, 0.79, 0.60], [0.80, 0.90, 0.40], [0.80, 0.78, 0.77]]
+    spent = [[0.9, 0.5, 0.1], [0.9, 0.5, 0.1], [0.9, 0.5, 0.1]]
+    forecast = np.stack([held, spent], axis=1)
+    # .98 of the best is .784, .882 (only the second holds it; the fallback, 0, always may) and .784.
+    assert cheapest(forecast, 0, 0.0, 0.98).tolist() == [1, 1, 0]
+    assert cheapest(forecast, 0, 0.0, 0.7).tolist() == [2, 1, 2]
+    # A margin of 5%: at least 1.03 of the fallback.
+    assert cheapest(forecast, 0, 0.05, 0.98).tolist() == [0, 1, 0]
+    assert cheapest(forecast, 0, 1.0, 0.98).tolist() == [0, 0, 0]
+    # Without the fallback, the one that holds most stands in for it.
+    assert cheapest(forecast, 0, 1.0, 0.98, np.array([False, True, True])).tolist() == [1, 1, 1]

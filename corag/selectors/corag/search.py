@@ -74,17 +74,12 @@ class SearchSelector(BudgetedSelector):
         window: WindowPolicy = DEFAULT_POLICY,
         tokenizer: Spelling | TokenCounter | None = None,
     ) -> None:
-        if preset is not None:
-            check_choice("preset", preset, PRESETS)
-        if cost_weight is not None:
-            check_range("cost_weight", cost_weight, 0, 100, "0 to 0.5 are usual")
-        check_choice("window", window, WindowPolicy)
+        config = check_search(cost_weight, preset, search, window)
         super().__init__(unit=unit, max_units=max_units, order=order, tokenizer=make_tokens(tokenizer or "minilm"))
         self.preset, self.window = preset, window
         offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
         self._reranker = RERANKERS.offer(reranker, offered)
         self._given = _as_mapping(search)
-        config = search_config("paper", preset, self._given)  # refuses wrong settings now, not with the first question
         self._price = config.cost_weight if cost_weight is None else cost_weight
 
     def search_of(self, problem: SelectionProblem) -> SearchConfig:
@@ -170,6 +165,21 @@ def logits_of(probabilities: FloatArray) -> FloatArray:
 def _is_probable(reranker: Reranker) -> bool:
     """Return whether a reranker's values are probabilities, whose logits a preset takes."""
     return gives_probabilities(reranker) or getattr(reranker, "output", None) == "probability"
+
+
+def check_search(
+    cost_weight: float | None,
+    preset: Preset | None,
+    search: SearchConfig | Mapping[str, Any] | None,
+    window: WindowPolicy,
+) -> SearchConfig:
+    """Return the settings of a search under the tree; `InputError` for one of `SearchSelector` that breaks a rule."""
+    if preset is not None:
+        check_choice("preset", preset, PRESETS)
+    if cost_weight is not None:
+        check_range("cost_weight", cost_weight, 0, 100, "0 to 0.5 are usual")
+    check_choice("window", window, WindowPolicy)
+    return search_config("paper", preset, _as_mapping(search))
 
 
 def default_policy(scorer: Scorer) -> Policy:

@@ -14,7 +14,7 @@ from corag.registry import tokens as make_tokens
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSelectors, AgentSource, decides, fixed_configuration
-from corag.selectors.corag.search import SearchSelector
+from corag.selectors.corag.search import SearchSelector, check_search
 from corag.selectors.order import PromptOrder
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
 from corag.types import Candidate, Embedder, Reranker, Selection, TokenCounter
@@ -92,45 +92,53 @@ class Corag(BudgetedSelector):
                     f"keep is {keep}, but {'a preset' if preset else 'unit, reranker and cost_weight'} or agent=none "
                     "leaves an agent nothing to name; leave keep out, or one of these"
                 )
-        # Refuses wrong settings now, not with the first question.
-        complete = given if preset is not None else {**fixed_settings(given), **given}
-        self._fixed = SearchSelector(**complete, preset=preset, tokenizer=self.tokenizer)
-        self._agent: AgentSelectors | None = None
+        self._chooser: AgentSelectors | SearchSelector
         if is_open:
+            check_search(cost_weight, preset, search, window)  # now, not with the first question
             embeds = None if embedder is None else make_embedder(embedder)
-            self._agent = AgentSelectors(agent, self.tokenizer, embeds, given, keep)
+            self._chooser = AgentSelectors(agent, self.tokenizer, embeds, given, keep)
+        else:
+            complete = given if preset is not None else {**fixed_settings(given), **given}
+            self._chooser = SearchSelector(**complete, preset=preset, tokenizer=self.tokenizer)
 
     @property
     def agent(self) -> ConfigurationAgent | None:
         """The agent that names a configuration for each question, if there is one."""
-        return None if self._agent is None else self._agent.agent
+        return self._chooser.agent if isinstance(self._chooser, AgentSelectors) else None
 
     def search_of(self, problem: SelectionProblem) -> SearchConfig:
-        """Return the settings of the search of a problem, with lambda for its whole budget; without an agent."""
-        return self._fixed.search_of(problem)
+        """Return the settings of the search of a problem, with lambda for its whole budget."""
+        if isinstance(self._chooser, SearchSelector):
+            return self._chooser.search_of(problem)
+        selector = self._chooser.selector(problem)
+        if not isinstance(selector, SearchSelector):
+            raise InputError(f"the agent names {selector}, which does not search; set agent=none")
+        return selector.search_of(problem)
 
     def predict(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> AgentPrediction | None:
         """Return what the agent says of a question, with its candidates best first; None without an agent.
 
         What is given to the selector replaces what the prediction says of it.
         """
-        if self._agent is None:
+        if not isinstance(self._chooser, AgentSelectors):
             return None
-        return self._agent.predict([SelectionProblem(query, candidates, self.tokenizer, budget_tokens)])[0]
+        return self._chooser.predict([SelectionProblem(query, candidates, self.tokenizer, budget_tokens)])[0]
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what is chosen from; see `BudgetedSelector`."""
-        return (self._agent or self._fixed).problem(query, candidates, budget_tokens)
+        return self._chooser.problem(query, candidates, budget_tokens)
 
     def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
         """Choose from a problem that is set up already; see `BudgetedSelector`."""
-        if self._agent is None:
-            return self._fixed.select_from(problem, choice)
-        selection = self._agent.selector(problem).select_from(problem, choice)
-        return replace(selection, method=self.name, trace=self._agent.explained(problem, selection.trace))
+        if isinstance(self._chooser, SearchSelector):
+            return self._chooser.select_from(problem, choice)
+        selection = self._chooser.selector(problem).select_from(problem, choice)
+        return replace(selection, method=self.name, trace=self._chooser.explained(problem, selection.trace))
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> Sequence[Choice]:
-        return self._fixed._choose_many(problems) if self._agent is None else self._agent.choices(problems)
+        if isinstance(self._chooser, SearchSelector):
+            return self._chooser._choose_many(problems)
+        return self._chooser.choices(problems)
 
 
 def fixed_settings(given: Mapping[str, Any]) -> Mapping[str, Any]:

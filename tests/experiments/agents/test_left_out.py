@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 import agent
-from experiments.agents.left_out import LEADS, TOLERATED_LOSS, LeftOut, chosen_lead
+from experiments.agents.left_out import (
+    LEADS,
+    TOLERATED_LOSS,
+    LeftOut,
+    chosen_lead,
+    chosen_margin,
+    shortfalls,
+)
 from experiments.agents.targets import TargetConfig
 from experiments.agents.train import PAGE_FILE, TrainAgentConfig, train
+from experiments.labels.table import read_labels
 from tests.experiments.worlds import training_questions, training_rows, write_labels
 
 TARGET = TargetConfig(metric="f1", price=0.0, weighting="rule", margin=0.0)
@@ -41,10 +49,55 @@ def test_a_training_reports_the_kinds_left_out_and_chooses_its_lead(tmp_path):
     config = TrainAgentConfig(
         labels=str(write_kinds(tmp_path / "l.parquet")), out=str(tmp_path / "out"), target=TARGET, quiet=True,
         logger="none",
-        training=agent.TrainConfig(epochs=2),
+        training=agent.TrainConfig(epochs=2), promise=False,
     )  # fmt: skip
     report = train(config)
     assert report.agent.config.min_lead in LEADS
     for text in ((tmp_path / "out" / PAGE_FILE).read_text(), (report.checkpoint / "README.md").read_text()):
         assert "kind left out" in text and "k2" in text
     assert train(replace(config, min_lead=0.4, out=str(tmp_path / "given"))).agent.config.min_lead == 0.4
+
+
+def kept_table(path, num_questions=24):
+    """In folders d0 and d1 a context by bm25 holds all and costs little, in d2 it holds half; the other holds all."""
+    rows = []
+    for row in training_rows(num_questions):
+        folder = int(row["query"][1:]) % 3
+        cheap = "bm25" in row["configuration"]
+        held = 0.5 if cheap and folder == 2 else 1.0
+        names = {"data": f"d{folder}", "kind": f"k{folder}"}
+        rows.append({**row, **names, "evidence_recall": held, "cost_tokens": 16 if cheap else 64})
+    return write_labels(path, rows, training_questions(num_questions))
+
+
+def test_shortfalls_by_hand(tmp_path):
+    labels = read_labels(str(kept_table(tmp_path / "l.parquet")))
+    rows = np.flatnonzero(labels.kind == "k2")
+    cheap, dear = (next(i for i, name in enumerate(labels.configurations) if of in name) for of in ("bm25", "softsim"))
+    left = LeftOut("k2", rows, dear, (0.0, 1.0), np.array([[cheap] * len(rows), [dear] * len(rows)]))
+    # The cheap one holds half of what the fallback holds.
+    np.testing.assert_allclose(shortfalls(labels, [left]), [[0.5, 0.0]])
+
+
+def test_the_smallest_margin_that_keeps_the_promise():
+    # Two folders; the largest shortfall anywhere, .3, counts once more: (.1 + .3) / 3 > .1, (.0 + .3) / 3 <= .1.
+    lost = np.array([[0.3, 0.1, 0.0], [-0.5, 0.0, 0.0]])
+    assert chosen_margin(lost, 0.9) == 2
+    assert chosen_margin(lost, 0.86) == 1
+    # None is small enough: the last, with which the agent never departs.
+    assert chosen_margin(lost, 0.99) == 2
+    assert chosen_margin(-lost.clip(0), 0.99) == 0
+
+
+@pytest.mark.slow
+def test_an_agent_that_forecasts_names_the_cheapest_that_keeps_what_is_promised(tmp_path):
+    config = TrainAgentConfig(
+        labels=str(kept_table(tmp_path / "l.parquet", 120)), out=str(tmp_path / "out"), quiet=True, logger="none",
+        features="query", training=agent.TrainConfig(epochs=10), margin=0.0,
+    )  # fmt: skip
+    trained = train(config).agent
+    assert trained.config.margin == 0.0
+    features = np.zeros((1, trained.config.feature_dim), dtype=np.float32)
+    [careless], [careful] = (trained.predict(features, keep=keep) for keep in (0.0, 1.0))
+    assert careless.spends <= careful.spends and careful.keeps >= careless.keeps
+    assert "bm25" in careless.configuration

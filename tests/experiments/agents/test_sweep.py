@@ -10,6 +10,7 @@ import agent
 from corag.cli.main import make_parser
 from experiments.agents.recipes import flattened
 from experiments.agents.sweep import SweepConfig, plan, sweep, sweep_page
+from experiments.agents.targets import TargetConfig
 from experiments.agents.train import TrainAgentConfig
 from tests.experiments.worlds import training_rows, write_labels
 from tests.paths import ROOT
@@ -19,7 +20,8 @@ FILES = sorted((ROOT / "experiments" / "configs" / "ablations").glob("*.yaml"))
 ABLATIONS = [path for path in FILES if path.stem != "search"]
 BASE = TrainAgentConfig(
     "labels.parquet", "runs/lr", own_splits=True, features="query", hidden=(4,), map_dim=3,
-    logger="none", training=agent.TrainConfig(epochs=2),
+    logger="none", training=agent.TrainConfig(epochs=2), promise=False,
+    target=TargetConfig(metric="quality", price=0.1),
 )  # fmt: skip
 
 

@@ -47,11 +47,12 @@ def test_utility_worked_by_hand(tmp_path):
     recall = {"q1": [0.0, 0.5, 1.0, 1.0], "q2": [None] * 4, "q3": [1.0] * 4, "q4": [0.0] * 4}
     tokens = {query: [256, 256, 128, 0] for query in TABLE}
     labels = labels_of(tmp_path, TABLE, evidence_recall=recall, cost_tokens=tokens)
-    values = utility(labels, TargetConfig())
+    quality = TargetConfig(metric="quality", price=0.1)
+    values = utility(labels, quality)
     np.testing.assert_allclose(values[0], [0.25 - 0.1, 0.5 - 0.1, 0.75 - 0.05, 0.55], rtol=1e-6)
     # Without gold passages the answer alone counts.
     np.testing.assert_allclose(values[1], [0.6 - 0.1, 0.6 - 0.1, 0.4 - 0.05, 0.2], rtol=1e-6)
-    np.testing.assert_allclose(utility(labels, TargetConfig(price=0.0))[2], [0.72, 0.55, 0.7, 0.55], rtol=1e-6)
+    np.testing.assert_allclose(utility(labels, replace(quality, price=0.0))[2], [0.72, 0.55, 0.7, 0.55], rtol=1e-6)
     assert best_configuration(labels, values).tolist()[:2] == [2, 0]
     # b needs half the tokens: at a high price that is worth more than the 0.2 by which a is better.
     labels = labels_of(tmp_path, TABLE, cost_tokens={query: [256, 256, 128, 128] for query in TABLE})

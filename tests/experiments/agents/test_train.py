@@ -31,7 +31,8 @@ BM25, SOFTSIM = "corag(unit=passage, reranker=bm25)", "corag(unit=passage, reran
 
 
 def config_of(labels, out, **settings):
-    given = {"own_splits": True, "features": "query", "settings_head": True}
+    given = {"own_splits": True, "features": "query", "settings_head": True, "promise": False}
+    given["target"] = TargetConfig(metric="quality", price=0.1)
     given |= {"training": QUICK, "logger": "none", "quiet": True}
     return TrainAgentConfig(str(labels), str(out), **{**given, **settings})
 
