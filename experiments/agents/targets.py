@@ -65,8 +65,9 @@ class TargetConfig:
             raise InputError(f"weighting must be one of {', '.join(get_args(Weighting))}; got {self.weighting!r}")
 
 
-PRIOR = 20
-"""Questions' worth of weight that the mean over all data folders has in the mean of one."""
+PRIOR, FORECAST_PRIOR = 20, 5
+"""Questions' worth of weight that the mean over all data folders has in the mean of one; in forecasts, where it would
+hide what is known of a kind, a few."""
 
 
 def utility(labels: Labels, config: TargetConfig) -> FloatArray:
@@ -103,7 +104,7 @@ def forecasts(labels: Labels) -> FloatArray:
     """
     budget = float(np.mean(labels.budgets))
     tables = kept(labels.measures), labels.measures["cost_tokens"] / budget
-    return np.stack([shrunk(table, labels.data) for table in tables], axis=1).clip(0.0, 1.0)
+    return np.stack([shrunk(table, labels.data, FORECAST_PRIOR) for table in tables], axis=1).clip(0.0, 1.0)
 
 
 def make_targets(
@@ -166,10 +167,10 @@ def taught(labels: Labels, config: TargetConfig) -> FloatArray:
     return shrunk(values, labels.data) if config.weighting == "equal" else values
 
 
-def shrunk(values: FloatArray, data: NDArray[np.str_]) -> FloatArray:
+def shrunk(values: FloatArray, data: NDArray[np.str_], prior: int = PRIOR) -> FloatArray:
     """Return utilities, `[n, C]`, shrunk to the mean of their data folder, `[n]`.
 
-    The mean of a folder with few questions is itself shrunk to that of all questions, by `PRIOR` questions' worth. Of
+    The mean of a folder with few questions is itself shrunk to that of all questions, by `prior` questions' worth. Of
     one folder all questions would have one target, so nothing is shrunk.
     """
     if len(set(data)) < 2:
@@ -179,7 +180,7 @@ def shrunk(values: FloatArray, data: NDArray[np.str_]) -> FloatArray:
     of_folder = np.empty_like(leads)
     for folder in np.unique(data):
         rows = data == folder
-        of_folder[rows] = (leads[rows].sum(axis=0) + PRIOR * leads.mean(axis=0)) / (rows.sum() + PRIOR)
+        of_folder[rows] = (leads[rows].sum(axis=0) + prior * leads.mean(axis=0)) / (rows.sum() + prior)
     drawn: FloatArray = values - (leads - of_folder)
     return drawn
 
