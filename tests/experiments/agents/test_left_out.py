@@ -59,7 +59,7 @@ def test_a_training_reports_the_kinds_left_out_and_chooses_its_lead(tmp_path):
 
 
 def kept_table(path, num_questions=24):
-    """A context by bm25 costs little, holds all in folders d0 and d1 and half in d2; the other holds .9, and all in d2."""
+    """A context by bm25 costs little, holds all in d0 and d1 and half in d2; the other holds .9, and all in d2."""
     rows = []
     for row in training_rows(num_questions):
         folder = int(row["query"][1:]) % 3
