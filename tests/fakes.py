@@ -242,6 +242,8 @@ def cheap_selector(name, *, reranker=None, tokens=None):
     settings = {"tokenizer": tokens} if tokens else {}
     if name in ("naive", "corag", "upper"):
         settings["reranker"] = reranker or HashReranker()
+    if name == "corag":
+        settings |= {"unit": "passage", "cost_weight": 0.03}  # leaves an agent nothing to name
     if name == "corag-fixed":
         settings["agent"] = sign_agent()
     if name in EMBEDDING:

@@ -92,14 +92,15 @@ def chosen_lead(gains: Sequence[FloatArray]) -> int:
 def shortfalls(labels: Labels, kinds: Sequence[LeftOut]) -> FloatArray:
     """Return the share of what the fallback holds that is lost on each data folder left out, `[F, L]`; below 0: won.
 
-    `labels` are measured with values that do not know the kind.
+    Each budget of a folder counts as a folder. `labels` are measured with values that do not know the kind.
     """
     held, lost = kept(labels.measures), []
     for left in kinds:
         own = held[left.rows]
         chosen = np.take_along_axis(own.T, left.by_lead, axis=0)
-        for folder in dict.fromkeys(labels.data[left.rows].tolist()):
-            rows = labels.data[left.rows] == folder
+        folders = np.char.add(labels.data, labels.budget.astype(np.str_))[left.rows]
+        for folder in dict.fromkeys(folders.tolist()):
+            rows = folders == folder
             of_fallback = float(own[rows, left.single].mean())
             lost.append((of_fallback - chosen[:, rows].mean(axis=1)) / max(of_fallback, 1e-9))
     return np.array(lost)

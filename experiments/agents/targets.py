@@ -102,9 +102,10 @@ def forecasts(labels: Labels) -> FloatArray:
 
     As other targets, leads are those of the data folder; see `shrunk`.
     """
-    budget = float(np.mean(labels.budgets))
-    tables = kept(labels.measures), labels.measures["cost_tokens"] / budget
-    return np.stack([shrunk(table, labels.data, FORECAST_PRIOR) for table in tables], axis=1).clip(0.0, 1.0)
+    tables = kept(labels.measures), labels.measures["cost_tokens"] / labels.budget[:, None]
+    # What a folder holds depends on the budget.
+    folders = np.char.add(labels.data, labels.budget.astype(np.str_))
+    return np.stack([shrunk(table, folders, FORECAST_PRIOR) for table in tables], axis=1).clip(0.0, 1.0)
 
 
 def make_targets(

@@ -209,9 +209,6 @@ def known_labels(config: TrainAgentConfig) -> Labels:
     A `DataError` says that no question has one.
     """
     labels = replace(read_labels(config.labels), settings_head=bool(config.settings_head))
-    if len(labels.budgets) > 1:
-        budgets = ", ".join(map(str, labels.budgets))
-        logger.warning("the labels mix the budgets %s, so what is learnt is best on their mean only", budgets)
     known = np.isfinite(utility(labels, config.target)).all(axis=1)
     if not known.any():
         raise DataError(f"no question has the measure {config.target.metric}; choose another metric")

@@ -108,14 +108,13 @@ class Labels:
         split: Split that the data folder gives it, `[n]`.
         group: Questions of one group share documents and are never on both sides of a division, `[n]`.
         configurations: Spellings, `C`, in the order in which the table first names them.
-        measures: float64 `[n, C]` by name; NaN where a question has no such figure. Of several readers or budgets the
-            mean.
+        measures: float64 `[n, C]` by name; NaN where a question has no such figure. Of several readers the mean.
         query_vectors: Embedding of each question, float32 `[n, d]`.
         candidates_vectors: Mean embedding of each question's best candidates, float32 `[n, d]`.
         similarities: Each question's similarities to its candidates, best first.
         texts_vectors: What `corag.selectors.corag.features.text_statistics` says of each question, float32 `[n, t]`.
         long_form: Whether the reference answers of each question are long, `[n]`.
-        budgets: Token budgets that the figures are means over.
+        budget: Token budget of each question, `[n]`: asked under several, it is a question each.
         metadata: Of each table that was read.
         settings_head: Whether configurations that differ in the settings of the paper's search alone are one class.
     """
@@ -132,7 +131,7 @@ class Labels:
     similarities: tuple[Float32, ...]
     texts_vectors: Float32
     long_form: NDArray[np.bool_]
-    budgets: tuple[int, ...]
+    budget: NDArray[np.int64]
     metadata: tuple[Mapping[str, Any], ...]
     settings_head: bool = True
 
@@ -143,6 +142,11 @@ class Labels:
     def embedder(self) -> str:
         """Name of the embedder of all vectors."""
         return str(self.metadata[0]["embedder"])
+
+    @property
+    def budgets(self) -> tuple[int, ...]:
+        """The token budgets of the questions."""
+        return tuple(sorted(set(self.budget.tolist())))
 
     def features(self, recipe: Sequence[str]) -> Float32:
         """Return the feature vectors of a recipe; see `corag.selectors.corag.features`."""
@@ -237,7 +241,10 @@ def read_labels(paths: str) -> Labels:
         raise DataError(f"{paths} measure different configurations; label all with one set")
     table = require("pyarrow", "experiments").concat_tables(tables)
     compute = require("pyarrow.compute", "experiments")
-    ids, rows = _numbered(compute.binary_join_element_wise(table["data"], table["query"], "/"))
+    names = compute.binary_join_element_wise(table["data"], table["query"], "/")
+    if len(compute.unique(table["budget_tokens"])) > 1:
+        names = compute.binary_join_element_wise(names, table["budget_tokens"].cast("string"), "@")
+    ids, rows = _numbered(names)
     configurations, columns = _numbered(table["configuration"])
     shape = (len(ids), len(configurations))
     cells = rows * shape[1] + columns
@@ -276,7 +283,7 @@ def read_labels(paths: str) -> Labels:
         similarities=tuple(vectors["similarities"]),
         texts_vectors=np.stack(vectors["texts_vector"]),
         long_form=np.array(questions["long_form"].to_pylist(), dtype=bool),
-        budgets=tuple(sorted(set(table["budget_tokens"].to_pylist()))),
+        budget=questions["budget_tokens"].to_numpy().astype(np.int64),
         metadata=tuple(metadata),
         **texts,
     )

@@ -91,7 +91,7 @@ DRAWN = {
         **UNITS, **RERANKED,
         "preset": one_of(None, None, None, "paper", "public-code"),
         "search": drawn_search,
-        "cost_weight": number(0.0, 2.0), "prefer": one_of("quality", "tokens", 0.0, 3.0),
+        "cost_weight": number(0.0, 2.0),
     },
     "upper": {**UNITS, **RERANKED, "max_length": whole(1, 3), "max_orders": one_of(50, 3000)},
     "none": UNITS,
@@ -165,7 +165,7 @@ def drawn_selector(rng, name, tokens, **fixed):
     if settings.get("tree") is not None:
         settings["embedder"] = HashEmbedder()
     if name == "corag" and not fixed and rng.random() < 0.3:
-        settings = {key: settings[key] for key in ("cost_weight", "prefer", "window", "max_units") if key in settings}
+        settings = {key: settings[key] for key in ("cost_weight", "window", "max_units") if key in settings}
         settings |= {"agent": sign_agent(rerankers=("bm25", "hash")), "embedder": SignEmbedder()}
     return corag.selector(name, tokenizer=tokens, **settings)
 

@@ -131,7 +131,7 @@ class Corag(BudgetedSelector):
     def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
         """Choose from a problem that is set up already; see `BudgetedSelector`."""
         if isinstance(self._chooser, SearchSelector):
-            return self._chooser.select_from(problem, choice)
+            return replace(self._chooser.select_from(problem, choice), method=self.name)
         selection = self._chooser.selector(problem).select_from(problem, choice)
         return replace(selection, method=self.name, trace=self._chooser.explained(problem, selection.trace))
 

@@ -123,14 +123,20 @@ def test_what_is_given_is_kept_and_the_agent_names_the_rest(parts):
     selection = priced.select("a cat?", POOL, 30)
     assert selection.trace.reranker == "first" and selection.trace.cost_weight == 0.4
     assert selection.trace.iterations == 16
-    # The agent says lambda 0.25.
-    assert named(trained, prefer="tokens").select("a cat?", POOL, 30).trace.cost_weight == 0.5
-    assert named(trained, prefer=3).select("a cat?", POOL, 30).trace.cost_weight == 0.75
+    # A setting that is given never silences the agent on the others: lambda is its 0.25.
+    other = named(trained, reranker="bm25").select("a cat?", POOL, 30).trace
+    assert (other.reranker, other.cost_weight) == ("bm25", 0.25)
+    searched = named(trained, search={"policy": "paper", "iterations": 3}).select("a cat?", POOL, 30).trace
+    assert (searched.reranker, searched.iterations, searched.cost_weight) == ("first", 3, 0.25)
     assert named(trained, unit="passage").select("a cat?", POOL, 30).trace.reranker == "first"
     with pytest.raises(InputError, match="sentence"):
         named(trained, unit="sentence")
-    for settings in ({"reranker": "bm25"}, {"preset": "paper", "reranker": "bm25"}, {"search": {}, "reranker": "bm25"}):
+    complete = {"unit": "passage", "reranker": "bm25", "cost_weight": 0.1}
+    for settings in (complete, {"preset": "paper"}):
         assert named(trained, **settings).agent is None
+    for settings in (complete, {"preset": "paper"}, {"agent": "none"}, {"agent": trained}):
+        with pytest.raises(InputError, match="keep"):
+            Corag(**settings, keep=0.9)
     assert Corag(agent="none").agent is Corag(agent=None).agent is None
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
+from corag.naming import parse
 from corag.registry import RERANKERS
 from corag.selectors.corag.agents import load_agent
 from corag.selectors.corag.selector import Corag
@@ -43,22 +44,19 @@ def test_a_search_is_a_config_or_a_mapping_and_both_are_spelled():
     assert essence(corag.selector(str(spelled)).select("who?", POOL, 40)) == essence(mapped.select("who?", POOL, 40))
 
 
-def test_by_default_sentences_and_passages_where_a_reranker_or_preset_is_given():
-    default = Corag(search={})
-    assert (default.unit, default.agent) == ("sentence", None)
-    assert default.select("Who?", offer("Ann did."), 9).trace.reranker == "minilm-evidence"
-    assert Corag(reranker="bm25").unit == Corag(preset="paper").unit == "passage"
-    assert Corag(reranker="bm25", unit="sentence").unit == "sentence"
-
-
 def test_without_an_agent_the_fallback_of_the_shipped_one_holds():
-    shipped = load_agent("default").config
-    offered, fixed = offer("Ann did.", "It rained."), corag.selector(str(shipped.fallback))
-    without, alike = (one.select("Who?", offered, 9) for one in (Corag(agent="none"), fixed))
-    assert essence(without) == essence(alike) and without.trace.cost_weight == alike.trace.cost_weight == 0.4
+    fallback = parse(str(load_agent("default").config.fallback)).settings
+    offered = offer("Ann did.", "It rained.")
+    without, alike = (one.select("Who?", offered, 9) for one in (Corag(agent="none"), Corag(**fallback)))
+    assert essence(without) == essence(alike) and without.trace.cost_weight == fallback["cost_weight"]
     by_name = corag.selector("corag-fixed").select("Who?", offered, 9)
     assert by_name.method == "corag-fixed" and essence(replace(by_name, method="corag")) == essence(alike)
-    assert Corag(agent=None, unit="passage", cost_weight=0.2).select("Who?", offered, 9).trace.cost_weight == 0.2
+    # What is given replaces that part of it alone, whatever it is.
+    for given in ({"cost_weight": 0.2}, {"reranker": "bm25"}, {"search": {"iterations": 3}}):
+        trace = Corag(agent=None, **given).select("Who?", offered, 9).trace
+        expected = {**fallback, **given}
+        assert (trace.reranker, trace.cost_weight) == (expected["reranker"], expected["cost_weight"])
+    assert Corag(preset="paper").select("Who?", offered, 9).trace.details["preset"] == "paper"
 
 
 def chosen(reranker, cost_weight, budget=40, **given):
