@@ -135,9 +135,6 @@ def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
     target = TargetConfig(metric="rougeL")
     train(config_of(write_labels(tmp_path / "lacking.parquet", lacking), tmp_path / "lacking", target=target))
     assert "1 of 12 questions have no rougeL" in caplog.text
-    mixed = [{**row, "budget_tokens": 32 if row["query"] == "q0" else 64} for row in training_rows()]
-    train(config_of(write_labels(tmp_path / "mixed.parquet", mixed), tmp_path / "mixed"))
-    assert "mix the budgets 32, 64" in caplog.text
 
 
 def test_the_paper_by_name_has_all_its_settings():

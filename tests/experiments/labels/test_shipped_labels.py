@@ -17,14 +17,15 @@ from experiments.labels.table import read_labels
 from tests.paths import GOLDEN
 
 LABELS = Path(FOLDER) / "labels"
+TABLES = ("labels-256.parquet", "labels-1024.parquet")
 
 
 @pytest.fixture(scope="module")
 def labels():
-    return read_labels(str(LABELS / "labels.parquet"))
+    return read_labels(",".join(str(LABELS / name) for name in TABLES))
 
 
-@pytest.mark.parametrize("name", ["labels.parquet", "left-out.parquet"])
+@pytest.mark.parametrize("name", [*TABLES, "labels.parquet"])
 def test_the_files_are_those_that_the_readme_names(name):
     content = (LABELS / name).read_bytes()
     assert hashlib.sha256(content).hexdigest() in (LABELS / "README.md").read_text(encoding="utf-8")
@@ -32,30 +33,33 @@ def test_the_files_are_those_that_the_readme_names(name):
 
 
 @pytest.mark.slow
-def test_the_table_is_whole(labels):
-    assert (len(labels), len(labels.configurations), labels.embedder) == (984, 24, "minilm")
-    assert np.isfinite(utility(labels, TargetConfig())).all()
-    assert (len(set(labels.data)), len(set(labels.kind))) == (12, 5)
-    left_out = labels.measured_as(read_labels(str(LABELS / "left-out.parquet")))
-    assert np.isfinite(left_out.measures["cost_tokens"]).all()
+def test_the_tables_are_whole(labels):
+    assert (len(labels.configurations), labels.embedder, labels.budgets) == (14, "minilm", (256, 1024))
+    assert len(set(labels.kind)) == 9
+    # Each question under both budgets.
+    names = Counter(name.partition("@")[0] for name in labels.ids)
+    assert set(names.values()) == {2}
+    # A few questions have neither answers nor gold; within a budget nothing costs more.
+    assert np.isfinite(utility(labels, TargetConfig())).all(axis=1).mean() > 0.9
+    assert (labels.measures["cost_tokens"] <= labels.budget[:, None]).all()
 
 
 def test_the_shipped_agent_knows_the_tables_classes_and_its_best_single_configuration(labels):
     config = agent.load(Path(FOLDER) / SHIPPED_AGENT).config
     assert config.configurations == labels.configurations and config.ranges is None
-    # The fallback is the best where values do not know the kind.
-    known = labels.measured_as(read_labels(str(LABELS / "left-out.parquet")))
-    best = best_single(known, utility(known, TargetConfig()))
-    assert str(config.fallback) == labels.configurations[best]
+    known = labels.of(np.isfinite(utility(labels, TargetConfig())).all(axis=1))
+    assert str(config.fallback) == labels.configurations[best_single(known, utility(known, TargetConfig()))]
+    assert config.margin is not None
 
 
 def test_what_the_shipped_agent_says(labels):
     """Golden: how often it departs from its fallback on the test questions, and its first predictions."""
     loaded = agent.load(Path(FOLDER) / SHIPPED_AGENT)
-    test = labels.of(divided(labels, TrainAgentConfig("l", "o")) == TEST)
+    known = labels.of(np.isfinite(utility(labels, TargetConfig())).all(axis=1))
+    test = known.of(divided(known, TrainAgentConfig("l", "o")) == TEST)
     predictions = loaded.predict(test.features(loaded.config.features))
     golden = json.loads((GOLDEN / "agent-minilm.json").read_text())
     assert Counter(one.configuration for one in predictions) == golden["counts"]
     for one, expected in zip(predictions, golden["first"], strict=False):
         assert str(one) == expected["configuration"]
-        assert list(one.probabilities.values()) == pytest.approx(expected["probabilities"], abs=1e-4)
+        assert (one.keeps, one.spends) == pytest.approx((expected["keeps"], expected["spends"]), abs=1e-4)

@@ -28,6 +28,16 @@ def test_a_table_becomes_arrays(tmp_path):
     assert labels.budgets == (64,)
 
 
+def test_a_question_under_two_budgets_is_two_questions(tmp_path):
+    small = write_labels(tmp_path / "small.parquet", [{**row, "budget_tokens": 32} for row in ROWS], QUESTIONS)
+    large = write_labels(tmp_path / "large.parquet", ROWS, QUESTIONS)
+    labels = read_labels(f"{small},{large}")
+    assert labels.ids == ("folder/q1@32", "folder/q2@32", "folder/q1@64", "folder/q2@64")
+    assert (labels.budget.tolist(), labels.budgets) == ([32, 32, 64, 64], (32, 64))
+    # Both are on one side of a division.
+    assert labels.group.tolist() == ["folder/q1", "folder/q2"] * 2
+
+
 def test_a_grid_becomes_classes_and_settings(tmp_path):
     rows = [label_row("q1", name, 0.5, iterations=count) for name in ("a", "b") for count in (2, 5)]
     classes = read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS[:1]))).classes()
