@@ -25,9 +25,8 @@ from corag.registry import reranker as make_reranker
 from corag.reply import Reply, with_neighbours
 from corag.reply import read as read_answer
 from corag.selectors.corag.agents import fixed_configuration
-from corag.selectors.corag.search import EXPLORATION, ITERATIONS
+from corag.selectors.corag.search import EXPLORATION, ITERATIONS, SearchSelector
 from corag.selectors.corag.selector import Corag
-from corag.selectors.price import default_cost_weight
 from corag.selectors.problem import SelectionProblem, selection_problem
 from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.shown import Reading, readings
@@ -301,9 +300,9 @@ class Workbench:
         named = {} if reranker else self._named(inquiry, budget, unit)
         unit = unit or named.get("unit") or "passage"
         reranker = reranker or named.get("reranker") or DEFAULT_RERANKER
-        selector = Corag(reranker=self._make_reranker(reranker), unit=unit, search=named.get("search"))
+        selector = SearchSelector(reranker=self._make_reranker(reranker), unit=unit, search=named.get("search"))
         search = selector.search_of(self._problem(inquiry, unit, budget))
-        price = named.get("cost_weight", default_cost_weight(Unit.parse(unit)))
+        price = named.get("cost_weight", fixed_configuration().settings["cost_weight"])
         return Settings(
             budget, unit, reranker, search.policy, min(search.iterations, MAX_ITERATIONS),
             round(search.exploration, 3), round(price, 3),
@@ -330,9 +329,9 @@ class Workbench:
             inquiry.problems[unit] = selection_problem(*given, Unit.parse(unit))
         return replace(inquiry.problems[unit], budget_tokens=tokens)
 
-    def _search(self, inquiry: Inquiry, settings: Settings) -> tuple[SelectionProblem, Corag, Selection]:
+    def _search(self, inquiry: Inquiry, settings: Settings) -> tuple[SelectionProblem, SearchSelector, Selection]:
         """Return what is chosen from, what searches it, and what it selects."""
-        selector = Corag(
+        selector = SearchSelector(
             reranker=self._make_reranker(settings.reranker),
             tokenizer=self.tokens,
             unit=settings.unit,

@@ -52,9 +52,9 @@ def test_without_an_agent_the_fallback_of_the_shipped_one_holds():
     by_name = corag.selector("corag-fixed").select("Who?", offered, 9)
     assert by_name.method == "corag-fixed" and essence(replace(by_name, method="corag")) == essence(alike)
     # What is given replaces that part of it alone, whatever it is.
-    for given in ({"cost_weight": 0.2}, {"reranker": "bm25"}, {"search": {"iterations": 3}}):
-        trace = Corag(agent=None, **given).select("Who?", offered, 9).trace
-        expected = {**fallback, **given}
+    for one in ({"cost_weight": 0.2}, {"reranker": "bm25"}, {"search": {"iterations": 3}}):
+        trace = Corag(agent=None, **one).select("Who?", offered, 9).trace
+        expected = {**fallback, **one}
         assert (trace.reranker, trace.cost_weight) == (expected["reranker"], expected["cost_weight"])
     assert Corag(preset="paper").select("Who?", offered, 9).trace.details["preset"] == "paper"
 
