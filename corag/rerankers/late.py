@@ -126,7 +126,7 @@ class MiniLMLate(Part):
 
     def _encoded(self, texts: Sequence[str]) -> list[tuple[Float32, NDArray[np.int64]]]:
         """Return unit vectors of the tokens of each text, `[T, 384]`, and where in it each begins, `[T]`."""
-        encodings = encode(self._tokenizer, texts, offsets=True)
+        encodings = list(encode(self._tokenizer, texts, offsets=True))
         ids = [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
         windows = [np.split(of_text, range(MAX_TOKENS, len(of_text), MAX_TOKENS)) for of_text in ids]
         states = iter(self._encoder.states(list(chain.from_iterable(windows))))
