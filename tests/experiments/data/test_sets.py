@@ -19,7 +19,10 @@ from experiments.data.catalogue import DATA_SETS, find_data_set
 from experiments.data.converters import join_sentences, run_query
 from tests.paths import ROOT
 
-BROUGHT = ("demo", "halueval_sample", "medquad")
+BROUGHT = (
+    "demo", "halueval_sample", "medquad", "contract_nli", "api_docs", "codebase", "friendsqa", "lihua", "qmsum", "fetaqa",
+    "fairytale",
+)  # fmt: skip
 """Sets that are not fetched: that of the demo, and samples that serve if they are at hand."""
 ROWS = json.loads(Path(__file__).with_name("source_rows.json").read_text(encoding="utf-8"))
 CONVERTED = json.loads(Path(__file__).with_name("converted.json").read_text(encoding="utf-8"))
