@@ -23,7 +23,7 @@ from experiments.report.page import Section, Table
 
 LEADS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 """Values of `min_lead` to choose from; with the last the agent never departs from its fallback."""
-MARGINS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 1.0)
+MARGINS = (0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 1.0)
 """Values of `margin` to choose from; with the last the agent never departs from its fallback."""
 TOLERATED_LOSS = 0.003
 """The most utility that an agent may lose to the best single configuration on a kind left out."""
