@@ -40,7 +40,7 @@ def quality_plot(results: Sequence[Result], name: str) -> str:
         width = 2.0 if selector_name(method) == CHALLENGER else 0.8
         style = {"color": COLORS[color], "marker": MARKERS[turn % len(MARKERS)], "linewidth": width}
         lines.append((method, points, style))
-    return _against_tokens(lines, measure(name).title)
+    return against_tokens(lines, measure(name).title)
 
 
 def curves_plot(curves: Curves) -> str:
@@ -61,10 +61,10 @@ def curves_plot(curves: Curves) -> str:
         lines.append((curves.points[row].method, curves.means([row]), style))
     star = {"color": "#000000", "marker": "*", "linestyle": "", "markersize": 13, "zorder": 5}
     lines.append(("the default, corag", curves.means(curves.curve(DEFAULT)), star))
-    return _against_tokens(lines, curves.measure.title)
+    return against_tokens(lines, curves.measure.title)
 
 
-def _against_tokens(lines: Sequence[tuple[str, Points, Mapping[str, Any]]], title: str) -> str:
+def against_tokens(lines: Sequence[tuple[str, Points, Mapping[str, Any]]], title: str) -> str:
     """Return an SVG of lines over tokens, each with its name in the legend, if any, and matplotlib's style."""
     # A setting that is itself a list of settings makes a long name.
     names = [textwrap.fill(plain(name), LONGEST_NAME) for name, _, _ in lines]
