@@ -164,6 +164,8 @@ def drawn_selector(rng, name, tokens, **fixed):
     settings |= {key: value for key, value in fixed.items() if key in draws}
     if settings.get("tree") is not None:
         settings["embedder"] = HashEmbedder()
+    if name == "corag":
+        settings["agent"] = "none"
     if name == "corag" and not fixed and rng.random() < 0.3:
         settings = {key: settings[key] for key in ("cost_weight", "window", "max_units") if key in settings}
         settings |= {"agent": sign_agent(rerankers=("bm25", "hash")), "embedder": SignEmbedder()}

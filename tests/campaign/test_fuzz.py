@@ -50,7 +50,7 @@ def test_every_setting_of_every_selector_is_drawn():
     for name in corag.SELECTORS.names:
         takes = set(inspect.signature(corag.SELECTORS.builder(name)).parameters)
         # An agent is drawn in place of a reranker.
-        takes -= {"agent", "embedder"} if name == "corag" else set()
+        takes -= {"agent", "embedder", "keep"} if name == "corag" else set()
         assert takes - NOT_DRAWN == set(DRAWN[name]), name
 
 

@@ -109,7 +109,7 @@ def results(folder):
 
 def tuned(folder):
     rows = rows_of(folder / "t" / "labels.parquet")
-    assert len(rows) == 24 * 26
+    assert len(rows) == 24 * 16
     return rows, json.loads((folder / "t" / "config.json").read_text())["fallback"]["configuration"]
 
 
@@ -136,7 +136,7 @@ TASKS = {
     ),
     "train agent": Task(
         lambda inputs, folder: ["train", "agent", "--labels", inputs / "labels.parquet", "--out", folder,
-                                "--logger", "none", "--training.epochs", 20, "--quiet"],
+                                "--logger", "none", "--training.epochs", 20, "--target.metric", "quality", "--quiet"],
         epochs_done,
         15, lambda folder: (folder / "checkpoint" / "model.safetensors").read_bytes(),
     ),
@@ -149,7 +149,8 @@ TASKS = {
     "sweep": Task(
         lambda inputs, folder: [
             "sweep", "--base.labels", inputs / "labels.parquet", "--base.out", folder / "s", "--base.logger", "none",
-            "--vary", '{"training.margin": [0.5, 1.0]}', "--base.training.epochs", 4, "--quiet", "true"],
+            "--vary", '{"training.margin": [0.5, 1.0]}', "--base.training.epochs", 4,
+            "--base.target.metric", "quality", "--quiet", "true"],
         lambda folder: len(list(folder.glob("s/*/training.json"))),
         6, sweep_weights, same,
     ),

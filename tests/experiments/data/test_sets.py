@@ -20,8 +20,8 @@ from experiments.data.converters import join_sentences, run_query
 from tests.paths import ROOT
 
 BROUGHT = (
-    "demo", "halueval_sample", "medquad", "contract_nli", "api_docs", "codebase", "friendsqa", "lihua", "qmsum", "fetaqa",
-    "fairytale",
+    "demo", "halueval_sample", "medquad", "contract_nli", "api_docs", "codebase", "friendsqa", "lihua", "qmsum",
+    "fetaqa", "fairytale",
 )  # fmt: skip
 """Sets that are not fetched: that of the demo, and samples that serve if they are at hand."""
 ROWS = json.loads(Path(__file__).with_name("source_rows.json").read_text(encoding="utf-8"))

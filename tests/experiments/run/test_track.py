@@ -12,6 +12,7 @@ import yaml
 import agent
 from corag.cli.main import main
 from experiments.agents.sweep import SweepConfig, sweep
+from experiments.agents.targets import TargetConfig
 from experiments.agents.train import TrainAgentConfig, train
 from experiments.run.track import Tracking, log_run
 from tests.experiments.worlds import write_folder, write_labels
@@ -28,6 +29,7 @@ def config(tmp_path):
     return TrainAgentConfig(
         str(write_labels(tmp_path / "labels.parquet")), str(tmp_path / "run"), features="query", hidden=(4,), map_dim=3,
         shares=(0.5, 0.5, 0.0), training=agent.TrainConfig(epochs=3), device="cpu", quiet=True,
+        target=TargetConfig(metric="quality"),
     )  # fmt: skip
 
 
@@ -158,6 +160,7 @@ def test_the_agent_of_a_wandb_sweep_can_drive_a_training(tmp_path, config, monke
     assert "--training.lr=0.0001" in flags and "--hidden=[64, 32]" in flags
     monkeypatch.setenv("WANDB_RUN_ID", "chosen01")
     given = ["--labels", config.labels, "--features", "query", "--shares", "[0.5,0.5,0]", "--training.epochs", "2"]
+    given += ["--target.metric", "quality"]
     assert main(["train", *given, "--out", config.out, "--quiet", *flags]) == 0, capsys.readouterr().err
     [run] = offline_runs(config.out)
     assert run.run.run_id == "chosen01" and planned["metric"]["name"] in run.summary
