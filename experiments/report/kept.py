@@ -1,6 +1,6 @@
 """The README's picture, from the label tables that ship: what configurations keep of the evidence, and their tokens.
 
-    python -m experiments.report.kept checkpoints/labels/labels-256.parquet experiments/figures/kept.svg
+python -m experiments.report.kept checkpoints/labels/labels-256.parquet experiments/figures/kept.svg
 """
 
 from __future__ import annotations
