@@ -75,7 +75,8 @@ class TrainAgentConfig(Runtime, Tracking):
         settings_head: Whether a second head predicts the search settings, as in the paper; otherwise every
             configuration is a class of its own. By default as the recipe has it: false, in the paper's true.
         promise: Whether a head forecasts what each configuration holds of the evidence and spends, so that the agent
-            names the cheapest that keeps what is promised. By default as the recipe has it: true, in the paper's false.
+            names the cheapest that keeps what is promised. By default as the recipe has it: true, in the paper's false;
+            false with a settings head.
         margin: Share of the evidence by which another configuration has to exceed the promise. By default the smallest
             that keeps it on kinds left out of the training; 0 with less than three kinds.
         hidden: Sizes of the hidden layers.
@@ -123,12 +124,18 @@ class TrainAgentConfig(Runtime, Tracking):
                 "validation and test, the first above 0, that sum to 1"
             )
         check_choice("recipe", self.recipe, Recipe)
+        if self.promise and self.settings_head:
+            raise InputError(
+                "promise and settings_head are both true; forecasts are for whole configurations: leave out one"
+            )
         _ = self.parts
 
     def settled(self) -> Self:
         """Return the settings with those that are None as the recipe has them."""
+        # Forecasts are for whole configurations.
+        given = replace(self, promise=False) if self.settings_head and self.promise is None else self
         return replace(
-            settled(self, self.recipe, "agent"),
+            settled(given, self.recipe, "agent"),
             target=settled(self.target, self.recipe, "target"),
             training=settled(self.training, self.recipe, "training"),
         )

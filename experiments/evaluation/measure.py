@@ -79,7 +79,8 @@ class Measuring:
             if isinstance(selector, SharedProblem):
                 started = time.perf_counter()
                 with suppress(*FAILURES):  # whichever question it is, is named below
-                    selector.search_ahead([(query.question, *rest) for query, *rest in self._with_room(questions)])
+                    room = self._with_room(questions)
+                    selector.search_ahead([(query.question, offered, tokens) for query, offered, tokens in room])
                 ahead[name] = (time.perf_counter() - started) / len(questions)
         return [self._choose(query, candidates, ahead) for query, candidates in questions]
 

@@ -72,13 +72,6 @@ class Corag(BudgetedSelector):
         embedder: Spelling | Embedder | None = None,
         tokenizer: Spelling | TokenCounter | None = None,
     ) -> None:
-        self.window = window
-        super().__init__(
-            unit=unit or "passage",
-            max_units=max_units,
-            order=order,
-            tokenizer=make_tokens(tokenizer or "minilm"),
-        )
         named: dict[str, Any] = {"unit": unit, "reranker": reranker, "cost_weight": cost_weight}
         others: dict[str, Any] = {"max_units": max_units, "order": order, "search": search, "window": window}
         usual = {"max_units": DEFAULT_MAX_UNITS, "order": "value", "search": None, "window": DEFAULT_POLICY}
@@ -92,13 +85,20 @@ class Corag(BudgetedSelector):
                     f"keep is {keep}, but {'a preset' if preset else 'unit, reranker and cost_weight'} or agent=none "
                     "leaves an agent nothing to name; leave keep out, or one of these"
                 )
+        complete = given if is_open or preset is not None else {**fixed_settings(given), **given}
+        self.window = window
+        super().__init__(
+            unit=complete.get("unit", "passage"),
+            max_units=max_units,
+            order=order,
+            tokenizer=make_tokens(tokenizer or "minilm"),
+        )
         self._chooser: AgentSelectors | SearchSelector
         if is_open:
             check_search(cost_weight, preset, search, window)  # now, not with the first question
             embeds = None if embedder is None else make_embedder(embedder)
             self._chooser = AgentSelectors(agent, self.tokenizer, embeds, given, keep)
         else:
-            complete = given if preset is not None else {**fixed_settings(given), **given}
             self._chooser = SearchSelector(**complete, preset=preset, tokenizer=self.tokenizer)
 
     @property
