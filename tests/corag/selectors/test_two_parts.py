@@ -21,11 +21,12 @@ DATA = yaml.safe_load(Path(__file__).with_name("two_part_questions.yaml").read_t
 QUESTIONS = DATA["questions"]
 FORMS = ("notes", "passages", "beside a filler")
 BUDGETS = (32, 64, 256, 1024) if FULL else (32, 64, 256)
-MISSED = {"notes": (2, 0, 0, 0), "passages": (2, 0, 1, 1), "beside a filler": (2, 1, 0, 0)}
+MISSED = {"notes": (2, 0, 0, 0), "passages": (6, 1, 0, 1), "beside a filler": (5, 3, 0, 0)}
 """Questions of each form that may lack a part, one number for each budget, as measured.
 
-Where it was looked into, late interaction gave a wrong sentence, such as another duration for "how long", more than the
-second part; and once, at 32 tokens, both parts fit only because they share a title, which the search charges twice.
+At 32 tokens, where two sentences hardly fit, one of a better passage goes before the right one of another: passages
+lend their sentences half of their value. Where it was looked into, late interaction gave a wrong sentence, such as
+another duration for "how long", more than the second part; and once, at 32 tokens, both parts fit only because they share a title, which the search charges twice.
 """
 RETRIEVED = 20
 FILLER_WORDS = 20_000

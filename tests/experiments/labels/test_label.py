@@ -98,8 +98,9 @@ def test_what_a_server_breaks_off_is_resumed_without_asking_again_for_what_is_wr
         server.requests.clear()
         labels = read_labels(str(label(config(server))))
         second = [json.dumps(body["messages"]) for body in server.chats]
-    # What the questions that were not whole had been told is asked again, at most three prompts each.
-    assert len(labels) == 8 and len(set(first) & set(second)) < 3 and len(set(second)) == len(second)
+    # What the questions that were not whole had been told is asked again, at most three prompts each. The request that
+    # was under way when the first run stopped may arrive after it.
+    assert len(labels) == 8 and len(set(first) & set(second)) < 3 and len(second) - len(set(second)) <= 1
 
 
 def test_a_complete_table_is_neither_made_again_nor_overwritten(tmp_path, small_data, reader):
