@@ -26,7 +26,8 @@ MISSED = {"notes": (2, 0, 0, 0), "passages": (6, 1, 0, 1), "beside a filler": (5
 
 At 32 tokens, where two sentences hardly fit, one of a better passage goes before the right one of another: passages
 lend their sentences half of their value. Where it was looked into, late interaction gave a wrong sentence, such as
-another duration for "how long", more than the second part; and once, at 32 tokens, both parts fit only because they share a title, which the search charges twice.
+another duration for "how long", more than the second part; and once, at 32 tokens, both parts fit only because they
+share a title, which the search charges twice.
 """
 RETRIEVED = 20
 FILLER_WORDS = 20_000
