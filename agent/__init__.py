@@ -43,4 +43,6 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
-        raise ImportError(f"agent.{name} needs {error.name}; install it with: pip install 'corag[agent]'") from error
+        raise ImportError(
+            f"agent.{name} needs {error.name}; install it with: pip install '.[agent]' in a checkout of corag"
+        ) from error

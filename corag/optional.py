@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import json
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from corag.errors import MissingExtraError
 
@@ -29,8 +32,18 @@ def needed(module: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise MissingExtraError(
-            f"{module} is needed here but cannot be imported ({error}); install it with: pip install 'corag[{extra}]'"
+            f"{module} is needed here but cannot be imported ({error}); install it with: {to_install(extra)}"
         ) from error
+
+
+def to_install(extra: str) -> str:
+    """Return the command that installs an extra: from where this package was installed, which may be no index."""
+    source: dict[str, Any] = {}
+    with suppress(importlib.metadata.PackageNotFoundError, ValueError):
+        source = json.loads(importlib.metadata.distribution("corag").read_text("direct_url.json") or "{}")
+    url = urlsplit(source.get("url", ""))
+    editable = "-e " if source.get("dir_info", {}).get("editable") else ""
+    return f"pip install {editable}'{unquote(url.path) if url.scheme == 'file' else 'corag'}[{extra}]'"
 
 
 @lru_cache(maxsize=256)

@@ -25,6 +25,7 @@ from rich.text import Text
 
 from corag.cli.console import plain, stdout
 from corag.errors import CoragError
+from corag.optional import to_install
 from corag.text.visible import to_json, visible
 
 TIMEOUT_S = 2.0
@@ -79,7 +80,7 @@ def _installed() -> Iterator[Finding]:
         present = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         missing = ", ".join(name for name, version in versions.items() if not version)
         state = "; ".join(filter(None, [present, missing and f"missing: {missing}"]))
-        remedy = f"install with: pip install 'corag[{extra}]'" if missing and extra else ""
+        remedy = f"install with: {to_install(extra)}" if missing and extra else ""
         yield Finding("installed", extra or "base", state, remedy)
 
 

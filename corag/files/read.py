@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from corag.errors import CoragError, DataError, MissingExtraError
 from corag.files.markdown import FileText
-from corag.optional import load
+from corag.optional import load, to_install
 from corag.text.chunking import CHUNKING_VERSION
 
 TYPES: Mapping[str, str] = {
@@ -239,7 +239,7 @@ def parse_file(data: bytes, path: str) -> FileText:
         read: Callable[[bytes, str], FileText] = load(READERS[kind].function)
         file = read(data, _name_of(path))
     except MissingExtraError as error:
-        raise UnreadableFileError("needs a package that is missing: pip install 'corag[documents]'") from error
+        raise UnreadableFileError(f"needs a package that is missing: {to_install('documents')}") from error
     except RecursionError as error:
         raise UnreadableFileError("its elements are nested too deeply") from error
     _check_size(len(file.text), MAX_TEXT_BYTES)

@@ -108,7 +108,7 @@ class Server(Part, ABC):
 
 @dataclass(kw_only=True, eq=False)
 class OllamaServer(Server):
-    """A connection to an Ollama server; needs `pip install 'corag[ollama]'`.
+    """A connection to an Ollama server; needs the extra `ollama`.
 
     Attributes:
         model: Name of a model that the server has (`ollama list`).
@@ -139,7 +139,7 @@ class OllamaServer(Server):
 
 @dataclass(kw_only=True, eq=False)
 class OpenAIServer(Server):
-    """A connection to an OpenAI-compatible server; needs `pip install 'corag[openai]'`.
+    """A connection to an OpenAI-compatible server; needs the extra `openai`.
 
     Attributes:
         model: Name of a model that the server has (`GET /models`).

@@ -7,6 +7,7 @@ import pytest
 from corag import registry
 from corag.cli import doctor
 from corag.cli.main import MISTAKE, main
+from corag.optional import to_install
 from tests.chat_server import ChatServer
 
 
@@ -42,7 +43,7 @@ def test_a_missing_package_has_a_remedy(capsys, monkeypatch):
     assert doctor.extras() == {"": ["numpy"], "odd": ["no-such-package"]}
     found = findings(capsys)
     odd = found["installed", "odd"]
-    assert (odd["state"], odd["remedy"]) == ("missing: no-such-package", "install with: pip install 'corag[odd]'")
+    assert (odd["state"], odd["remedy"]) == ("missing: no-such-package", f"install with: {to_install('odd')}")
     assert found["installed", "base"]["remedy"] == "" and ("installed", "dev") not in found
 
 
