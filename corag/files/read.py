@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
@@ -112,24 +112,27 @@ class FoundFiles:
     skipped: Mapping[str, str]
 
 
-def find_files(root: str | Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> FoundFiles:
+def find_files(
+    root: str | Path, *, include: Sequence[str] = (), exclude: Sequence[str] = (), follow_links: bool = False
+) -> FoundFiles:
     """Return the documents under a folder, or the one that `root` names.
 
-    Hidden files and folders are left out, and so are indexes. A link to a file counts as a file unless that is in the
-    folder, too; a link to a folder is not followed.
+    Hidden files and folders are left out, and so are indexes. A link to a folder is not followed, and one to a file of
+    the folder is that file. Other links are named in `skipped`, as they may be somebody else's, to files of yours.
 
     Args:
         root: The folder, or one document.
         include: Globs; only files that match one of them are considered. A glob matches the path below the folder, or
             the name of the file or of a folder on the path; `*` also matches slashes.
         exclude: Globs of files that are left out.
+        follow_links: Whether links to files outside of the folder are read as files in it.
 
     Raises:
         DataError: There is no such folder or file.
     """
     folder = Path(root)
     if folder.is_file():
-        return _readable(folder.parent, [PurePosixPath(folder.name)], {})
+        return _readable(folder.parent, [PurePosixPath(folder.name)], {}, follow_links=True)
     if not folder.is_dir():
         raise DataError(f"{folder} is neither a folder nor a regular file; give a folder of documents, or one document")
     skipped: dict[str, str] = {}
@@ -147,18 +150,23 @@ def find_files(root: str | Path, *, include: Sequence[str] = (), exclude: Sequen
             name for name in folders if not name.startswith(".") and not name.endswith(".lance")
             and not _matches(below / name, exclude)
         ]  # fmt: skip
+        for name in folders:
+            path = Path(parent, name)
+            if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+                skipped[_printable(below / name)] = "a link to a folder elsewhere, which is not followed"
         paths += [below / name for name in names if not name.startswith(".")]
     paths = [path for path in paths if not _matches(path, exclude) and (not include or _matches(path, include))]
     # Folder by folder, whatever the file system's own order.
-    return _readable(folder, sorted(paths, key=lambda path: path.parts), skipped)
+    return _readable(folder, sorted(paths, key=lambda path: path.parts), skipped, follow_links=follow_links)
 
 
 def _matches(path: PurePosixPath, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(name, glob.rstrip("/")) for glob in globs for name in (path.as_posix(), *path.parts))
 
 
-def _readable(root: Path, paths: Iterable[PurePosixPath], skipped: dict[str, str]) -> FoundFiles:
+def _readable(root: Path, paths: Sequence[PurePosixPath], skipped: dict[str, str], *, follow_links: bool) -> FoundFiles:
     links = {path for path in paths if (root / path).is_symlink()}
+    inside = root.resolve()
     own = {(root / path).resolve(): path for path in paths if path not in links}
     kinds: dict[str, str] = {}
     for path in paths:
@@ -167,6 +175,8 @@ def _readable(root: Path, paths: Iterable[PurePosixPath], skipped: dict[str, str
                 raise UnreadableFileError("its name is not valid UTF-8; rename it")
             if not (root / path).is_file():
                 raise UnreadableFileError("a broken link, or not a regular file")
+            if path in links and not follow_links and not (root / path).resolve().is_relative_to(inside):
+                raise UnreadableFileError("a link out of the folder, which --follow-links reads")
             if path in links and (target := own.get((root / path).resolve())) is not None:
                 raise UnreadableFileError(f"a link to {target}")
             kinds[path.as_posix()] = _checked_kind(root / path)

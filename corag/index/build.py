@@ -51,6 +51,7 @@ def update_index(
     *,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    follow_links: bool = False,
     tokens: TokenCounter | None = None,
     overwrite: bool = False,
     batch_size: int = 256,
@@ -68,6 +69,7 @@ def update_index(
         chunking: Sizes.
         include: Globs of the documents to index; see `corag.files.read.find_files`.
         exclude: Globs of documents to leave out.
+        follow_links: Whether links to documents outside of the folder are read.
         tokens: Counts tokens as the answering model does.
         overwrite: Replace an index of something else.
         batch_size: Chunks embedded and stored at a time.
@@ -89,7 +91,7 @@ def update_index(
         files = None
         source = _corpus_source(path, tokens, chunking, settings, report)
     else:
-        files = find_files(path, include=include, exclude=exclude)
+        files = find_files(path, include=include, exclude=exclude, follow_links=follow_links)
         source = _folder_source(path, files, tokens, chunking, settings, report)
     written = write_index(uri, source, embedder, batch_size=batch_size, overwrite=overwrite)
     index = ChunkIndex.open(uri, embedder)
