@@ -1,7 +1,7 @@
 """Parts by name with settings: `name(key=value, ...)`.
 
     cross-encoder(model=BAAI/bge-reranker-v2-m3, max_tokens=1024)
-    reorder(selector=corag(preset=paper))
+    self-route(part=corag(preset=paper))
 
 A value is a JSON value (number, `true`, `false`, `null`, list, object, quoted string) or bare text. Text that holds a
 comma or a parenthesis that does not belong to a part is quoted. No spelling shows a secret; see `corag.redaction`.

@@ -138,19 +138,8 @@ class Registry(Generic[P]):
         return self.make(part, **settings)
 
     def parameters(self, part: Spelling) -> dict[str, inspect.Parameter]:
-        """Return the settings that a part takes; `InputError` for an unknown name.
-
-        A part that passes settings on to another one of its kind, as `reorder` does, takes those of the other, too.
-        """
-        written = parse(part)
-        parameters = inspect.signature(self.builder(written.name)).parameters
-        own = {name: value for name, value in parameters.items() if value.kind is not inspect.Parameter.VAR_KEYWORD}
-        if len(own) < len(parameters) and self.kind in own:
-            inner = written.settings.get(self.kind, own[self.kind].default)
-            if isinstance(inner, str) and self.knows(inner):
-                fixed = parse(inner).settings
-                own = {name: value for name, value in self.parameters(inner).items() if name not in fixed} | own
-        return own
+        """Return the settings that a part takes; `InputError` for an unknown name."""
+        return dict(inspect.signature(self.builder(parse(part).name)).parameters)
 
     def settings(self, part: Spelling) -> tuple[str, ...]:
         """Return the names of the settings that a part takes; see `parameters`."""
@@ -255,16 +244,13 @@ SELECTORS: Registry[Selector] = Registry(
         "top-tokens": "corag.selectors.simple:TopTokens",
         "similarity-cutoff": "corag.selectors.simple:SimilarityCutoff",
         "mmr": "corag.selectors.mmr:Mmr",
-        "prune": "corag.selectors.pruning:Prune",
-        "sentence-threshold": "corag.selectors.pruning:SentenceThreshold",
-        "extractive-compression": "corag.selectors.pruning:ExtractiveCompression",
-        "reorder": "corag.selectors.wrapping:reorder",
+        "sentence-threshold": "corag.selectors.sentence_threshold:SentenceThreshold",
         "adaptive-k": "corag.selectors.adaptive_k:AdaptiveK",
         "car": "corag.selectors.car:Car",
         "edc2": "corag.selectors.edc2:Edc2",
         "crag": "corag.selectors.summarizing:Crag",
         "raptor": "corag.selectors.raptor.selector:Raptor",
-        "self-route": "corag.selectors.wrapping:SelfRoute",
+        "self-route": "corag.selectors.self_route:SelfRoute",
     },
     does="select",
 )

@@ -48,8 +48,7 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 UNITS = ("passage", "sentence")
 ALL_METHODS = (
     "corag", "corag(unit=passage)", "corag(unit=sentence)", "naive", "upper(max_orders=20000)", "top-k", "mmr",
-    "adaptive-k", "car", "similarity-cutoff", "prune", "sentence-threshold",
-    "extractive-compression", "edc2", "crag", "self-route", "full", "none",
+    "adaptive-k", "car", "similarity-cutoff", "sentence-threshold", "edc2", "crag", "self-route", "full", "none",
 )  # fmt: skip
 
 

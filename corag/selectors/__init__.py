@@ -18,20 +18,17 @@ if typing.TYPE_CHECKING:
     from corag.selectors.edc2 import Edc2 as Edc2
     from corag.selectors.mmr import Mmr as Mmr
     from corag.selectors.problem import SelectionProblem as SelectionProblem
-    from corag.selectors.pruning import ExtractiveCompression as ExtractiveCompression
-    from corag.selectors.pruning import Prune as Prune
-    from corag.selectors.pruning import SentenceThreshold as SentenceThreshold
     from corag.selectors.raptor.selector import Raptor as Raptor
     from corag.selectors.reranking import Naive as Naive
     from corag.selectors.reranking import Upper as Upper
+    from corag.selectors.self_route import SelfRoute as SelfRoute
+    from corag.selectors.sentence_threshold import SentenceThreshold as SentenceThreshold
     from corag.selectors.simple import Full as Full
     from corag.selectors.simple import NoContext as NoContext
     from corag.selectors.simple import SimilarityCutoff as SimilarityCutoff
     from corag.selectors.simple import TopK as TopK
     from corag.selectors.simple import TopTokens as TopTokens
     from corag.selectors.summarizing import Crag as Crag
-    from corag.selectors.wrapping import SelfRoute as SelfRoute
-    from corag.selectors.wrapping import reorder as reorder
 
 __getattr__, __dir__ = optional.lazy_exports(
     __name__,

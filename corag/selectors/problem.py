@@ -220,10 +220,6 @@ class SelectionProblem:
         whole = None if self.whole is None else self.whole.with_layout(layout)
         return replace(self, layout=layout, whole=whole)
 
-    def subset(self, indices: Sequence[int]) -> SelectionProblem:
-        """Return the problem of choosing among some of the candidates, in this order, with values of its own."""
-        return replace(self, candidates=[self.candidates[row] for row in indices], memory={})
-
 
 def selection_problem(
     query: str,

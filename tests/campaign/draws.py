@@ -101,21 +101,12 @@ DRAWN = {
         **UNITS, **EMBEDDED, "minimum": number(0.0, 1.0), "relative": one_of(True, False), "at_least": one_of(0, 1, 3),
     },
     "mmr": {**UNITS, **EMBEDDED, "relevance_weight": number(0.0, 1.0), "k": one_of(None, 1, 3)},
-    "prune": {
-        **ORDER,
-        "cost_weight": number(0.0, 2.0),
-        **RERANKED,
-        "selector": inner("top-k", "full", "corag", "mmr", "edc2"),
-        "tolerance": number(0.0, 1.0), "max_units": one_of(1, 3, 10, 60),
-    },
     "sentence-threshold": {
         **RERANKED,
         "threshold": number(0.0, 1.0), "relative": one_of(True, False), "at_least": one_of(0, 1, 3),
         **UNITS, "k": one_of(None, 1, 3),
     },
-    "extractive-compression": {**UNITS, **EMBEDDED, "k": one_of(1, 5)},
     "corag-fixed": {"agent": made(sign_agent)},
-    "reorder": {"selector": one_of("top-k", "full", "naive(reranker=bm25)", "adaptive-k"), **ORDER},
     "adaptive-k": {
         **UNITS, **EMBEDDED,
         "head": number(0.0, 1.0), "tail": number(0.0, 1.0), "buffer": one_of(0, 1, 5),
@@ -153,7 +144,7 @@ ALWAYS = {
 }  # fmt: skip
 """Settings whose defaults would load a model, or take long."""
 # The others take a tenth of their time; and of `none` a few are enough.
-SLOW = ("none", "car", "crag", "raptor", "upper", "edc2", "prune", "sentence-threshold", "reorder")
+SLOW = ("none", "car", "crag", "raptor", "upper", "edc2", "sentence-threshold")
 
 
 def drawn_selector(rng, name, tokens, **fixed):

@@ -65,9 +65,9 @@ def test_any_text_is_read_or_refused(text):
         ('a(x=[1, "b, c"], y={"k": [2]})', "a", {"x": [1, "b, c"], "y": {"k": [2]}}),
         ("a(x=it's 5\" wide)", "a", {"x": "it's 5\" wide"}),
         (
-            "reorder(selector=corag(preset=paper, reranker=b(c=1)), order=ends)",
-            "reorder",
-            {"selector": "corag(preset=paper, reranker=b(c=1))", "order": "ends"},
+            "self-route(part=corag(preset=paper, reranker=b(c=1)), order=ends)",
+            "self-route",
+            {"part": "corag(preset=paper, reranker=b(c=1))", "order": "ends"},
         ),
         ("edc2(store=a=b)", "edc2", {"store": "a=b"}),
     ],
@@ -79,8 +79,8 @@ def test_reading(text, name, settings):
 
 def test_bombs_are_refused_at_once():
     began = time.process_time()
-    deep = "reorder(selector=" * 300 + "top-k" + ")" * 300
-    for bomb in (deep, "reorder(" * 300 + ")" * 300, "a(b=" + "[" * 10**5 + ")", 'a(b="' + '="' * 10**5):
+    deep = "self-route(part=" * 300 + "top-k" + ")" * 300
+    for bomb in (deep, "self-route(" * 300 + ")" * 300, "a(b=" + "[" * 10**5 + ")", 'a(b="' + '="' * 10**5):
         with pytest.raises(InputError) as caught:
             parse(bomb)
         assert len(str(caught.value)) < 500
@@ -89,14 +89,14 @@ def test_bombs_are_refused_at_once():
 
 
 def test_parts_print_as_they_parse():
-    for text in ("top-k(k=3)", "reorder(selector=corag(preset=paper, reranker=bm25))"):
+    for text in ("top-k(k=3)", "self-route(part=corag(preset=paper, reranker=bm25))"):
         assert str(corag.selector(text)) == text
     assert str(corag.selector("top-k(k=5)")) == "top-k"
     assert str(corag.reader("extractive(sentences=1)")) == "extractive(sentences=1)"
     assert str(TopK(k=3)) == "top-k(k=3)"
     assert str(Corag(reranker=Bm25(b=0.5))) == "corag(reranker=bm25(b=0.5))"
-    nested = corag.selector("reorder(selector=top-k(k=2))")
-    assert str(nested) == "reorder(selector=top-k(k=2))" and nested.k == 2
+    nested = corag.selector("self-route(part=top-k(k=2))")
+    assert str(nested) == "self-route(part=top-k(k=2))" and nested.part.k == 2
 
 
 class Mine(Part):
@@ -131,10 +131,6 @@ def test_building_and_registering(parts):
 
 def test_a_part_names_its_settings(parts):
     assert parts.settings("path") == ("size", "kind", "inner") and parts.settings("broken") == ()
-    reorder = {"selector", "order", "tokenizer"}
-    assert set(corag.SELECTORS.settings("reorder")) == reorder | set(corag.SELECTORS.settings("top-k"))
-    passed_on = set(corag.SELECTORS.settings("naive")) - {"reranker"}
-    assert set(corag.SELECTORS.settings("reorder(selector=naive(reranker=bm25))")) == reorder | passed_on
 
 
 def test_every_shipped_part_is_documented_and_an_unknown_name_lists_all():

@@ -209,7 +209,7 @@ def test_no_command_writes_or_prints_a_key(tmp_path, capfd, monkeypatch):
         url = server.base_url.replace("://", f"://user:{KEY}@")
         part = f"openai(model=llama3.1:8b, base_url={url}, api_key={KEY}, max_answer_tokens=20)"
         routed, digest = f"self-route(reader={part})", f"crag(summarizer={part})"
-        nested = f"reorder(selector=self-route(part=crag(summarizer={part})))"
+        nested = f"self-route(full=self-route(part=crag(summarizer={part})))"
         evaluate = ["evaluate", "--data", str(data), "--split", "train", "--limit", "1", "--reader", part, "--quiet"]
         label = ["label", "--data", str(data), "--out", "l.parquet", "--limit", "2"]
         commands = [

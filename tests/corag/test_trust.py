@@ -71,7 +71,7 @@ def attacks(folder):
     tokenizers = [f"huggingface(model={evil})", f"{folder}/tokenizer.json", nowhere, *vocabularies]
     selectors = [
         *(f"naive(reranker={one})" for one in rerankers[:6]),
-        *(f"reorder(selector=naive(reranker={one}))" for one in rerankers[:6]),
+        *(f"self-route(part=naive(reranker={one}))" for one in rerankers[:6]),
         *(f"self-route(reader={one})" for one in readers),
         *(f"crag(summarizer={one})" for one in [*readers[:6], f"extractive(embedder={embedders[0]})"]),
         *(f"mmr(embedder={one})" for one in embedders),
@@ -83,10 +83,10 @@ def attacks(folder):
         "edc2(store=none)",
         f"mmr(embedder={'a' * 5000})",
         f"top-k(unit={'a' * 5000})",
-        f"reorder(selector=top-k, reranker={evil})",
+        f"self-route(part=top-k, reranker={evil})",
         "top-k(password=x)",
         "top-k(no_such_setting=1)",
-        "reorder(" * 300 + ")" * 300,
+        "self-route(" * 300 + ")" * 300,
     ]
     kinds = {"reranker": rerankers, "reader": readers, "embedder": embedders, "selector": selectors}
     return [(kind, part) for kind, parts in kinds.items() for part in parts]
@@ -116,8 +116,8 @@ def test_no_number_that_others_name_is_without_a_limit(table):
         'corag(search={"iterations": 201})',
         'corag(search={"policy": "bayesian", "max_scored": 1000000000})',
         'corag(search={"parallel": 17})',
-        "reorder(selector=upper(max_orders=200001))",
-        "prune(selector=reorder(selector=upper(max_length=21)))",
+        "self-route(part=upper(max_orders=200001))",
+        "self-route(part=self-route(full=upper(max_length=21)))",
         "car(max_candidates=201)",
         "corag(max_units=501)",
         "self-route(reader=self-consistency(reader=minilm-reader, samples=11))",
@@ -173,12 +173,11 @@ def test_a_tree_names_no_other_embedder(folder, tmp_path):
     [
         "top-k(k=3)",
         "corag(unit=window(3), reranker=minilm-softsim)",
-        "reorder(selector=naive(reranker=bm25(b=0.5)), order=ends)",
+        "self-route(part=naive(reranker=bm25(b=0.5)), order=ends)",
         "crag(summarizer=extractive, tokenizer=minilm)",
         "self-route(reader=minilm-reader)",
         "mmr(embedder=minilm, k=null)",
         "corag(agent=none)",
-        "prune(selector=top-k(k=3))",
     ],
 )
 def test_a_file_may_name_what_is_here(part):

@@ -29,7 +29,7 @@ from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.features import FEATURES, agent_features
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import SHARED
-from corag.selectors.wrapping import built
+from corag.selectors.self_route import built
 from corag.types import Candidate, Embedder, TokenCounter, Trace
 
 if TYPE_CHECKING:

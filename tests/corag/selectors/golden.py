@@ -23,12 +23,10 @@ VARIANTS = (
     "naive(reranker=minilm-cross)",
 )
 """Besides the default of each selector: rerankers, a search that no agent sets, and fewer units than there are."""
-LEFT_OUT = ("prune", "extractive-compression", "reorder")
-"""They are about to go."""
 
 
 def methods():
-    return [*(name for name in corag.SELECTORS.names if name not in LEFT_OUT), *VARIANTS]
+    return [*corag.SELECTORS.names, *VARIANTS]
 
 
 def select(method, question):

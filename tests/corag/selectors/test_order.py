@@ -55,8 +55,8 @@ def test_sentences_of_a_document_are_appended_below_its_title():
         problem = corag.selector("full", order="stable", unit="sentence", tokenizer=CHARACTERS)
         with PREVIOUS.set(before):
             offered = problem.problem("Is?", [Candidate(whole, 0.5)], 60)
-            rows = [row for row, chunk in enumerate(offered.chunks) if units.index(chunk.id) in numbers]
-            return problem.select_from(offered.subset(rows))
+            kept = [one for one in offered.candidates if units.index(one.chunk.id) in numbers]
+            return problem.select_from(replace(offered, candidates=kept, memory={}))
 
     first = select(None, (1, 2))
     assert first.text == "T\nTwo is. Three is."

@@ -9,9 +9,8 @@ from corag.selectors.base import BudgetedSelector, Choice
 from corag.text.tokens import CallableCounter
 from tests.fakes import CHARACTERS, HashEmbedder, TableReranker, cheap_selector, offer
 
-OF_SENTENCES = ("prune", "sentence-threshold", "extractive-compression")
-"""What they choose is not among the candidates; see test_pruning.py."""
-NAMES = [name for name in corag.SELECTORS.names if name not in OF_SENTENCES]
+NAMES = [name for name in corag.SELECTORS.names if name != "sentence-threshold"]
+"""What that chooses is not among the candidates; see test_sentence_threshold.py."""
 
 
 @pytest.fixture(params=NAMES, scope="module")

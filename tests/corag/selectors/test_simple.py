@@ -79,12 +79,6 @@ def test_mmr_with_loops(seed, weight):
     assert marginal_relevance(similarities, vectors, costs, budget, relevance_weight=weight) == expected
 
 
-def test_reorder_combines_with_any_selector():
-    assert ids("reorder") == ids("top-k", order="ends") == ("c1", "c0", "c2", "c3")
-    assert ids("reorder", selector="full") == ("c0", "c2", "c3", "c1")
-    assert ids("reorder", selector="top-k", k=2) == ("c1", "c3")
-
-
 def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first():
     ranks = [2, 0, 3, 1]
     pool = [replace(one, rank=rank) for one, rank in zip(POOL, ranks, strict=True)]

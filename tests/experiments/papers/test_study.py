@@ -138,7 +138,7 @@ def test_questions_that_share_a_document_are_resampled_together():
 
 
 def test_parts_that_ship_replace_all_others():
-    text = 'reorder(selector="corag(preset=paper, reranker=BAAI/bge-reranker-large, agent=trained)")'
+    text = 'self-route(part="corag(preset=paper, reranker=BAAI/bge-reranker-large, agent=trained)")'
     method = substitute("selector", text)
     assert "minilm-evidence" in method and "trained" not in method and "BAAI" not in method
     assert substitute("reader", "ollama(model=llama3:8b)") == "minilm-reader"

@@ -1,4 +1,4 @@
-"""Selectors around others: `reorder` sets the order in the prompt, `self-route` asks the reader first."""
+"""`self-route`: a selector around two others that asks the reader which one to use."""
 
 from __future__ import annotations
 
@@ -10,31 +10,9 @@ from corag.errors import InputError
 from corag.naming import Spelling
 from corag.registry import SELECTORS
 from corag.registry import reader as make_reader
-from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice, checked
-from corag.selectors.order import PromptOrder
 from corag.selectors.problem import SelectionProblem
 from corag.types import Reader, TokenCounter
-
-
-def reorder(
-    *,
-    selector: Spelling = "top-k",
-    order: PromptOrder = "ends",
-    tokenizer: Spelling | TokenCounter | None = None,
-    **settings: Any,
-) -> BudgetedSelector:
-    """Use another selector, with the best chunks first and last in the prompt, or in another `order`.
-
-    Args:
-        selector: Its name; one that is built already takes `order` when it is built.
-        order: See `corag.selectors.order`.
-        tokenizer: Counts tokens as the answering model does: name or object.
-        settings: Settings of the selector.
-    """
-    made = built(selector, make_tokens(tokenizer or "minilm"), order=order, **settings)
-    made.name = "reorder"  # type: ignore[misc]  # what selections call it
-    return made
 
 
 @dataclass(kw_only=True, eq=False)
