@@ -6,7 +6,6 @@ pickle may hold is refused (`torch.load(weights_only=True)`, the default of both
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import pickle
@@ -140,14 +139,3 @@ def is_whole_in_cache(model: str) -> bool:
     files = {file.name for file in folder.iterdir()}
     has_tokenizer = any(name.startswith(_TOKENIZERS) for name in files)
     return (newer or any(folder.glob(_OLDER_WEIGHTS))) and has_tokenizer and {"config.json", *shards} <= files
-
-
-def folder_sha256(folder: Path) -> str:
-    """Return the hash of the names and contents of all files that a model's values depend on."""
-    total = hashlib.sha256()
-    for file in sorted(folder.rglob("*")):
-        if file.suffix in _SUFFIXES or file.match(_OLDER_WEIGHTS):
-            with file.open("rb") as content:
-                name = file.relative_to(folder).as_posix()
-                total.update(f"{name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
-    return total.hexdigest()

@@ -10,7 +10,6 @@ from corag import optional, registry
 if typing.TYPE_CHECKING:
     from corag.readers.chat import OllamaReader as OllamaReader
     from corag.readers.chat import OpenAIReader as OpenAIReader
-    from corag.readers.chat import TransformersReader as TransformersReader
     from corag.readers.extractive import ExtractiveReader as ExtractiveReader
     from corag.readers.minilm_reader import MiniLMReader as MiniLMReader
     from corag.readers.wrappers import CachedReader as CachedReader

@@ -1,4 +1,4 @@
-"""Readers that ask a language model: `openai`, `ollama`, `transformers`.
+"""Readers that ask a language model on a server: `openai`, `ollama`.
 
 This module knows prompts and answers; `corag.models.chat` knows how the models are asked.
 """
@@ -14,7 +14,6 @@ from typing import Any, Self
 
 from corag.checks import check_query
 from corag.models.chat.base import Chat, ChatReply, Messages
-from corag.models.chat.local import LocalChat
 from corag.models.chat.prompts import Prompt, prompt
 from corag.models.chat.servers import DEFAULT_OLLAMA_MODEL, OllamaChat, OpenAIChat
 from corag.optional import warn_once
@@ -33,7 +32,7 @@ _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 @dataclass(kw_only=True, eq=False)
 class ChatReader(Chat):
-    """Answers with the reply of a language model; the base of `openai`, `ollama` and `transformers`.
+    """Answers with the reply of a language model; the base of `openai` and `ollama`.
 
     Attributes:
         prompt: What the model is asked: `short`, `sentences`, `cited`, `paper-crag`, or the path of a text file with
@@ -138,16 +137,6 @@ class OllamaReader(ChatReader, OllamaChat):
 @dataclass(kw_only=True, eq=False)
 class OpenAIReader(ChatReader, OpenAIChat):
     """Asks an OpenAI-compatible server; see `ChatReader` and `corag.models.chat.servers.OpenAIChat`."""
-
-
-@dataclass(kw_only=True, eq=False)
-class TransformersReader(ChatReader, LocalChat):
-    """Runs a model in this process; for the settings see `ChatReader` and `corag.models.chat.local.LocalChat`."""
-
-    @property
-    def max_concurrent(self) -> int:
-        """Questions that callers may pass together; `batch_tokens` says how many share a batch."""
-        return 16
 
 
 def numbered(context: str) -> str:

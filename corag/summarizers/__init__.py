@@ -10,7 +10,6 @@ from corag import optional, registry
 if typing.TYPE_CHECKING:
     from corag.summarizers.chat import OllamaSummarizer as OllamaSummarizer
     from corag.summarizers.chat import OpenAISummarizer as OpenAISummarizer
-    from corag.summarizers.chat import TransformersSummarizer as TransformersSummarizer
     from corag.summarizers.extractive import ExtractiveSummarizer as ExtractiveSummarizer
 
 __getattr__, __dir__ = optional.lazy_exports(__name__, registry.SUMMARIZERS.places)

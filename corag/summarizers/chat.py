@@ -1,4 +1,4 @@
-"""Summarizers that ask a language model: `openai`, `ollama`, `transformers`."""
+"""Summarizers that ask a language model on a server: `openai`, `ollama`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, Literal
 from corag.checks import check_choice
 from corag.errors import InputError, ReaderError, SummarizerError
 from corag.models.chat.base import Chat
-from corag.models.chat.local import LocalChat
 from corag.models.chat.prompts import prompt
 from corag.models.chat.servers import DEFAULT_OLLAMA_MODEL, OllamaChat, OpenAIChat
 from corag.types import SummaryRequest, TokenCounter
@@ -27,7 +26,7 @@ _WORDS_PER_TOKEN = 0.6
 
 @dataclass(kw_only=True, eq=False)
 class ChatSummarizer(Chat):
-    """Has a language model write the summary; the base of `openai`, `ollama` and `transformers`.
+    """Has a language model write the summary; the base of `openai` and `ollama`.
 
     The tasks are those of EDC2-RAG (sections 4.3 and B: what helps with a question, what bears on a statement, what
     bears on a statement about a person) and of CRAG (section 2.4: what many texts say together); the words are ours,
@@ -49,7 +48,7 @@ class ChatSummarizer(Chat):
         needs = {self.task: ["documents", "words", "question"], "summary": ["documents", "words"]}
         self._prompts = {name: prompt(name, "corag/prompts/summaries", needs=needs[name]) for name in needs}
         server: Any = self
-        if getattr(server, "tokenizer", self) is None:  # a local model has a tokenizer of its own
+        if server.tokenizer is None:
             server.tokenizer = self.tokens
         super().__post_init__()
         self.tokens = self.tokens or self.counter
@@ -109,11 +108,6 @@ class OllamaSummarizer(ChatSummarizer, OllamaChat):
 @dataclass(kw_only=True, eq=False)
 class OpenAISummarizer(ChatSummarizer, OpenAIChat):
     """Asks an OpenAI-compatible server; see `ChatSummarizer` and `corag.models.chat.servers.OpenAIChat`."""
-
-
-@dataclass(kw_only=True, eq=False)
-class TransformersSummarizer(ChatSummarizer, LocalChat):
-    """Runs a model in this process; for the settings see `ChatSummarizer` and `corag.models.chat.local.LocalChat`."""
 
 
 def says_nothing(reply: str) -> bool:

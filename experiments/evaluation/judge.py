@@ -204,8 +204,8 @@ def chat_of(role: str, name: Spelling) -> Chat:
     reader = corag.reader(name)
     if not isinstance(reader, ChatReader):
         raise InputError(
-            f"{role}: expected a reader that asks a language model, got {name!r}; use openai(model=...), "
-            "ollama(model=...) or transformers(model=...)"
+            f"{role}: expected a reader that asks a language model, got {name!r}; use openai(model=...) "
+            "or ollama(model=...)"
         )
     reader.check()
     return reader

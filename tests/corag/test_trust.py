@@ -61,8 +61,6 @@ def attacks(folder):
         "openai(model=x)",
         "openai(model=x, api_key=sk-1)",
         f"ollama(host={EVIL})",
-        f"transformers(model={evil}, trust_remote_code=true)",
-        f"transformers(model={nowhere})",
         f"self-consistency(reader=openai(model=x, base_url={EVIL}))",
         f"minilm-reader(adapter={evil})",
     ]
@@ -146,7 +144,7 @@ def test_a_model_of_which_only_a_part_is_here_would_be_fetched(tmp_path, monkeyp
     model.mkdir(parents=True)
     for name in ("config.json", "tokenizer.json"):
         (model / name).write_text("{}")
-    parts = [(registry.RERANKERS, "own/model"), (registry.READERS, "transformers(model=own/model)")]
+    parts = [(registry.RERANKERS, "own/model"), (registry.EMBEDDERS, "sentence-transformers(model=own/model)")]
     shards = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     first = {"model-1.safetensors": "", "model.safetensors.index.json": json.dumps(shards)}
     for added in (first, {"model-2.safetensors": ""}):

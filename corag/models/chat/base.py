@@ -1,4 +1,4 @@
-"""A chat with a language model, wherever the model runs: messages in, a reply out."""
+"""A chat with a language model: messages in, a reply out."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import dynamic_module_utils
 
 from corag.models.engine import quiet
@@ -211,36 +211,3 @@ def save_sentence_transformer(folder):
     parts = [modules.Transformer(str(bert)), modules.Pooling(SIZES["hidden_size"])]
     SentenceTransformer(modules=parts, device="cpu").save(str(folder / "whole"), create_model_card=False)
     return folder / "whole"
-
-
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
-
-
-def save_causal_lm(folder, *, chat_template=CHAT_TEMPLATE, **config):
-    """Save a Llama that reads bytes, ends with `<|end|>` and has a window of 2,048 tokens."""
-    torch.manual_seed(0)
-    controls = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(controls)
-    fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|end|>", model_max_length=2048, chat_template=chat_template
-    )
-    fast.save_pretrained(folder)
-    settings = transformers.LlamaConfig(
-        vocab_size=len(fast),
-        max_position_embeddings=2048,
-        bos_token_id=None,
-        eos_token_id=fast.eos_token_id,
-        initializer_range=0.3,
-        num_key_value_heads=2,
-        **{**SIZES, **config},
-    )
-    with quiet():
-        transformers.LlamaForCausalLM(settings).save_pretrained(folder)
-    return folder
