@@ -16,8 +16,8 @@ from safetensors.numpy import save as save_tensors
 
 from agent.config import AgentConfig
 from agent.errors import AgentError, CheckpointError
-from agent.files import replace_folder
 from agent.predict import ConfigurationAgent
+from storage import replace_folder
 
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
 PICKLE_SUFFIXES = frozenset({".pkl", ".pickle", ".pth", ".pt", ".ckpt", ".bin"})
@@ -26,7 +26,7 @@ PICKLE_SUFFIXES = frozenset({".pkl", ".pickle", ".pth", ".pt", ".ckpt", ".bin"})
 def save(
     path: str | Path, agent: ConfigurationAgent, card: str, extra: Mapping[str, str | bytes] | None = None
 ) -> None:
-    """Write the agent and its model card (Markdown) as a checkpoint folder; see `agent.files.replace_folder`.
+    """Write the agent and its model card (Markdown) as a checkpoint folder; see `storage.replace_folder`.
 
     `extra` are further files by name, such as a page. A `path` that is something other than a checkpoint, which would
     be lost, is a `CheckpointError`.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agent.files import folder_lock
 from corag.cli.console import say, stderr
+from storage import folder_lock
 
 
 def label(config: Any) -> None:

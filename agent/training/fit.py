@@ -32,11 +32,11 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from agent.checkpoint import load, model_card, save
 from agent.config import AgentConfig, TrainConfig
 from agent.errors import AgentError, CheckpointError
-from agent.files import folder_lock, replace_file
 from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable
 from agent.training.lightning import calm, kept_in, quiet_trainer, resume
 from agent.training.module import AgentModule
+from storage import folder_lock, replace_file
 
 Precision = Literal["32-true", "bf16-mixed"]
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.files import replace_folder
 from corag.errors import ModelError
 from corag.models.engine import EncoderSource, Engine, load_engine
 from corag.models.minilm import WEIGHTS_SHA256, load_bert, weights_sha256
 from corag.models.runtime import Placement
 from corag.optional import require
 from corag.text.tokens import model_folder
+from storage import replace_folder
 
 FORMAT_VERSION = 1
 BASE = "all-MiniLM-L6-v2"

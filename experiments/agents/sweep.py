@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 import agent
-from agent.files import folder_lock
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
@@ -30,6 +29,7 @@ from experiments.report.page import Page, Section, Table
 from experiments.run.journal import fingerprint
 from experiments.run.settings import read_settings
 from experiments.run.track import UNMEASURED
+from storage import folder_lock
 
 SUMMARY_FILE, PAGE_FILE = "summary.json", "report.html"
 METRIC = "val_regret"

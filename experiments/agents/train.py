@@ -15,7 +15,6 @@ import numpy as np
 
 import agent
 from agent.checkpoint import CARD_FILE
-from agent.files import folder_lock
 from corag.checks import check_choice
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
@@ -43,6 +42,7 @@ from experiments.labels.table import Labels, fallback_of, label_paths, read_labe
 from experiments.report.page import Page, Table
 from experiments.run.journal import commit, digest
 from experiments.run.track import TrackedRun, Tracker, Tracking
+from storage import folder_lock
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from agent.files import replace_file
 from corag.errors import DataError, IndexMismatchError
 from corag.index.outside import require_inside
 from corag.index.search import ChunkIndex
@@ -19,6 +18,7 @@ from corag.index.store import local_folder
 from corag.registry import SELECTORS
 from corag.text.visible import to_json
 from corag.types import Chunk, FloatArray
+from storage import replace_file
 
 FOLDER = "raptor"
 """The tree's folder in that of its index."""

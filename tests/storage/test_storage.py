@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from agent.files import replace_folder
+from storage import replace_folder
 from tests.agent.worlds import NUM_EPOCHS, train
 from tests.processes import fork_server
 
