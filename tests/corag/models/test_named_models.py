@@ -15,7 +15,7 @@ from corag.errors import ModelError
 from corag.models.engine import quiet
 from corag.models.known import KNOWN_RERANKERS
 from corag.rerankers.cross_encoder import CrossEncoder
-from corag.types import Embedder
+from corag.testing import EmbedderContract
 from tests.corag.models.worlds import (
     NEED_CODE,
     change_json,
@@ -30,7 +30,6 @@ pytestmark = pytest.mark.slow
 
 QUESTION = "Which river flows through the capital?"
 PASSAGES = ["Berlin is the capital.", "The Spree, a river, flows there!", "Bananas."]
-TEXTS = ["Berlin is the capital of Germany.", "", "rivers " * 200, "漢字 👩‍👩‍👧"]
 
 
 @pytest.fixture(scope="module")
@@ -117,17 +116,10 @@ def test_a_name_out_of_reach_says_how_to_get_it(models, build):
         build("some/model")
 
 
-@pytest.mark.parametrize("name", ["minilm", "a folder", "bge-m3"])
-def test_one_unit_vector_per_text_whatever_stands_beside_it(models, name):
-    embedder = corag.embedder(str(models / "mean" / "whole") if name == "a folder" else name)
-    vectors = embedder.embed(TEXTS)
-    assert (vectors.shape, vectors.dtype) == ((len(TEXTS), embedder.dimension), np.float32)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
-    np.testing.assert_allclose(np.concatenate([embedder.embed([text]) for text in TEXTS]), vectors, atol=1e-5)
-    np.testing.assert_allclose(embedder.embed(tuple(TEXTS[::-1]))[::-1], vectors, atol=1e-5)
-    assert isinstance(embedder, Embedder)
-    nothing = embedder.embed([])
-    assert (nothing.shape, nothing.dtype) == ((0, embedder.dimension), np.float32)
+class TestEmbedders(EmbedderContract):
+    @pytest.fixture(params=["minilm", "a folder", "bge-m3"])
+    def embedder(self, models, request):
+        return corag.embedder(str(models / "mean" / "whole") if request.param == "a folder" else request.param)
 
 
 def test_of_a_pickle_only_tensors_are_read(models, tmp_path):

@@ -7,10 +7,17 @@ from hypothesis import strategies as st
 import corag
 from corag.models.embedders import MiniLMEmbedder
 from corag.readers.extractive import ExtractiveReader
+from corag.testing import ReaderContract
 
 QUESTION = "What is the capital of Germany?"
 CAPITAL = "Berlin is the capital of Germany."
 OTHERS = "Bananas are yellow. The otter sleeps on its back."
+
+
+class TestContract(ReaderContract):
+    @pytest.fixture
+    def reader(self):
+        return corag.reader("extractive")
 
 
 def quoted(answer, context):
@@ -33,8 +40,5 @@ def test_spans_point_at_what_was_said(context):
     answer = corag.reader("extractive").answer(QUESTION, context)
     assert answer.text == " ".join(" ".join(sentence.split()) for sentence in quoted(answer, context))
     assert all(sentence == sentence.strip() != "" for sentence in quoted(answer, context))
-    flat = [0, *(offset for span in answer.spans for offset in span), len(context)]
-    assert flat == sorted(flat)
     assert len(answer.spans) <= 2
-    assert 0.0 <= answer.confidence <= 1.0
     assert bool(answer.spans) == bool(context.strip())

@@ -7,6 +7,7 @@ import corag
 from corag.models.trained import AdapterConfig, save_adapter
 from corag.readers.minilm_reader import FORM, NAME, MiniLMReader
 from corag.readers.span_reader import KINDS
+from corag.testing import ReaderContract
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from tests.corag.models.worlds import small_bert
 
@@ -57,15 +58,12 @@ def test_the_best_of_all_windows_wins(reader):
     assert LONG[slice(*whole.span)] == part[slice(*best.span)]
 
 
-def test_many_are_read_as_each_alone(reader):
-    contexts = [LONG, "", "A short one.", LONG[:300], "  \n\n "]
-    queries = [QUESTION, QUESTION, "Is it?", "What happened in 1803?", QUESTION]
-    together = reader.answer_many(queries, contexts)
-    alone = [reader.answer(query, context) for query, context in zip(queries, contexts, strict=True)]
-    assert [a.text for a in together] == [a.text for a in alone]
-    assert [a.spans for a in together] == [a.spans for a in alone]
-    np.testing.assert_allclose([a.confidence for a in together], [a.confidence for a in alone], atol=1e-5)
-    assert reader.answer_many([], []) == []
+class TestContract(ReaderContract):
+    contexts = (*ReaderContract.contexts, LONG, LONG[:300])
+
+    @pytest.fixture
+    def reader(self, reader):
+        return reader
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,12 @@
-"""What every registered reranker promises, and each one's values against another way to get them."""
+"""The contract of rerankers for every registered one, and each one's values against another way to get them."""
 
-import itertools
 import math
 
 import bm25s
 import numpy as np
 import pytest
 import Stemmer
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
@@ -16,90 +15,31 @@ from corag.models.minilm import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.softsim import MiniLMSoftSim
+from corag.testing import ODD, PASSAGES, QUESTION, RerankerContract
 from corag.text.documents import SEPARATOR
 from tests.corag.models.worlds import save_bert
 
 pytestmark = pytest.mark.slow
-
-QUESTION = "Which river flows through the capital of Germany?"
-PASSAGES = [
-    "Berlin\nBerlin is the capital of Germany. It lies on the river Spree.",
-    "Rhine\nThe Rhine is a river that flows through Cologne, not through Berlin.",
-    "Bananas are yellow; bananas, bananas everywhere.",
-    "Germany, Germany, Germany: the capital of Germany was Bonn, too.",
-    "The Spree flows through Berlin, flows and flows.",
-]
-ODD = ["", " \n", "\x00", "🦔🌊\u200d", "القدس עיר", "e\u0301\u0301 \ufffd", "[SEP] [CLS] [PAD]", "a" * 300]
-LONG = "river " * 600
-
-texts = st.sampled_from([*PASSAGES, *ODD]) | st.text(max_size=20)
-
-
-@pytest.fixture(params=corag.RERANKERS.names, scope="module")
-def reranker(request, tmp_path_factory):
-    """Each by its name, with a model where it brings none."""
-    given = {"model": save_bert(tmp_path_factory.mktemp("bert"))} if request.param == "cross-encoder" else {}
-    return corag.reranker(request.param, **given)
 
 
 def chunks_of(texts):
     return [Chunk(f"c{rank}", text) for rank, text in enumerate(texts)]
 
 
-def assert_values(values, num_values):
-    assert (values.dtype, values.shape) == (np.float64, (num_values,))
-    assert ((values >= 0) & (values <= 1)).all()
+class TestShippedRerankers(RerankerContract):
+    @pytest.fixture(params=corag.RERANKERS.names, scope="class")
+    def reranker(self, request, tmp_path_factory):
+        """Each by its name, with a model where it brings none."""
+        given = {"model": save_bert(tmp_path_factory.mktemp("bert"))} if request.param == "cross-encoder" else {}
+        return corag.reranker(request.param, **given)
+
+    def test_order_matters_where_it_is_said_to(self, reranker):
+        scorer = reranker.scorer(QUESTION, chunks_of(PASSAGES))
+        forward, backward = scorer([(0, 1, 2), (2, 1, 0)])
+        assert scorer.order_matters == (abs(forward - backward) > 1e-4)
 
 
-@settings(deadline=None, max_examples=15)
-@given(st.lists(texts, max_size=6), st.sampled_from([QUESTION, "the of", "  ", "\x00", "🦔", "ברלין?"]))
-def test_a_text_is_worth_the_same_in_any_company(reranker, batch, query):
-    together = reranker.score(query, batch)
-    assert_values(together, len(batch))
-    alone = [reranker.score(query, [text])[0] for text in batch]
-    assert together == pytest.approx(alone, abs=1e-5)
-
-
-def test_blank_texts_are_worth_nothing(reranker):
-    assert reranker.score(QUESTION, ["", " \n", "\x00"]).tolist() == [0.0, 0.0, 0.0]
-    assert reranker.scorer(QUESTION, chunks_of(["", " "]))([(0,), (1, 0)]).tolist() == [0.0, 0.0]
-
-
-@settings(deadline=None, max_examples=15)
-@given(st.lists(texts, min_size=1, max_size=3))
-@example(["\N{HEDGEHOG}\N{WATER WAVE}", "", "Germany, Germany, Germany: the capital of Germany was Bonn, too."])
-def test_order_matters_is_true_to_its_word(reranker, batch):
-    scorer = reranker.scorer(QUESTION, chunks_of(batch))
-    sizes = range(1, len(batch) + 1)
-    orders = [order for size in sizes for order in itertools.permutations(range(len(batch)), size)]
-    values = scorer(orders)
-    assert_values(values, len(orders))
-    if not scorer.order_matters:
-        by_set = dict(zip(orders, values, strict=True))
-        assert values.tolist() == [by_set[tuple(sorted(order))] for order in orders]
-
-
-def test_order_matters_where_it_is_said_to(reranker):
-    scorer = reranker.scorer(QUESTION, chunks_of(PASSAGES))
-    forward, backward = scorer([(0, 1, 2), (2, 1, 0)])
-    assert scorer.order_matters == (abs(forward - backward) > 1e-4)
-
-
-@settings(deadline=None, max_examples=10)
-@given(st.lists(st.permutations(range(5)).map(lambda order: tuple(order[:3])), min_size=1, max_size=4))
-def test_an_order_is_worth_the_same_in_any_company(reranker, orders):
-    scorer = reranker.scorer(QUESTION, chunks_of(PASSAGES))
-    assert scorer(orders) == pytest.approx([scorer([order])[0] for order in orders], abs=1e-5)
-
-
-def test_what_exceeds_the_window_is_counted_once_per_order(reranker):
-    scorer = reranker.scorer(QUESTION, chunks_of(["Berlin", LONG, "river " * 300, "Spree " * 300]))
-    assert scorer.num_truncated == 0
-    scorer([(0,), (2,), (0, 2)])
-    assert scorer.num_truncated == 0
-    assert_values(scorer([(1,), (0, 1), (1,)]), 3)
-    scorer([(1,)])
-    assert scorer.num_truncated == (2 if reranker.max_tokens else 0)
+texts = st.sampled_from([*PASSAGES, *ODD]) | st.text(max_size=20)
 
 
 @settings(deadline=None, max_examples=25)
@@ -153,7 +93,7 @@ def by_bm25s(query, passages, k1, b):
 @pytest.mark.parametrize(("k1", "b"), [(1.5, 0.4), (0.9, 0.0), (2.0, 1.0)])
 def test_bm25_equals_bm25s_on_single_chunks(query, k1, b):
     values = Bm25(k1=k1, b=b).scorer(query, chunks_of(PASSAGES))([(row,) for row in range(len(PASSAGES))])
-    assert values == pytest.approx(by_bm25s(query, PASSAGES, k1, b), abs=1e-6)
+    assert values == pytest.approx(by_bm25s(query, list(PASSAGES), k1, b), abs=1e-6)
 
 
 def test_bm25_of_a_combination_by_hand():

@@ -1,4 +1,4 @@
-"""What every registered selector promises, whatever it chooses by, for one question and for a stream of them."""
+"""The contract of selectors for every registered one; what each chooses by, for one question and for many."""
 
 import pytest
 
@@ -6,6 +6,7 @@ import corag
 from corag import Candidate, Chunk
 from corag.errors import BudgetError, InputError
 from corag.selectors.base import BudgetedSelector, Choice
+from corag.testing import SelectorContract
 from corag.text.tokens import CallableCounter
 from tests.fakes import CHARACTERS, HashEmbedder, TableReranker, cheap_selector, offer
 
@@ -23,13 +24,10 @@ def selector(name):
     return cheap_selector(name, tokens=CHARACTERS)
 
 
-def test_duplicates_are_dropped_and_counted(selector):
-    cat, dog = Chunk("cat", "the cat sat"), Chunk("dog", "the dog ran")
-    pool = [Candidate(cat, 0.9), Candidate(dog, 0.8), Candidate(cat, 0.7), Candidate(Chunk("copy", "the cat sat"), 0.6)]
-    selection = selector.select("cat dog", pool, 100)
-    assert set(selection.ids) <= {"cat", "dog"} and len(set(selection.ids)) == len(selection)
-    assert selection.trace.duplicates_dropped == 2
-    assert selector.select("cat dog", pool[:2], 100).trace.duplicates_dropped == 0
+class TestShippedSelectors(SelectorContract):
+    @pytest.fixture(params=corag.SELECTORS.names, scope="class")
+    def selector(self, request):
+        return cheap_selector(request.param, tokens=CHARACTERS)
 
 
 COMPARING = ("similarity-cutoff", "adaptive-k", "car")
