@@ -19,11 +19,11 @@ from experiments.papers.study import SMALL, Cell, Study, read_mapping
 
 DEMO, TRAINED = "demo", "trained"
 """The data set that is always at hand; setting `agent` of a study that takes `--agent`."""
-LANGUAGE_MODELS = ("openai", "ollama", "transformers")
+LANGUAGE_MODELS = ("openai", "ollama")
 ROLES = {
     "reader": READERS, "judge": READERS, "rewriter": READERS, "references_reader": READERS,
     "reranker": RERANKERS, "surrogate": RERANKERS, "summarizer": SUMMARIZERS, "embedder": EMBEDDERS,
-    "selector": SELECTORS,
+    "selector": SELECTORS, "part": SELECTORS, "full": SELECTORS,
 }  # fmt: skip
 """Settings that name a part, of `corag evaluate` and of methods, and of which kind."""
 NEEDS_MODEL = ("judge", "rewriter", "references_reader", "references")
