@@ -51,7 +51,7 @@ def refuse_aliases(text: str) -> None:
 
 def check_seed(name: str, seed: object) -> None:
     """Raise `InputError` unless a seed is a whole number that every source of random numbers takes."""
-    check_count(name, seed, "0 is usual", least=0, most=2**32 - 1)
+    check_count(name, seed, "typical: 0", least=0, most=2**32 - 1)
 
 
 def check_text(name: str, text: object) -> None:
@@ -75,4 +75,4 @@ def check_query(query: str, most: int | None = None) -> None:
 
 def check_budget(budget_tokens: object, name: str = "budget_tokens") -> None:
     """Raise `InputError` for a budget that is not a whole number from 1 to `MOST_TOKENS`."""
-    check_count(name, budget_tokens, "256 to 4096 are usual", most=MOST_TOKENS)
+    check_count(name, budget_tokens, "typical: 256-4096", most=MOST_TOKENS)

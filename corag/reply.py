@@ -148,7 +148,7 @@ def ask(
     """
     check_query(question)
     Budget(budget_tokens, None, budget_for)
-    check_count("num_candidates", num_candidates, "10 to 50 are usual", most=MOST_CANDIDATES)
+    check_count("num_candidates", num_candidates, "typical: 10-50", most=MOST_CANDIDATES)
     if where is not None and not isinstance(index, ChunkIndex | str | Path):
         raise InputError("where filters the chunks of an index; filter texts, or in the retriever, before")
     embedding = None if embedder is None else make_embedder(embedder)

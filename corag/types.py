@@ -227,7 +227,7 @@ class SummaryRequest:
     def __post_init__(self) -> None:
         if not isinstance(self.texts, tuple) or not self.texts:
             raise InputError(f"SummaryRequest.texts is {self.texts!r:.80}; give a tuple of at least one text")
-        check_count("SummaryRequest.max_tokens", self.max_tokens, "100 is usual")
+        check_count("SummaryRequest.max_tokens", self.max_tokens, "typical: 100")
 
 
 class Named(Protocol):

@@ -24,9 +24,9 @@ one by one, 59 eight by eight)."""
 LEAST_GAIN = 1e-8
 """The search ends when no expected improvement exceeds this share of the amplitude of the values."""
 MAX_CANDIDATES = 1000
-"""Of the candidates that fit the budget only so many are considered: the pool holds each one's single order."""
+"""At most this many candidates that fit the budget are considered: the pool holds each one's single order."""
 MAX_ENUMERATED = 2000
-"""Up to so many feasible orders all are in the pool from the start."""
+"""Up to this many feasible orders, the pool holds all of them from the start."""
 NUM_SEEDS = 2
 """Orders whose neighbours join a larger problem's pool each round."""
 MAX_OPEN = 300

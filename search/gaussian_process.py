@@ -48,7 +48,7 @@ SHORTLIST = 48
 MIN_SHARE = 0.01
 """Posterior weight of a prior below which it does not count towards the expected improvement."""
 MIN_VALUES, MIN_SHARE_KEPT = 16, 1e-3
-"""Given so many values, a prior of less posterior weight is dropped."""
+"""From this many values on, a prior of less posterior weight is dropped."""
 TIE = 1e-9
 """Scores that differ by less than this share of the largest one tie."""
 _Z = np.linspace(-8, 8, 8 * 512 + 1)

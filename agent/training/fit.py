@@ -34,7 +34,7 @@ from agent.config import AgentConfig, TrainConfig
 from agent.errors import AgentError, CheckpointError
 from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable
-from agent.training.lightning import calm, kept_in, quiet_trainer, resume
+from agent.training.lightning import kept_in, quiet_trainer, quiet_training, resume
 from agent.training.module import AgentModule
 from storage import folder_lock, replace_file
 
@@ -128,7 +128,7 @@ def fit(
         epochs_dir = out_dir / f"{EPOCHS_DIR}-{fingerprint[:12]}"
         epochs_dir.mkdir(parents=True, exist_ok=True)
         module = AgentModule(config, train_config, train, val)
-        with calm(1):
+        with quiet_training(1):
             # Lightning's own callbacks may insist on a logger.
             log = (logger and logger(epochs_dir)) or DummyLogger()
             figures = _Figures(progress, train_config.epochs)

@@ -55,7 +55,7 @@ def kept_in(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def calm(threads: int | None) -> Iterator[None]:
+def quiet_training(threads: int | None) -> Iterator[None]:
     """Train without Lightning's notes and tips; a stopped training raises KeyboardInterrupt.
 
     `threads` are those on a CPU, None for all. With one the bits do not depend on the number of cores, and small layers

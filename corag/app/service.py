@@ -64,7 +64,7 @@ class Service:
         retrieval: Retrieval = "hybrid",
     ) -> None:
         check_budget(budget, "budget")
-        check_count("num_candidates", num_candidates, "10 to 50 are usual", most=MAX_RESULTS)
+        check_count("num_candidates", num_candidates, "typical: 10-50", most=MAX_RESULTS)
         self.budget, self.index = budget, index
         self._num_candidates, self._retrieval = num_candidates, retrieval
         self.tokens = make_tokens(tokenizer)

@@ -68,13 +68,13 @@ class Settings:
         _check_budget(self.budget)
         check_choice("unit", self.unit, UNITS)
         check_choice("policy", self.policy, POLICIES)
-        check_count("iterations", self.iterations, f"{ITERATIONS} is usual", most=MAX_ITERATIONS)
-        check_range("exploration", self.exploration, 0, 100, f"{EXPLORATION} is usual")
-        check_range("cost_weight", self.cost_weight, 0, 100, "0.1 is usual")
+        check_count("iterations", self.iterations, f"typical: {ITERATIONS}", most=MAX_ITERATIONS)
+        check_range("exploration", self.exploration, 0, 100, f"typical: {EXPLORATION}")
+        check_range("cost_weight", self.cost_weight, 0, 100, "typical: 0.1")
 
 
 def _check_budget(budget: object) -> None:
-    check_count("budget", budget, f"{DEFAULT_BUDGET} is usual", most=MAX_BUDGET)
+    check_count("budget", budget, f"typical: {DEFAULT_BUDGET}", most=MAX_BUDGET)
 
 
 @dataclass

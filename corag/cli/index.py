@@ -58,7 +58,7 @@ class IndexConfig(Runtime):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("summary_tokens", self.summary_tokens, "100 is usual")
+        check_count("summary_tokens", self.summary_tokens, "typical: 100")
 
 
 @in_runtime

@@ -285,8 +285,11 @@ def _parsed(name: str, arguments: Sequence[str]) -> Any:
     return load(COMMANDS[name].settings)(**{setting: hidden(value) for setting, value in parsed.items()})
 
 
+_EXPECTED = {"int": "an integer", "float": "a number", "bool": "true or false"}
+
+
 def _what_is_wrong(error: Exception, command: str) -> str:
-    """Return the message of the parser in one line; for a wrong value the setting, the value and the setting's help."""
+    """Return the message of the parser in one line; for an invalid value the setting, the value and the rule."""
     text = " ".join(str(error).split())
     if text.startswith("Unexpected config"):
         return "the settings file has no settings; write one on each line, such as budget: 256"
@@ -295,11 +298,13 @@ def _what_is_wrong(error: Exception, command: str) -> str:
     wrong = re.match(r'Parser key "([\w.]+)": .*(?:Given value|Got value): (.*)', text)
     if wrong is None:
         return text
-    for action in make_parser(command)._actions:
-        if action.dest == wrong[1]:
-            hint = f"give a whole number, such as {action.default}" if type(action.default) is int else action.help
-            return f"{wrong[2]!r} is no value of --{wrong[1]}: {str(hint).rstrip('.')}"
-    return f"{wrong[2]!r} is no value of --{wrong[1]}: {text}"
+    if choices := re.search(r"Literal\[([^]]*)\]", text):
+        expected = "expected one of " + choices[1].replace("'", "")
+    elif kind := re.search(r"<class '(int|float|bool)'>", text):
+        expected = f"expected {_EXPECTED[kind[1]]}"
+    else:
+        [expected] = [str(action.help) for action in make_parser(command)._actions if action.dest == wrong[1]] or [text]
+    return f"invalid --{wrong[1]} {wrong[2]!r}: {expected.rstrip('.')}"
 
 
 MEANT = dict.fromkeys(("k", "top_k", "top_n", "n"), "num_candidates")
@@ -339,7 +344,8 @@ def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
             raise InputError(f"corag {first} is followed by {', '.join(words)}; see corag {first} {words[0]} --help")
         return f"{first} {second}", rest
     if first not in COMMANDS:
-        raise InputError(f"there is no command {first!r}{nearest(first, COMMANDS)}; see corag --help")
+        names = {name.partition(" ")[0] for name in COMMANDS}
+        raise InputError(f"unknown command {first!r}{nearest(first, names)}; see corag --help")
     return first, rest
 
 

@@ -122,7 +122,7 @@ def run_service(config: ServeConfig) -> None:
     """Serve until the process is interrupted."""
     from corag.app.service import Service
 
-    check_range("deadline", config.deadline, 0.1, 86_400, "30 is usual")
+    check_range("deadline", config.deadline, 0.1, 86_400, "typical: 30")
     index = _opened(config.index)
     service = Service(
         method=config.method,
@@ -156,7 +156,7 @@ def make_workbench(config: AppConfig) -> Workbench:
     from corag.naming import split_parts
     from corag.text.data import DataFolder
 
-    check_count("num_candidates", config.num_candidates, "10 to 50 are usual", most=200)
+    check_count("num_candidates", config.num_candidates, "typical: 10-50", most=200)
     data = None if config.data is None else DataFolder.open(config.data)
     return Workbench(
         Source(_opened(config.index), data, config.embedder, config.split, config.num_candidates, config.retrieval),

@@ -127,7 +127,7 @@ class ChunkIndex:
                 made by another embedder.
             CoragError: The storage cannot be read.
         """
-        check_count("probes", probes, "10 to 100 are usual")
+        check_count("probes", probes, "typical: 10-100")
         folder = local_folder(uri)
         # LanceDB would create the folder.
         if folder is not None and not folder.is_dir():
@@ -194,7 +194,7 @@ class ChunkIndex:
     ) -> list[list[Candidate]]:
         """Return for each question, with its embedding in `vectors`, `[q, d]`, what `retrieve` returns."""
         check_choice("retrieval", retrieval, Retrieval)
-        check_count("k", k, "20 is usual")
+        check_count("k", k, "typical: 20")
         embeddings = self._checked_queries(vectors)
         wanted = sql_of(where)
         if retrieval == "vector":

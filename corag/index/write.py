@@ -131,7 +131,7 @@ def write_index(
     overwrite: bool = False,
 ) -> Written:
     """Embed and store the chunks of a source, update an index of it, or finish a build; see `ChunkIndex.build`."""
-    check_count("batch_size", batch_size, "256 is usual")
+    check_count("batch_size", batch_size, "typical: 256")
     with index_lock(uri):
         with accessing(uri, "write"):
             database = connect(uri)

@@ -114,7 +114,7 @@ class ServerEmbedder(Server):
     batch: int = 64
 
     def __post_init__(self) -> None:
-        check_count("batch", self.batch, "16 to 256 are usual")
+        check_count("batch", self.batch, "typical: 16-256")
         super().__post_init__()
 
     @property

@@ -47,7 +47,7 @@ class Server(Part, ABC):
 
     def __post_init__(self) -> None:
         check_model(self.model)
-        check_range("timeout_s", self.timeout_s, 0.001, _MOST_SECONDS, "120 is usual")
+        check_range("timeout_s", self.timeout_s, 0.001, _MOST_SECONDS, "typical: 120")
         url, self._key = self._server()
         parts = _split(url)
         if self._key and not (self._key.isascii() and self._key.isprintable()):
@@ -164,7 +164,7 @@ class OpenAIServer(Server):
     retries: int = 3
 
     def __post_init__(self) -> None:
-        check_count("retries", self.retries, "3 are usual", least=0)
+        check_count("retries", self.retries, "typical: 3", least=0)
         super().__post_init__()
 
     def _server(self) -> tuple[str, str | None]:

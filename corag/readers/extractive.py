@@ -25,7 +25,7 @@ class ExtractiveReader(Part):
     """
 
     def __init__(self, *, sentences: int = 2) -> None:
-        check_count("sentences", sentences, "1 to 3 are usual")
+        check_count("sentences", sentences, "typical: 1-3")
         self.name = "extractive"
         self.sentences = sentences
         self._embedder = CachedEmbedder(MiniLMEmbedder())

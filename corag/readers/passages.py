@@ -57,7 +57,7 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
     Boilerplate answers nothing, unless the question may be about that.
     """
     observed = signals(question, answer, selection, embedder)
-    slope, offset = LINE_OF_EXPLANATIONS if asks_to_explain(question) else LINE
+    slope, offset = EXPLANATION_CALIBRATION if asks_to_explain(question) else CALIBRATION
     log_odds = slope * (observed.values @ np.array(WEIGHTS) + OFFSET) + offset
     passages: list[tuple[int, Passage]] = []  # each behind how plainly it defines what is asked for
     for index, chunk in enumerate(sources(selection)):
@@ -107,7 +107,7 @@ OFFSET = -5.78
 learn from, a quarter of them without their documents."""
 DEFINED = 0.8
 """The least probability of a plain definition of what is asked for."""
-LINE, LINE_OF_EXPLANATIONS = (0.87, 0.11), (0.48, 0.03)
+CALIBRATION, EXPLANATION_CALIBRATION = (0.87, 0.11), (0.48, 0.03)
 """Slope and offset from these log-odds to those that the likeliest passage of a question, as it is shown, is right. A
 passage that repeats the words of a question often does not explain what is asked."""
 

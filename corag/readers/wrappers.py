@@ -71,7 +71,7 @@ class SelfConsistentReader(Part):
         temperature: float = 0.7,
         tokenizer: Spelling | TokenCounter | None = None,
     ) -> None:
-        check_count("samples", samples, "5 to 20 are usual")
+        check_count("samples", samples, "typical: 5-20")
         named = parse(reader)
         if not {"temperature", "seed"} <= set(READERS.settings(named.name)) or not temperature > 0:
             raise InputError(
@@ -80,7 +80,7 @@ class SelfConsistentReader(Part):
             )
         settings = {"temperature": temperature, "tokenizer": tokenizer, **named.settings}
         seed = settings.pop("seed", 0)
-        check_count("seed", seed, "0 is usual", least=0)
+        check_count("seed", seed, "typical: 0", least=0)
         made = [READERS.make(named.name, seed=seed + number, **settings) for number in range(samples)]
         self.readers = [reader for reader in made if isinstance(reader, ChatReader)]
         self.name = f"self-consistency/{self.readers[0].name}"

@@ -51,7 +51,7 @@ class MiniLMSoftSim(Part):
         encoder: TextEncoder | None = None,
     ) -> None:
         if not sharpness >= 1:
-            raise InputError(f"sharpness must be at least 1, got {sharpness!r}; 4 to 12 are usual")
+            raise InputError(f"sharpness must be at least 1, got {sharpness!r}; typical: 4-12")
         self.sharpness = sharpness
         self._encoder = encoder or CachedEncoder(minilm_encoder(backend, precision, device, role="reranker"))
 

@@ -57,9 +57,9 @@ def largest_gap_cutoff(
 
 
 def _check_settings(head: float, tail: float, buffer: int, variant: str) -> None:
-    check_range("head", head, 0, 1, "0 is usual")
-    check_range("tail", tail, 0, 1, "0.1 is usual")
-    check_count("buffer", buffer, "5 is usual", least=0)
+    check_range("head", head, 0, 1, "typical: 0")
+    check_range("tail", tail, 0, 1, "typical: 0.1")
+    check_count("buffer", buffer, "typical: 5", least=0)
     check_choice("variant", variant, Variant)
 
 

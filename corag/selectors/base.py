@@ -83,7 +83,7 @@ class BudgetedSelector(Part):
 
     tokenizer: TokenCounter = field(default_factory=make_tokens)
     unit: str = "passage"
-    max_units: int = checked(DEFAULT_MAX_UNITS, check_count, hint="30 to 100 are usual")
+    max_units: int = checked(DEFAULT_MAX_UNITS, check_count, hint="typical: 30-100")
     order: PromptOrder = checked("value", check_choice, names=PromptOrder)
 
     name: ClassVar[str]

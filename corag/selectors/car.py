@@ -292,7 +292,7 @@ class Car(ComparingSelector):
     """
 
     method: Method = checked("bisecting-kmeans", check_choice, names=Method)
-    max_candidates: int = checked(40, check_count, hint="40 is usual")
+    max_candidates: int = checked(40, check_count, hint="typical: 40")
     seed: int = checked(0, check_seed)
     scaling: Scaling = checked("unit", check_choice, names=Scaling)
     solver: Solver = checked("exact", check_choice, names=Solver)

@@ -76,8 +76,8 @@ class Mmr(EmbeddingSelector):
         k: The most chunks to take; None for as many as fit.
     """
 
-    relevance_weight: float = checked(0.5, check_range, low=0, high=1, hint="0.5 to 0.8 are usual")
-    k: int | None = checked(None, check_count, hint="3 to 20 are usual, None takes as many as fit")
+    relevance_weight: float = checked(0.5, check_range, low=0, high=1, hint="typical: 0.5-0.8")
+    k: int | None = checked(None, check_count, hint="typical: 3-20, None takes as many as fit")
     name = "mmr"
 
     def _choose(self, problem: SelectionProblem) -> Choice:

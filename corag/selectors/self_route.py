@@ -34,7 +34,7 @@ class SelfRoute(BudgetedSelector):
     part: Spelling | BudgetedSelector = "top-k"
     full: Spelling | BudgetedSelector = "full"
     reader: Spelling | Reader = "extractive"
-    min_confidence: float = checked(0.5, check_range, low=0, high=1, hint="0.5 is usual")
+    min_confidence: float = checked(0.5, check_range, low=0, high=1, hint="typical: 0.5")
     name = "self-route"
 
     def __post_init__(self) -> None:

@@ -37,7 +37,7 @@ class TopK(BudgetedSelector):
         k: The most chunks to take.
     """
 
-    k: int = checked(5, check_count, hint="3 to 20 are usual")
+    k: int = checked(5, check_count, hint="typical: 3-20")
     name = "top-k"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
@@ -53,7 +53,7 @@ class TopTokens(BudgetedSelector):
         skip: Whether a candidate that no longer fits is passed over, or ends the selection.
     """
 
-    num_tokens: int = checked(1024, check_count, hint="256 to 4096 are usual")
+    num_tokens: int = checked(1024, check_count, hint="typical: 256-4096")
     skip: bool = True
     name = "top-tokens"
 
@@ -79,12 +79,12 @@ class SimilarityCutoff(ComparingSelector):
 
     minimum: float = 0.3
     relative: bool = False
-    at_least: int = checked(1, check_count, hint="1 is usual", least=0)
+    at_least: int = checked(1, check_count, hint="typical: 1", least=0)
     name = "similarity-cutoff"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("minimum", self.minimum, 0 if self.relative else -1, 1, "0.2 to 0.5 are usual")
+        check_range("minimum", self.minimum, 0 if self.relative else -1, 1, "typical: 0.2-0.5")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = problem.comparable(self._embed, only_cosines=not self.relative)

@@ -61,7 +61,7 @@ class SummarizingSelector(WithSummarizer, ABC):
         with_query: Whether summaries keep what matters for the question, or what the texts say together.
     """
 
-    max_summary_tokens: int | None = checked(None, check_count, hint="100 is usual; None sets no limit")
+    max_summary_tokens: int | None = checked(None, check_count, hint="typical: 100; None sets no limit")
     with_query: bool = True
 
     @abstractmethod
@@ -179,7 +179,7 @@ class Crag(SummarizingSelector):
         seed: Of the random starts of k-means.
     """
 
-    k: int = checked(4, check_count, hint="4 is usual")
+    k: int = checked(4, check_count, hint="typical: 4")
     with_query: bool = False
     seed: int = checked(0, check_seed)
     name = "crag"

@@ -57,7 +57,7 @@ class ChunkConfig:
     """How documents are cut.
 
     Attributes:
-        max_tokens: Maximum tokens of a chunk, its title line included. 128, 256, 512 and 1024 are usual.
+        max_tokens: Maximum tokens of a chunk, its title line included. Typical: 128-1024.
         overlap_tokens: Approximate tokens at the end of a chunk that are repeated at the start of the next, in whole
             sentences; 0 for none.
     """
@@ -66,8 +66,8 @@ class ChunkConfig:
     overlap_tokens: int = 0
 
     def __post_init__(self) -> None:
-        check_count("max_tokens", self.max_tokens, "128 to 1024 are usual", most=MOST_TOKENS)
-        hint = "it must be below max_tokens; a tenth to a fifth is usual"
+        check_count("max_tokens", self.max_tokens, "typical: 128-1024", most=MOST_TOKENS)
+        hint = "it must be below max_tokens; typical: 10-20% of it"
         check_count("overlap_tokens", self.overlap_tokens, hint, least=0, most=self.max_tokens - 1)
 
 

@@ -24,7 +24,7 @@ from corag.types import Chunk
 Known = Literal["fact", "offset", "answer"]
 
 CHOICES = frozenset({"yes", "no", "maybe", "true", "false"})
-"""Answers that a text supports without holding them."""
+"""Answers that a text supports without containing them."""
 
 # Thai, kana and Chinese characters: no space stands between words.
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")

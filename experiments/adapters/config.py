@@ -151,7 +151,7 @@ class ValueTraining(EvidenceTraining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("max_size", self.max_size, "5 is usual", most=MAX_SIZE)
+        check_count("max_size", self.max_size, "typical: 5", most=MAX_SIZE)
         _check(self, counts="hidden", positive="epochs")
 
 

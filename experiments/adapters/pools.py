@@ -1,4 +1,4 @@
-"""Questions with candidates to choose from: what values and the cross-encoder learn from.
+"""Questions with candidates: what values and the cross-encoder learn from.
 
 Where candidates are sentences, the supporting sentences that the data names are the evidence. Where it names passages
 alone, one sentence of each is, and nobody knows which: every such set that holds the answer may be true.

@@ -18,7 +18,7 @@ import torch
 import transformers
 from lightning.pytorch.callbacks import LambdaCallback
 
-from agent.training.lightning import calm, quiet_trainer, resume
+from agent.training.lightning import quiet_trainer, quiet_training, resume
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.models.trained import Adapter, save_adapter
@@ -139,7 +139,7 @@ def fit(
     with (
         TrackedRun("train", config, Path(config.out), asdict(config)) as run,
         progress("train", quiet=config.quiet) as report,
-        calm(threads),
+        quiet_training(threads),
     ):
         shown = LambdaCallback(on_train_epoch_end=lambda trainer, _: report(trainer.current_epoch + 1, epochs))
         log = run.start(folder) or False

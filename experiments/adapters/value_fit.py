@@ -101,7 +101,7 @@ def hypothesise(example: ValueExample, max_size: int, max_drawn: int = MAX_DRAWN
 def _other_sets(
     num_candidates: int, size: int, golds: set[tuple[int, ...]], most: int, rng: np.random.Generator
 ) -> tuple[Sets, int]:
-    """Return at most so many sets of a size that are no evidence, all of one candidate, and how many there are."""
+    """Return up to `most` sets of a size that are not the evidence (all for one candidate), and their number."""
     total = comb(num_candidates, size)
     if total > LISTED:
         # Too many to list; drawn one by one, and equal ones are rare.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import agent
 from corag.types import FloatArray
-from experiments.agents.recipes import settled
+from experiments.agents.recipes import with_recipe_defaults
 from experiments.agents.targets import TargetConfig, best_configuration, best_single, taught, utility
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
@@ -71,7 +71,7 @@ def method_table(
         tokens = labels.measures["cost_tokens"][rows, chosen].mean()
         title = f"**{name}**" if name == marked else name
         lines.append([title, f"{values[rows, chosen].mean():.4f}", shown, p, f"{tokens:.1f}"])
-    target = settled(target, "default", "target")
+    target = with_recipe_defaults(target, "default", "target")
     note = (
         f"Utility: {target.metric} less {target.price or 0.0:g} for 256 tokens. Gap closed: 0 is the {base}, 1 the "
         "oracle, which picks for each question with hindsight and so profits from noise; 95% intervals over resampled "

@@ -45,7 +45,7 @@ OF_RECIPE = (
 )
 
 
-def settled(config: C, recipe: Recipe, group: Group) -> C:
+def with_recipe_defaults(config: C, recipe: Recipe, group: Group) -> C:
     """Return settings with those that are None as the recipe has them."""
     values = {name: value for name, value in RECIPES[recipe][group].items() if getattr(config, name) is None}
     return replace(config, **values)

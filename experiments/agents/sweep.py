@@ -174,7 +174,7 @@ def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
         else:
             worse = sum(gap is not None and gap.low > 0 for gap in (_behind(best, row) for row in others))
             verdict += f" ± {regret['sd']:.4f} over {len(best['by_seed'])} seeds; {worse} of {len(others)} others are "
-            verdict += "worse beyond chance."
+            verdict += "significantly worse."
     lines, notes = [], []
     for row in rows:
         cells, failed = [], len(row["errors"])
@@ -213,8 +213,8 @@ def _trained(run: TrainAgentConfig, group: str) -> dict[str, Any]:
     """Return the figures of a run, or why it could not be trained; a finished training is not done again."""
     record: dict[str, Any] = {"seed": run.training.seed}
     try:
-        settled = run.settled()
-        report = fit(known_labels(settled), settled, group=group)
+        config = run.with_recipe_defaults()
+        report = fit(known_labels(config), config, group=group)
     except agent.AgentError as error:
         return {**record, "error": str(error)}
     figures = report.history[report.best_epoch]

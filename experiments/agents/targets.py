@@ -146,7 +146,7 @@ def learnt_targets(
 ) -> agent.TrainingTable:
     """Return `make_targets` of the questions that are learnt from.
 
-    Under `rule`, those whose best class does not lead are left out: they teach no label, are nobody's partner, and
+    Under `rule`, those whose best class does not lead are left out: they teach no label, form no contrastive pairs, and
     teach no settings either. An `agent.AgentError` says that none is left.
     """
     table = make_targets(labels, config, recipe, forecast=forecast)
@@ -164,7 +164,7 @@ def learnt_targets(
 
 def taught(labels: Labels, config: TargetConfig) -> FloatArray:
     """Return the utilities that are learnt from, `[n, C]`; see `TargetConfig.weighting`."""
-    values, config = utility(labels, config), settled(config, "default", "target")
+    values, config = utility(labels, config), with_recipe_defaults(config, "default", "target")
     return shrunk(values, labels.data) if config.weighting == "equal" else values
 
 

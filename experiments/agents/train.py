@@ -130,7 +130,7 @@ class TrainAgentConfig(Runtime, Tracking):
             )
         _ = self.parts
 
-    def settled(self) -> Self:
+    def with_recipe_defaults(self) -> Self:
         """Return the settings with those that are None as the recipe has them."""
         # Forecasts are for whole configurations.
         given = replace(self, promise=False) if self.settings_head and self.promise is None else self
@@ -152,7 +152,7 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     A damaged table or a missing split is a `DataError`, an unknown measure an `InputError`, too little to learn from an
     `agent.AgentError`.
     """
-    config = config.settled()
+    config = config.with_recipe_defaults()
     labels = known_labels(config)
     agent_config_of(labels, config)  # refuses settings before anything is written
     with folder_lock(Path(config.out), ".train.lock"):
@@ -380,7 +380,7 @@ def placement() -> dict[str, Any]:
 
 
 def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
-    usual = TrainAgentConfig(config.labels, config.out, recipe=config.recipe).settled()
+    usual = TrainAgentConfig(config.labels, config.out, recipe=config.recipe).with_recipe_defaults()
     changed = ", ".join(f"{name}={value}" for name, value in departures(config, usual).items())
     counts = ", ".join(f"{name} {(labels.data == name).sum()}" for name in sorted(set(labels.data)))
     readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in labels.metadata))

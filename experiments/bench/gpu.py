@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from experiments.bench.run import BenchConfig
 
 SECONDS = 540.0
-"""No row is begun after so many."""
+"""No row starts after this many seconds."""
 BASE = {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12}
 """Shape of the cross-encoder."""
 ROUNDS = 3

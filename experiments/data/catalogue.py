@@ -1,4 +1,4 @@
-"""Every data set that can be had by name: what it is, under which licence, where its files are, what converts them.
+"""Every data set available by name: what it is, under which licence, where its files are, what converts them.
 
 `catalogue.yaml` has the table; `ir_datasets:NAME` and `beir:NAME` are read by the library of that name.
 """
@@ -26,7 +26,7 @@ _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """A data set that can be had by name; numbers and sizes are estimates.
+    """A data set available by name; numbers and sizes are estimates.
 
     Attributes:
         what: What it holds, in a few words.

@@ -55,7 +55,7 @@ class CandidateSettings:
         for name in ("sample", "limit"):
             if (number := getattr(self, name)) is not None:
                 check_count(name, number, "leave it out for all questions")
-        check_count("num_candidates", self.num_candidates, "10 to 50 are usual", most=MOST_CANDIDATES)
+        check_count("num_candidates", self.num_candidates, "typical: 10-50", most=MOST_CANDIDATES)
         if self.run is not None and (self.pool in ("candidates", "document") or self.retrieval is not None):
             asked = f"retrieval {self.retrieval}" if self.retrieval is not None else f"pool {self.pool}"
             raise InputError(f"run {self.run!r} gives the candidates, so {asked} has no effect; leave one of them out")

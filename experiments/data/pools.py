@@ -184,7 +184,7 @@ def _file_hash(path: Path) -> str:
 
 
 def drawn(queries: Sequence[Query], number: int | None, seed: int) -> list[Query]:
-    """Return so many questions drawn at random, in their own order; all without a number, or where there are fewer."""
+    """Return this many questions drawn at random, in their own order; all if no number is given or there are fewer."""
     if number is None or number >= len(queries):
         return list(queries)
     rows = np.random.default_rng(seed).choice(len(queries), number, replace=False)

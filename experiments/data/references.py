@@ -61,7 +61,7 @@ class ReferencesConfig(Runtime):
         super().__post_init__()
         for name in ("limit", "budget"):
             if (value := getattr(self, name)) is not None:
-                check_count(name, value, "3072 tokens are usual")
+                check_count(name, value, "typical: 3072 tokens")
 
 
 def write_references(config: ReferencesConfig, reader: Reader | None = None) -> tuple[Path, int]:

@@ -124,9 +124,9 @@ class EvaluateConfig(SelectionSettings, Tracking):
             raise InputError(f"judge_figures is {self.judge_figures!r}, but there is no judge; give one with --judge")
         if self.task == "verify" and (self.reader == NO_READER or self.judge is not None):
             raise InputError(f"task verify asks the reader for verdicts; leave out judge, and reader {NO_READER}")
-        check_count("seed", self.seed, "0 is usual", least=0)
+        check_count("seed", self.seed, "typical: 0", least=0)
         if self.latency_questions is not None:
-            check_count("latency_questions", self.latency_questions, "20 are usual", least=0)
+            check_count("latency_questions", self.latency_questions, "typical: 20", least=0)
         if self.run is not None and self.sets:
             raise InputError(f"run {self.run!r} belongs to one data folder; give each of the sets its own run")
 

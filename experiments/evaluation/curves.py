@@ -23,7 +23,7 @@ from experiments.evaluation.parts import Parts
 from experiments.report.results import CHALLENGER, DEFAULT, CurvePoint
 
 FEWEST_QUESTIONS, MOST_QUESTIONS = 10, 100
-"""The curves are made of a third of the questions of a set, drawn at random, but of at least and at most so many."""
+"""The curves use a third of a set's questions, drawn at random; these are the minimum and the maximum."""
 LAMBDAS = (0, 0.05, 0.1, 0.2, 0.4, 0.8)
 THRESHOLDS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 SMALLEST_BUDGET, NUM_BUDGETS = 32, 6

@@ -1,4 +1,4 @@
-"""Quality against tokens: whether the default is on the upper hull, and what `corag` gains at equal tokens.
+"""Quality against tokens: whether the default is on the Pareto front, and what `corag` gains at equal tokens.
 
 Letters: `p` points, `n` questions.
 """
@@ -22,7 +22,7 @@ REFERENCES = ("sentence-threshold(threshold=0.5)", "naive")
 """Simple methods, as they are by default, that `corag` is compared with at equal tokens."""
 CAPTION = (
     "Lines: corag over lambda, sentence-threshold over its threshold, naive over budgets of 32 tokens or more. Other "
-    "marks: the methods compared. Dotted: the upper hull of all points. Bars: 95% intervals over groups of questions "
+    "marks: the methods compared. Dotted: the Pareto front of all points. Bars: 95% intervals over groups of questions "
     "that share documents. "
 )
 
@@ -120,7 +120,7 @@ class Curves:
         ]
 
     def hull(self) -> list[int]:
-        """Return the rows of the points on the upper hull: more quality than any mixture of others at their tokens."""
+        """Return the rows of the points on the Pareto front of all points and their mixtures."""
         x, y = self.tokens.mean(axis=1), self.quality.mean(axis=1)
         found: list[int] = []
         for row in np.lexsort((-y, x)).tolist():
@@ -152,7 +152,7 @@ class Curves:
         [row], hull = self.curve(DEFAULT), self.hull()
         [(tokens, quality, _)], gap = self.means([row]), self.gain(hull, row)
         default = f"The default (corag, {self.measure.title} {quality:.3f} at {tokens:.0f} tokens) is"
-        place = f"the upper hull of all {len(self.points)} points"
+        place = f"the Pareto front of all {len(self.points)} points"
         if row in hull or gap is None or gap.mean <= 0:
             text = f"{default} on {place}."
         else:
@@ -180,7 +180,7 @@ class Curves:
                 point.method, str(point.budget), f"{self.tokens[row].mean():.1f}",
                 f"**{quality}**" if row in hull else quality, "-" if gain is None else str(gain),
             ])  # fmt: skip
-        note = "Bold: on the upper hull. Gain: of corag, interpolated between two lambdas, at the tokens of the line."
+        note = "Bold: on the Pareto front. Gain: of corag, interpolated between two lambdas, at the tokens of the line."
         return Table(
             ["method", "budget", "tokens", self.measure.title, "gain of corag at these tokens"], rows, note=note
         )

@@ -39,7 +39,7 @@ class Contest:
 
     @property
     def outcome(self) -> str:
-        """`Better` or `Worse` beyond chance, `The same` if a loss of `SMALL` can be excluded, else `Unclear`."""
+        """`Better` or `Worse` if significant, `The same` if a loss of `SMALL` can be excluded, else `Unclear`."""
         if self.gain.is_certain:
             return "Better" if self.gain.mean > 0 else "Worse"
         return "The same" if self.gain.low > -SMALL and self.gain.n >= FEWEST else "Unclear"
@@ -71,7 +71,7 @@ class Contest:
 
     @property
     def detectable(self) -> float:
-        """The smallest difference that so many questions show in four cases of five (80% power)."""
+        """Smallest detectable difference with this many questions (80% power)."""
         return POWER * (self.gain.high - self.gain.low) / 2 / 1.96
 
     def _too_few(self) -> list[str]:

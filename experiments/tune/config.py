@@ -19,7 +19,7 @@ LEAST_QUESTIONS = 20
 
 @dataclass(frozen=True)
 class TuneConfig(CandidateSettings, Runtime, Tracking):
-    """Tune the agent on your own questions; 60 to 500 are usual.
+    """Tune the agent on your own questions (typical: 60-500).
 
     Attributes:
         data: Data folder, by path or name, whose questions have answers, gold passages or both.

@@ -22,7 +22,7 @@ from corag.selectors.corag.agents import DEFAULT_AGENT, load_agent
 from corag.selectors.price import REFERENCE_TOKENS
 from corag.types import FloatArray
 from experiments.agents.compare import Choices, method_table, named
-from experiments.agents.recipes import settled
+from experiments.agents.recipes import with_recipe_defaults
 from experiments.agents.targets import QUALITY, TargetConfig, best_configuration, utility
 from experiments.data.config import candidate_settings
 from experiments.data.splits import divide, questions_of
@@ -235,13 +235,13 @@ def tuned_agent(
     price changes, by the configuration's mean tokens. So a higher price never makes dearer configurations likelier.
     Configurations that the network does not know begin like its fallback.
     """
-    learned = settled(replace(target, price=None), "default", "target")
+    learned = with_recipe_defaults(replace(target, price=None), "default", "target")
     values, tokens = utility(labels, learned), labels.measures["cost_tokens"].mean(axis=0)
     known, names = shipped.config.configurations, labels.configurations
     like = [known.index(name if name in known else shipped.config.fallback.configuration) for name in names]
     expected = _leads(TEMPERATURE * shipped.logits(labels.features(shipped.config.features))[:, like])
     beyond = (_leads(values) - expected).mean(axis=0) * len(labels) / (len(labels) + OWN_WEIGHT)
-    dearer = (settled(target, "default", "target").price or 0.0) - (learned.price or 0.0)
+    dearer = (with_recipe_defaults(target, "default", "target").price or 0.0) - (learned.price or 0.0)
     added = beyond - dearer * tokens / REFERENCE_TOKENS
     expected = expected.mean(axis=0) + added
     # Forecasts are of other texts: with the user's own labels what is measured decides.

@@ -44,7 +44,7 @@ def test_the_example_gives_the_weights_of_the_packaged_recipe(tmp_path, table, m
     config = TrainAgentConfig(
         str(table), str(tmp_path / "packaged"), recipe="paper", training=agent.TrainConfig(epochs=6), logger="none",
         quiet=True,
-    ).settled()  # fmt: skip
+    ).with_recipe_defaults()  # fmt: skip
     packaged = fit(known_labels(config), config).agent
     example = train_example(table, tmp_path / "example", epochs=6)
     assert example.weights.keys() == packaged.weights.keys()

@@ -64,7 +64,7 @@ class Chat(Part, ABC):
 
     def __post_init__(self) -> None:
         check_model(self.model)
-        check_count("max_answer_tokens", self.max_answer_tokens, "64 to 1024 are usual")
+        check_count("max_answer_tokens", self.max_answer_tokens, "typical: 64-1024")
 
     @property
     @abstractmethod

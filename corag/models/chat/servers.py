@@ -64,8 +64,8 @@ class ServerChat(Server, Chat):
 
     def __post_init__(self) -> None:
         check_range("temperature", self.temperature, 0, 100, "0 is greedy")
-        check_count("seed", self.seed, "0 is usual", least=0)
-        check_count("max_concurrent", self.max_concurrent, "1 to 8 are usual")
+        check_count("seed", self.seed, "typical: 0", least=0)
+        check_count("max_concurrent", self.max_concurrent, "typical: 1-8")
         Chat.__post_init__(self)
         super().__post_init__()
         self._given_window: int | None = None
@@ -210,7 +210,7 @@ class OllamaChat(OllamaServer, ServerChat):
 
     def __post_init__(self) -> None:
         if self.num_ctx is not None:
-            check_count("num_ctx", self.num_ctx, "4096 or 8192 are usual")
+            check_count("num_ctx", self.num_ctx, "typical: 4096 or 8192")
         self._num_ctx = self.num_ctx or _MIN_WINDOW
         super().__post_init__()
         self._given_window = self.num_ctx
@@ -266,7 +266,7 @@ class OpenAIChat(OpenAIServer, ServerChat):
 
     def __post_init__(self) -> None:
         if self.window is not None:
-            check_count("window", self.window, "4096 to 131072 are usual")
+            check_count("window", self.window, "typical: 4096-131072")
         self._refused: frozenset[str] = frozenset()
         super().__post_init__()
         self._given_window = self.window

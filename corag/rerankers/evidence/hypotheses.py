@@ -18,7 +18,7 @@ from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, UNIT_PAIRS, 
 from corag.types import FloatArray
 
 MAX_LISTED = 20
-"""Of up to so many chunks all sets of up to four are hypotheses; of more, those that are most promising."""
+"""Up to this many chunks, enumerate all sets of at most four as hypotheses; beyond it, the most promising."""
 HEADS = 24
 """One of each pair is among so many of the strongest chunks: the other may be weak by itself."""
 CORES = {3: 16, 4: 15, 5: 11}

@@ -44,8 +44,8 @@ class Raptor(WithSummarizer):
 
     tree: str | Path | RaptorTree | None = None
     retrieval: Retrieval = checked("collapsed", check_choice, names=Retrieval)
-    top_k: int = checked(5, check_count, hint="5 is usual")
-    summary_tokens: int = checked(SUMMARY_TOKENS, check_count, hint="100 is usual")
+    top_k: int = checked(5, check_count, hint="typical: 5")
+    summary_tokens: int = checked(SUMMARY_TOKENS, check_count, hint="typical: 100")
     name = "raptor"
 
     def __post_init__(self) -> None:

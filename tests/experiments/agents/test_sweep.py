@@ -111,6 +111,6 @@ def test_every_shipped_ablation_is_a_grid_that_can_be(path):
     config = SweepConfig(**{name: value for name, value in values.items() if name != "config"})
     assert sum(len(runs) for _, runs in plan(config)) >= 9 and config.base.out == f"runs/sweeps/{path.stem}"
     # The defaults are among what is tried: without them there is nothing to compare with.
-    defaults = flattened(json.loads(json.dumps(asdict(TrainAgentConfig("labels", "out").settled()))))
+    defaults = flattened(json.loads(json.dumps(asdict(TrainAgentConfig("labels", "out").with_recipe_defaults()))))
     if path.stem != "loss_weights":
         assert all(defaults[name] in values for name, values in config.vary.items())

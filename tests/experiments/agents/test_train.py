@@ -138,7 +138,7 @@ def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
 
 
 def test_the_paper_by_name_has_all_its_settings():
-    config = TrainAgentConfig(labels="l", out="o", recipe="paper").settled()
+    config = TrainAgentConfig(labels="l", out="o", recipe="paper").with_recipe_defaults()
     assert (config.parts, config.hidden, config.map_dim, config.min_lead) == (("query",), (512, 256), 128, 0.0)
     assert config.target == PAPER and config.settings_head
     training = config.training

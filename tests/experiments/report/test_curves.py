@@ -53,7 +53,7 @@ def test_the_hull_and_the_gain_at_equal_tokens():
 @pytest.mark.parametrize(("default", "expected"), [("corag(cost_weight=0.1)", "is on"), ("naive", "is below")])
 def test_the_verdict_on_the_default(default, expected):
     text = Curves.of([result_with_curves(default)]).verdict()
-    assert f"{expected} the upper hull of all 7 points" in text
+    assert f"{expected} the Pareto front of all 7 points" in text
     assert "+0.200" in text and "+0.100" in text
 
 
@@ -90,7 +90,7 @@ def test_pages_show_curves_and_say_what_they_mean(tmp_path):
     path, other = tmp_path / "r.json", tmp_path / "other.json"
     result.write(path)
     assert Result.read(path) == result
-    assert "is on the upper hull of all 7 points" in result_page([result], title="T").markdown()
+    assert "is on the Pareto front of all 7 points" in result_page([result], title="T").markdown()
     # The command draws the mean of several data folders, of several files.
     Result(result.record | {"data": "another"}, result.rows, result.curves).write(other)
     for out in ("mean.svg", "page.html", "page.md"):
