@@ -52,7 +52,7 @@ class EmbedderContract:
         """Vectors are float32, `[n, dimension]`, of length 1; of no texts, `[0, dimension]`."""
         for texts in ([], [*PASSAGES, *ODD, LONG]):
             vectors = embedder.embed(texts)
-            assert (vectors.shape, vectors.dtype) == ((len(texts), embedder.dimension), np.float32)
+            assert vectors.shape == (len(texts), embedder.dimension) and vectors.dtype == np.float32
             np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=TOLERANCE)
 
     def test_a_vector_does_not_depend_on_other_texts(self, embedder: Embedder) -> None:
@@ -205,7 +205,7 @@ def _chunks(texts: Sequence[str]) -> list[Chunk]:
 
 
 def _check_values(values: FloatArray, num_values: int) -> None:
-    assert (values.dtype, values.shape) == (np.float64, (num_values,))
+    assert values.shape == (num_values,) and values.dtype == np.float64
     assert ((values >= 0) & (values <= 1)).all()
 
 

@@ -24,7 +24,7 @@ import agent
 from corag.errors import DataError, InputError
 from corag.selectors.price import REFERENCE_TOKENS
 from corag.types import FloatArray
-from experiments.agents.recipes import settled
+from experiments.agents.recipes import with_recipe_defaults
 from experiments.evaluation.metrics import kept, quality
 from experiments.labels.table import Labels
 
@@ -75,7 +75,7 @@ def utility(labels: Labels, config: TargetConfig) -> FloatArray:
 
     An unknown measure is an `InputError`.
     """
-    config = settled(config, "default", "target")
+    config = with_recipe_defaults(config, "default", "target")
     metric = config.metric or KEPT
     if metric not in (KEPT, QUALITY, *labels.measures):
         known = ", ".join((KEPT, QUALITY, *labels.measures))
@@ -115,7 +115,7 @@ def make_targets(
 
     With `forecast`, for an agent that forecasts, with what each configuration holds and spends.
     """
-    config = settled(config, "default", "target")
+    config = with_recipe_defaults(config, "default", "target")
     classes = labels.classes()
     values = taught(labels, config)
     label = classes.label[best_configuration(labels, values)]
@@ -150,7 +150,7 @@ def learnt_targets(
     teach no settings either. An `agent.AgentError` says that none is left.
     """
     table = make_targets(labels, config, recipe, forecast=forecast)
-    config = settled(config, "default", "target")
+    config = with_recipe_defaults(config, "default", "target")
     if config.weighting != "rule":
         return table
     if not (table.weight > 0).any():

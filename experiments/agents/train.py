@@ -34,7 +34,7 @@ from experiments.agents.left_out import (
     left_out_section,
     shortfalls,
 )
-from experiments.agents.recipes import RECIPES, Recipe, departures, settled
+from experiments.agents.recipes import RECIPES, Recipe, departures, with_recipe_defaults
 from experiments.agents.targets import TargetConfig, best_single, learnt_targets, make_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
@@ -135,9 +135,9 @@ class TrainAgentConfig(Runtime, Tracking):
         # Forecasts are for whole configurations.
         given = replace(self, promise=False) if self.settings_head and self.promise is None else self
         return replace(
-            settled(given, self.recipe, "agent"),
-            target=settled(self.target, self.recipe, "target"),
-            training=settled(self.training, self.recipe, "training"),
+            with_recipe_defaults(given, self.recipe, "agent"),
+            target=with_recipe_defaults(self.target, self.recipe, "target"),
+            training=with_recipe_defaults(self.training, self.recipe, "training"),
         )
 
 
