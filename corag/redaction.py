@@ -44,8 +44,7 @@ def hide_secrets(text: str) -> str:
         text = _USERINFO.sub(f"://{HIDDEN}@", text)
     names = _names(frozenset(SECRETS))
     text = names.sub(rf"\1{HIDDEN}", text) if any(name in text for name in ("=", ":")) else text
-    known = _KNOWN.union(*(_forms(os.environ[name]) for name in os.environ if name.upper().endswith(_OF_ENVIRONMENT)))
-    for value in sorted(known, key=len, reverse=True):
+    for value in sorted(_KNOWN.union(*map(_of_variable, os.environ.items())), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return text
 
@@ -71,11 +70,28 @@ def remember_secrets(value: Any, *, secret: bool = False) -> None:
 
 
 @lru_cache(maxsize=256)
+def _of_variable(item: tuple[str, str]) -> frozenset[str]:
+    """Return the secrets in an environment variable: its value by its name, or the passwords in an address."""
+    name, value = item
+    if name.upper().endswith(_OF_ENVIRONMENT):
+        return _forms(value)
+    found = _USERINFO.findall(value) if "://" in value else []
+    return frozenset[str]().union(*(_forms(unquote(one[3:-1]).partition(":")[2]) for one in found))
+
+
+@lru_cache(maxsize=256)
 def _forms(value: str) -> frozenset[str]:
-    """Return how a value is written in texts, JSON and addresses; nothing for one that is too short."""
+    """Return how a value is written in texts, JSON, addresses and base64; nothing for one that is too short."""
     if len(value) < LEAST_KNOWN or HIDDEN in value:
         return frozenset()
-    return frozenset({value, json.dumps(value)[1:-1], repr(value)[1:-1], quote(value, safe="")})
+    # What stands before the value, such as the user of `Basic` authentication, shifts its base64: what is the same for
+    # whatever stands before and behind.
+    data = value.encode(errors="replace")
+    coded = {
+        base64.b64encode(bytes(shift) + data).decode().rstrip("=")[begin : -1 if (shift + len(data)) % 3 else None]
+        for shift, begin in enumerate((0, 2, 3))
+    }
+    return frozenset({value, json.dumps(value)[1:-1], repr(value)[1:-1], quote(value, safe=""), *coded})
 
 
 def hide_in_tracebacks() -> None:

@@ -389,8 +389,10 @@ def _configure_logging(*, debug: bool) -> None:
     handler.setLevel(logging.DEBUG if debug else logging.INFO)
     handler.setFormatter(_Visible(f"%(levelname)-8s {'%(name)s:%(lineno)d ' if debug else ''}%(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
-    # A log of a library that cannot be written, as W&B's on a full disk, is no traceback in the terminal.
-    logging.raiseExceptions = debug
+    # A log of a library that cannot be written, as W&B's on a full disk, is no traceback in the terminal; it would show
+    # what was to be logged as it is.
+    logging.raiseExceptions = False
+    logging.captureWarnings(capture=True)
     for package in ("corag", "experiments", "agent"):
         logging.getLogger(package).setLevel(logging.DEBUG if debug else logging.INFO)
 

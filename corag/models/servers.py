@@ -18,6 +18,7 @@ from corag.errors import CoragError, InputError, ModelError
 from corag.models.replies import client_settings
 from corag.naming import Part
 from corag.optional import needed
+from corag.redaction import hide_secrets, remember_secrets
 from corag.text.visible import one_line
 
 OPENAI = "https://api.openai.com/v1"
@@ -49,6 +50,8 @@ class Server(Part, ABC):
         check_model(self.model)
         check_range("timeout_s", self.timeout_s, 0.001, _MOST_SECONDS, "typical: 120")
         url, self._key = self._server()
+        remember_secrets(self._key, secret=True)
+        remember_secrets(url)
         parts = _split(url)
         if self._key and not (self._key.isascii() and self._key.isprintable()):
             raise InputError(f"the key to the {self.package} server holds characters that no key has; copy it again")
@@ -84,9 +87,8 @@ class Server(Part, ABC):
         causes: list[BaseException] = [error]
         while causes[-1].__cause__ is not None and not hasattr(causes[-1], "status_code"):
             causes.append(causes[-1].__cause__)
-        reason = one_line(str(causes[-1])[:2000]) or type(causes[-1]).__name__  # an error page may have megabytes
-        if self._key:
-            reason = reason.replace(self._key, "***")
+        # Hidden before it is cut, as half a key is not known; an error page may have megabytes.
+        reason = one_line(hide_secrets(str(causes[-1]))[:2000]) or type(causes[-1]).__name__
         reason = textwrap.shorten(reason, width=300, placeholder=" ...").rstrip(".")
         status = getattr(error, "status_code", None)
         # By name: the clients, and their releases, raise errors of several libraries.

@@ -1,11 +1,14 @@
 """No key and no password is in anything that is printed, logged or written."""
 
 import base64
+import contextlib
 import copy
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import asdict, dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
 import pytest
@@ -18,7 +21,7 @@ from corag.cli.main import main
 from corag.errors import InputError
 from corag.index import ChunkIndex
 from corag.naming import PartName, hidden, parse, split_parts, without_secrets
-from corag.redaction import hide_secrets, shown
+from corag.redaction import hide_secrets, remember_secrets, shown
 from corag.registry import READERS
 from experiments.agents.sweep import SweepConfig, _folder_name
 from experiments.agents.train import TrainAgentConfig
@@ -153,6 +156,75 @@ def test_a_known_value_is_hidden_wherever_it_is():
         assert LONG_KEY not in hide_secrets(text) and basic not in hide_secrets(text) and "***" in hide_secrets(text)
 
 
+@contextlib.contextmanager
+def echo_server():
+    """Yield the address of a server that refuses each request and says what was in its header Authorization."""
+
+    class Echo(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps({"errors": [{"message": f"you sent {self.headers['Authorization']}"}]}).encode()
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@given(st.text(max_size=9), st.text(max_size=9))
+def test_a_known_value_is_hidden_in_base64_whatever_stands_around_it(before, behind):
+    remember_secrets(LONG_KEY, secret=True)
+    coded = base64.b64encode(f"{before}{LONG_KEY}{behind}".encode()).decode()
+    assert "***" in hide_secrets(coded) and len(hide_secrets(coded)) < len(coded) - len(LONG_KEY)
+
+
+def test_a_password_to_a_proxy_is_known(monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:{quote(LONG_KEY + '3#')}@127.0.0.1:1")
+    assert hide_secrets(f"407 for {LONG_KEY}3#, b'{base64.b64encode(f'me:{LONG_KEY}3#'.encode()).decode()}'") == (
+        "407 for ***, b'bWU6***w=='"
+    )
+
+
+@pytest.mark.parametrize("shift", range(15, 60, 14))
+def test_a_key_that_a_server_echoes_where_its_error_is_cut_is_hidden(shift):
+    key = LONG_KEY + "-of-a-length-that-is-cut"
+    echo = Reply(status=400, error=" " * (1990 - shift) + key)
+    with ChatServer(echo) as server, pytest.raises(corag.errors.ReaderError) as caught:
+        corag.reader("openai", model="llama3.1:8b", base_url=server.base_url, api_key=key).answer("Who?", "Berlin.")
+    assert key[:6] not in str(caught.value) and "***" in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_the_server_of_weights_and_biases_echoes_is_in_no_log(tmp_path):
+    key = "0123456789abcdef" * 2 + "01234567"
+    code = f"""
+from pathlib import Path
+from corag.cli.main import _configure_logging
+from experiments.run.track import TrackedRun, Tracking
+_configure_logging(debug=True)
+with TrackedRun("evaluate", Tracking(logger="wandb"), Path({str(tmp_path)!r}) / "log", {{}}) as run:
+    assert run.start() is None
+"""
+    with echo_server() as url:
+        variables = environment(WANDB_BASE_URL=url, WANDB_API_KEY=key, WANDB_MODE="online", WANDB_INIT_TIMEOUT="20")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=variables)
+    assert done.returncode == 0 and "W&B could not start" in done.stderr, done.stderr
+    said = [done.stdout + done.stderr, *(file.read_text(errors="replace") for file in tmp_path.rglob("*.log"))]
+    coded = base64.b64encode(f"api:{key}".encode()).decode()[8:-8]
+    assert len(said) > 1 and any("you sent Basic" in text for text in said[1:])
+    assert not [text for text in said if key in text or coded in text]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("debug", [[], ["--debug"]])
@@ -178,8 +250,13 @@ def test_errors_of_threads_and_those_that_nobody_handles_show_no_key():
     code = f"""
 import os, threading
 from corag.redaction import hide_in_tracebacks
+from corag.cli.main import _configure_logging
 hide_in_tracebacks()
 os.environ["WANDB_API_KEY"] = {LONG_KEY!r}
+_configure_logging(debug=True)
+import logging, warnings
+warnings.warn({LONG_KEY!r})
+logging.getLogger("corag").info("%d", {LONG_KEY!r})
 def fail():
     raise ValueError({LONG_KEY!r})
 class Broken:
@@ -193,7 +270,8 @@ except ValueError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment())
     assert done.returncode == 1 and done.stderr.count("ValueError: ***") == 3 and "RuntimeError: then" in done.stderr
-    assert f"ValueError: {LONG_KEY}" not in done.stderr
+    assert f"ValueError: {LONG_KEY}" not in done.stderr and "UserWarning: ***" in done.stderr
+    assert "Arguments" not in done.stderr
 
 
 @pytest.mark.slow
