@@ -183,8 +183,8 @@ def _without_partner(costs: IntArray, remaining: int) -> NDArray[np.bool_]:
     return alone
 
 
-def utility(tree: SearchTree, nodes: slice | IntArray, config: SearchConfig) -> FloatArray:
-    """Return U = W / n + c * sqrt(ln N / n) - lambda * cost / B of K scored nodes, `[K]` (eq. 5).
+def terms(tree: SearchTree, nodes: slice | IntArray, config: SearchConfig) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the terms of eq. 5 of K scored nodes, `[K]` each: W / n, c * sqrt(ln N / n) and lambda * cost / B.
 
     N is the sum of n over all nodes, the root included, as in the paper, or with `visits="parent"` the parent's n, as
     in UCT and in the paper's public code.
@@ -192,12 +192,17 @@ def utility(tree: SearchTree, nodes: slice | IntArray, config: SearchConfig) -> 
     visits = tree.visits[nodes]
     num_visits = tree.num_visits if config.visits == "total" else tree.visits[tree.parent[nodes]]
     bonus: FloatArray = config.exploration * np.sqrt(np.log(num_visits) / visits)
-    # Added last, so that nodes of equal visits and equal net reward tie exactly.
-    return tree.total[nodes] / visits - _price(tree, nodes, config) + bonus
+    return tree.total[nodes] / visits, bonus, _price(tree, nodes, config)
+
+
+def utility(tree: SearchTree, nodes: slice | IntArray, config: SearchConfig) -> FloatArray:
+    """Return U = W / n + c * sqrt(ln N / n) - lambda * cost / B of K scored nodes, `[K]` (eq. 5)."""
+    mean, bonus, price = terms(tree, nodes, config)
+    # The bonus is added last, so that nodes of equal visits and equal net reward tie exactly.
+    return mean - price + bonus
 
 
 def _price(tree: SearchTree, nodes: slice | IntArray, config: SearchConfig) -> FloatArray:
-    """Return the third term of eq. 5, lambda * cost / B, `[K]`."""
     return config.cost_weight * (tree.cost[nodes] / tree.budget)
 
 

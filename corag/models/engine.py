@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError, ModelError
-from corag.models.runtime import Placement, has_precision, import_openvino, record_use
+from corag.models.runtime import Placement, has_precision, import_openvino, record_use, without_telemetry
 from corag.optional import require
 from corag.progress import checkpoint
 from corag.writing import cache_folder
@@ -298,7 +298,7 @@ def _converted(source: EncoderSource, openvino: Any, file: Path) -> Any:
     """Return a model as OpenVINO runs it, and write it to a file, if that can be written."""
     torch = require("torch", "models")
     module = source.load()
-    with quiet(), warnings.catch_warnings(), torch.inference_mode():
+    with quiet(), warnings.catch_warnings(), without_telemetry(), torch.inference_mode():
         warnings.simplefilter("ignore")  # tracing warns about branches that are constant for these models
         model = openvino.convert_model(
             module,

@@ -12,12 +12,12 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
-import sys
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
-from types import ModuleType
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from corag.ambient import Ambient
 from corag.checks import check_choice, check_count
@@ -172,14 +172,32 @@ def resolve_device(role: Role, *, backend: Backend = "auto", **settings: Any) ->
     return Placement(device, precision, backend, batch_tokens, wanted.trust_remote_code)
 
 
-def import_openvino() -> Any:
-    """Import OpenVINO without its telemetry, which would report every import to its maker over the network.
+_opting_out = threading.RLock()
 
-    It has no opt-out for one process: `opt_in_out --opt_out` writes a file that holds for all programs of the user, and
-    reports that it did over the network. So the package is marked as missing, which OpenVINO provides for.
+
+@contextmanager
+def without_telemetry() -> Iterator[None]:
+    """Keep OpenVINO from reporting imports and conversions to its maker over the network while the block is open.
+
+    `CI=true` is the only opt-out that its telemetry has for one process. `opt_in_out --opt_out` writes a file that
+    holds for all programs of the user, and reports that it did.
     """
-    sys.modules.setdefault("openvino_telemetry", cast(ModuleType, None))
-    return require("openvino", "models")
+    with _opting_out:
+        before = os.environ.get("CI")
+        os.environ["CI"] = "true"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["CI"]
+            else:
+                os.environ["CI"] = before
+
+
+def import_openvino() -> Any:
+    """Import OpenVINO, which reports it to nobody."""
+    with without_telemetry():
+        return require("openvino", "models")
 
 
 @functools.lru_cache(maxsize=8)

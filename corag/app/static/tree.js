@@ -54,33 +54,6 @@ export function showTree(given, chunks, kept) {
   byId("tree").scrollLeft = cell ? cell.x.baseVal.value - byId("tree").clientWidth / 2 : 0;
 }
 
-// W, n and N after some of the steps.
-export function replayed(upTo) {
-  const total = new Float64Array(tree.parent.length);
-  const visits = new Int32Array(tree.parent.length);
-  let all = 0;
-  for (const one of tree.steps.slice(0, upTo)) {
-    for (let child = one.first; child < one.first + one.count; child++) {
-      total[child] += tree.scaled[child];
-      visits[child] += 1;
-    }
-    all += one.count;
-    for (let node = one.node; node >= 0; node = tree.parent[node]) {
-      total[node] += one.reward;
-      visits[node] += one.visits;
-      all += one.visits;
-    }
-  }
-  return { total, visits, all };
-}
-
-export function terms(node, { total, visits, all }) {
-  const mean = total[node] / visits[node];
-  const bonus = tree.exploration * Math.sqrt(Math.log(all) / visits[node]);
-  const charge = tree.cost_weight * tree.share[node];
-  return { mean, bonus, charge, utility: mean + bonus - charge };
-}
-
 function layout() {
   const wanted = new Set([0, ...pathOf(selected), ...pathOf(tree.best)]);
   tree.steps.forEach((one) => [...pathOf(one.node), ...pathOf(one.best)].forEach((node) => wanted.add(node)));
@@ -113,7 +86,7 @@ function draw() {
   const holder = byId("tree");
   const unit = Math.min(120, Math.max(NARROWEST, (holder.clientWidth - 12) / width));
   const row = Math.min(64, Math.max(36, 330 / (depth + 1)));
-  const state = replayed(step);
+  const state = step ? tree.steps[step - 1] : null;
   const incumbent = step ? tree.steps[step - 1].best : 0;
   const chosen = new Set(pathOf(step === tree.steps.length ? tree.best : incumbent));
   const walked = new Set(step ? pathOf(tree.steps[step - 1].node) : []);
@@ -214,9 +187,8 @@ function detail(state) {
   if (!node) { replaced(panel, element("p", { class: "hint" }, "Select a cell to see its order.")); return; }
   const rows = [["value by the reranker", number(tree.value[node])], ["value as searched", number(tree.scaled[node])], ["tokens", number(tree.tokens[node], 0)]];
   if (tree.born[node] <= step) {
-    const { mean, bonus, charge, utility } = terms(node, state);
-    rows.push(["visits n", state.visits[node]], ["mean W / n", number(mean)], ["+ c √(ln N / n)", number(bonus)],
-      ["− λ cost / B", number(charge)], ["= utility U", number(utility)]);
+    rows.push(["visits n", state.visits[node]], ["mean W / n", number(state.mean[node])], ["+ c √(ln N / n)", number(state.bonus[node])],
+      ["− λ cost / B", number(tree.charge[node])], ["= utility U", number(state.utility[node])]);
   } else rows.push(["scored in iteration", tree.born[node]]);
   replaced(panel,
     element("h3", {}, `Order ${numbers(node)}`, node === tree.best ? element("span", { class: "tag chosen" }, "chosen") : null),

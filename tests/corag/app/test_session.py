@@ -36,26 +36,24 @@ def asked(bench, number=0, **given):
     backup=BACKUPS,
     visits=st.sampled_from(["total", "parent"]),
 )
-def test_steps_add_up_to_the_tree(costs, budget, iterations, backup, visits):
+def test_steps_end_in_the_tree(costs, budget, iterations, backup, visits):
     config = SearchConfig(policy="paper", iterations=iterations, backup=backup, visits=visits)
     reranker = HashReranker()
     result = search.search(costs, lambda orders: reranker.score("q", list(map(str, orders))), budget, config)
     tree = result.tree
-    total, seen = np.zeros(len(tree)), np.zeros(len(tree), dtype=int)
     found = steps(tree, config)
     assert len(found) == result.num_calls
     for step in found:
-        children = slice(step["first"], step["first"] + step["count"])
-        assert tree.parent[children].tolist() == [step["node"]] * step["count"]
-        total[children] += tree.value[children]
-        seen[children] += 1
-        node = step["node"]
-        while node != tree.NO_PARENT:
-            total[node] += step["reward"]
-            seen[node] += step["visits"]
-            node = tree.parent[node]
-    np.testing.assert_allclose(total, tree.total, atol=1e-4)
-    assert seen.tolist() == tree.visits.tolist()
+        assert tree.parent[step["first"] : step["first"] + step["count"]].tolist() == [step["node"]] * step["count"]
+        assert len(step["visits"]) == len(step["utility"]) == step["first"] + step["count"]
+    if found:  # eq. 5 by hand from the sums of the finished tree
+        n, parents = tree.visits, tree.visits[tree.parent]
+        mean = tree.total / n
+        bonus = config.exploration * np.sqrt(np.log(tree.visits.sum() if visits == "total" else parents) / n)
+        utility = mean + bonus - config.cost_weight * tree.cost / budget
+        assert found[-1]["visits"] == n.tolist()
+        for name, column in {"mean": mean, "bonus": bonus, "utility": utility}.items():
+            np.testing.assert_allclose(found[-1][name][1:], column[1:], atol=1e-4)
 
 
 def test_the_tree_leads_to_the_selection(bench):

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import shutil
 
 import pytest
 
@@ -10,6 +11,7 @@ import corag
 from corag.files import read_file
 from corag.files.chunks import chunk_file
 from corag.files.lines import joined_words, without_running_heads
+from corag.files.man import read_man
 from corag.files.read import UnreadableFileError, find_files, read_bytes
 from corag.text.documents import citation
 from tests.corag.files.worlds import outline
@@ -129,30 +131,41 @@ Opens
 """
 
 
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
 def test_a_manual_page_is_read_under_its_headings(tmp_path):
     (tmp_path / "pump.1.gz").write_bytes(gzip.compress(MANUAL.encode()))
     assert find_files(tmp_path).kinds == {"pump.1.gz": "man"}
     file = read_file(read_bytes(tmp_path / "pump.1.gz"), "pump.1.gz")
+    described = "-a, --all\n    Pump \u201call\u201d of it now(1), for ever"
     assert outline(file) == [
         ("pump(1) > NAME", "pump - moves water"),
-        (
-            "pump(1) > OPTIONS AND MORE",
-            '-a, --all\n    Pump "all" of it now(1), for ever\n\n-q\n    Be quiet.\n\nNext.\n\npump \\\n  -a',
-        ),
+        ("pump(1) > OPTIONS AND MORE", f"{described}\n\n-q\n\nBe quiet.\n\nNext.\n\n```\npump \\\n  -a\n```"),
     ]
-    assert [block.kind for block in file.sections[-1].blocks] == ["text", "text", "text", "code"]
+    assert [block.kind for block in file.sections[-1].blocks] == ["text", "text", "text", "text", "code"]
 
 
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
 def test_a_manual_page_of_bsd():
     assert outline(read_file(MDOC.encode(), "valve.8")) == [
-        ("valve(8) > NAME", "valve \u2013 opens pipes"),
+        ("valve(8) > NAME", "valve \u2014 opens\npipes"),
         ("valve(8) > SYNOPSIS", "valve [-ab] [-f file,file] [--help]"),
-        ("valve(8) > DESCRIPTION", 'See pump(1).\n\n-a\n    Opens "all".'),
+        ("valve(8) > DESCRIPTION", "See pump(1).\n\n-a\n    Opens \u201call\u201d."),
     ]
-    licence = '.ig \\" -*- nroff -*-\nCopyright\n..\n.ig end\nMore of it\n.end\n'
-    assert outline(read_file((licence + MDOC).encode(), "valve.8")) == outline(read_file(MDOC.encode(), "valve.8"))
+
+
+def test_manual_pages_that_cannot_be_read_say_why(monkeypatch):
     with pytest.raises(UnreadableFileError, match=r"refers to man1/pump.1"):
-        read_file(b".so man1/pump.1\n", "alias.1")
+        read_man(b".so man1/pump.1\n", "alias.1")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UnreadableFileError, match="needs mandoc: install it, or write the page as text"):
+        read_man(MDOC.encode(), "valve.8")
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
+def test_a_manual_page_includes_no_other_file(tmp_path):
+    (tmp_path / "key").write_text("secret")
+    page = f"{MANUAL}.nop .so {tmp_path}/key\n.so {tmp_path}/key\n.so key\n"
+    assert "secret" not in read_man(page.encode(), "pump.1").text
 
 
 def test_heads_and_feet_of_a_printed_manual_page_are_left_out():

@@ -255,9 +255,6 @@ REPEATED = {
     "manual": ("a.txt", b"a(1)" + b" " * 350 + b"b\n" + b"a(1)" + b"  c" * 100_000),
     "hyphens": ("a.txt", b"-" * 20_000 + b"a-" * 10_000 + b"\nb"),
     "no page": ("a", b"<!--a-->" * 40 + b"b"),
-    "names": ("a", b".TH a 1\n" + b"\\*[a" * 20_000),
-    "quotes": ("a", b".TH a 1\n" + b'.B "' * 50_000),
-    "escapes": ("a", b".TH a 1\n" + b".B a\\ " * 50_000),
 }
 
 

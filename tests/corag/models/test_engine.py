@@ -3,6 +3,8 @@
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 
@@ -119,6 +121,24 @@ def tiny():
 
 
 INPUTS = dict.fromkeys(("input_ids", "attention_mask"), np.ones((2, 3), dtype=np.int64))
+
+
+@pytest.mark.slow
+def test_openvino_reports_neither_import_nor_conversion_to_its_maker(tmp_path):
+    code = """
+import torch
+from corag.models.runtime import import_openvino, without_telemetry
+openvino = import_openvino()
+from openvino_telemetry import Telemetry
+consents = [Telemetry().consent]
+with without_telemetry():
+    openvino.convert_model(torch.nn.Linear(2, 2), example_input=torch.ones(1, 2))
+print(consents + [Telemetry().consent])
+"""
+    # Consent is noted below HOME; without a note it is taken as given.
+    environment = {name: value for name, value in os.environ.items() if name != "CI"} | {"HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split("\n")[-2] == "[False, False]" and not [*tmp_path.rglob("*telemetry*")]
 
 
 @pytest.mark.slow
