@@ -114,18 +114,27 @@ def spelled(
     exploration: float | None = None,
     cost_weight: float | None = None,
 ) -> str:
-    """Return a configuration's spelling with the settings of the paper's search put in, as far as they are given."""
-    search = {"policy": "paper", "iterations": iterations, "exploration": round(exploration or 0.0, 4)}
-    extra = [] if iterations is None else [f"search={json.dumps(search)}"]
-    extra += [] if cost_weight is None else [f"cost_weight={round(cost_weight, 4)}"]
-    if not extra:
-        return configuration
-    name, _, given = configuration.partition("(")
-    return f"{name}({', '.join(filter(None, [given.removesuffix(')'), *extra]))})"
+    """Return a configuration's spelling with the settings of the paper's search put in, as far as they are given.
+
+    Other settings of the search that the configuration has, such as `max_scored`, stay.
+    """
+    name, _, _ = configuration.partition("(")
+    settings = _settings_of(configuration)
+    if iterations is not None:
+        search = {"policy": "paper", "iterations": iterations, "exploration": round(exploration or 0.0, 4)}
+        settings["search"] = json.dumps({**json.loads(settings.pop("search", "{}")), **search})
+    if cost_weight is not None:
+        settings["cost_weight"] = str(round(cost_weight, 4))
+    return f"{name}({', '.join(map('='.join, settings.items()))})" if settings else configuration
 
 
 def setting_of(configuration: str, name: str) -> str | None:
     """Return the text of one setting in a configuration's spelling, such as `unit`; None if it is not set."""
+    return _settings_of(configuration).get(name)
+
+
+def _settings_of(configuration: str) -> dict[str, str]:
+    """Return the texts of the settings in a configuration's spelling, by name."""
     _, _, rest = configuration.partition("(")
     parts, depth = [""], 0
     for character in rest.removesuffix(")"):
@@ -134,8 +143,8 @@ def setting_of(configuration: str, name: str) -> str | None:
             parts.append("")
         else:
             parts[-1] += character
-    values = {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in parts)}
-    return values.get(name)
+    pairs = (part.partition("=") for part in parts if part.strip())
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ CLASSES = (
     "corag(unit=sentence, reranker=minilm-softsim)",
 )
 """What the agent that ships chooses among; a second head predicts iterations, c and lambda."""
+OF_AGENT = ("policy", "iterations", "exploration")
+"""Settings of a search that a second head predicts, and with which policy."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,9 @@ class LabelConfig(SelectionSettings, Tracking):
             by documents into train, dev and test.
         sources: Questions of several data folders.
         configurations: Selectors to measure, separated by commas; by default `corag` with passages and sentences, each
-            with the shipped value and late interaction. Each `corag` that sets neither search nor
-            cost_weight is measured with every combination of the next three settings, unless these are empty.
+            with the shipped value and late interaction. Each `corag` that sets none of cost_weight and, of its search,
+            policy, iterations and exploration is measured with every combination of the next three settings, unless
+            these are empty.
         iterations: Numbers of iterations of the tree search, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
@@ -116,7 +119,9 @@ class LabelConfig(SelectionSettings, Tracking):
             grid = [listed(name, text, kind) for (name, text), kind in zip(texts.items(), kinds, strict=True)]
         names: list[str] = []
         for part in split_parts(self.configurations) or split_parts(CLASSES):
-            is_open = part.name == "corag" and not {"agent", "search", "cost_weight"} & part.settings.keys()
+            search = part.settings.get("search") or {}
+            given = part.settings.keys() | search.keys()
+            is_open = part.name == "corag" and not {"agent", "cost_weight", *OF_AGENT} & given
             names += [spelled(part, *settings) for settings in product(*grid)] if is_open else [part]
         return list(dict.fromkeys(names))
 

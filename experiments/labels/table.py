@@ -24,6 +24,7 @@ from corag.selectors.corag.features import Float32, feature_vectors
 from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.data.config import comma_separated
+from experiments.labels.config import OF_AGENT
 
 logger = logging.getLogger(__name__)
 
@@ -204,8 +205,10 @@ def _search_settings(configuration: str) -> tuple[str, tuple[float, float, float
     search, cost_weight = settings.pop("search", None), settings.pop("cost_weight", None)
     if not isinstance(search, Mapping) or search.get("policy") != "paper" or cost_weight is None:
         return configuration, None
-    if set(search) != {"policy", "iterations", "exploration"}:
+    if not {"iterations", "exploration"} <= search.keys():
         return configuration, None
+    if others := {name: value for name, value in search.items() if name not in OF_AGENT}:
+        settings["search"] = others
     return str(PartName(written.name, settings)), (search["iterations"], search["exploration"], cost_weight)
 
 

@@ -51,6 +51,9 @@ def test_a_configuration_is_spelled_with_the_settings_of_its_search():
     assert whole.startswith(PAPERS[:-1] + ", search={") and whole.endswith('"exploration": 0.1235}, cost_weight=0.0)')
     assert setting_of(whole, "reranker") == "cross-encoder(model=a/b, max_tokens=9)"
     assert (setting_of(whole, "unit"), setting_of("corag", "unit")) == ("passage", None)
+    assert spelled('corag(search={"max_scored": 60})', 5, 0.3) == (
+        'corag(search={"max_scored": 60, "policy": "paper", "iterations": 5, "exploration": 0.3})'
+    )
     assert str(Fallback(PAPERS)) == PAPERS
 
 

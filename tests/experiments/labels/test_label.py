@@ -138,13 +138,15 @@ def test_several_folders_in_one_table(tmp_path, reader):
 
 def test_the_grid_is_every_open_corag_with_every_setting():
     config = LabelConfig(
-        out="o", data="d", configurations="corag(reranker=bm25),corag(unit=sentence),naive,corag(cost_weight=0.1)",
+        out="o", data="d",
+        configurations='corag(reranker=bm25),corag(search={"max_scored": 60}),naive,corag(cost_weight=0.1)',
         iterations="5,2,5", explorations="0.1", cost_weights="0,0.3",
     )  # fmt: skip
     names = config.configuration_list()
     assert len(names) == len(set(names)) == 10 and names[-2:] == ["naive", "corag(cost_weight=0.1)"]
     search = '"policy": "paper", "iterations": 5, "exploration": 0.1'
     assert names[0] == f"corag(reranker=bm25, search={{{search}}}, cost_weight=0.0)"
+    assert names[4] == f'corag(search={{"max_scored": 60, {search}}}, cost_weight=0.0)'
 
 
 def test_held_out_questions_are_never_labelled(tmp_path):
