@@ -23,9 +23,8 @@ from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.registry import embedder as make_embedder
 from corag.selectors.base import ComparingSelector
 from corag.selectors.raptor.tree import tree_setting
-from corag.shown import Around, Reading, Shown, markers, probability_of, readings, shown
+from corag.shown import Reading, Shown, markers, probability_of, readings, shown
 from corag.text.documents import SEPARATOR, citation
-from corag.text.units import source_of
 from corag.text.visible import to_json
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
 
@@ -45,7 +44,6 @@ class Reply:
         parts: How `selector`, `reader` and `embedder` are spelled, to build them again.
         models: Each model that ran: where, in which precision, and by what; see `corag.models.runtime.recording`.
         read: What was read for each question that the question consists of; none if the reader judges no passages.
-        around: The chunks before and after each shown passage in its document, if they are from an index.
     """
 
     question: str
@@ -56,7 +54,6 @@ class Reply:
     parts: Mapping[str, str] = field(default_factory=dict)
     models: Sequence[Mapping[str, str]] = ()
     read: Sequence[Reading] = ()
-    around: Around = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.read:  # one confidence: the reader's in its span alone went into it
@@ -65,7 +62,7 @@ class Reply:
     @property
     def shown(self) -> Shown:
         """What a person is shown: headline, label, text and passages."""
-        return shown(self.answer, self.selection, self.read, self.around)
+        return shown(self.answer, self.selection, self.read)
 
     @property
     def found(self) -> bool:
@@ -189,8 +186,7 @@ def ask(
     budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokenizer", counter))
     parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
-    reply = Reply(question, answer, selection, seconds, counts, parts, models(), parts_read)
-    return with_neighbours(reply, source) if isinstance(source, ChunkIndex) else reply
+    return Reply(question, answer, selection, seconds, counts, parts, models(), parts_read)
 
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:
@@ -204,13 +200,6 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
     retrieve_s = time.perf_counter() - begun_s
     reply = await asyncio.to_thread(ask, question, lambda *_: retrieved, **settings)
     return replace(reply, seconds={**reply.seconds, "retrieve": retrieve_s})
-
-
-def with_neighbours(reply: Reply, index: ChunkIndex) -> Reply:
-    """Return a reply whose shown passages go on into the chunks before and after them in an index."""
-    sources = {chunk.id: source_of(chunk) for chunk in reply.selection.chunks}
-    passages = [sources[passage.chunk] for passage in reply.shown.passages]
-    return replace(reply, around={passage.id: index.around(passage) for passage in passages})
 
 
 def embedder_of(source: object) -> CachedEmbedder:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from corag.errors import MissingExtraError
 from corag.readers.context import closest
@@ -29,23 +29,13 @@ MAX_CLOSEST = 3
 
 NOT_FOUND, NO_ANSWER = "not found", "none of the chosen passages answers the question"
 
-MIN_SHOWN, MIN_BELOW, MAX_SHOWN = 200, 600, 900
-"""Characters of a passage that are shown at least, if it has them; the same from a question, colon or heading on; at
-most."""
-
-Around: TypeAlias = Mapping[str, tuple[Chunk | None, Chunk | None]]
-"""Id of a chunk -> the chunks before and after it in its document, where they are known."""
+MAX_SHOWN = 900
+"""Characters up to which a passage is shown as a whole; of a longer one whole sentences are."""
 
 _LINE_START = re.compile(r"[ \t]*(?=\S)")
 _SPACE_OR_WORD = re.compile(r"\s+|\S+")
 _OWN_LINE = re.compile(r"[-*+•‣▪–]\s|\||\d{1,3}[.)]\s|```|~~~")  # noqa: RUF001
 _OPTION = re.compile(r"--?[^\W_]")
-_HEADING = r"(?![-*+•|`~]).{0,59}[^\n.!?\u2026:;,]"
-# What begins a part of its own: a question, a heading; and what needs the next paragraph: these, a colon at the end,
-# an unfinished sentence. No item of a list is a heading.
-_BEGINS = re.compile(rf".*\?|{_HEADING}", re.DOTALL)
-_OPENS = re.compile(rf".*[?:\uff1a]|{_HEADING}", re.DOTALL)
-_LEADS_ON = re.compile(r".*[:\uff1a]|[A-Z].*\w", re.DOTALL)
 
 
 class Reading(NamedTuple):
@@ -187,15 +177,14 @@ def _shipped_reader() -> Reader:
     return READERS.make("minilm-reader")
 
 
-def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = (), around: Around | None = None) -> Shown:
-    """Return what is shown of an answer, by its `readings`; passages are shown with their neighbours, `around`."""
-    around = around or {}
+def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = ()) -> Shown:
+    """Return what is shown of an answer, by its `readings`."""
     if not selection.text.strip() and not answer.text:  # a language model may answer without a context
         return Shown(NOT_FOUND, reason=selection.trace.reason or "nothing was chosen")
     if read:
-        return _judged(selection, read, around)
+        return _judged(selection, read)
     places = [place for span in answer.spans if (place := place_of(span, selection)) is not None]
-    passages = _shown_passages(places, selection, around)
+    passages = _shown_passages(places, selection)
     cited = {passage.marker: passage.chunk for passage in passages} or cited_chunks(answer, selection)
     if not answer.text:
         return Shown(NOT_FOUND, passages=passages, reason=NO_ANSWER)
@@ -204,7 +193,7 @@ def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = (), ar
     return Shown("answer", text=answer.text, citations=cited)
 
 
-def _judged(selection: Selection, read: Sequence[Reading], around: Around) -> Shown:
+def _judged(selection: Selection, read: Sequence[Reading]) -> Shown:
     """Return what is shown if the reader judged the passages."""
     probability = probability_of(read)
     headline, words = f"answer ({label(probability)})", ""
@@ -218,65 +207,29 @@ def _judged(selection: Selection, read: Sequence[Reading], around: Around) -> Sh
         best = [passage for passage in ranked if passage.probability >= LEAST][:MAX_CLOSEST]
         headline = "closest passages" if best else NOT_FOUND
     telling = [(passage.chunk, span) for passage in best for span in passage.telling]
-    passages = _shown_passages(telling, selection, around)
+    passages = _shown_passages(telling, selection)
     citations = {passage.marker: passage.chunk for passage in passages}
     reason = "" if best else NO_ANSWER
     missing = missing_of(read)
     return Shown(headline, label(probability), probability, words, passages, citations, missing, reason)
 
 
-def _shown_passages(
-    telling: Sequence[tuple[Chunk, Span]], selection: Selection, around: Around
-) -> tuple[ShownPassage, ...]:
-    """Return the passages that spans are in, in the order of their first spans; no text is shown twice."""
+def _shown_passages(telling: Sequence[tuple[Chunk, Span]], selection: Selection) -> tuple[ShownPassage, ...]:
+    """Return the passages that spans are in, in the order of their first spans."""
     spans: dict[str, tuple[Chunk, list[Span]]] = {}
     for chunk, span in telling:
         spans.setdefault(chunk.id, (chunk, []))[1].append(span)
     numbers = markers(selection)
     passages: list[ShownPassage] = []
-    shown_in: dict[str, int] = {}  # id of a chunk -> the passage that it is in, maybe as a neighbour
     for source, source_spans in spans.values():
-        texts = [one_text(source, span, ())[0] for span in source_spans]
-        if source.id in shown_in and all(text in passages[shown_in[source.id]].text for text in texts):
-            passage = passages[shown_in[source.id]]
-            starts = [passage.text.index(text) for text in texts]
-            marked = {*passage.marked, *((start, start + len(text)) for start, text in zip(starts, texts, strict=True))}
-            passages[shown_in[source.id]] = passage._replace(marked=tuple(sorted(marked)))
-            continue
         inside = [(index, chunk) for index, chunk in enumerate(selection.chunks) if source_of(chunk).id == source.id]
         # Of chosen sentences, the one that tells the answer, or else follows.
         index = next(
             (i for i, c in inside if not isinstance(c, UnitChunk) or source_spans[0][0] < c.span[1]), inside[-1][0]
         )
-        # Text below another heading is no continuation.
-        before, after = (
-            None if chunk is None or chunk.id in shown_in or _headings(chunk) != _headings(source) else chunk
-            for chunk in around.get(source.id, (None, None))
-        )
-        shown_in |= {chunk.id: len(passages) for chunk in (before, source, after) if chunk is not None}
-        wide, shift = widened(source, before, after)
-        source_spans = [(start + shift, end + shift) for start, end in source_spans]
-        text, marks = one_text(wide, run_around(wide, source_spans), source_spans)
+        text, marks = one_text(source, run_around(source, source_spans), source_spans)
         passages.append(ShownPassage(text, marks, numbers[index], selection.ids[index], citation(source)))
     return tuple(passages)
-
-
-def widened(source: Chunk, before: Chunk | None, after: Chunk | None) -> tuple[Chunk, int]:
-    """Return a chunk with the text of its neighbours in its document, and by how much its own text is shifted."""
-    own = body(source)
-    title = len(source.text) - len(own)
-    first = "" if before is None else body(before) + _between(before, source)
-    last = "" if after is None else _between(source, after) + body(after)
-    return replace(source, text=source.text[:title] + first + own + last), len(first)
-
-
-def _headings(chunk: Chunk) -> object:
-    return chunk.metadata.get("headings")
-
-
-def _between(one: Chunk, next_one: Chunk) -> str:
-    """Return the white space between two neighbouring chunks: a paragraph's end unless they meet in one."""
-    return "\n" if next_one.metadata.get("start", 0) - one.metadata.get("end", 0) < 2 else SEPARATOR
 
 
 def one_text(source: Chunk, run: Span, telling: Sequence[Span]) -> tuple[str, tuple[Span, ...]]:
@@ -326,44 +279,12 @@ def _space(text: str, first: int, start: int, end: int) -> str:
 
 
 def run_around(source: Chunk, telling: Sequence[Span]) -> Span:
-    """Return the run of a passage's text that is shown: whole paragraphs around the sentences that tell the answer.
-
-    A heading, a question or a line that ends with a colon comes with what follows it, and a list or the description of
-    an option with what leads into it, so that steps and commands are whole. Paragraphs longer than `MAX_SHOWN` are cut
-    after a sentence.
-    """
-    text, sentences = source.text, sentences_of(source)
-    first_mark, last_mark = min(start for start, _ in telling), max(end for _, end in telling)
-    paragraphs = sentences[:1]
-    for start, end in sentences[1:]:
-        if "\n\n" in text[paragraphs[-1][1] : start]:
-            paragraphs.append((start, end))
-        else:
-            paragraphs[-1] = (paragraphs[-1][0], end)
-    first = sum(start <= first_mark for start, _ in paragraphs[1:])
-    last = sum(start < last_mark for start, _ in paragraphs[1:])
-    marked = [text[a:b].strip() for a, b in sentences if a < last_mark and first_mark < b]
-    asks = any(one.endswith("?") for one in marked[:1])  # an item with a question of its own
-    while first > 0 and not asks and paragraphs[last][1] - paragraphs[first - 1][0] <= MAX_SHOWN:
-        start = paragraphs[first][0]
-        if not (text[start].islower() or text[paragraphs[first - 1][1] - 1] in COLONS or _OWN_LINE.match(text, start)):
-            break
-        first -= 1
-    start, least = paragraphs[first][0], MIN_SHOWN
-    if opens := any(map(_OPENS.fullmatch, marked)):
-        start, least = first_mark, MIN_BELOW
-    while last + 1 < len(paragraphs):
-        shown, coming = (text[slice(*paragraph)].strip() for paragraph in paragraphs[last : last + 2])
-        leads_on = _LEADS_ON.fullmatch(shown) is not None
-        if paragraphs[last][1] - start >= (MAX_SHOWN if leads_on else least):
-            break
-        if not leads_on and (last > first or not opens) and _BEGINS.fullmatch(coming):
-            break  # that has another answer
-        last += 1
-    start, until = paragraphs[first][0], paragraphs[last][1]
-    if last_mark - start > MAX_SHOWN:  # one long paragraph: from the telling sentence on
-        start = max((begin for begin, _ in sentences if begin <= first_mark), default=start)
-    return start, max(end for begin, end in sentences if begin < last_mark or end <= min(until, start + MAX_SHOWN))
+    """Return the run of a passage's text that is shown: all of it, of a long one the sentences that tell the answer."""
+    if len(source.text) <= MAX_SHOWN:
+        return 0, len(source.text)
+    first, last = min(start for start, _ in telling), max(end for _, end in telling)
+    inside = [(start, end) for start, end in sentences_of(source) if start < last and first < end]
+    return (inside[0][0], inside[-1][1]) if inside else (0, MAX_SHOWN)
 
 
 # --- Sources ---

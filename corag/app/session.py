@@ -22,7 +22,7 @@ from corag.errors import CoragError, InputError
 from corag.naming import Spelling, parse
 from corag.registry import RERANKERS, SELECTORS
 from corag.registry import reranker as make_reranker
-from corag.reply import Reply, with_neighbours
+from corag.reply import Reply
 from corag.reply import read as read_answer
 from corag.selectors.corag.agents import fixed_configuration
 from corag.selectors.corag.search import EXPLORATION, ITERATIONS, SearchSelector
@@ -355,8 +355,7 @@ class Workbench:
             inquiry.answers[text] = said, readings(self.reader, inquiry.question, said, selection)
         answer, read = inquiry.answers[text]
         counts = budget.counts(inquiry.question, text, self.tokens)
-        reply = Reply(inquiry.question, answer, selection, {}, counts, read=read)
-        shown = (reply if self.source.index is None else with_neighbours(reply, self.source.index)).shown
+        shown = Reply(inquiry.question, answer, selection, {}, counts, read=read).shown
         fields = shown.to_dict()
         return {
             "answered": fields.pop("found"),  # `found` is the number of gold passages

@@ -28,7 +28,7 @@ from corag.index.store import (
     rows_at,
     to_chunk,
 )
-from corag.index.where import Where, quoted, sql_of
+from corag.index.where import Where, sql_of
 from corag.optional import require
 from corag.text.questions import PLAIN, asks_to_define, definition
 from corag.types import Candidate, Chunk, Embedder
@@ -223,19 +223,6 @@ class ChunkIndex:
         with accessing(self.uri, "read"):
             for batch in self._table.search().select(CHUNK_COLUMNS).to_batches():
                 yield from map(to_chunk, batch.to_pylist())
-
-    def around(self, chunk: Chunk) -> tuple[Chunk | None, Chunk | None]:
-        """Return the chunks before and after one in its document; None where there is none."""
-        search, document = self._table.search, chunk.metadata.get("document")
-        rows = self._rows(search(), f"id = {quoted(chunk.id)}", ["part", "position"])
-        if not rows or document is None:
-            return None, None
-        before, after = rows[0]["position"] - 1, rows[0]["position"] + 1
-        beside = f"part = {quoted(rows[0]['part'])} AND position IN ({before}, {after})"
-        rows = self._rows(search(), beside, [*CHUNK_COLUMNS, "position"])
-        near = {row["position"]: to_chunk(row) for row in rows}
-        near = {position: other for position, other in near.items() if other.metadata.get("document") == document}
-        return near.get(before), near.get(after)
 
     def vectors(self) -> NDArray[np.float32]:
         """Return the vectors of all chunks, `[n, d]`, in the order of `chunks`."""

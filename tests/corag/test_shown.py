@@ -69,44 +69,14 @@ def test_a_passage_is_whole_and_what_tells_the_answer_is_marked():
     assert there.chunk == CHOSEN_LIST[1].id
 
 
-def test_a_passage_goes_on_into_the_next_chunk_of_its_document():
-    def cut(text, start, end, *headings):
-        place = {"document": "a", "title": "A", "start": start, "end": end, "headings": list(headings)}
-        return Chunk(f"a#{start}-{end}", f"A\n{text}", place)
-
-    one, two = cut("Is it safe?", 0, 11), cut("It is. Nobody knows why.\n\n- Other", 13, 45)
-    chosen = selection_of(one)
-    read = [Reading("Is it safe?", Answer("yes"), (Passage(one, 0.9, ((2, 13),), "yes"),))]
-    [alone] = shown(Answer("yes"), chosen, read).passages
-    [with_next] = shown(Answer("yes"), chosen, read, {one.id: (None, two)}).passages
-    assert alone.text == "Is it safe?" and with_next.text.startswith("Is it safe?\nIt is. Nobody knows why.")
-    assert with_next.marked == ((0, 11),)
-    elsewhere = cut("Of another section.", 13, 32, "Section")
-    assert shown(Answer("yes"), chosen, read, {one.id: (None, elsewhere)}).passages == (alone,)
-    three = cut("- Last", 46, 52)
-    read = [Reading("?", Answer("x"), (Passage(two, 0.9, ((30, 35),)),))]
-    [list_goes_on] = shown(Answer("x"), selection_of(two), read, {two.id: (None, three)}).passages
-    assert list_goes_on.text.endswith("- Other\n- Last")
-    # What one passage shows of its neighbour is not shown twice.
-    read = [Reading("?", Answer("x"), (Passage(two, 0.4, ((30, 35),)), Passage(three, 0.3, ((2, 8),))))]
-    around = {two.id: (one, three), three.id: (two, None)}
-    [both] = shown(Answer("x"), selection_of(two, three), read, around).passages
-    assert [text for text, marked in both.pieces if marked] == ["Other", "- Last"]
-
-
-def test_a_passage_ends_before_what_begins_anew_and_not_in_the_middle_of_something():
-    yes = "Yes. " * 50
-    text = f"It is loud.\n\nSEE ALSO\n\nvalve(8)\n\n2. Is it safe?\n\n{yes}You could type\n\npump --start\n\nLast."
-
-    def text_of(told):
-        source = Chunk("a", text, {"document": "a"})
-        read = [Reading("?", Answer("x"), (Passage(source, 0.9, (span(told, source),)),))]
-        [found] = shown(Answer("x"), selection_of(source), read).passages
-        return found.text
-
-    assert text_of("loud") == "It is loud."
-    assert text_of("2. Is it safe?").startswith("2. Is it safe?\nYes.")
-    assert text_of("Yes.").endswith("You could type\npump --start")
+def test_of_a_long_passage_whole_sentences_are_shown():
+    source = Chunk("a", f"Pump\n{'It hums. ' * 99}It is loud. Is it safe? Yes.", {"document": "a", "title": "Pump"})
+    told = (span("loud", source), span("safe", source))
+    [found] = shown(
+        Answer("x"), selection_of(source), [Reading("?", Answer("x"), (Passage(source, 0.9, told),))]
+    ).passages
+    assert found.text == "It is loud. Is it safe?"
+    assert [text for text, marked in found.pieces if marked] == ["loud", "safe"]
 
 
 def test_an_answer_in_the_title_shows_the_passage():

@@ -32,15 +32,6 @@ def index(tmp_path_factory, chunks):
     return ChunkIndex.build(tmp_path_factory.mktemp("index"), chunks, HashEmbedder(), batch_size=16)
 
 
-def test_the_neighbours_of_a_chunk_are_those_in_its_document(tmp_path):
-    metadata = [{"document": name} for name in ("it's", "it's", "it's", "other")]
-    chunks = [Chunk(f"{row['document']}#{i}", f"text {i}", row) for i, row in enumerate(metadata)]
-    index = ChunkIndex.build(tmp_path, [*chunks, Chunk("alone", "no document")], HashEmbedder())
-    assert index.around(chunks[1]) == (chunks[0], chunks[2])
-    assert index.around(chunks[2]) == (chunks[1], None)
-    assert index.around(Chunk("alone", "no document")) == index.around(Chunk("missing", "x")) == (None, None)
-
-
 def nearest(index, vector, k):
     return index.retrieve("", vector, k, "vector")
 

@@ -102,20 +102,6 @@ def test_an_update_does_only_what_is_missing(folder, tmp_path, monkeypatch, larg
     assert third.index.manifest.settings["source"] == str(folder.resolve())
 
 
-def test_neighbours_of_a_chunk_stay_its_neighbours_when_a_part_of_its_file_changes(tmp_path):
-    folder, uri = tmp_path / "docs", tmp_path / "index"
-    folder.mkdir()
-    parts = [f"## Part {name}\n\nIn this part there are ten words or more about {name}.\n" for name in "abc"]
-    write_files(folder, one="# One\n\n" + "\n".join(parts))
-    update(folder, uri)
-    write_files(folder, one="# One\n\n" + "\n".join([parts[0], parts[1].replace("more", "less"), parts[2]]))
-    done = update(folder, uri)
-    assert chunks_of(done) == (1, 2)
-    first, second, third = sorted(done.index.chunks(), key=lambda chunk: chunk.metadata["start"])
-    assert "less" in second.text and done.index.around(second) == (first, third)
-    assert done.index.around(first) == (None, second) and done.index.around(third) == (second, None)
-
-
 STATES_OF_A_FOLDER = st.dictionaries(
     st.sampled_from("abcd"), st.sampled_from(["One.", "Two.", "One. Two.", "# T\n\nA.\n\n# U\n\nB.", " "])
 )
