@@ -197,6 +197,7 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
     settings = load(command.settings)
     parser = ArgumentParser(
         prog=f"corag {name}",
+        allow_abbrev=False,
         usage=" ".join(["corag", name, *(f"[{word}]" for word in command.positional.split()), "[settings]"]),
         exit_on_error=False,
         formatter_class=DefaultHelpFormatter if all_settings else BriefHelpFormatter,

@@ -18,7 +18,7 @@ import corag
 from corag import Chunk
 from corag.errors import DataError
 from corag.index import ChunkIndex
-from corag.index.store import to_rows
+from corag.index.store import Row, to_rows
 from corag.index.write import CHUNKS_PER_PARTITION, ChunkSource, write_index
 from corag.text.data import DataFolder, find_data
 from experiments.report.drawing import COLORS, finish, new_figure, to_svg
@@ -154,8 +154,8 @@ def build_by_lancedb(folder, num_blocks):
     before_s = time.process_time()
     table = None
     for number in range(num_blocks):
-        names, no_states = [str(number)] * _BLOCK, [(None, None)] * _BLOCK
-        rows = to_rows(made.chunks(number), names, number * _BLOCK, made.vectors(number), no_states)
+        of_block = [Row(chunk, str(number), rank) for rank, chunk in enumerate(made.chunks(number))]
+        rows = to_rows(of_block, made.vectors(number))
         table = lancedb.connect(folder).create_table("t", rows) if table is None else table
         if number:
             table.add(rows)

@@ -24,7 +24,7 @@ QUERY = "What is Germany's capital?"
         ("ask x --max-tokens 500", "did you mean '--budget'?"),
         ("ask x --model gpt-4o", "did you mean '--reader'?"),
         ("ask x --rerankr bm25", "did you mean 'reranker'?"),
-        ("ask x --budget 1k", "give a whole number, such as 1024"),
+        ("ask x --budget 1k", "invalid --budget '1k': expected an integer"),
         ("ask x --index . --reader gpt-4o", "openai(model=gpt-4o)"),
         ("ask x --index . --method corag(top_k=3)", "top-k(k=5)"),
     ],

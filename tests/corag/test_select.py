@@ -65,7 +65,7 @@ def test_the_agent_decides_by_default():
     assert (selection.budget_tokens, selection.method) == (8, "corag")
     assert selection.trace.details["because"]
     fixed = corag.select(QUERY, TEXTS, 8, agent="none")
-    assert (fixed.text, fixed.trace.reranker) == (TEXTS[2], "minilm-softsim")
+    assert (fixed.text, fixed.trace.reranker) == (TEXTS[2], "minilm-late")
     assert corag.select(QUERY, TEXTS).budget_tokens == 1024
 
 

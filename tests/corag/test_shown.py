@@ -182,7 +182,7 @@ def test_boilerplate_answers_only_questions_about_it():
     texts = [notice, "Part of the pump(1) suite", authors]
     assert corag.ask("How is the pump started?", texts, budget_tokens=64).shown.headline == "not found"
     reply = corag.ask("How is the pump started?", [*texts, "To start the pump, turn the handle."], budget_tokens=64)
-    assert reply.selection.text == "To start the pump, turn the handle."
+    assert [passage.text for passage in reply.shown.passages] == ["To start the pump, turn the handle."]
     [found] = corag.ask("Under which licence is pump?", [notice], budget_tokens=64).shown.passages
     assert "MIT" in found.text
     film = "Written by Otto Brunner, the film was shot in Vienna."

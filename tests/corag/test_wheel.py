@@ -122,7 +122,7 @@ def python(*arguments, path, cwd):
 
 
 LEFT_OUT = ("checkpoints/labels/", "experiments/figures/", "experiments/results/")
-NOTEBOOK = ("experiments/LOG.md", "experiments/protocol/register.jsonl")
+NOTEBOOK = ("experiments/LOG.md", "experiments/records.jsonl", "experiments/protocol/register.jsonl")
 
 
 def test_the_wheel_has_the_data_and_no_labels(wheel):
@@ -147,7 +147,7 @@ def test_the_wheel_selects_and_answers_as_the_checkout(wheel, tmp_path):
         found[path] = json.loads(chosen)
     assert found[wheel] == found[ROOT]
     # Which of its values the agent names is a matter of its training.
-    assert found[wheel][2] in {"minilm-evidence", "minilm-softsim"} and found[wheel][-1].startswith("310 metres")
+    assert found[wheel][2] in {"minilm-evidence", "minilm-late"} and found[wheel][-1].startswith("310 metres")
 
 
 def test_a_typed_script_passes_strict_mypy_against_the_wheel(wheel, tmp_path):

@@ -96,6 +96,7 @@ def label_row(query, reranker, rougeL, *, iterations=2, exploration=0.1, cost_we
         "rougeL": rougeL,
         "f1": rougeL,
         "evidence_recall": 1.0,
+        "answer_recall": rougeL,
         "cost_tokens": 50,
         "orders_scored": 10 * iterations,
         "seconds": 0.001 * iterations,

@@ -66,7 +66,7 @@ def test_rerankers_value_alike_with_a_shared_encoder_that_encodes_each_text_once
 def test_each_text_is_encoded_once_whatever_is_kept(encoded):
     offered = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[:12]]
     with corag.runtime(cache_mb=0):
-        selector = corag.selector("corag", reranker="minilm-evidence", unit="sentence")
+        selector = corag.selector("corag", reranker="minilm-evidence", unit="sentence", cost_weight=0.1)
         selector.select("How deep is lake 1?", offered, 60)
     assert len(encoded) == 1 + len(offered)
 

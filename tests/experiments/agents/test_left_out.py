@@ -66,7 +66,9 @@ def kept_table(path, num_questions=24):
         cheap = "bm25" in row["configuration"]
         held = (0.5 if cheap else 1.0) if folder == 2 else (1.0 if cheap else 0.9)
         names = {"data": f"d{folder}", "kind": f"k{folder}"}
-        rows.append({**row, **names, "evidence_recall": held, "cost_tokens": 16 if cheap else 64})
+        rows.append(
+            {**row, **names, "evidence_recall": held, "answer_recall": held, "cost_tokens": 16 if cheap else 64}
+        )
     return write_labels(path, rows, training_questions(num_questions))
 
 

@@ -53,7 +53,7 @@ def test_a_device_is_measured_on_a_cpu_too(tmp_path, monkeypatch):
     rows = bench(BenchConfig("gpu", rounds=1, small=True, device="cpu", out=str(tmp_path)))["rows"]
     assert [row["setting"] for row in rows if "error" in row] == ["broken"]
     exact = [row for row in rows if row.get("precision") == "fp32"]
-    assert len(exact) == 7 and all(row["largest_difference"] < 1e-5 and row["per_s"] > 0 for row in exact)
+    assert len(exact) == 8 and all(row["largest_difference"] < 1e-5 and row["per_s"] > 0 for row in exact)
 
 
 def test_questions_of_several_folders_take_turns(tmp_path):

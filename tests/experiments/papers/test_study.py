@@ -155,7 +155,7 @@ def test_a_standin_names_its_data_and_all_that_is_not_as_in_the_papers_study():
     cells = [substitute_cell(cell, 20) for cell in cells_of(study)]
     rows = {name: (there, here) for name, there, here in differences(cells_of(full), cells)}
     assert rows["budget"] == ("1024", "256") and rows["limit"] == ("100", "20")
-    assert rows["max_tokens"] == ("256; 512; 1024", "64; 128") and "agent" in rows and "CORAG upper" in rows
+    assert rows["max_tokens"] == ("256; 512; 1024", "64") and "agent" in rows and "CORAG upper" in rows
     assert "chunk" not in rows and "num_candidates" in rows
     labels = labels_of(study)
     shown = StudyResult(study, StandIn(title_of(full, study, labels), labels))
