@@ -12,15 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 import agent
+from agent.config import SETTINGS
 from corag.types import FloatArray
 from experiments.agents.recipes import with_recipe_defaults
-from experiments.agents.targets import TargetConfig, best_configuration, best_single, taught, utility
+from experiments.agents.targets import (
+    TargetConfig,
+    best_configuration,
+    best_single,
+    learnt_targets,
+    make_targets,
+    taught,
+    utility,
+)
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
 from experiments.report.page import Page, Section, Table
 
 NEIGHBOURS = (5, 10, 20, 40, 80, 160)
 BASE, AGENT, CEILING = "best single configuration", "this agent", "oracle"
+RERANKER_ONLY, SETTINGS_ONLY = "its reranker, the best single's settings", "its settings, the best single's reranker"
 
 Choices = NDArray[np.int64]
 
@@ -34,12 +44,18 @@ def comparison(
     """
     values, rows = utility(test, target), np.arange(len(test))
     known = np.concatenate([utility(part, target) for part in (train, val) if part is not None])
+    single, own = best_single(train, known), named(trained, test)
     choices: dict[str, Choices] = {
-        BASE: np.full(len(test), best_single(train, known)),
+        BASE: np.full(len(test), single),
         "k-nearest neighbours": _nearest_neighbours(train, val, test, target, trained.config.features),
-        AGENT: named(trained, test),
-        CEILING: best_configuration(test, values),
     }
+    classes, ranges = test.classes(), trained.config.ranges
+    if ranges is not None and classes.settings is not None:
+        alike = np.tile(classes.settings[single], (len(test), 1))
+        choices[RERANKER_ONLY] = classes.nearest(classes.label[own], alike, ranges)
+        same = np.full(len(test), classes.label[single])
+        choices[SETTINGS_ONLY] = classes.nearest(same, classes.settings[own], ranges)
+    choices |= {AGENT: own, CEILING: best_configuration(test, values)}
     lead = paired_difference(values[rows, choices[AGENT]], values[rows, choices[BASE]], groups=test.group.tolist())
     verdict = "is not significantly different from"
     if lead.is_certain:
@@ -48,8 +64,46 @@ def comparison(
     return Page(
         "The agent and its baselines",
         f"The agent {verdict} the best single configuration: {lead}, {len(test)} questions that it has not seen.",
-        [Section("Each method on questions that nothing was learned from", [table])],
+        [
+            Section(
+                "Each method on questions that nothing was learned from",
+                [table, *_errors(trained, train, test, target)],
+            )
+        ],
     )
+
+
+def _errors(trained: agent.ConfigurationAgent, train: Labels, test: Labels, target: TargetConfig) -> list[Table]:
+    """Return the table of what each of two heads predicts, beside the best constant of the training questions."""
+    ranges, parts = trained.config.ranges, trained.config.features
+    if ranges is None:
+        return []
+    learnt, asked = learnt_targets(train, target, parts), make_targets(test, target, parts)
+    predicted = trained.predict(asked.features, trained.config.configurations)
+    assert isinstance(predicted, list) and learnt.settings is not None and asked.settings is not None
+    counts = asked.weight > 0
+    label = np.array([trained.config.configurations.index(one.configuration) for one in predicted])
+    errors = [
+        ("reranker, share wrong", counts, label != asked.label, np.bincount(learnt.label).argmax() != asked.label)
+    ]
+    settings = ranges.to_unit(_settings_of(predicted))
+    truth, constant = ranges.to_unit(asked.settings), ranges.to_unit(learnt.settings).mean(axis=0)
+    squares, constant_squares = (settings - truth) ** 2, (constant - truth) ** 2
+    for column, name in enumerate(SETTINGS):
+        every = np.ones(len(test), dtype=np.bool_)
+        errors.append((f"{name}, squared", every, squares[:, column], constant_squares[:, column]))
+    lines = []
+    for name, of, ours, theirs in errors:
+        gain = paired_difference(ours[of], theirs[of], groups=test.group[of].tolist()) if of.any() else "-"
+        lines.append([name, str(of.sum()), *(f"{error[of].mean():.3f}" for error in (ours, theirs)), str(gain)])
+    note = (
+        "Constants: the class that is best most often, and the mean settings, of the training questions that are "
+        "learnt from. Settings on the scale of the loss, 0 to 1; of several best ones their mean. The reranker counts "
+        "where the best leads as the target wants."
+    )
+    return [
+        Table(["error of", "questions", "agent", "constant", "difference"], lines, "Each head by itself:", note=note)
+    ]
 
 
 def method_table(
@@ -94,8 +148,12 @@ def named(trained: agent.ConfigurationAgent, labels: Labels) -> Choices:
     chosen = [classes.names.index(prediction.configuration) for prediction in predictions]
     if classes.settings is None or config.ranges is None:
         return np.array(chosen, dtype=np.int64)
-    settings = [[each.iterations, each.exploration, each.cost_weight] for each in predictions]
-    return classes.nearest(chosen, np.array(settings, dtype=np.float64), config.ranges)
+    return classes.nearest(chosen, _settings_of(predictions), config.ranges)
+
+
+def _settings_of(predictions: Sequence[agent.AgentPrediction]) -> FloatArray:
+    """Return the search settings that an agent with two heads predicts, `[n, 3]`."""
+    return np.array([[one.iterations, one.exploration, one.cost_weight] for one in predictions], dtype=np.float64)
 
 
 def _nearest_neighbours(
