@@ -178,6 +178,9 @@ class Registry(Generic[P]):
             else:
                 given[key] = without_hidden(value) if type(value) is str else value
         signature = inspect.signature(self.builder(written.name))
+        for key in given.keys() & signature.parameters.keys():
+            if isinstance(given[key], str) and _takes_object(signature.parameters[key]):
+                raise InputError(f"{self.kind} {written.name!r}: {key} is an object, given in Python; leave it out")
         try:
             signature.bind(**given)
         except TypeError as error:
@@ -376,7 +379,12 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
         hint = str(parameters[key].annotation) if key in parameters else ""
         inner = next((one for one in TABLES if one.kind == key or re.search(rf"{one.protocol}\b", hint)), None)
         # tiktoken fetches the vocabulary of an encoding.
-        if key not in parameters or key in SECRETS or key in ("trust_remote_code", "encoding"):
+        if (
+            key not in parameters
+            or key in SECRETS
+            or key in ("trust_remote_code", "encoding")
+            or _takes_object(parameters[key])
+        ):
             refused = f"its setting {key!r}"
         elif value is None:
             continue
@@ -403,6 +411,10 @@ def _is_cached(table: Registry[Any], model: str) -> bool:
     if table is TOKENIZERS:
         return bool(load("corag.text.tokens.models:in_cache")(model))
     return bool(load("corag.models.checkpoint:is_whole_in_cache")(model))
+
+
+def _takes_object(parameter: inspect.Parameter) -> bool:
+    return "TextEncoder" in str(parameter.annotation)  # which has no name
 
 
 def _is_agent(value: object) -> bool:

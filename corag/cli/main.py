@@ -14,14 +14,14 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from keyword import iskeyword
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from rich.text import Text
 from threadpoolctl import ThreadpoolController
 
 from agent.errors import AgentError
 from corag import __version__
-from corag.checks import refuse_aliases
+from corag.checks import is_odd_number, refuse_aliases
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
 from corag.naming import hidden, nearest
@@ -365,13 +365,17 @@ def _normalised(arguments: Sequence[str], parser: Any, positional: str) -> list[
             normalised.append(f"--{names.pop(0)}={word}" if names else word)
             continue
         flag, equals, value = word[2:].partition("=")
-        if word.startswith("--") and word != "--help-all":
-            word = f"--{flag.replace('-', '_')}{'_' * iskeyword(flag)}{equals}{value}"
+        if word != "--help-all":
+            flag = f"{flag.replace('-', '_')}{'_' * iskeyword(flag)}"
+            word = f"--{flag}{equals}{value}"
         normalised.append(word)
-        if types.get(word) is bool and not (words and words[0].lower() in ("true", "false")):
+        kind = types.get(f"--{flag}")
+        if kind is bool and not equals and not (words and words[0].lower() in ("true", "false")):
             normalised.append("true")
         elif words and not equals and not words[0].startswith("--"):
-            normalised.append(words.pop(0))
+            normalised.append(value := words.pop(0))
+        if {kind, *get_args(kind)} & {int, float} and is_odd_number(value):
+            raise InputError(f"invalid --{flag} {value!r:.80}: write the number in decimal digits")
     return normalised
 
 

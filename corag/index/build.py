@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from corag.errors import DataError
+from corag.errors import DataError, InputError
 from corag.files.chunks import chunk_file
 from corag.files.process import read_file
 from corag.files.read import FoundFiles, UnreadableFileError, find_files, kind_of, read_bytes, reading_key
@@ -77,9 +77,16 @@ def update_index(
 
     Raises:
         DataError: There is nothing to index.
+        InputError: The index would be among the data, or documents are to be chosen from what is no folder of them.
         IndexMismatchError: An index of another folder, or with other settings, exists and `overwrite` is False.
     """
     path = find_data(folder)
+    is_data = any((path / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
+    if (is_data or path.is_file()) and (include or exclude or follow_links):
+        raise InputError(f"include, exclude and follow_links are for folders of documents, not {path}; leave them out")
+    out, source = Path(uri).resolve(), path.resolve()  # that of a URI is nowhere
+    if out == source or (is_data and source in out.parents):
+        raise InputError(f"the index {uri} would be among the data in {path}; put it elsewhere, such as runs/index")
     tokens = tokens or make_tokens()
     settings = {
         "max_tokens": chunking.max_tokens,
@@ -87,7 +94,7 @@ def update_index(
         "tokenizer": tokens.name,
         "source": str(path.resolve()),
     }
-    if any((path / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz")):
+    if is_data:
         files = None
         source = _corpus_source(path, tokens, chunking, settings, report)
     else:

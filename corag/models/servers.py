@@ -6,6 +6,7 @@ Chats (`corag.models.chat.servers`) and embedders (`corag.models.embedders`) are
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 import weakref
 from abc import ABC, abstractmethod
@@ -23,6 +24,7 @@ from corag.text.visible import one_line
 
 OPENAI = "https://api.openai.com/v1"
 _MOST_SECONDS = 86_400
+_THIS_MACHINE = re.compile(r"localhost|[\d.]+|\[.*", re.IGNORECASE)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -196,6 +198,10 @@ def check_model(name: object) -> None:
 def ollama_address(host: str | None = None) -> str:
     """Return the URL of a host, by default of OLLAMA_HOST or this machine; scheme and port may be left out."""
     host = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1"
+    if "://" not in host and "@" in host:
+        raise InputError(
+            f"the host {host!r} has a user, but no scheme; begin it with http:// to show which part is the host"
+        )
     url = host if "://" in host else f"http://{host}"
     parts = _split(url)
     return url if parts.port or parts.scheme != "http" else parts._replace(netloc=f"{parts.netloc}:11434").geturl()
@@ -205,6 +211,8 @@ def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # Such as http://localhost:1@evil.com, which asks evil.com.
+        valid &= not _THIS_MACHINE.fullmatch(parts.username or "")
     except ValueError:
         valid = False
     if not valid:

@@ -36,6 +36,8 @@ NEIGHBOUR = 0.8
 """What a unit's score counts for its neighbours: "He was born ..." follows the sentence that says who."""
 
 _WORD = re.compile(r"\w+")
+_MOST_COSINE = 1.001
+"""Cosines of vectors in half precision may exceed 1 so far."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,6 +286,10 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
         similarity: Any = candidate.similarity
         if similarity is not None and not _is_finite(similarity):
             raise InputError(f"candidate {chunk.id!r} has similarity {similarity!r:.80}; give a finite number, or none")
+        if similarity is not None and candidate.kind == "cosine" and abs(similarity) > _MOST_COSINE:
+            raise InputError(
+                f"candidate {chunk.id!r} has the cosine {similarity!r:.80}, which is from -1 to 1; give its kind: score"
+            )
         if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
             raise InputError(f"two candidates with different texts share the id {chunk.id!r}; use unique ids")
         if chunk.text not in texts:

@@ -254,7 +254,7 @@ def read_labels(paths: str) -> Labels:
     counts = np.bincount(cells, minlength=shape[0] * shape[1])
     failed = compute.not_equal(table["error"].fill_null(""), "").to_numpy()
     # Each question's first row with vectors; of several tables it may have several.
-    with_vector = np.flatnonzero(table["query_vector"].is_valid().to_numpy())
+    with_vector = np.flatnonzero(np.logical_and.reduce([table[name].is_valid().to_numpy() for name in VECTORS]))
     found, at = np.unique(rows[with_vector], return_index=True)
     whole = (counts.reshape(shape) > 0).all(axis=1) & np.isin(np.arange(len(ids)), found)
     whole[rows[failed]] = False
@@ -268,12 +268,16 @@ def read_labels(paths: str) -> Labels:
         if table[name].null_count < len(table):
             sums = np.bincount(cells, table[name].to_numpy(), shape[0] * shape[1]).reshape(shape)
             measures[name] = sums[whole] / counts.reshape(shape)[whole]
+    if not np.isfinite(measures.get("cost_tokens", np.nan)).all():
+        raise DataError(f"{paths}: cost_tokens is missing in a row without an error; label again")
     questions = table.take(with_vector[at[whole[found]]])
     vectors = {name: [np.array(row, dtype=np.float32) for row in questions[name].to_pylist()] for name in VECTORS}
     for names in (VECTORS[:2], VECTORS[3:]):
         lengths = {len(vector) for name in names for vector in vectors[name]}
         if len(lengths) > 1:
             raise DataError(f"{paths}: vectors have {' and '.join(map(str, sorted(lengths)))} numbers; label again")
+    if not all(np.isfinite(vector).all() for of_name in vectors.values() for vector in of_name):
+        raise DataError(f"{paths}: a vector holds a number that is missing or not finite; label again")
     texts: dict[str, Any] = {
         name: np.array(questions[name].to_pylist(), dtype=np.str_) for name in ("data", "kind", "split", "group")
     }

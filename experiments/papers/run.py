@@ -144,6 +144,7 @@ def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparatio
     key = fingerprint([cells[0].settings, sorted(methods_of(cells)), preparation.limit])
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", cells[0].name).strip("-")[:60]
     out = folder / "cells" / f"{slug}-{key[:8]}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
     config = preparation.config(cells, out)
     [[measured]] = compare(config).values()
     record = measured.record

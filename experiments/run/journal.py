@@ -145,17 +145,22 @@ def finished_record(path: Path, work: str) -> dict[str, Any] | None:
 
 RESULT, TABLE, PAGE = b'{\n  "data": ', b"PAR1", b"<!doctype html>"
 """How the files begin that commands write: a result, a label table, a report."""
+_ENDINGS = {RESULT: ".json", TABLE: ".parquet", PAGE: ".html"}
 
 
 def output_file(name: str, begins: bytes) -> Path:
     """Return the path of a file that a command will write; a `DataError` before the work if it may not.
 
     A file that begins otherwise than with `begins` was not written by such a command, may be one of its inputs, and is
-    not overwritten.
+    not overwritten. One folder may be new; more are a mistyped path.
     """
     path, content = Path(name), b""
     if not path.name or path.is_dir():
         raise DataError(f"out: expected the name of a file, got {name!r}; use runs/result.json")
+    if path.suffix != (ending := _ENDINGS[begins]):
+        raise DataError(f"out must end in {ending}, got {name!r}; give {path.with_suffix(ending)}")
+    if not path.parent.parent.is_dir():
+        raise DataError(f"out is {name!r}, but there is no folder {path.parent.parent}; make it, or check the path")
     if path.exists():
         with path.open("rb") as file:
             content = file.read(len(begins))

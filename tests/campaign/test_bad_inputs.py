@@ -9,6 +9,7 @@ import math
 import shlex
 import shutil
 from collections import UserDict
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from corag.errors import CoragError
 from corag.index import ChunkIndex
 from corag.text.units import Unit
 from corag.types import Answer
+from experiments.labels.table import VECTORS
 from tests.experiments.worlds import MANY_QUERIES, listing, save_small_agent, write_folder, write_labels
 from tests.fakes import FixedReader, HashEmbedder
 
@@ -40,6 +42,8 @@ YAML = {
     "bomb": "a: &a [x, x]\nb: &b [*a, *a, *a]\n",
     "deep": f"data: {'[' * 3000}{']' * 3000}\n",
     "own-config": "data: data\nconfig: other.yaml\n",
+    "long": f"budget: {'1' * 5000}\n",
+    "hex": "budget: 0x10\n",
     "code": 'data: !!python/object/apply:os.system ["touch pwned"]\n',
 }  # fmt: skip
 
@@ -115,10 +119,32 @@ def nothing(content):
     return b""
 
 
-def without_column(content):
-    table = pq.read_table(pa.BufferReader(content)).drop_columns(["configuration"])
-    pq.write_table(table, sink := pa.BufferOutputStream())
-    return sink.getvalue().to_pybytes()
+def in_table(changed):
+    """A Parquet file holds what a function of its table returns."""
+
+    def in_file(content):
+        table = changed(pq.read_table(pa.BufferReader(content)))
+        pq.write_table(table, sink := pa.BufferOutputStream())
+        return sink.getvalue().to_pybytes()
+
+    return in_file
+
+
+def in_rows(name, changed):
+    """A column of a Parquet file holds, where it holds something, what a function of that returns."""
+
+    def in_column(table):
+        values = [None if value is None else changed(value) for value in table[name].to_pylist()]
+        at, field = table.schema.get_field_index(name), table.schema.field(name)
+        return table.set_column(at, field, pa.array(values, field.type, from_pandas=False))
+
+    return in_table(in_column)
+
+
+def ragged(name):
+    """Every other vector of a column lacks its last number."""
+    ends = cycle((None, -1))
+    return in_rows(name, lambda vector: vector[: next(ends)])
 
 
 CORPUS = ("data/corpus.jsonl", "index --data data --out new --quiet", "corpus.jsonl")
@@ -161,7 +187,14 @@ FILES = {
         lambda content: content[:-400] + np.full(100, np.nan, "<f4").tobytes(),
         lambda content: save({"x": np.zeros(2)}),
     ],
-    LABELS: [nothing, half, lambda content: content[:-9] + b"x" * 9, without_column],
+    LABELS: [
+        *(nothing, half, lambda content: content[:-9] + b"x" * 9),
+        *(in_table(lambda table, name=name: table.drop_columns([name])) for name in ("configuration", "cost_tokens")),
+        *(in_rows(name, lambda _: None) for name in ("cost_tokens", *VECTORS)),
+        *(in_rows(name, lambda vector: [None, *vector[1:]]) for name in VECTORS),
+        *(in_rows(name, lambda vector: [np.float16("inf"), *map(np.float16, vector[1:])]) for name in VECTORS[:2]),
+        *(ragged(name) for name in ("query_vector", "candidates_vector", "texts_vector")),
+    ],
 }
 
 
@@ -221,6 +254,7 @@ CALLS = [
             *([3], "a text", None, [{"body": "a"}], [Candidate(Chunk("a", "a"), math.inf)]),
             *([POOL[0], other] for other in (Candidate(Chunk("d0", "b"), 0.9), Candidate(Chunk("b", "b")))),
             [POOL[0], Candidate(Chunk("b", "b"), 7, "score")],
+            *([Candidate(Chunk("b", "b"), cosine)] for cosine in (5, -1.01)),
         )
     ),
     *(lambda texts=texts: corag.select("q?", texts) for texts in ("a text", {"a": "b"}, [1, 2], [{"id": "a"}])),

@@ -53,6 +53,7 @@ def attacks(folder):
         f"cross-encoder(model={nowhere})",
         f"minilm-evidence(adapter={evil})",
         "minilm-evidence(adapter=default)",
+        *(f"{name}(encoder=evil)" for name in ("minilm-evidence", "minilm-late", "minilm-softsim")),
         "no-such-reranker",
         3,
     ]
@@ -65,10 +66,11 @@ def attacks(folder):
         f"minilm-reader(adapter={evil})",
     ]
     embedders = [f"sentence-transformers(model={evil}, trust_remote_code=true)", str(folder), nowhere, "bge-m3"]
+    embedders += ["minilm(encoder=evil)"]
     vocabularies = ["tiktoken(encoding=o200k_base)", "tiktoken(model=gpt-4o)"]
     tokenizers = [f"huggingface(model={evil})", f"{folder}/tokenizer.json", nowhere, *vocabularies]
     selectors = [
-        *(f"naive(reranker={one})" for one in rerankers[:6]),
+        *(f"naive(reranker={one})" for one in rerankers[:10]),
         *(f"self-route(part=naive(reranker={one}))" for one in rerankers[:6]),
         *(f"self-route(reader={one})" for one in readers),
         *(f"crag(summarizer={one})" for one in [*readers[:6], f"extractive(embedder={embedders[0]})"]),
