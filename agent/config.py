@@ -6,7 +6,6 @@ The columns of a settings array are always `SETTINGS`, in that order.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from agent.configuration import Configuration, write
 from agent.errors import AgentError, require_choice, require_int, require_names, require_number
 
 Keep = Literal["best", "last"]
@@ -87,12 +87,13 @@ class Fallback:
     The search settings are None if the configuration itself has all settings.
     """
 
-    configuration: str
+    configuration: Configuration
     iterations: int | None = None
     exploration: float | None = None
     cost_weight: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "configuration", Configuration.parse(self.configuration))
         if self.settings.count(None) not in (0, len(SETTINGS)):
             raise AgentError(f"fallback must give all of {', '.join(SETTINGS)} or none, got {self.settings}")
         for name, value in zip(SETTINGS, self.settings, strict=True):
@@ -105,46 +106,7 @@ class Fallback:
         return (self.iterations, self.exploration, self.cost_weight)
 
     def __str__(self) -> str:
-        return spelled(self.configuration, *self.settings)
-
-
-def spelled(
-    configuration: str,
-    iterations: float | None = None,
-    exploration: float | None = None,
-    cost_weight: float | None = None,
-) -> str:
-    """Return a configuration's spelling with the settings of the paper's search put in, as far as they are given.
-
-    Other settings of the search that the configuration has, such as `max_scored`, stay.
-    """
-    name, _, _ = configuration.partition("(")
-    settings = _settings_of(configuration)
-    if iterations is not None:
-        search = {"policy": "paper", "iterations": iterations, "exploration": round(exploration or 0.0, 4)}
-        settings["search"] = json.dumps({**json.loads(settings.pop("search", "{}")), **search})
-    if cost_weight is not None:
-        settings["cost_weight"] = str(round(cost_weight, 4))
-    return f"{name}({', '.join(map('='.join, settings.items()))})" if settings else configuration
-
-
-def setting_of(configuration: str, name: str) -> str | None:
-    """Return the text of one setting in a configuration's spelling, such as `unit`; None if it is not set."""
-    return _settings_of(configuration).get(name)
-
-
-def _settings_of(configuration: str) -> dict[str, str]:
-    """Return the texts of the settings in a configuration's spelling, by name."""
-    _, _, rest = configuration.partition("(")
-    parts, depth = [""], 0
-    for character in rest.removesuffix(")"):
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += character
-    pairs = (part.partition("=") for part in parts if part.strip())
-    return {key.strip(): value.strip() for key, _, value in pairs}
+        return str(self.configuration.with_search(*self.settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +114,7 @@ class AgentConfig:
     """Everything needed to rebuild an agent around its weights, and to feed it.
 
     Attributes:
-        configurations: Spellings of the selectors that it chooses among, in label order.
+        configurations: What it chooses among, in label order.
         fallback: The best single one of them.
         feature_dim: Length of a feature vector; 0 for an agent without a network, which always names its fallback.
         embedder: Name of the embedder of the queries.
@@ -168,7 +130,7 @@ class AgentConfig:
             to exceed the promise by this share of the evidence: calibrated on kinds of texts left out of the training.
     """
 
-    configurations: tuple[str, ...]
+    configurations: tuple[Configuration, ...]
     fallback: Fallback
     feature_dim: int = 0
     embedder: str = ""
@@ -181,6 +143,7 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         require_names("configurations", self.configurations)
+        object.__setattr__(self, "configurations", tuple(map(Configuration.parse, self.configurations)))
         require_choice("fallback.configuration", self.fallback.configuration, self.configurations)
         if (self.fallback.iterations is None) != (self.ranges is None):
             raise AgentError("fallback and ranges must both give the search settings, or neither")
@@ -221,16 +184,36 @@ class AgentConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
-        return dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
+        values["configurations"] = list(map(_to_json, self.configurations))
+        values["fallback"]["configuration"] = _to_json(self.fallback.configuration)
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AgentConfig:
         """Return the configuration that `to_dict` wrote; an `AgentError` if it is damaged."""
         fields = _fields(cls, "config", values)
-        fields["fallback"] = Fallback(**_fields(Fallback, "fallback", fields["fallback"]))
+        best = _fields(Fallback, "fallback", fields["fallback"])
+        fields["fallback"] = Fallback(**best | {"configuration": _from_json(best["configuration"])})
+        if isinstance(fields["configurations"], tuple):
+            fields["configurations"] = tuple(map(_from_json, fields["configurations"]))
         if fields["ranges"] is not None:
             fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
         return cls(**fields)
+
+
+def _to_json(configuration: Configuration) -> dict[str, Any]:
+    return {"selector": configuration.name, "settings": dict(configuration.settings)}
+
+
+def _from_json(value: object) -> Configuration:
+    """Return what `_to_json` wrote, or what a text spells, as earlier checkpoints have it."""
+    if isinstance(value, Mapping) and value.keys() == {"selector", "settings"}:
+        if isinstance(name := value["selector"], str) and isinstance(settings := value["settings"], Mapping):
+            return Configuration.parse(write(name, settings))
+    elif isinstance(value, str):
+        return Configuration.parse(value)
+    raise AgentError(f"a configuration must have the name of a selector and its settings, got {value!r:.300}")
 
 
 def _fields(cls: type, where: str, values: object) -> dict[str, Any]:

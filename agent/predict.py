@@ -12,7 +12,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agent.config import KEEP, SETTINGS, AgentConfig, FloatArray, setting_of, spelled
+from agent.config import KEEP, SETTINGS, AgentConfig, FloatArray
+from agent.configuration import Configuration
 from agent.errors import AgentError
 
 
@@ -34,7 +35,7 @@ class AgentPrediction:
         spends: Share of the budget that it is expected to spend.
     """
 
-    configuration: str
+    configuration: Configuration
     iterations: int | None
     exploration: float | None
     cost_weight: float | None
@@ -46,15 +47,15 @@ class AgentPrediction:
     @property
     def unit(self) -> str | None:
         """The unit that the configuration names."""
-        return setting_of(self.configuration, "unit")
+        return self.configuration.unit
 
     @property
     def reranker(self) -> str | None:
         """The reranker that the configuration names."""
-        return setting_of(self.configuration, "reranker")
+        return self.configuration.reranker
 
     def __str__(self) -> str:
-        return spelled(self.configuration, self.iterations, self.exploration, self.cost_weight)
+        return str(self.configuration.with_search(self.iterations, self.exploration, self.cost_weight))
 
 
 class ConfigurationAgent:

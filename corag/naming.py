@@ -3,8 +3,7 @@
     cross-encoder(model=BAAI/bge-reranker-v2-m3, max_tokens=1024)
     self-route(part=corag(preset=paper))
 
-A value is a JSON value (number, `true`, `false`, `null`, list, object, quoted string) or bare text. Text that holds a
-comma or a parenthesis that does not belong to a part is quoted. No spelling shows a secret; see `corag.redaction`.
+The grammar is that of `agent.configuration`. No spelling shows a secret; see `corag.redaction`.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
+from agent.configuration import FORM, Configuration, SpellingError, read, split, write, write_value
 from corag.errors import InputError
 from corag.redaction import HIDDEN, SECRETS, hide_secrets, is_secret, remember_secrets, shown
 
@@ -29,21 +27,11 @@ Spelling = str
 Spellings = str | tuple[str, ...]
 """Several parts; those in a text are separated by commas."""
 
-MOST_NESTED = 20
-"""How deep parts, lists and mappings may be nested in a spelling."""
-
 BUILDERS: dict[str, str] = {}
 """`module:attribute` of each class and function that builds a registered part -> the first name of that part."""
 
-_FORM = "write name(key=value, ...), such as top-k(k=3)"
-_WORDS = {"True": True, "False": False, "None": None}
-_DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
-_NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
-# A quotation mark opens a string only where a value may begin.
-_MARK = re.compile(r'(?:^|(?<=[=,(\[{:]))\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<opened>"))|[()\[\]{},]', re.DOTALL)
 
-
-class PartName(str):
+class PartName(Configuration):
     """The shortest spelling of a part, which shows no secrets, with all that it takes to build the part.
 
     Attributes:
@@ -51,23 +39,11 @@ class PartName(str):
         settings: The settings written behind it, secrets included. The part that takes a part builds it.
     """
 
-    name: str
-    settings: Mapping[str, Any]
-
     def __new__(cls, name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """Spell a part."""
-        listed = ", ".join(f"{key}={_written(value)}" for key, value in without_secrets(settings).items())
-        shown_name = hide_secrets(name)
-        part = super().__new__(cls, f"{shown_name}({listed})" if listed else shown_name)
+        part = str.__new__(cls, write(hide_secrets(name), without_secrets(settings), spelling))
         part.name, part.settings = name, MappingProxyType(dict(settings))
         return part
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PartName, (self.name, dict(self.settings))
-
-    def with_settings(self, **settings: Any) -> PartName:
-        """Return the part with further settings, or other values of these."""
-        return PartName(self.name, {**self.settings, **settings})
 
 
 def parse(part: object) -> PartName:
@@ -79,28 +55,21 @@ def parse(part: object) -> PartName:
     if isinstance(part, PartName):
         return part
     if not isinstance(part, str):
-        raise InputError(f"{shown(part)} is not the name of a part; {_FORM}")
-    text = part.strip()
-    name, opened, rest = text.partition("(")
-    if not opened:
-        return PartName(text)
-    settings: dict[str, Any] = {}
-    is_valid = bool(name.strip()) and rest.endswith(")")
-    for setting in _split(rest[:-1]) if is_valid else ():
-        key, _, value = (side.strip() for side in setting.partition("="))
-        key = key.replace("-", "_")
-        is_valid &= key.isidentifier() and bool(value) and key not in settings
-        settings[key] = _value(value)
-    if not is_valid:
-        raise InputError(f"{shown(text)} is not a part with settings; {_FORM}, each key once")
-    return PartName(name.strip(), settings)
+        raise InputError(f"{shown(part)} is not the name of a part; {FORM}")
+    try:
+        return PartName(*read(part))
+    except SpellingError as error:
+        raise InputError(f"{shown(part.strip())} {error}") from None
 
 
 def split_parts(parts: Spelling | Iterable[Spelling] | None) -> list[PartName]:
     """Return each part of a list, or of a text that separates them by commas."""
     if isinstance(parts, PartName):
         return [parts]
-    return [parse(part) for part in (_split(parts) if isinstance(parts, str) else parts or ())]
+    try:
+        return [parse(part) for part in (split(parts) if isinstance(parts, str) else parts or ())]
+    except SpellingError as error:
+        raise InputError(f"{shown(parts)} {error}") from None
 
 
 def without_secrets(value: Any) -> Any:
@@ -218,62 +187,10 @@ def with_default(parameter: inspect.Parameter) -> str:
     default = parameter.default
     if default is inspect.Parameter.empty or not isinstance(default, str | bool | int | float | None):
         return parameter.name
-    written = _written(default)
+    written = write_value(default)
     return parameter.name if len(written) > 30 else f"{parameter.name}={written}"
 
 
 def path_of(build: Any) -> str:
     """Return `module:attribute` of a class or a function."""
     return f"{build.__module__}:{getattr(build, '__qualname__', '')}"
-
-
-def _split(text: str) -> Iterator[str]:
-    """Yield what is between commas that are neither in quotes nor in brackets; nothing empty."""
-    begin, depth = 0, 0
-    for mark in _MARK.finditer(text):
-        if mark["quoted"]:
-            continue
-        depth += _DEPTHS.get(mark[0], 0)
-        if mark["opened"] or not 0 <= depth <= MOST_NESTED:
-            depth = -1
-            break
-        if mark[0] == "," and not depth:
-            if text[begin : mark.start()].strip():
-                yield text[begin : mark.start()].strip()
-            begin = mark.end()
-    if depth:
-        raise InputError(
-            f"{shown(text)} has a quotation mark or a bracket without its partner, or more than {MOST_NESTED} within "
-            f"each other; {_FORM}"
-        )
-    if text[begin:].strip():
-        yield text[begin:].strip()
-
-
-def _value(text: str) -> Any:
-    if text in _WORDS:
-        return _WORDS[text]
-    try:
-        return json.loads(text, parse_constant=str)
-    except (ValueError, RecursionError):
-        # JSON knows neither 1. nor .5
-        return float(text) if _NUMBER.fullmatch(text) else text
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, str):
-        return value if _reads_as_written(value) else json.dumps(value, ensure_ascii=False)
-    if isinstance(value, Mapping | list | tuple | bool | int | float | None):
-        return json.dumps(value, ensure_ascii=False, default=_listed)
-    return _written(str(value) if isinstance(value, PurePath) else spelling(value))
-
-
-def _listed(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else spelling(value)
-
-
-def _reads_as_written(text: str) -> bool:
-    try:
-        return bool(text) and text.isprintable() and [*_split(text)] == [text] and _value(text) == text
-    except InputError:
-        return False

@@ -20,7 +20,6 @@ from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.models.devices import parse_device
 from corag.models.runtime import Runtime, current, in_runtime, merge_records
-from corag.naming import parse
 from corag.selectors.corag.features import check_recipe, feature_dim
 from corag.writing import write_atomically
 from experiments.agents.compare import comparison
@@ -279,7 +278,7 @@ def fit(
             name, rows = ("train", training) if validation is None else ("val", validation)
             chosen = decisions(trained.agent, rows, config)
             run.log_table(f"{name}_confusion", *confusion(chosen, agent_config.configurations))
-            rerankers = {of: str(parse(of).settings.get("reranker")) for of in agent_config.configurations}
+            rerankers = {str(of): str(of.reranker) for of in agent_config.configurations}
             by_reranker = [(rerankers[best], rerankers[named]) for best, named in chosen]
             run.log_table(f"{name}_rerankers", *confusion(by_reranker, sorted(set(rerankers.values()))))
             kept = trained.history[trained.best_epoch]
@@ -305,7 +304,7 @@ def decisions(trained: agent.ConfigurationAgent, labels: Labels, config: TrainAg
 def confusion(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> tuple[list[str], list[list[Any]]]:
     """Return the columns and rows of a table: how often each name is the first of a pair, with each as the second."""
     counts = Counter(pairs)
-    return ["best", *names], [[best, *(counts[best, named] for named in names)] for best in names]
+    return ["best", *map(str, names)], [[str(best), *(counts[best, named] for named in names)] for best in names]
 
 
 def _fitted_without(config: TrainAgentConfig, labels: Labels, unknown: Labels, kind: str) -> agent.ConfigurationAgent:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from agent.config import spelled
 from corag.checks import check_count
 from corag.errors import InputError
 from corag.naming import Spellings, split_parts
@@ -122,7 +121,7 @@ class LabelConfig(SelectionSettings, Tracking):
             search = part.settings.get("search") or {}
             given = part.settings.keys() | search.keys()
             is_open = part.name == "corag" and not {"agent", "cost_weight", *OF_AGENT} & given
-            names += [spelled(part, *settings) for settings in product(*grid)] if is_open else [part]
+            names += [part.with_search(*settings) for settings in product(*grid)] if is_open else [part]
         return list(dict.fromkeys(names))
 
 

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import agent
+from agent import Configuration
 from corag.errors import DataError, InputError
-from corag.naming import PartName, parse, without_secrets
+from corag.naming import without_secrets
 from corag.optional import require
 from corag.selectors.corag.features import Float32, feature_vectors
 from corag.types import FloatArray
@@ -81,7 +82,7 @@ class Classes:
             configuration is a class of its own.
     """
 
-    names: tuple[str, ...]
+    names: tuple[Configuration, ...]
     label: NDArray[np.int64]
     settings: Float32 | None = None
 
@@ -108,7 +109,7 @@ class Labels:
         kind: Its kind, which may be that of several data folders, `[n]`.
         split: Split that the data folder gives it, `[n]`.
         group: Questions of one group share documents and are never on both sides of a division, `[n]`.
-        configurations: Spellings, `C`, in the order in which the table first names them.
+        configurations: What is measured, `C`, in the order in which the table first names them.
         measures: float64 `[n, C]` by name; NaN where a question has no such figure. Of several readers the mean.
         query_vectors: Embedding of each question, float32 `[n, d]`.
         candidates_vectors: Mean embedding of each question's best candidates, float32 `[n, d]`.
@@ -125,7 +126,7 @@ class Labels:
     kind: NDArray[np.str_]
     split: NDArray[np.str_]
     group: NDArray[np.str_]
-    configurations: tuple[str, ...]
+    configurations: tuple[Configuration, ...]
     measures: Mapping[str, FloatArray]
     query_vectors: Float32
     candidates_vectors: Float32
@@ -198,21 +199,20 @@ class Labels:
         return Classes(names, label, np.array(settings, dtype=np.float32))
 
 
-def _search_settings(configuration: str) -> tuple[str, tuple[float, float, float] | None]:
+def _search_settings(configuration: Configuration) -> tuple[Configuration, tuple[float, float, float] | None]:
     """Return a configuration without the settings that an agent predicts, and these; None if it has them not."""
-    written = parse(configuration)
-    settings = dict(written.settings)
-    search, cost_weight = settings.pop("search", None), settings.pop("cost_weight", None)
+    search, cost_weight = configuration.search, configuration.cost_weight
     if not isinstance(search, Mapping) or search.get("policy") != "paper" or cost_weight is None:
         return configuration, None
     if not {"iterations", "exploration"} <= search.keys():
         return configuration, None
+    settings = {key: value for key, value in configuration.settings.items() if key not in ("search", "cost_weight")}
     if others := {name: value for name, value in search.items() if name not in OF_AGENT}:
         settings["search"] = others
-    return str(PartName(written.name, settings)), (search["iterations"], search["exploration"], cost_weight)
+    return Configuration(configuration.name, settings), (search["iterations"], search["exploration"], cost_weight)
 
 
-def fallback_of(configuration: str) -> agent.Fallback:
+def fallback_of(configuration: Configuration) -> agent.Fallback:
     """Return a configuration as what an agent falls back on where it predicts settings."""
     name, settings = _search_settings(configuration)
     if settings is None:
@@ -283,7 +283,7 @@ def read_labels(paths: str) -> Labels:
     }
     return Labels(
         ids=tuple(np.array(ids)[whole].tolist()),
-        configurations=tuple(configurations),
+        configurations=tuple(map(Configuration.parse, configurations)),
         measures=measures,
         query_vectors=np.stack(vectors["query_vector"]),
         candidates_vectors=np.stack(vectors["candidates_vector"]),

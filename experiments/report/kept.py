@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from corag.naming import parse
 from corag.writing import write_atomically
 from experiments.evaluation.metrics import kept
 from experiments.labels.table import Labels, read_labels
@@ -23,9 +22,8 @@ def curves(labels: Labels) -> dict[str, Points]:
     folders = [labels.data == folder for folder in sorted(set(labels.data.tolist()))]
     found: dict[str, list[tuple[float, float]]] = {}
     for column, name in enumerate(labels.configurations):
-        settings = parse(name).settings
         tokens, held = (float(np.mean([np.nanmean(table[rows, column]) for rows in folders])) for table in tables)
-        found.setdefault(f"{settings['unit']}s, {settings['reranker']}", []).append((tokens, held))
+        found.setdefault(f"{name.unit}s, {name.reranker}", []).append((tokens, held))
     return {name: [(*point, None) for point in sorted(points)] for name, points in found.items()}
 
 

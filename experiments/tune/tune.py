@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 import agent
+from agent import Configuration
 from corag.checks import check_budget
 from corag.cli.console import say
 from corag.errors import DataError, InputError
 from corag.models.runtime import in_runtime
-from corag.naming import PartName, parse
 from corag.selectors.corag.agents import DEFAULT_AGENT, load_agent
 from corag.selectors.price import REFERENCE_TOKENS
 from corag.types import FloatArray
@@ -137,7 +137,7 @@ def tune(config: TuneConfig) -> Tuning:
     table = (out / LABELS_FILE).read_bytes()
     agent.save(out, tuning.used, card, {LABELS_FILE: table, PAGE_FILE: page.html()})
     figures = {
-        name: {measure: float(np.nanmean(values[:, column])) for measure, values in labels.measures.items()}
+        str(name): {measure: float(np.nanmean(values[:, column])) for measure, values in labels.measures.items()}
         for column, name in enumerate(labels.configurations)
     }
     log_run("tune", config, out, out.resolve().name, asdict(config), figures, pages={"report": page.html()})
@@ -305,7 +305,7 @@ def tuning_page(tuning: Tuning, config: TuneConfig, held_out: int = 0) -> Page:
     )
 
 
-def _short(configuration: str) -> str:
+def _short(configuration: Configuration) -> str:
     """Return a configuration without the settings of its search."""
-    named_ = parse(configuration)
-    return str(PartName(named_.name, {name: value for name, value in named_.settings.items() if name != "search"}))
+    kept = {name: value for name, value in configuration.settings.items() if name != "search"}
+    return Configuration(configuration.name, kept)

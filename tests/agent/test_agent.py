@@ -1,5 +1,7 @@
 """Ranges, configurations, predictions and checkpoints of agents; no torch."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import agent
-from agent import AgentConfig, AgentError, CheckpointError, ConfigurationAgent, Fallback, Ranges
-from agent.config import setting_of, spelled
+from agent import AgentConfig, AgentError, CheckpointError, Configuration, ConfigurationAgent, Fallback, Ranges
 from agent.predict import cheapest
 from tests.agent.worlds import DIM, RANGES, random_agent, toy_config
 
@@ -43,18 +44,48 @@ def test_the_unit_scale_worked_by_hand():
 
 
 def test_a_configuration_is_spelled_with_the_settings_of_its_search():
-    assert spelled("corag") == "corag"
-    assert spelled("corag", 5, 0.3, 0.1) == (
+    assert Configuration("corag").with_search() == "corag"
+    assert Configuration("corag").with_search(5, 0.3, 0.1) == (
         'corag(search={"policy": "paper", "iterations": 5, "exploration": 0.3}, cost_weight=0.1)'
     )
-    whole = spelled(PAPERS, 2, 0.12345, 0.0)
+    whole = Configuration.parse(PAPERS).with_search(2, 0.12345, 0.0)
     assert whole.startswith(PAPERS[:-1] + ", search={") and whole.endswith('"exploration": 0.1235}, cost_weight=0.0)')
-    assert setting_of(whole, "reranker") == "cross-encoder(model=a/b, max_tokens=9)"
-    assert (setting_of(whole, "unit"), setting_of("corag", "unit")) == ("passage", None)
-    assert spelled('corag(search={"max_scored": 60})', 5, 0.3) == (
+    assert (whole.reranker, whole.unit) == ("cross-encoder(model=a/b, max_tokens=9)", "passage")
+    assert (whole.cost_weight, whole.search["iterations"], Configuration("corag").unit) == (0.0, 2, None)
+    assert Configuration.parse('corag(search={"max_scored": 60})').with_search(5, 0.3) == (
         'corag(search={"max_scored": 60, "policy": "paper", "iterations": 5, "exploration": 0.3})'
     )
     assert str(Fallback(PAPERS)) == PAPERS
+    quoted = Configuration.parse('corag(reranker="a,b=c", search={"note": "x)"})')
+    assert (quoted.reranker, quoted.search) == ("a,b=c", {"note": "x)"})
+    assert Configuration.parse(str(quoted)).settings == quoted.settings
+
+
+@pytest.mark.parametrize("text", ["corag(", "corag(unit)", "corag(unit=a, unit=b)", 'corag(unit="a)'])
+def test_what_spells_no_configuration_is_refused(text):
+    with pytest.raises(AgentError, match=r"write name\(key=value"):
+        Configuration.parse(text)
+
+
+@pytest.mark.parametrize(
+    "damaged", [3, None, [3], [{}], [{"selector": 3, "settings": {}}], [{"selector": "a", "settings": 3}]]
+)
+def test_damaged_configurations_of_a_checkpoint_are_refused(damaged):
+    written = AgentConfig(("top-k",), Fallback("top-k")).to_dict()
+    with pytest.raises(AgentError):
+        AgentConfig.from_dict(written | {"configurations": damaged})
+
+
+def test_a_checkpoint_has_configurations_as_data_and_reads_those_spelled_as_text():
+    names = (Configuration("corag", {"unit": "passage", "search": {"iterations": 4}}), Configuration("top-k"))
+    config = AgentConfig(names, Fallback(names[0]))
+    written = config.to_dict()
+    assert written["configurations"][0] == {"selector": "corag", "settings": dict(names[0].settings)}
+    assert AgentConfig.from_dict(json.loads(json.dumps(written))) == config
+    earlier = written | {"configurations": list(map(str, names))}
+    assert (
+        AgentConfig.from_dict(earlier | {"fallback": {**written["fallback"], "configuration": str(names[0])}}) == config
+    )
 
 
 def test_a_prediction_worked_by_hand():

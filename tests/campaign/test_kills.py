@@ -110,7 +110,7 @@ def results(folder):
 def tuned(folder):
     rows = rows_of(folder / "t" / "labels.parquet")
     assert len(rows) == 24 * 16
-    return rows, json.loads((folder / "t" / "config.json").read_text())["fallback"]["configuration"]
+    return rows, json.loads((folder / "t" / "config.json").read_text())["fallback"]
 
 
 def references(folder):

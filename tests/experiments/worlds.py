@@ -7,8 +7,7 @@ from pathlib import Path
 
 import agent
 import corag
-from agent import AgentConfig, Fallback, Ranges
-from agent.config import spelled
+from agent import AgentConfig, Configuration, Fallback, Ranges
 from corag.selectors.corag.features import TEXTS
 from corag.types import Answer
 from experiments.labels.table import VECTORS, read_labels
@@ -91,7 +90,9 @@ def label_row(query, reranker, rougeL, *, iterations=2, exploration=0.1, cost_we
         "kind": "folder",
         "query": query,
         "split": "train",
-        "configuration": spelled(f"corag(unit=passage, reranker={reranker})", iterations, exploration, cost_weight),
+        "configuration": Configuration("corag", {"unit": "passage", "reranker": reranker}).with_search(
+            iterations, exploration, cost_weight
+        ),
         "budget_tokens": 64,
         "rougeL": rougeL,
         "f1": rougeL,

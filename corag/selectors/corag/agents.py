@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from agent.config import spelled
+from agent.configuration import Configuration
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
@@ -52,10 +52,14 @@ TEXTS_AT_ONCE = 16
 """Texts that an agent's encoder reads in a batch, on a CPU a tenth faster than one by one."""
 
 
-@lru_cache(maxsize=1)
-def fixed_configuration() -> PartName:
-    """Return what `corag` does without an agent: the fallback of the shipped one, as its checkpoint names it."""
-    return parse(str(load_agent(DEFAULT_AGENT).config.fallback))
+@lru_cache(maxsize=4)
+def fixed_configuration(agent: AgentSource = DEFAULT_AGENT) -> PartName:
+    """Return the best single configuration of an agent: what `corag` does without one, and `corag-fixed`.
+
+    Raises:
+        ModelError: It names a part that a checkpoint may not name, such as one that asks a server.
+    """
+    return trusted(SELECTORS, str(load_agent(agent).config.fallback), f"the agent {agent!s:.100}")
 
 
 def decides(agent: AgentSource) -> bool:
@@ -149,10 +153,10 @@ class AgentSelectors:
             )
         self._promise = {} if keep is None else {"keep": keep}
         unit = given.get("unit")
-        self._configurations = [name for name in known if unit in (None, parse(name).settings.get("unit", unit))]
+        self._configurations = [name for name in known if unit in (None, name.settings.get("unit", unit))]
         if (wanted := given.get("reranker")) is not None:
-            by_reranker = [str(parse(name).settings.get("reranker")) for name in self._configurations]
-            stands_in = str(wanted) if str(wanted) in by_reranker else parse(fallback).settings.get("reranker")
+            by_reranker = [name.reranker for name in self._configurations]
+            stands_in = str(wanted) if str(wanted) in by_reranker else fallback.reranker
             alike = zip(self._configurations, by_reranker, strict=True)
             self._configurations = [name for name, of in alike if of == stands_in] or self._configurations
         if not self._configurations:
@@ -265,8 +269,8 @@ class AgentSelectors:
         settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
         return self._spelled(prediction.configuration, *settings)
 
-    def _with_given(self, configuration: str, *settings: float | None) -> PartName:
-        named = parse(spelled(configuration, *settings))
+    def _with_given(self, configuration: Configuration, *settings: float | None) -> PartName:
+        named = parse(configuration.with_search(*settings))
         if refused := too_large(named.settings):
             raise ModelError(f"{self._source} names {named!r:.300}, but may not choose {refused}")
         takes = SELECTORS.settings(named) if self._given else ()
@@ -326,8 +330,7 @@ def corag_fixed(
     Raises:
         ModelError: The fallback names a part that a checkpoint may not name, such as one that asks a server.
     """
-    source = agent if decides(agent) else DEFAULT_AGENT
-    written = trusted(SELECTORS, str(load_agent(source).config.fallback), f"the agent {source!s:.100}")
+    written = fixed_configuration(agent if decides(agent) else DEFAULT_AGENT)
     alone = {"agent": NO_AGENT} if "agent" in SELECTORS.settings(written) else {}
     made = built(written, make_tokens(tokenizer or "minilm"), **alone)
     made.name = "corag-fixed"  # type: ignore[misc]  # what selections call it

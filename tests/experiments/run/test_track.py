@@ -21,7 +21,7 @@ from tests.wandb_files import offline_runs
 
 EVALUATE = ["evaluate", "--split", "dev", "--methods", "naive,top-k", "--reranker", "bm25", "--budget", "64",
             "--pool", "candidates", "--reader", "none", "--quiet"]  # fmt: skip
-BM25 = "corag(unit=passage, reranker=bm25)"
+CORAG = {"unit": "passage", "reranker": "bm25"}
 
 
 @pytest.fixture
@@ -46,7 +46,8 @@ def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
     assert differing == {"training", "out"}
     assert (first["hidden"], first["map_dim"], first["features"], first["recipe"]) == ([4], 3, "query", "default")
     assert first["target"]["metric"] == "quality" and first["agent"]["embedder"] == "minilm"
-    assert BM25 in first["agent"]["configurations"] and len(first["label_tables"][0]["sha256"]) == 64
+    assert {"selector": "corag", "settings": CORAG} in first["agent"]["configurations"]
+    assert len(first["label_tables"][0]["sha256"]) == 64
     assert first["commit"] and first["versions"]["torch"]
     for run, folder in zip(runs, folders, strict=True):
         assert (run.run.project, run.run.run_group, run.run.job_type) == ("corag-agent", "lr", "train")

@@ -1,0 +1,174 @@
+"""A configuration: a selector with its settings, and the grammar in which it, as any part of CORAG, is spelled.
+
+    name(key=value, ...)
+
+A value is a JSON value (number, `true`, `false`, `null`, list, object, quoted string) or bare text. Text that holds a
+comma or a parenthesis that does not belong to a part is quoted. The standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Self
+
+from agent.errors import AgentError
+
+MOST_NESTED = 20
+"""How deep parts, lists and mappings may be nested in a spelling."""
+FORM = "write name(key=value, ...), such as top-k(k=3)"
+
+_WORDS = {"True": True, "False": False, "None": None}
+_DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+_NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
+# A quotation mark opens a string only where a value may begin.
+_MARK = re.compile(r'(?:^|(?<=[=,(\[{:]))\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<opened>"))|[()\[\]{},]', re.DOTALL)
+
+
+class SpellingError(AgentError):
+    """A text spells no part; the message is the reason alone, without the text."""
+
+
+class Configuration(str):
+    """A selector with its settings, which is also the text that spells it.
+
+    Attributes:
+        name: The selector's name.
+        settings: Its settings; `unit`, `reranker`, `cost_weight` and `search` are those of `corag`, None if not set.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+
+    def __new__(cls, name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Self:
+        """Spell a configuration."""
+        made = super().__new__(cls, write(name, settings))
+        made.name, made.settings = name, MappingProxyType(dict(settings))
+        return made
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the configuration that a text spells; an `AgentError` if it spells none."""
+        if isinstance(text, cls):
+            return text
+        try:
+            return cls(*read(text))
+        except SpellingError as error:
+            raise AgentError(f"{text!r:.300} {error}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, dict(self.settings))
+
+    @property
+    def unit(self) -> str | None:
+        """What it chooses: passages, sentences or windows."""
+        return self.settings.get("unit")
+
+    @property
+    def reranker(self) -> str | None:
+        """What values combinations, spelled."""
+        return self.settings.get("reranker")
+
+    @property
+    def cost_weight(self) -> float | None:
+        """Lambda: the price of tokens."""
+        return self.settings.get("cost_weight")
+
+    @property
+    def search(self) -> Mapping[str, Any] | None:
+        """Settings of the search."""
+        return self.settings.get("search")
+
+    def with_settings(self, **settings: Any) -> Self:
+        """Return it with further settings, or other values of these."""
+        return type(self)(self.name, {**self.settings, **settings})
+
+    def with_search(
+        self, iterations: float | None = None, exploration: float | None = None, cost_weight: float | None = None
+    ) -> Self:
+        """Return it with the settings of the paper's search put in, as far as they are given."""
+        settings: dict[str, Any] = {}
+        if iterations is not None:
+            given = {"policy": "paper", "iterations": iterations, "exploration": round(exploration or 0.0, 4)}
+            settings["search"] = {**(self.search or {}), **given}
+        if cost_weight is not None:
+            settings["cost_weight"] = round(cost_weight, 4)
+        return self.with_settings(**settings) if settings else self
+
+
+def read(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the settings of a part; a `SpellingError` if the text spells none."""
+    name, opened, rest = text.strip().partition("(")
+    if not opened:
+        return name, {}
+    settings: dict[str, Any] = {}
+    is_valid = bool(name.strip()) and rest.endswith(")")
+    for setting in split(rest[:-1]) if is_valid else ():
+        key, _, value = (side.strip() for side in setting.partition("="))
+        key = key.replace("-", "_")
+        is_valid &= key.isidentifier() and bool(value) and key not in settings
+        settings[key] = _value(value)
+    if not is_valid:
+        raise SpellingError(f"is not a part with settings; {FORM}, each key once")
+    return name.strip(), settings
+
+
+def split(text: str) -> Iterator[str]:
+    """Yield what is between commas that are neither in quotes nor in brackets; nothing empty."""
+    begin, depth = 0, 0
+    for mark in _MARK.finditer(text):
+        if mark["quoted"]:
+            continue
+        depth += _DEPTHS.get(mark[0], 0)
+        if mark["opened"] or not 0 <= depth <= MOST_NESTED:
+            depth = -1
+            break
+        if mark[0] == "," and not depth:
+            if text[begin : mark.start()].strip():
+                yield text[begin : mark.start()].strip()
+            begin = mark.end()
+    if depth:
+        raise SpellingError(
+            f"has a quotation mark or a bracket without its partner, or more than {MOST_NESTED} within each other; "
+            f"{FORM}"
+        )
+    if text[begin:].strip():
+        yield text[begin:].strip()
+
+
+def write(name: str, settings: Mapping[str, Any], spell: Callable[[Any], str] = str) -> str:
+    """Return the spelling of a part; `spell` is for settings that are no JSON values."""
+    listed = ", ".join(f"{key}={write_value(value, spell)}" for key, value in settings.items())
+    return f"{name}({listed})" if listed else name
+
+
+def write_value(value: Any, spell: Callable[[Any], str] = str) -> str:
+    """Return how a setting's value is spelled."""
+    if isinstance(value, str):
+        return value if _reads_as_written(value) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping | list | tuple | bool | int | float | None):
+
+        def listed(inner: Any) -> Any:
+            return dict(inner) if isinstance(inner, Mapping) else spell(inner)
+
+        return json.dumps(value, ensure_ascii=False, default=listed)
+    return write_value(spell(value))
+
+
+def _value(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        return json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        # JSON knows neither 1. nor .5
+        return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def _reads_as_written(text: str) -> bool:
+    try:
+        return bool(text) and text.isprintable() and [*split(text)] == [text] and _value(text) == text
+    except SpellingError:
+        return False
