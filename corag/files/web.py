@@ -142,7 +142,11 @@ def check_archive(data: bytes, ending: str) -> Iterator[None]:
         )
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(part.file_size for part in archive.infolist() if "/media/" not in part.filename)
+            # Pictures are packed already, and no text; whatever grows when it is unpacked may be text in their place.
+            size = sum(
+                max(part.file_size - ("/media/" in part.filename) * part.compress_size, 0)
+                for part in archive.infolist()
+            )
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise UnreadableFileError(f"damaged: no zip archive, as .{ending} files are ({error})") from error
     if size > MAX_TEXT_BYTES:

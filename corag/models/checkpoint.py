@@ -109,6 +109,15 @@ def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
         raise ModelError(f"the model {str(model)!r} cannot be loaded; {remedy}: {reason}") from error
 
 
+def check_path(model: str | Path) -> None:
+    """Raise `ModelError` for a path at which no model can be, before any library is imported to load it."""
+    path = Path(model)
+    if path.is_dir() and not any((path / name).is_file() for name in ("config.json", "modules.json")):
+        raise ModelError(f"the folder {str(model)!r} holds no model (no config.json); give the folder of one")
+    if not path.is_dir() and (path.is_absolute() or path.exists() or str(model).startswith(".")):
+        raise ModelError(f"there is no folder {str(model)!r}; give the folder of a model, or its name on the hub")
+
+
 def find_folder(model: str | Path) -> Path:
     """Return the folder of a model given by folder or by name, downloaded where it is not there yet.
 

@@ -13,7 +13,7 @@ import numpy as np
 from corag.checks import check_count, check_text
 from corag.errors import ModelError
 from corag.models import minilm
-from corag.models.checkpoint import load_model
+from corag.models.checkpoint import check_path, load_model
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.known import BGE_M3, announce
 from corag.models.runtime import Backend, Precision, record_use, resolve_device
@@ -68,6 +68,7 @@ class SentenceTransformerEmbedder(Part):
         device: str | None = None,
         trust_remote_code: bool | None = None,
     ) -> None:
+        check_path(model)
         settings = {"precision": precision, "device": device, "trust_remote_code": trust_remote_code}
         self._placement = resolve_device("embedder", backend="torch", **settings)
         self.name = str(model)

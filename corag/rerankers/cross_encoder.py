@@ -17,7 +17,7 @@ from corag.checks import check_choice
 from corag.errors import InputError, ModelError
 from corag.memory import LRU
 from corag.models.cached import cache_capacity
-from corag.models.checkpoint import HOW_TO_TRUST, load_model
+from corag.models.checkpoint import HOW_TO_TRUST, check_path, load_model
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
 from corag.models.runtime import Precision, record_use, resolve_device
@@ -80,6 +80,7 @@ class CrossEncoder(WindowedReranker):
         output: Output = "probability",
     ) -> None:
         check_choice("output", output, Output)
+        check_path(model)
         self.output = output
         settings = {"precision": precision, "device": device, "trust_remote_code": trust_remote_code}
         self.placement = resolve_device("reranker", backend="torch", **settings)

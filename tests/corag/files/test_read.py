@@ -207,11 +207,18 @@ def test_damaged_office_documents_are_refused():
                 read_file(damaged, name)
 
 
-@pytest.mark.parametrize("main", ["word/document.xml", "word/document.body"])
+@pytest.mark.parametrize("main", ["word/document.xml", "word/document.body", "word/media/document.xml"])
 def test_a_word_document_is_not_unpacked_beyond_the_limit(main):
     assert read_file(bomb(main, 0), "a.docx").text == "text"
     with pytest.raises(UnreadableFileError, match="MiB"):
         read_file(bomb(main, 40 * 2**20), "a.docx")
+
+
+def test_pictures_do_not_count_as_text(tmp_path):
+    file = io.BytesIO(docx([("Normal", "text")]))
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("word/media/photo.jpg", os.urandom(40 * 2**20))
+    assert read_file(file.getvalue(), "a.docx").text == "text"
 
 
 def test_pages_and_outline_of_a_pdf():

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from tests.corag.models.worlds import (
     save_sentence_transformer,
     small_hub,
 )
+from tests.paths import ROOT
+from tests.processes import environment
 
 pytestmark = pytest.mark.slow
 
@@ -138,3 +141,18 @@ def test_flag_embedding_gives_the_same_values(models):
         values = cross.compute_score([(QUESTION, text) for text in PASSAGES], normalize=True)
     np.testing.assert_allclose(corag.embedder("bge-m3").embed(PASSAGES), vectors, atol=1e-5)
     np.testing.assert_allclose(corag.reranker("BAAI/bge-reranker-v2-m3").score(QUESTION, PASSAGES), values, atol=1e-5)
+
+
+@pytest.mark.parametrize("path", ["/etc", "/no/such/folder", "./nowhere"])
+@pytest.mark.parametrize("make", ["reranker", "embedder"])
+def test_what_is_no_folder_of_a_model_is_refused_before_a_library_is_imported(make, path):
+    code = f"""
+import sys, corag
+try:
+    corag.{make}({path!r})
+except corag.errors.ModelError as error:
+    print(error)
+assert not {{"torch", "transformers", "sentence_transformers"}} & sys.modules.keys()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment())
+    assert done.returncode == 0 and path in done.stdout, done.stderr
