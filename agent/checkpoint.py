@@ -1,11 +1,12 @@
 """A checkpoint is a folder: `config.json`, `model.safetensors`, and the card `README.md`. No pickle is ever read.
 
+`config.json` has the SHA-256 of every file and of its own settings, which are checked when a checkpoint is loaded.
+
 An agent without a network, which names one configuration for every question, has no `model.safetensors`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from safetensors.numpy import save as save_tensors
 from agent.config import AgentConfig
 from agent.errors import AgentError, CheckpointError
 from agent.predict import ConfigurationAgent
-from storage import replace_folder
+from storage import CONFIG_FILE, read_sealed, replace_folder, sealed
 
-CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
+WEIGHTS_FILE, CARD_FILE = "model.safetensors", "README.md"
 PICKLE_SUFFIXES = frozenset({".pkl", ".pickle", ".pth", ".pt", ".ckpt", ".bin"})
 
 
@@ -34,7 +35,7 @@ def save(
     files: dict[str, str | bytes] = {CARD_FILE: card, **(extra or {})}
     if agent.has_network:
         files[WEIGHTS_FILE] = save_tensors(dict(agent.weights))
-    files[CONFIG_FILE] = json.dumps(agent.config.to_dict(), indent=2) + "\n"
+    files[CONFIG_FILE] = sealed(agent.config.to_dict(), files)
     try:
         replace_folder(path, files, "a checkpoint", optional=(WEIGHTS_FILE,))
     except FileExistsError as error:
@@ -58,9 +59,11 @@ def load(path: str | Path) -> ConfigurationAgent:
     if not (path / CONFIG_FILE).is_file():
         raise CheckpointError(f"{path} lacks {CONFIG_FILE}; give the whole checkpoint folder or train again")
     try:
-        config = AgentConfig.from_dict(json.loads((path / CONFIG_FILE).read_text(encoding="utf-8")))
+        config = AgentConfig.from_dict(read_sealed(path)[0])
     except (ValueError, RecursionError) as error:  # an AgentError is a ValueError
-        raise CheckpointError(f"{path / CONFIG_FILE} is not valid: {error}; restore it or train again") from error
+        raise CheckpointError(
+            f"{path / CONFIG_FILE} or a file that it names is damaged: {error}; copy the folder again or train again"
+        ) from error
     weights = {}
     if config.feature_dim:
         try:

@@ -1,16 +1,68 @@
-"""Writing files and folders so that a reader sees the old content or the new, never a part."""
+"""Writing files and folders so that a reader sees the old content or the new, never a part, and notices any change."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import os
 import platform
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 logger = logging.getLogger(__name__)
+
+CONFIG_FILE, SEAL = "config.json", "sha256"
+
+
+def sealed(config: Mapping[str, Any], files: Mapping[str, str | bytes]) -> str:
+    """Return the text of a folder's `config.json`: settings, and the SHA-256 of each other file and of the settings.
+
+    `config` holds JSON values; `files` are the other files by name.
+    """
+    hashes = {name: _sha256(content) for name, content in sorted(files.items())}
+    return json.dumps({**config, SEAL: {CONFIG_FILE: _of_config(config, hashes), **hashes}}, indent=2) + "\n"
+
+
+def read_sealed(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings that `sealed` wrote, and the hashes, of which those of files that are there are checked.
+
+    It finds damage; somebody who changes files on purpose can seal them again (`python -m storage FOLDER`).
+
+    Raises:
+        OSError: A file cannot be read.
+        ValueError: `config.json` is no sealed configuration, or a file is not as it was when it was sealed.
+    """
+    values = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    if not isinstance(values, dict) or not isinstance(hashes := values.pop(SEAL, None), dict):
+        raise ValueError(f"{CONFIG_FILE} has no seal ({SEAL}); if you trust the folder: python -m storage {folder}")
+    others = {name: expected for name, expected in hashes.items() if name != CONFIG_FILE}
+    found = {name: folder / Path(name).name for name in others}
+    actual_hashes = {name: _sha256(file.read_bytes()) for name, file in found.items() if file.is_file()}
+    for name, actual in {CONFIG_FILE: _of_config(values, others), **actual_hashes}.items():
+        if actual != (expected := hashes.get(name)):
+            raise ValueError(f"{name} has sha256 {actual}, expected {expected}: it has changed since it was written")
+    return values, hashes
+
+
+def seal_again(folder: Path) -> None:
+    """Seal a folder as it is, such as after its card was edited."""
+    values = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    names = {file.name for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")}
+    files = {name: (folder / name).read_bytes() for name in names - {CONFIG_FILE}}
+    replace_file(folder / CONFIG_FILE, sealed({name: values[name] for name in values if name != SEAL}, files))
+
+
+def _of_config(config: Mapping[str, Any], others: Mapping[str, str]) -> str:
+    """Return the hash of settings and of the hashes of the other files, however their JSON is laid out."""
+    return _sha256(json.dumps(json.loads(json.dumps([config, others])), sort_keys=True))
+
+
+def _sha256(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode("utf-8") if isinstance(content, str) else content).hexdigest()
 
 
 def replace_file(path: Path, content: str | bytes) -> None:

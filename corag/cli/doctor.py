@@ -118,13 +118,14 @@ def _models() -> Iterator[Finding]:
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
-    from corag.models.minilm import WEIGHTS_FILE, check_weights
+    from corag.models.minilm import WEIGHTS_FILE, WEIGHTS_SHA256
     from corag.models.trained import CONFIG_FILE, FOLDER
     from corag.text.tokens import model_folder
+    from corag.text.tokens.counters import check_published
 
     try:
         folder = model_folder()
-        check_weights(folder / WEIGHTS_FILE)
+        check_published(folder / WEIGHTS_FILE, WEIGHTS_SHA256)
         yield Finding("models", "all-MiniLM-L6-v2", f"whole, in {folder}")
     except CoragError as error:
         yield Finding("models", "all-MiniLM-L6-v2", "not at hand", str(error))

