@@ -173,7 +173,7 @@ def test_a_tree_names_no_other_embedder(folder, tmp_path):
     "part",
     [
         "top-k(k=3)",
-        "corag(unit=window(3), reranker=minilm-softsim)",
+        "corag(unit=window(3), reranker=minilm-softsim, agent=none)",
         "self-route(part=naive(reranker=bm25(b=0.5)), order=ends)",
         "crag(summarizer=extractive, tokenizer=minilm)",
         "self-route(reader=minilm-reader)",
