@@ -30,7 +30,7 @@ from corag.index.store import (
 )
 from corag.index.where import Where, sql_of
 from corag.optional import require
-from corag.text.questions import PLAIN, asks_to_define, definition
+from corag.text.scripts import minilm_reads
 from corag.types import Candidate, Chunk, Embedder
 
 Item = TypeVar("Item", bound=Hashable)
@@ -170,9 +170,9 @@ class ChunkIndex:
             vector: Its embedding, `[d]`, of any length but 0.
             k: Candidates wanted.
             retrieval: `vector` ranks by cosine; `text` ranks the chunks that share words with the question by BM25;
-                `hybrid` joins both rankings with `reciprocal_rank_fusion`; if something is to be defined, passages that
-                do so plainly come first. On 12 sets of questions hybrid candidates
-                hold as much of the evidence as those of vectors or more (k = 20; HotpotQA .96 against .90).
+                `hybrid` joins both rankings with `reciprocal_rank_fusion`. On 12 sets of questions its candidates hold
+                as much of the evidence as those of vectors or more (k = 20; HotpotQA .96 against .90). Of a question in
+                a script that the index's embedder does not read, words alone count.
             where: Only chunks with this metadata; see `corag.index.where.Where`.
 
         Returns:
@@ -205,14 +205,15 @@ class ChunkIndex:
         rankings = [[self._matching(query, depth, wanted)] for query in queries]
         if retrieval == "hybrid":
             nearest = self._nearest(embeddings, depth, wanted)
-            rankings = [[near, *by_text] for near, by_text in zip(nearest, rankings, strict=True)]
+            reads = [self.embedder_name != "minilm" or minilm_reads([query]) for query in queries]
+            rankings = [
+                [near, *by_text] if read or not by_text[0] else by_text
+                for near, by_text, read in zip(nearest, rankings, reads, strict=True)
+            ]
         candidates = []
-        for query, embedding, of_query in zip(queries, embeddings, rankings, strict=True):
+        for embedding, of_query in zip(embeddings, rankings, strict=True):
             fused = reciprocal_rank_fusion([[hit.row for hit in hits] for hits in of_query])
-            asks_more = retrieval == "hybrid" and asks_to_define(query)
-            rows = self._rows_at(fused if asks_more else fused[:k])
-            if asks_more:
-                rows = sorted(rows, key=lambda row: definition(query, to_chunk(row))[0] < PLAIN)[:k]
+            rows = self._rows_at(fused[:k])
             stored = np.array([row["vector"] for row in rows]).reshape(len(rows), self.dimension)
             cosines = stored @ embedding / (np.linalg.norm(stored, axis=1) * np.linalg.norm(embedding))
             candidates.append([self._candidate(row, cosines[rank], rank) for rank, row in enumerate(rows)])

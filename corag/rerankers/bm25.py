@@ -1,7 +1,8 @@
 """`bm25`: Okapi BM25 of the joined text, as a share of the most that the question could score.
 
-Tokens, stop words and stems come from bm25s. The score itself is worked out here because a combination's
-term counts and length are the sums over its chunks: nothing has to be tokenised or indexed again per order.
+Tokens, stop words and stems come from bm25s; where no spaces divide words, pairs of characters are the tokens. The
+score itself is worked out here because a combination's term counts and length are the sums over its chunks: nothing has
+to be tokenised or indexed again per order.
 Formula: Lucene's variant (Kamphuis et al., "Which BM25 do you mean?", ECIR 2020), checked against bm25s.
 """
 
@@ -17,6 +18,7 @@ import numpy as np
 from corag.errors import InputError
 from corag.naming import Part
 from corag.optional import require
+from corag.text.scripts import character_pairs
 from corag.types import Chunk, FloatArray, Order
 
 REFERENCE_LENGTH = 100.0
@@ -99,7 +101,11 @@ def _count_terms(query: str, texts: Sequence[str]) -> tuple[FloatArray, FloatArr
     """Return occurrences of the question's terms `[texts, terms]` and lengths `[texts]`; stop words do not count."""
     with _ONE_STEMS:
         query_terms, *text_terms = require("bm25s", "bm25").tokenize(
-            [query, *texts], stopwords="en", stemmer=_stemmer(), return_ids=False, show_progress=False
+            list(map(character_pairs, [query, *texts])),
+            stopwords="en",
+            stemmer=_stemmer(),
+            return_ids=False,
+            show_progress=False,
         )
     column = {term: index for index, term in enumerate(dict.fromkeys(query_terms))}
     counts = np.zeros((len(texts), len(column)), dtype=np.float64)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import Document, passage
+from corag.text.scripts import UNSPACED
 from corag.text.units import SENTENCE, Span, units
 from corag.types import Chunk
 
@@ -26,8 +27,7 @@ Known = Literal["fact", "offset", "answer"]
 CHOICES = frozenset({"yes", "no", "maybe", "true", "false"})
 """Answers that a text supports without containing them."""
 
-# Thai, kana and Chinese characters: no space stands between words.
-_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True, slots=True)

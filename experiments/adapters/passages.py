@@ -32,7 +32,7 @@ from corag.writing import write_atomically
 from experiments.adapters.config import ReaderTraining
 from experiments.adapters.pools import nearest_by_words
 from experiments.demo import write_data_folder
-from experiments.protocol.held_out import is_held_out
+from experiments.protocol.held_out import not_to_learn
 
 SETS = {"demo": (100, 0.0), "clapnq": (60, 0.6), "mtrag": (50, 0.4), "squad": (40, 1.0)}
 """Questions of each set, and the share of an answer's words that a passage with evidence must have to be right."""
@@ -53,7 +53,8 @@ class Seen(NamedTuple):
 
 def seen(name: str, folder: DataFolder, number: int, share: float) -> Iterator[Seen]:
     """Yield what is observed of a set's questions, with candidates by BM25."""
-    usable = [query for query in folder.queries if query.gold and query.answers and not is_held_out(folder, query)]
+    sealed = not_to_learn(folder)
+    usable = [query for query in folder.queries if query.gold and query.answers and query.id not in sealed]
     usable = [query for query in usable if name != "squad" or query.split == "dev"]
     drawn = [usable[index] for index in np.random.default_rng(0).permutation(len(usable))[:number].tolist()]
     # The evidence of the first quarter is left out, so that nothing answers these.

@@ -32,7 +32,7 @@ from corag.text.units import Unit, UnitChunk
 from corag.types import Candidate, Chunk, Embedder
 from experiments.adapters.config import EvidenceSource
 from experiments.data.splits import held_out
-from experiments.protocol.held_out import is_held_out
+from experiments.protocol.held_out import not_to_learn
 
 MAX_SETS = 300
 """Sets that may be the evidence of one question; of more, those of the most promising sentences."""
@@ -98,12 +98,13 @@ def open_folder(source: EvidenceSource, data: str) -> DataFolder:
 def questions_of(folder: DataFolder, source: EvidenceSource) -> list[Query]:
     """Return the questions of a source, none of the held-out list; a source without any is a `DataError`."""
     queries = folder.split(source.split)
+    sealed = not_to_learn(folder)
     held = held_out(folder, queries, source.held_out) if source.held_out else frozenset()
     queries = [
         query
         for query in queries
         if (query.id in held) == (source.part == "held-out")
-        and not is_held_out(folder, query)
+        and query.id not in sealed
         and query.gold
         and all(name in folder.documents for name in query.gold)
     ]

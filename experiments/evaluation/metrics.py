@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from corag.optional import require
 from corag.text.data import is_evidence
+from corag.text.scripts import spaced_characters
 from corag.text.units import Range
 from corag.types import Chunk, Embedder, FloatArray
 
@@ -37,8 +38,11 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Return the text in lower case without punctuation, articles and extra white space."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    """Return the text in lower case without punctuation, articles and extra white space.
+
+    Of scripts without spaces between words each character is a word.
+    """
+    return " ".join(_ARTICLES.sub(" ", spaced_characters(text).lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, references: Sequence[str]) -> float:

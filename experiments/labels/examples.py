@@ -15,7 +15,7 @@ from experiments.data.config import candidate_settings
 from experiments.data.pools import Pool, check_pool, open_pool, resolve
 from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
-from experiments.protocol.held_out import is_held_out
+from experiments.protocol.held_out import not_to_learn
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,11 @@ def read_sources(config: LabelConfig) -> list[SourceQuestions]:
 
 
 def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
+    sealed = not_to_learn(folder)
     queries = [
         query
         for query in questions_of(folder, source.split)
-        if (query.answers or query.gold) and not is_held_out(folder, query)
+        if (query.answers or query.gold) and query.id not in sealed
     ]
     if source.part == "held-out":
         kept = held_out(folder, queries, HELD_OUT)

@@ -16,6 +16,7 @@ from pathlib import Path
 from corag.errors import DataError, InputError
 from corag.text.data import DataFolder, Query
 from corag.text.visible import to_json
+from experiments.data.splits import document_groups
 from experiments.run.journal import commit
 
 HELD_OUT_FILE = Path(__file__).with_name("sealed.txt")
@@ -40,10 +41,23 @@ def held_out_ids(path: Path = HELD_OUT_FILE) -> Mapping[str, frozenset[str]]:
     return {folder: frozenset(names) for folder, names in ids.items()}
 
 
-def is_held_out(folder: DataFolder, query: Query) -> bool:
-    """Return whether nothing may learn from a question of a folder."""
-    names = {folder.path.name, folder.path.resolve().name}
-    return any(name in WHOLE or query.id in held_out_ids().get(name, ()) for name in names)
+def not_to_learn(folder: DataFolder) -> frozenset[str]:
+    """Return the ids of the questions of a folder that nothing may learn from.
+
+    They are the sealed ones, those about a document that a sealed one is about, and those with its words.
+    """
+    names, queries = {folder.path.name, folder.path.resolve().name}, list(folder.queries)
+    if names & set(WHOLE):
+        return frozenset(query.id for query in queries)
+    sealed = frozenset[str]().union(*(held_out_ids().get(name, frozenset()) for name in names))
+    if not sealed:
+        return sealed
+    keys = [
+        {group, " ".join(query.question.casefold().split())}
+        for group, query in zip(document_groups(folder, queries), queries, strict=True)
+    ]
+    taken = set[str]().union(*(of for of, query in zip(keys, queries, strict=True) if query.id in sealed))
+    return frozenset(query.id for of, query in zip(keys, queries, strict=True) if of & taken)
 
 
 def look(folder: DataFolder, why: str, register: Path = REGISTER) -> list[Query]:

@@ -30,7 +30,7 @@ from experiments.labels.config import LabelConfig
 from experiments.labels.examples import read_sources
 from experiments.labels.label import label
 from experiments.labels.table import Labels, read_labels
-from experiments.protocol.held_out import is_held_out
+from experiments.protocol.held_out import not_to_learn
 from experiments.report.decision import Contest, bottleneck
 from experiments.report.difference import Difference, paired_difference
 from experiments.report.measures import MEASURES, OF_ANSWERS, Row
@@ -170,7 +170,8 @@ def _labelling(config: TuneConfig, shipped: agent.ConfigurationAgent) -> tuple[L
     sources = read_sources(labelling)
     folder, number = sources[0].folder, sum(len(source.queries) for source in sources)
     queries = [query for source in sources for query in questions_of(folder, source.settings.split)]
-    held_out = sum(is_held_out(folder, query) for query in queries)
+    sealed = not_to_learn(folder)
+    held_out = sum(query.id in sealed for query in queries)
     if number < LEAST_QUESTIONS:
         left_out = f" ({held_out} more are held out, see docs/experiments.md)" if held_out else ""
         raise DataError(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,7 +23,7 @@ from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
 from corag.models.trained import CONFIG_FILE, FOLDER, shipped_checkpoint
 from corag.naming import PartName, Spelling, parse
-from corag.optional import warn_once
+from corag.optional import to_install, warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
@@ -30,6 +31,7 @@ from corag.selectors.corag.features import FEATURES, agent_features
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import SHARED
 from corag.selectors.self_route import built
+from corag.text.scripts import minilm_reads
 from corag.types import Candidate, Embedder, TokenCounter, Trace
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ TRAINED = "checkpoint"
 """The folder of an agent below that which `corag train` writes."""
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 """The name of a repository on the Hugging Face hub."""
+FOREIGN = parse("naive(reranker=bm25)")
+"""What stands in for a configuration where MiniLM does not read the question or the texts: as many as the budget holds,
+by the words that they share with the question."""
 SELECTORS_KEPT = 64
 """Built selectors in memory: if an agent predicts search settings, nearly every question has its own."""
 TEXTS_AT_ONCE = 16
@@ -195,9 +200,9 @@ class AgentSelectors:
                 raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
             predictions = self.agent.predict(features, available, **self._promise)
             assert isinstance(predictions, list)
-            for prediction in predictions:
+            for problem, prediction in zip(problems, predictions, strict=True):
                 try:
-                    self._selector(self._configuration(prediction))
+                    self._selector(self._configuration(problem, prediction))
                 except (InputError, MissingExtraError, ModelError) as error:
                     self._pass_over(prediction.configuration, error)
             if not self.passed_over.keys() & set(available):
@@ -205,14 +210,15 @@ class AgentSelectors:
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what the selector for a question chooses from."""
-        [prediction] = self.predict([SelectionProblem(query, candidates, self._tokens, budget_tokens)])
-        problem = self._selector(self._configuration(prediction)).problem(query, candidates, budget_tokens)
+        whole = SelectionProblem(query, candidates, self._tokens, budget_tokens)
+        [prediction] = self.predict([whole])
+        problem = self._selector(self._configuration(whole, prediction)).problem(query, candidates, budget_tokens)
         self._remember(problem, prediction)
         return problem
 
     def choices(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         """Return what the selector for each question chooses; those with one selector are chosen for together."""
-        names = [self._configuration(prediction) for prediction in self._predictions(problems)]
+        names = list(map(self._configuration, problems, self._predictions(problems)))
         choices: dict[int, Choice] = {}
         for name in dict.fromkeys(names):
             rows = [row for row, other in enumerate(names) if other == name]
@@ -223,12 +229,12 @@ class AgentSelectors:
     def selector(self, problem: SelectionProblem) -> BudgetedSelector:
         """Return the selector for a question."""
         [prediction] = self._predictions([problem])
-        return self._selector(self._configuration(prediction))
+        return self._selector(self._configuration(problem, prediction))
 
     def explained(self, problem: SelectionProblem, trace: Trace) -> Trace:
         """Return the trace of the selector for a question with which that was, and why."""
         [prediction] = self._predictions([problem])
-        configuration = self._configuration(prediction)
+        configuration = self._configuration(problem, prediction)
         details = {
             "configuration": str(configuration),
             "probabilities": dict(self._odds(prediction, self.agent.config.configurations)),
@@ -243,6 +249,8 @@ class AgentSelectors:
     def _because(self, configuration: PartName, prediction: AgentPrediction, cost_weight: float | None) -> str:
         """Return in a line what is used for a question, and why."""
         settings, said = configuration.settings, str(configuration)
+        if configuration is FOREIGN:
+            return f"{said}: the question or its texts are in a script that MiniLM does not read"
         if configuration.name == "corag" and {"unit", "reranker"} <= settings.keys():
             said = f"by {settings['unit']}s, {settings['reranker']}"
             said += "" if cost_weight is None else f", lambda {cost_weight:.2g}"
@@ -264,10 +272,27 @@ class AgentSelectors:
             odds[_without_search(name)] += prediction.probabilities[name]
         return odds  # type: ignore[no-any-return]  # of floats
 
-    def _configuration(self, prediction: AgentPrediction) -> PartName:
+    def _configuration(self, problem: SelectionProblem, prediction: AgentPrediction) -> PartName:
         """Return the selector that a prediction names, with the settings that are given."""
+        if self._is_foreign(problem):
+            return FOREIGN
         settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
         return self._spelled(prediction.configuration, *settings)
+
+    def _is_foreign(self, problem: SelectionProblem) -> bool:
+        """Return whether a question is for `FOREIGN`: no configuration reads it; a reranker that is given may."""
+        if "reranker" in self._given or self.agent.config.embedder != "minilm":
+            return False
+        texts = [candidate.chunk.text for candidate in problem.passages.candidates]
+        if minilm_reads([problem.query]) and minilm_reads(texts):
+            return False
+        ranks_words = find_spec("bm25s") is not None
+        warn_once(
+            "a question or its texts are in a script that MiniLM does not read"
+            + (": they are ranked by the words they share" if ranks_words else f"; {to_install('bm25')} ranks by words")
+            + "; give a reranker of the language, such as cross-encoder(model=BAAI/bge-reranker-v2-m3)"
+        )
+        return ranks_words
 
     def _with_given(self, configuration: Configuration, *settings: float | None) -> PartName:
         named = parse(configuration.with_search(*settings))

@@ -15,6 +15,7 @@ from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex
 from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
+from corag.models.embedders import MiniLMEmbedder
 from corag.types import Chunk
 from tests.corag.index.worlds import WORDS, make_chunks, table_of
 from tests.experiments.worlds import listing
@@ -78,16 +79,15 @@ def test_no_character_of_a_text_query_has_a_meaning(index, wrapping, query):
     assert len(by_words(index, wrapping.format(query), 4)) <= 4
 
 
-def test_a_plain_definition_is_among_the_hybrid_candidates(tmp_path):
-    texts = [
-        "tee - copy standard input",
-        *(f"What does tee do? What tee does, do {number} of it." for number in range(30)),
-    ]
-    made = ChunkIndex.build(tmp_path, [Chunk(str(row), text) for row, text in enumerate(texts)], HashEmbedder())
-    query = "What does tee do?"
-    [vector] = HashEmbedder().embed([query])
-    assert made.retrieve(query, vector, 3)[0].chunk.id == "0"
-    assert "0" not in [one.chunk.id for one in made.retrieve("What tee does?", vector, 3)]
+def test_words_that_no_space_divides_are_found(tmp_path):
+    texts = ["罗马是意大利的首都。", "柏林是德国的首都。", "Berlin in brief"]
+    index = ChunkIndex.build(tmp_path, [Chunk(str(row), text) for row, text in enumerate(texts)], MiniLMEmbedder())
+    question = "德国的首都是什么?"
+    assert by_words(index, question, 3)[0].chunk.id == "1"
+    assert by_words(index, "the Berlin", 3)[0].chunk.id == "2"
+    # MiniLM does not read the question, so words alone rank.
+    [hybrid] = index.retrieve_many([question], MiniLMEmbedder().embed([question]), 3)
+    assert [one.chunk.id for one in hybrid] == [one.chunk.id for one in by_words(index, question, 3)]
 
 
 def cosines_of(candidates, vector):

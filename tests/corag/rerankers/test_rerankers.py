@@ -26,13 +26,14 @@ def chunks_of(texts):
     return [Chunk(f"c{rank}", text) for rank, text in enumerate(texts)]
 
 
-class TestShippedRerankers(RerankerContract):
-    @pytest.fixture(params=corag.RERANKERS.names, scope="class")
-    def reranker(self, request, tmp_path_factory):
-        """Each by its name, with a model where it brings none."""
-        given = {"model": save_bert(tmp_path_factory.mktemp("bert"))} if request.param == "cross-encoder" else {}
-        return corag.reranker(request.param, **given)
+@pytest.fixture(params=corag.RERANKERS.names, scope="module")
+def reranker(request, tmp_path_factory):
+    """Each by its name, with a model where it brings none."""
+    given = {"model": save_bert(tmp_path_factory.mktemp("bert"))} if request.param == "cross-encoder" else {}
+    return corag.reranker(request.param, **given)
 
+
+class TestShippedRerankers(RerankerContract):
     def test_order_matters_where_it_is_said_to(self, reranker):
         scorer = reranker.scorer(QUESTION, chunks_of(PASSAGES))
         forward, backward = scorer([(0, 1, 2), (2, 1, 0)])

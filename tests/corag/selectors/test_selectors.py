@@ -25,7 +25,7 @@ def selector(name):
 
 
 class TestShippedSelectors(SelectorContract):
-    @pytest.fixture(params=corag.SELECTORS.names, scope="class")
+    @pytest.fixture(params=corag.SELECTORS.names)
     def selector(self, request):
         return cheap_selector(request.param, tokens=CHARACTERS)
 

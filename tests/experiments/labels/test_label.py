@@ -151,7 +151,10 @@ def test_the_grid_is_every_open_corag_with_every_setting():
 
 def test_held_out_questions_are_never_labelled(tmp_path):
     (kept, *_), held = QUERIES, sorted(held_out_ids()["squad"])[0]
-    folder = write_folder(tmp_path / "squad", DOCUMENTS, [kept, {**kept, "id": held}])
+    sealed = {**QUERIES[3], "id": held, "split": "train"}
+    # A question about a sealed one's document, and one with its words.
+    alike = [{**sealed, "id": "a", "question": "How?"}, {**kept, "id": "b", "question": sealed["question"]}]
+    folder = write_folder(tmp_path / "squad", DOCUMENTS, [kept, sealed, *alike])
     assert asked(config_of(folder, tmp_path / "x", splits="train")) == {"q1"}
 
 

@@ -8,7 +8,7 @@ from corag.errors import DataError, InputError
 from corag.text.data import DataFolder
 from experiments.data.splits import document_groups
 from experiments.protocol import held_out as module
-from experiments.protocol.held_out import held_out_ids, is_held_out, look
+from experiments.protocol.held_out import held_out_ids, look, not_to_learn
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 
@@ -37,9 +37,17 @@ def test_nothing_is_looked_at_without_a_reason(folder, tmp_path):
 
 
 def test_what_is_held_out(folder, tmp_path):
-    assert [query.id for query in folder.queries if is_held_out(folder, query)] == ["q2", "q6"]
+    # By document and by words, too.
+    assert {"q2", "q6"} <= not_to_learn(folder)
+    shared = dict(zip((query.id for query in folder.queries), document_groups(folder, folder.queries), strict=True))
+    held = {shared["q2"], shared["q6"]}
+    assert not_to_learn(folder) == {name for name, group in shared.items() if group in held}
+    again = [*QUERIES, {**QUERIES[1], "id": "copy", "gold": [], "question": QUERIES[1]["question"].upper()}]
+    (tmp_path / "again").mkdir()
+    copied = DataFolder.open(write_folder(tmp_path / "again" / "island", DOCUMENTS, again))
+    assert not_to_learn(copied) == not_to_learn(folder) | {"copy"}
     whole = DataFolder.open(write_folder(tmp_path / "medquad"))
-    assert all(is_held_out(whole, query) for query in whole.queries)
+    assert not_to_learn(whole) == {query.id for query in whole.queries}
 
 
 def test_the_list_that_ships():

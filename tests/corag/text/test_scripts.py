@@ -1,0 +1,47 @@
+"""Scripts without spaces between words, and what a model of English reads."""
+
+import pytest
+
+import corag
+from corag.text.scripts import character_pairs, minilm_reads, spaced_characters
+
+CAPITALS = [
+    "罗马是意大利的首都。",
+    "柏林是德国的首都, 人口三百万。",
+    "The lake in Berlin is 20 metres deep.",
+    "巴黎是法国的首都。",
+]
+QUESTION = "德国的首都是什么?"
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs", "spaced"),
+    [
+        ("Rome is old", "Rome is old", "Rome is old"),
+        ("柏林是", " 柏林 林是 ", " 柏 林 是 "),
+        ("in 柏, tall", "in  柏 , tall", "in  柏 , tall"),
+        ("", "", ""),
+    ],
+)
+def test_words_where_no_space_divides_them(text, pairs, spaced):
+    assert (character_pairs(text), spaced_characters(text)) == (pairs, spaced)
+
+
+@pytest.mark.parametrize(
+    ("texts", "read"),
+    [
+        (["How deep?"], True), ([], True), (["12 + 3"], True), (["Wie heißt die größte Stadt?"], True),
+        ([QUESTION], False), (["Где находится озеро?"], False), (["ab", "湖 泊"], True), (["a", "湖 泊"], False),
+    ],
+)  # fmt: skip
+def test_half_of_the_letters_are_latin(texts, read):
+    assert minilm_reads(texts) == read
+
+
+def test_what_minilm_does_not_read_is_chosen_by_words():
+    selection = corag.select(QUESTION, CAPITALS, 20)
+    assert selection.text == CAPITALS[1] and "MiniLM does not read" in selection.trace.details["because"]
+    # As many as fit, and what the user gives is kept.
+    assert len(corag.select(QUESTION, CAPITALS, 64).ids) == 4
+    assert corag.select(QUESTION, CAPITALS, 64, reranker="minilm-late").trace.reranker == "minilm-late"
+    assert "MiniLM" not in corag.select("How deep is it?", CAPITALS[2:3], 64).trace.details["because"]
