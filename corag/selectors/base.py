@@ -211,8 +211,8 @@ class BudgetedSelector(Part):
             trace.setdefault("reason", self._reason(problem))
         if cut := sum(isinstance(chunk, UnitChunk) and chunk.cut for chunk in chunks):
             trace["sentences_cut"] = cut
-        if problem.num_duplicates:
-            trace["duplicates_dropped"] = problem.num_duplicates
+        if duplicates := problem.passages.num_duplicates:
+            trace["duplicates_dropped"] = duplicates
         if not self.tokenizer.exact:
             trace["tokens_estimated"] = self.tokenizer.name
         if self.order == "stable" and (before := PREVIOUS.get()) is not None:
