@@ -119,9 +119,10 @@ def _models() -> Iterator[Finding]:
     from huggingface_hub.errors import CacheNotFound
 
     from corag.models.minilm import WEIGHTS_FILE, WEIGHTS_SHA256
-    from corag.models.trained import CONFIG_FILE, FOLDER
+    from corag.models.trained import FOLDER
     from corag.text.tokens import model_folder
     from corag.text.tokens.counters import check_published
+    from storage import CONFIG_FILE
 
     try:
         folder = model_folder()

@@ -84,8 +84,8 @@ def update_index(
     is_data = any((path / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
     if (is_data or path.is_file()) and (include or exclude or follow_links):
         raise InputError(f"include, exclude and follow_links are for folders of documents, not {path}; leave them out")
-    out, source = Path(uri).resolve(), path.resolve()  # that of a URI is nowhere
-    if out == source or (is_data and source in out.parents):
+    out, data = Path(uri).resolve(), path.resolve()  # that of a URI is nowhere
+    if out == data or (is_data and data in out.parents):
         raise InputError(f"the index {uri} would be among the data in {path}; put it elsewhere, such as runs/index")
     tokens = tokens or make_tokens()
     settings = {

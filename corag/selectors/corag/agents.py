@@ -21,7 +21,7 @@ from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
-from corag.models.trained import CONFIG_FILE, FOLDER, shipped_checkpoint
+from corag.models.trained import FOLDER, shipped_checkpoint
 from corag.naming import PartName, Spelling, parse
 from corag.optional import to_install, warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
@@ -33,6 +33,7 @@ from corag.selectors.reranking import SHARED
 from corag.selectors.self_route import built
 from corag.text.scripts import minilm_reads
 from corag.types import Candidate, Embedder, TokenCounter, Trace
+from storage import CONFIG_FILE
 
 if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
