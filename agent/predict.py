@@ -235,7 +235,7 @@ def cheapest(
 
     One keeps it if it is expected to hold at least the share `keep` of what the best one holds and, since forecasts
     are less sure than the fallback, at least that share and `margin` of what the fallback holds. The fallback always
-    may be taken; if it is not `allowed`, the one that holds most stands in for it.
+    may be taken; if it is not `allowed`, the one that holds most replaces it.
 
     Args:
         forecast: Evidence held and budget spent by each configuration, shares in [0, 1], `[b, 2, R]`.

@@ -26,7 +26,7 @@ def checking(check: Callable[[], object]) -> AbstractContextManager[None]:
 
 
 def checkpoint() -> None:
-    """Stop here if nobody waits for the result any more; see `checking`."""
+    """Stop here if the client has disconnected; see `checking`."""
     if (check := _check.get()) is not None:
         check()
 
@@ -38,7 +38,7 @@ def showing(show: Show | None) -> AbstractContextManager[None]:
 
 @contextmanager
 def step(description: str) -> Iterator[Report]:
-    """Give a step that may take long its report, which nobody need hear; each report is a `checkpoint`."""
+    """Give a step that may take long its report, which may be ignored; each report is a `checkpoint`."""
 
     def told(done: int, total: int) -> None:
         checkpoint()

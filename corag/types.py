@@ -101,7 +101,7 @@ class Trace:
         select_s: Wall-clock seconds of the selection.
         details: What else the selector notes, such as `cutoff` or `pieces`. If an agent named it: its `configuration`,
             the agent's `probabilities` of all configurations, whether it was `unsure`, `because`, which says this in a
-            line, and, if some could not be used here, `passed_over` with the reasons.
+            line, and, if some could not be used here, `skipped` with the reasons.
     """
 
     reason: str | None = None

@@ -76,8 +76,8 @@ class SearchConfig:
         for field in ("exploration", "cost_weight"):
             check_not_negative(field, getattr(self, field))
         if self.policy != "paper":
-            for field, usual in NO_TREE.items():
-                if (value := getattr(self, field)) not in usual:
+            for field, allowed in NO_TREE.items():
+                if (value := getattr(self, field)) not in allowed:
                     raise SearchError(
                         f"{field}={value!r} needs a tree, which policy {self.policy!r} does not build; leave it "
                         "out, or use policy='paper'"

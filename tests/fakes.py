@@ -243,7 +243,7 @@ def cheap_selector(name, *, reranker=None, tokens=None):
     if name in ("naive", "corag", "upper"):
         settings["reranker"] = reranker or HashReranker()
     if name == "corag":
-        settings |= {"unit": "passage", "cost_weight": 0.03}  # leaves an agent nothing to name
+        settings |= {"unit": "passage", "cost_weight": 0.03}  # disables the agent
     if name == "corag-fixed":
         settings["agent"] = sign_agent()
     if name in EMBEDDING:

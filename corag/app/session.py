@@ -165,8 +165,8 @@ class Workbench:
         inquiry = self._inquiry_for(question, number)
         with inquiry.lock:
             settings = self._settings(inquiry, given)
-            # With the same budget: the usual one may be too small for this question's prompt.
-            usual = replace(self._usual(inquiry, settings.budget, None, None), budget=self.budget)
+            # With the same budget: the default one may be too small for this question's prompt.
+            defaults = replace(self._default_settings(inquiry, settings.budget, None, None), budget=self.budget)
             started_s = time.perf_counter()
             problem, selector, selection = self._search(inquiry, settings)
             seconds = time.perf_counter() - started_s
@@ -184,7 +184,9 @@ class Workbench:
                 "question": inquiry.question,
                 "answers": [] if inquiry.query is None else inquiry.query.answers,
                 "settings": asdict(settings),
-                "changed": {name: value for name, value in asdict(usual).items() if value != getattr(settings, name)},
+                "changed": {
+                    name: value for name, value in asdict(defaults).items() if value != getattr(settings, name)
+                },
                 "budget_tokens": problem.budget_tokens,
                 "unit": settings.unit,
                 "similarity": problem.kind,
@@ -290,10 +292,12 @@ class Workbench:
             check_choice("reranker", given["reranker"], self.rerankers)
         if "unit" in given:
             check_choice("unit", given["unit"], UNITS)
-        usual = self._usual(inquiry, given.get("budget", self.budget), given.get("unit"), given.get("reranker"))
-        return replace(usual, **given)
+        defaults = self._default_settings(
+            inquiry, given.get("budget", self.budget), given.get("unit"), given.get("reranker")
+        )
+        return replace(defaults, **given)
 
-    def _usual(self, inquiry: Inquiry, budget: int, unit: str | None, reranker: str | None) -> Settings:
+    def _default_settings(self, inquiry: Inquiry, budget: int, unit: str | None, reranker: str | None) -> Settings:
         """Return the settings that `corag` has for a question, where unit and reranker may be given."""
         reranker = reranker or self._reranker
         named = {} if reranker else self._named(inquiry, budget, unit)

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 LEFT_OUT = "Left out (fetch by id):"
 STUB_SHARE, STUBS_FROM = 8, 256
-"""One of so many tokens is kept for stubs, of a budget from so many on: an eighth of less is hardly one stub."""
+"""An eighth of the budget is kept for stubs, if it has at least 256 tokens: an eighth of less is hardly one stub."""
 STUB_CHARACTERS = 80
 MEMORY_BYTES = 64 * 10**6
 """Of the texts that `fetch` returns; the least recently listed are forgotten first."""
@@ -128,7 +128,7 @@ class Replies:
         return name
 
     def _listed(self, reply: str, stubs: Sequence[str], number: int, budget: int) -> str | None:
-        """Return a reply with so many stubs; None if that is too long."""
+        """Return a reply with this many stubs; None if that is too long."""
         more = [f"and {len(stubs) - number} more"] if number < len(stubs) else []
         listed = "\n".join([LEFT_OUT, *stubs[:number], *more])
         longer = f"{reply}{SEPARATOR}{listed}" if reply else listed

@@ -25,7 +25,7 @@ class IndexConfig(Runtime):
             matches the path below the folder, or the name of a file or folder on it.
         exclude: Leave out files that match one of these globs.
         follow_links: Read files outside of the folder that links in it lead to.
-        max_tokens: Maximum tokens of a chunk, title included; 128, 256, 512 and 1024 are usual.
+        max_tokens: Maximum tokens of a chunk, title included; typical: 128, 256, 512 and 1024.
         overlap_tokens: Approximate tokens at the end of a chunk that are repeated at the start of the next.
         embedder: Embedder of the chunks.
         tokenizer: Tokenizer that measures chunks: a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as

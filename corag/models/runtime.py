@@ -195,7 +195,7 @@ def without_telemetry() -> Iterator[None]:
 
 
 def import_openvino() -> Any:
-    """Import OpenVINO, which reports it to nobody."""
+    """Import OpenVINO without its telemetry."""
     with without_telemetry():
         return require("openvino", "models")
 

@@ -118,7 +118,7 @@ def shipped_adapter(name: str) -> Path:
 
 
 def adapted_engine(adapter: Adapter, num_outputs: int, placement: Placement) -> Engine:
-    """Return the encoder with an adapter merged into it and a head of so many outputs; the last four are kept."""
+    """Return the encoder with an adapter merged into it and a head of this many outputs; the last four are kept."""
     return _adapted_engine(adapter, num_outputs, placement, model_folder())
 
 

@@ -288,7 +288,7 @@ class Car(ComparingSelector):
     Settings: see `cluster_cutoff`.
 
     Args:
-        max_candidates: Only so many of the most similar candidates are clustered and may be kept; the paper has 40.
+        max_candidates: Only this many of the most similar candidates are clustered and may be kept; the paper has 40.
     """
 
     method: Method = checked("bisecting-kmeans", check_choice, names=Method)

@@ -57,10 +57,10 @@ class SentenceThreshold(RerankingSelector):
         k: The most passages to look at, best-ranked first; None for all.
     """
 
-    threshold: float = checked(0.5, check_range, low=0, high=1, hint="0.1 to 0.7 are usual")
+    threshold: float = checked(0.5, check_range, low=0, high=1, hint="typical: 0.1 to 0.7")
     relative: bool = True
-    at_least: int = checked(1, check_count, hint="1 is usual", least=0)
-    k: int | None = checked(None, check_count, hint="5 is usual")
+    at_least: int = checked(1, check_count, hint="typical: 1", least=0)
+    k: int | None = checked(None, check_count, hint="typical: 5")
     unit: str = "sentence"
     name = "sentence-threshold"
 

@@ -18,7 +18,7 @@ CHUNKING_VERSION = 1
 """Raised by every change of where texts are cut, here or in `corag.files.chunks`: indexes then read all files again."""
 DEFAULT_CHUNK_TOKENS = 128
 DEFAULT_BUDGET = 1024
-"""Tokens of a prompt's context: eight chunks of the default size fit, so that there is something to choose."""
+"""Tokens of a prompt's context: eight chunks of the default size fit, so that the selector has real choices."""
 
 Span = tuple[int, int]
 """Character offsets `(start, end)` of a piece of text, end exclusive."""

@@ -51,9 +51,9 @@ def with_recipe_defaults(config: C, recipe: Recipe, group: Group) -> C:
     return replace(config, **values)
 
 
-def departures(config: DataclassInstance, usual: DataclassInstance) -> dict[str, Any]:
-    """Return the settings of a training that differ from those of its recipe, `usual`, by dotted name."""
-    others = flattened(asdict(usual))
+def departures(config: DataclassInstance, defaults: DataclassInstance) -> dict[str, Any]:
+    """Return the settings of a training that differ from those of its recipe, `defaults`, by dotted name."""
+    others = flattened(asdict(defaults))
     return {
         name: value
         for name, value in flattened(asdict(config)).items()

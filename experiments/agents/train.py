@@ -379,8 +379,8 @@ def placement() -> dict[str, Any]:
 
 
 def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
-    usual = TrainAgentConfig(config.labels, config.out, recipe=config.recipe).with_recipe_defaults()
-    changed = ", ".join(f"{name}={value}" for name, value in departures(config, usual).items())
+    defaults = TrainAgentConfig(config.labels, config.out, recipe=config.recipe).with_recipe_defaults()
+    changed = ", ".join(f"{name}={value}" for name, value in departures(config, defaults).items())
     counts = ", ".join(f"{name} {(labels.data == name).sum()}" for name in sorted(set(labels.data)))
     readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in labels.metadata))
     division = "their own splits" if config.own_splits else f"shares {config.shares} by document"

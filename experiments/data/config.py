@@ -65,7 +65,7 @@ def spell_out(settings: object, *names: str) -> None:
     """Replace parts that settings name by their shortest spelling, which shows no secrets.
 
     Raises:
-        InputError: A part is no part.
+        InputError: A part is unknown or malformed.
     """
     for name in names:
         if (part := getattr(settings, name)) is not None:

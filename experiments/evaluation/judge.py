@@ -58,7 +58,7 @@ class Judgement(NamedTuple):
         key: Its name in rows, which is that of the prompt with dashes.
         fields: What the prompt shows of a `JudgedAnswer` beside the question.
         parse: The value, in [0, 1], that follows from a reply's JSON; None if it has none.
-        needs: Fields without which there is no value.
+        needs: Fields that a value requires.
         zero: A field without which the value is 0.
     """
 

@@ -33,7 +33,7 @@ _WORD = re.compile(r"\w+")
 class Claim:
     """A statement, or a question with two answers, of which option 0 or 1 is `right`.
 
-    `source` is the text that a statement stands in, or the prompt that led to it; may be empty.
+    `source` is the text that contains a statement, or the prompt that led to it; may be empty.
     """
 
     question: str

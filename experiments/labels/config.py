@@ -96,10 +96,10 @@ class LabelConfig(SelectionSettings, Tracking):
         super().__post_init__()
         if not self.data and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
-        check_count("concurrency", self.concurrency, "64 to 256 are usual with vLLM")
+        check_count("concurrency", self.concurrency, "typical with vLLM: 64 to 256")
         _ = self.number_of_shard
         if self.sources and self.index is not None:
-            raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")
+            raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of the two")
 
     @property
     def number_of_shard(self) -> tuple[int, int]:

@@ -72,7 +72,7 @@ class Preparation:
             settings["limit"] = min(self.limit, settings.get("limit") or self.limit)
         kinds = [kind for kind in KINDS if kind in data]
         if len(kinds) > 1:
-            raise InputError("a set has noise and redundancy; give one of both")
+            raise InputError("a set has noise and redundancy; give one of the two")
         name, split = str(settings["data"]), settings.get("split", "dev")
         folder = write_demo(self.folder / "data") if name == DEMO else find_data(name)
         if data.get("references"):

@@ -107,8 +107,8 @@ def title_of(full: Study, study: Study, labels: Mapping[str, Mapping[str, str]])
 
 def differences(there: Sequence[Cell], here: Sequence[Cell]) -> list[tuple[str, str, str]]:
     """Return the settings, and the methods, that two lists of cells do not share: name, values there, values here."""
-    usual = {setting.name: setting.default for setting in fields(EvaluateConfig)}
-    sides = [[{**usual, **cell.settings, **cell.methods} for cell in cells] for cells in (there, here)]
+    defaults = {setting.name: setting.default for setting in fields(EvaluateConfig)}
+    sides = [[{**defaults, **cell.settings, **cell.methods} for cell in cells] for cells in (there, here)]
     listed = []
     for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
         values = [[cell[name] for cell in side if name in cell] or ["left out"] for side in sides]

@@ -47,7 +47,7 @@ class Prompt:
     def messages(self, **values: str) -> Messages:
         """Return the messages with their fields filled in.
 
-        A text cannot close the tag that it stands in, such as `<context>`, and continue as the user: such tags in
+        A text cannot close the tag around it, such as `<context>`, and continue as the user: such tags in
         values are broken up.
         """
         broken = {name: self._tags.sub("< ", value) for name, value in values.items()}

@@ -20,7 +20,7 @@ from corag.types import FloatArray
 MAX_LISTED = 20
 """Up to this many chunks, enumerate all sets of at most four as hypotheses; beyond it, the most promising."""
 HEADS = 24
-"""One of each pair is among so many of the strongest chunks: the other may be weak by itself."""
+"""One of each pair is among this many of the strongest chunks: the other may be weak by itself."""
 CORES = {3: 16, 4: 15, 5: 11}
 """By size: how many of the strongest chunks all sets are made of."""
 GROWN = 15

@@ -169,14 +169,14 @@ class AgentSelectors:
             raise InputError(
                 f"unit is {unit!r}, but {self._source} names only {', '.join(known)}; leave unit out, or set agent=none"
             )
-        self.passed_over: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
         for name in self._configurations:
             try:
                 trusted(SELECTORS, name, self._source)
             except ModelError as error:
                 if name == fallback:
                     raise
-                self._pass_over(name, error)
+                self._skip(name, error)
         # Each reranker is built once; configurations differ in what is laid around it.
         self._reranker = lru_cache(None)(lambda name: RERANKERS.offer(name, self._shared))
         self._spelled = lru_cache(SELECTORS_KEPT)(self._with_given)
@@ -195,9 +195,9 @@ class AgentSelectors:
             recipe = self.agent.config.features
             features = agent_features([problem.passages for problem in problems], self._embedder, recipe)
         while True:
-            available = [name for name in self._configurations if name not in self.passed_over]
+            available = [name for name in self._configurations if name not in self.skipped]
             if not available:
-                reasons = "; ".join(f"{name}: {reason}" for name, reason in self.passed_over.items())
+                reasons = "; ".join(f"{name}: {reason}" for name, reason in self.skipped.items())
                 raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
             predictions = self.agent.predict(features, available, **self._promise)
             assert isinstance(predictions, list)
@@ -205,8 +205,8 @@ class AgentSelectors:
                 try:
                     self._selector(self._configuration(problem, prediction))
                 except (InputError, MissingExtraError, ModelError) as error:
-                    self._pass_over(prediction.configuration, error)
-            if not self.passed_over.keys() & set(available):
+                    self._skip(prediction.configuration, error)
+            if not self.skipped.keys() & set(available):
                 return predictions
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
@@ -241,7 +241,7 @@ class AgentSelectors:
             "probabilities": dict(self._odds(prediction, self.agent.config.configurations)),
             "unsure": prediction.unsure,
             "because": self._because(configuration, prediction, trace.cost_weight),
-            **({"passed_over": dict(self.passed_over)} if self.passed_over else {}),
+            **({"skipped": dict(self.skipped)} if self.skipped else {}),
             # A configuration may be `corag` with an agent of its own, which says more.
             **trace.details,
         }
@@ -262,7 +262,7 @@ class AgentSelectors:
             return f"{said} (expected: {prediction.keeps:.0%} of the evidence, {prediction.spends:.0%} of the budget)"
         if prediction.unsure:
             return f"{said}: the default, as no other choice is clearly better"
-        odds = self._odds(prediction, [name for name in self._configurations if name not in self.passed_over])
+        odds = self._odds(prediction, [name for name in self._configurations if name not in self.skipped])
         share = odds[_without_search(prediction.configuration)] / max(odds.total(), 1e-300)
         return f"{said}: the agent's choice ({share:.0%} sure)"
 
@@ -313,8 +313,8 @@ class AgentSelectors:
             self._remember(problem, prediction)
         return [problem.memory[key][1] for key, problem in zip(keys, problems, strict=True)]
 
-    def _pass_over(self, configuration: str, error: Exception) -> None:
-        self.passed_over[configuration] = str(error)
+    def _skip(self, configuration: str, error: Exception) -> None:
+        self.skipped[configuration] = str(error)
         warn_once(f"{self._source} names {configuration}, which cannot be used here and is left out: {error}")
 
     def _build(self, configuration: PartName) -> BudgetedSelector:

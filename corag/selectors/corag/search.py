@@ -28,8 +28,8 @@ from search import PRESETS, Policy, Preset, SearchConfig, SearchResult, search_m
 
 LOGITS: Mapping[str, Any] = {"output": "logit"}
 """What a preset offers to a reranker that is given by name: its numbers were chosen for logits."""
-SUREST = 1 - 1e-5
-"""The surest probability of which a preset takes the logit, 11.5: about the largest logit of a cross-encoder."""
+MAX_PROBABILITY = 1 - 1e-5
+"""The largest probability of which a preset takes the logit, 11.5: about the largest logit of a cross-encoder."""
 
 ITERATIONS, EXPLORATION = 40, 0.001
 """Of the tree, on values in [0, 1]; docs/concepts.md has the figures. The paper's c of 2.4 is for raw logits. From 0.1
@@ -45,7 +45,7 @@ class SearchSelector(BudgetedSelector):
         max_units: Likewise.
         order: Likewise.
         reranker: Values combinations: name or object.
-        cost_weight: lambda: what 256 tokens cost, whatever the budget is. The answer is the order of the highest
+        cost_weight: lambda: what 256 tokens cost, whatever the budget is. The search maximises
             value - lambda * tokens / 256. Values are probabilities if the reranker gives these, else the single
             candidates of a question span 0 to 1. With a preset, the price of the whole budget, by default 0.1.
         preset: `paper` or `public-code`: the search of the paper, or of the code published with it, with their settings
@@ -136,7 +136,7 @@ class SearchSelector(BudgetedSelector):
             "iterations": config.iterations,
             "cost_weight": self._price,
             "token_price": price,
-            **_unusual(config),
+            **_non_default(config),
             "orders_scored": result.num_scored,
             "scorer_calls": result.num_calls,
             "orders_computed": scorer.num_computed,
@@ -157,8 +157,8 @@ class SearchSelector(BudgetedSelector):
 
 
 def logits_of(probabilities: FloatArray) -> FloatArray:
-    """Return the logits of probabilities, `[n]`, of which none is surer than `SUREST`."""
-    kept = probabilities.clip(1 - SUREST, SUREST)
+    """Return the logits of probabilities, `[n]`, clipped at `MAX_PROBABILITY`."""
+    kept = probabilities.clip(1 - MAX_PROBABILITY, MAX_PROBABILITY)
     return np.asarray(np.log(kept / (1 - kept)))
 
 
@@ -177,7 +177,7 @@ def check_search(
     if preset is not None:
         check_choice("preset", preset, PRESETS)
     if cost_weight is not None:
-        check_range("cost_weight", cost_weight, 0, 100, "0 to 0.5 are usual")
+        check_range("cost_weight", cost_weight, 0, 100, "typical: 0 to 0.5")
     check_choice("window", window, WindowPolicy)
     return search_config("paper", preset, _as_mapping(search))
 
@@ -213,13 +213,13 @@ def search_config(policy: Policy, preset: Preset | None = None, given: Mapping[s
         return SearchConfig(**{**defaults, **(PRESETS[preset] if preset else {}), **given})
 
 
-def _unusual(config: SearchConfig) -> dict[str, Any]:
-    """Return the settings of a search that a trace has beside its policy: those that matter, and are not usual."""
-    usual = {**asdict(SearchConfig()), "choice": "value-minus-cost"}
+def _non_default(config: SearchConfig) -> dict[str, Any]:
+    """Return the settings of a search that a trace has beside its policy: those that matter and are not the default."""
+    defaults = {**asdict(SearchConfig()), "choice": "value-minus-cost"}
     names = ("choice", "backup", "visits", "parallel", "max_scored")
     return {
         **({"exploration": config.exploration} if config.policy == "paper" else {}),
-        **{name: value for name in names if (value := getattr(config, name)) != usual[name]},
+        **{name: value for name in names if (value := getattr(config, name)) != defaults[name]},
     }
 
 
@@ -228,8 +228,8 @@ def _as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, 
     if given is None:
         return {}
     if isinstance(given, SearchConfig):
-        usual = asdict(SearchConfig())
-        return {name: value for name, value in asdict(given).items() if name == "policy" or value != usual[name]}
+        defaults = asdict(SearchConfig())
+        return {name: value for name, value in asdict(given).items() if name == "policy" or value != defaults[name]}
     if not isinstance(given, Mapping):
         raise InputError(f"search: expected a search.SearchConfig or a mapping of its fields, got {given!r:.100}")
     return given

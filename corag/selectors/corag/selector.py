@@ -74,16 +74,16 @@ class Corag(BudgetedSelector):
     ) -> None:
         named: dict[str, Any] = {"unit": unit, "reranker": reranker, "cost_weight": cost_weight}
         others: dict[str, Any] = {"max_units": max_units, "order": order, "search": search, "window": window}
-        usual = {"max_units": DEFAULT_MAX_UNITS, "order": "value", "search": None, "window": DEFAULT_POLICY}
+        defaults = {"max_units": DEFAULT_MAX_UNITS, "order": "value", "search": None, "window": DEFAULT_POLICY}
         given = {name: value for name, value in named.items() if value is not None}
-        given |= {name: value for name, value in others.items() if value != usual[name]}
+        given |= {name: value for name, value in others.items() if value != defaults[name]}
         is_open = preset is None and decides(agent) and not given.keys() >= set(COMPLETE)
         if keep is not None:
-            check_range("keep", keep, 0, 1, "0.95 to 1 are usual")
+            check_range("keep", keep, 0, 1, "typical: 0.95 to 1")
             if not is_open:
                 raise InputError(
                     f"keep is {keep}, but {'a preset' if preset else 'unit, reranker and cost_weight'} or agent=none "
-                    "leaves an agent nothing to name; leave keep out, or one of these"
+                    "disables the agent; leave keep out, or one of these"
                 )
         complete = given if is_open or preset is not None else {**fixed_settings(given), **given}
         self.window = window

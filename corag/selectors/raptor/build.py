@@ -36,7 +36,7 @@ from corag.text.chunking import cut_to_tokens
 from corag.types import Chunk, Embedder, FloatArray, Summarizer, SummaryRequest
 
 MAX_FITTED = 10_000
-"""Of more points than this, so many drawn at random are what mixtures are fitted to; all are assigned. A fit
+"""Mixtures are fitted to at most this many points, drawn at random; all are assigned. A fit
 of 50 components to 100,000 points takes minutes, and there are 50 fits."""
 DIMENSIONS = 10
 """Dimensions to reduce to; never more than the square root of the points."""

@@ -91,7 +91,7 @@ def test_what_cannot_be_used_here_is_left_out_with_a_warning(parts, caplog, lack
     selector = named(sign_agent(rerankers=("first", lacking)))
     selection = selector.select("a cat", POOL, 30)
     assert selection.trace.reranker == "first" and lacking in caplog.text
-    assert list(selection.trace.details["passed_over"]) == [f"corag(unit=passage, reranker={lacking})"]
+    assert list(selection.trace.details["skipped"]) == [f"corag(unit=passage, reranker={lacking})"]
 
 
 def test_the_fallback_of_an_agent_by_name(parts):
