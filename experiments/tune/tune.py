@@ -18,6 +18,7 @@ from corag.checks import check_budget
 from corag.cli.console import say
 from corag.errors import DataError, InputError
 from corag.models.runtime import in_runtime
+from corag.naming import parse
 from corag.selectors.corag.agents import DEFAULT_AGENT, load_agent
 from corag.selectors.price import REFERENCE_TOKENS
 from corag.types import FloatArray
@@ -26,6 +27,7 @@ from experiments.agents.recipes import with_recipe_defaults
 from experiments.agents.targets import QUALITY, TargetConfig, best_configuration, utility
 from experiments.data.config import candidate_settings
 from experiments.data.splits import divide, questions_of
+from experiments.evaluation.metrics import kept
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import read_sources
 from experiments.labels.label import label
@@ -50,6 +52,8 @@ OWN_WEIGHT = 40
 worth the gains differ by chance, with more the network's errors on new kinds remain."""
 CAUTION = 1.0
 """Standard errors that the cross-validated gain must exceed 0 by for the agent to be changed."""
+FILLING = "naive(reranker=minilm-softsim)"
+"""What a promise is measured against, labelled beside what there is to choose from: as many passages as fit."""
 DEFAULT_NAME, TUNED, ORACLE = "untuned agent", "tuned agent", "oracle"
 LABELS_FILE, PAGE_FILE = "labels.parquet", "report.html"
 
@@ -88,7 +92,24 @@ class Tuning:
             "keep the default, which is what the checkpoint holds" if self.keeps_default else f"use {self.contest.ours}"
         )
         missing = "no configuration has all evidence; try more candidates, another retrieval or a larger budget"
-        return [*replace(self.contest, advice=advice).decision(), *bottleneck(self._rows(), "f1", "F1", missing)]
+        decision = [*replace(self.contest, advice=advice).decision(), *bottleneck(self._rows(), "f1", "F1", missing)]
+        return [*decision, *([] if (promise := self.promise()) is None else [promise])]
+
+    def promise(self) -> str | None:
+        """Return which share of the evidence that filling holds is kept, at which share of its tokens, if known."""
+        held, rows = kept(self.labels.measures), np.arange(len(self.labels))
+        names = list(map(str, self.labels.configurations))
+        if FILLING not in names or not np.isfinite(held).all():
+            return None
+        filling, chosen = names.index(FILLING), self.choices[DEFAULT_NAME if self.keeps_default else TUNED]
+        pair = np.stack([held[rows, chosen], held[:, filling]], axis=1)
+        if not pair.any(axis=0).all():
+            return None
+        share = paired_difference(pair, pair[:, [1, 1]], groups=self.labels.group.tolist(), statistic=_ratio)
+        tokens = self.labels.measures["cost_tokens"]
+        spent = tokens[rows, chosen].mean() / max(tokens[:, filling].mean(), 1.0)
+        kept_share = f"{1 + share.low:.0%} to {1 + share.high:.0%}"
+        return f"It keeps {kept_share} of what filling holds, at {spent:.0%} of its tokens."
 
     def _rows(self) -> list[Row]:
         """Return the tuned agent's rows of questions with short answers, as `bottleneck` reads them.
@@ -155,7 +176,7 @@ def _labelling(config: TuneConfig, shipped: agent.ConfigurationAgent) -> tuple[L
         data=config.data,
         out=str(Path(config.out) / LABELS_FILE),
         splits=config.splits,
-        configurations=(*shipped.config.configurations, *config.further),
+        configurations=(*shipped.config.configurations, *dict.fromkeys([*config.further, parse(FILLING)])),
         iterations="",
         explorations="",
         cost_weights="",
@@ -252,6 +273,10 @@ def tuned_agent(
     weights["choice.weight"] = weights["choice.weight"][like]
     weights["choice.bias"] = (weights["choice.bias"][like] + added / TEMPERATURE).astype(np.float32)
     return agent.ConfigurationAgent(config, weights), expected
+
+
+def _ratio(means: FloatArray) -> FloatArray:
+    return np.asarray(means[..., 0] / means[..., 1])
 
 
 def _leads(values: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ from corag.errors import DataError
 from experiments.agents.targets import TargetConfig
 from experiments.labels.table import read_labels, read_metadata
 from experiments.tune.config import TuneConfig
-from experiments.tune.tune import OWN_WEIGHT, TEMPERATURE, choose, tune, tuned_agent
+from experiments.tune.tune import FILLING, OWN_WEIGHT, TEMPERATURE, choose, tune, tuned_agent
 from tests.experiments.worlds import MANY_QUERIES, label_row, question_row, write_folder, write_labels
 
 NAMES = ("corag(cost_weight=0.1)", "top-k", "full")
@@ -91,6 +91,21 @@ def test_what_gains_is_used_and_the_default_kept_in_doubt(tmp_path):
     assert tuning.keeps_default and tuning.used is shipped and ": keep the default" in tuning.decision()[0]
 
 
+def test_the_promise_by_hand(tmp_path):
+    # Ten questions: what is used holds .9 of what filling holds, each time, at a quarter of its tokens.
+    rows = [
+        label_row(f"q{row}", "a", held, configuration=name, answer_recall=held, evidence_recall=held, cost_tokens=cost)
+        for row in range(30)
+        for name, held, cost in (("top-k", 0.72, 16), (FILLING, 0.8, 64))
+    ]
+    questions = [question_row(f"q{row}", "?", np.eye(4)[row % 4]) for row in range(30)]
+    labels = read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
+    tuning = choose(labels, shipped_agent(("top-k",), 0.0), TargetConfig(metric="answer_recall", price=1.0))
+    assert tuning.promise() == "It keeps 90% to 90% of what filling holds, at 25% of its tokens."
+    assert tuning.promise() in tuning.decision()
+    assert choose(labels_of(tmp_path, [[0.5, 0.7]] * 40), shipped_agent(), FREE).promise() is None
+
+
 @pytest.mark.slow
 def test_from_questions_to_a_checkpoint_that_is_used(tmp_path):
     data = write_folder(tmp_path / "island", queries=MANY_QUERIES)
@@ -102,7 +117,7 @@ def test_from_questions_to_a_checkpoint_that_is_used(tmp_path):
     assert read_metadata(tmp_path / "tuned" / "labels.parquet")["tokenizer"] == corag.tokens("estimate").name
     files = {path.name for path in (tmp_path / "tuned").iterdir()}
     assert files == {"README.md", "config.json", "model.safetensors", "report.html", "labels.parquet"}
-    assert len(tuning.labels.configurations) == 16 and tuning.labels.configurations[-1] == "top-k(k=1)"
+    assert len(tuning.labels.configurations) == 17 and tuning.labels.configurations[-2] == "top-k(k=1)"
     page = (tmp_path / "tuned" / "README.md").read_text()
     assert page.index(tuning.decision()[0]) < page.index("On held-out questions")
     assert page.index("Each configuration") < page.index(tuning.contest.statistics())
