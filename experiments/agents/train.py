@@ -31,6 +31,7 @@ from experiments.agents.left_out import (
     chosen_margin,
     leave_kinds_out,
     left_out_section,
+    promise_section,
     shortfalls,
 )
 from experiments.agents.recipes import RECIPES, Recipe, departures, with_recipe_defaults
@@ -41,7 +42,7 @@ from experiments.labels.table import Labels, fallback_of, label_paths, read_labe
 from experiments.report.page import Page, Table
 from experiments.run.journal import commit, digest
 from experiments.run.track import TrackedRun, Tracker, Tracking
-from storage import folder_lock
+from storage import folder_lock, seal_again
 
 logger = logging.getLogger(__name__)
 
@@ -190,11 +191,14 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         validation = labels.of(parts == VAL) if (parts == VAL).any() else None
         page = comparison(trained.agent, training, validation, test, config.target)
         if kinds:
-            page = replace(page, sections=[*page.sections, left_out_section(tests, config.target, kinds)])
+            section = promise_section(tests, kinds, config.margin or 0.0) if config.promise else None
+            section = section or left_out_section(tests, config.target, kinds)
+            page = replace(page, sections=[*page.sections, section])
         body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
         card, heading = trained.checkpoint / CARD_FILE, "## On questions it has not seen"
         before = card.read_text(encoding="utf-8").partition(heading)[0].rstrip()
         write_atomically(card, f"{before}\n\n{heading}\n\n{body}\n")
+        seal_again(trained.checkpoint)
         write_atomically(Path(config.out) / PAGE_FILE, page.html())
         pages.append(page)
         return page

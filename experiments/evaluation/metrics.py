@@ -34,6 +34,7 @@ and so prefers sentences wherever passages are judged.
 """
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WORDS = re.compile(r"[^\W_]+")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -79,7 +80,20 @@ def answer_recall(context: str, references: Sequence[str]) -> float:
 
 @lru_cache(maxsize=1)
 def _rouge_scorer() -> Any:
-    return require("rouge_score.rouge_scorer", "experiments").RougeScorer(list(ROUGE), use_stemmer=True)
+    return require("rouge_score.rouge_scorer", "experiments").RougeScorer(list(ROUGE), tokenizer=_RougeWords())
+
+
+class _RougeWords:
+    """Words for ROUGE: those of rouge-score with its stemmer, and letters beyond a to z, which it leaves out."""
+
+    def __init__(self) -> None:
+        self._plain = require("rouge_score.tokenizers", "experiments").DefaultTokenizer(use_stemmer=True)
+
+    def tokenize(self, text: str) -> list[str]:
+        words: list[str] = self._plain.tokenize(text) if text.isascii() else []
+        for word in () if text.isascii() else _WORDS.findall(spaced_characters(text.lower())):
+            words += self._plain.tokenize(word) if word.isascii() else [word]
+        return words
 
 
 def answer_figures(answer: str, references: Sequence[str]) -> dict[str, float]:

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_equal
+from rouge_score import rouge_scorer
 
 from corag.types import Chunk
 from experiments.evaluation.metrics import (
+    answer_recall,
     answer_similarity,
     character_figures,
     evidence,
@@ -18,6 +20,7 @@ from experiments.evaluation.metrics import (
     evidence_ranks,
     exact_match,
     f1,
+    normalize_answer,
     quality,
     redundancy,
     substring_match,
@@ -148,3 +151,15 @@ def test_the_depth_of_the_evidence():
     assert evidence_ranks(ranking, ["a#60-90", "b#10-20"]) == [1, 2]
     assert evidence_ranks(ranking, ["a#40-60"]) == [0]  # half of it
     assert evidence_ranks(ranking, ["a", "d"]) is None
+
+
+def test_words_of_any_script_count():
+    assert answer_recall("柏林是德国的首都。", ["德国"]) == 1.0
+    assert answer_recall("Der größte See liegt bei Müritz.", ["die größten Seen", "Müritz"]) == 1.0
+    assert answer_recall("Die Stadt", ["größte Stadt"]) == 0.5
+    assert normalize_answer("东京 2020!") == "东 京 2020"
+    # As rouge-score has them, stems included.
+    plain = rouge_scorer.RougeScorer(["rouge1"], use_stemmer=True)
+    for text in ("Two cats don't run", "A caf\xe9 with running dogs"):
+        recall = plain.score("a dog runs, two cats", text.replace("\xe9", "e"))["rouge1"].recall
+        assert answer_recall(text, ["a dog runs, two cats"]) == recall
