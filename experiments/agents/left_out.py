@@ -176,11 +176,11 @@ def promise_section(labels: Labels, kinds: Sequence[LeftOut], margin: float) -> 
         "gain",
     ]
     lost = shortfalls(labels, kinds)[:, kinds[0].leads.index(margin)]
+    kept_shares = f"lost are {np.maximum(lost, 0).mean():.1%} of what the fallback holds, at most {lost.max():.1%}"
     note = (
         f"Kept: of the evidence and of the answer's words. Margin {margin:g}, the smallest that keeps the promise on "
-        f"{len(lost)} data folders and budgets left out: lost are {np.maximum(lost, 0).mean():.1%} of what the fallback "
-        f"holds, at most {lost.max():.1%}, on {(lost <= 1 - agent.KEEP).mean():.0%} of them no more than promised. Gain: "
-        "of the agent, 95% intervals over resampled documents."
+        f"{len(lost)} data folders and budgets left out: {kept_shares}, on {(lost <= 1 - agent.KEEP).mean():.0%} of "
+        "them no more than promised. Gain: of the agent, 95% intervals over resampled documents."
     )
     return Section("Each kind left out of the training", [Table(headings, lines, note=note)])
 
