@@ -43,7 +43,6 @@ fix: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/corag bench search --out runs/bench
-	$(BIN)/corag bench scoring --out runs/bench
 	$(BIN)/corag bench selection --out runs/bench
 
 docs: $(INSTALLED)

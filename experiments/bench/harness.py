@@ -96,22 +96,18 @@ def _demo_questions(num_candidates: int) -> list[PooledQuestion]:
 
 
 def save_cross_encoder(folder: Path, **shape: int) -> Path:
-    """Save a BERT cross-encoder with MiniLM's tokenizer, in the layout of a hub checkpoint; its head is random.
+    """Save a random BERT cross-encoder with MiniLM's tokenizer, in the layout of a hub checkpoint.
 
-    With a `shape`, fields of `transformers.BertConfig`, all weights are random; without, those of MiniLM stay.
+    `shape` are fields of `transformers.BertConfig`.
     """
     torch, transformers = require("torch", "models"), require("transformers", "models")
     source = model_folder()
     with torch.random.fork_rng(devices=[]), quiet():
         torch.manual_seed(0)
-        settings = {"num_labels": 1, "local_files_only": True}
-        if shape:
-            # Initialised wider than usual, so that values of different texts differ.
-            config = transformers.BertConfig.from_pretrained(source, initializer_range=0.05, **shape, **settings)
-            model = transformers.BertForSequenceClassification(config)
-        else:
-            model = transformers.BertForSequenceClassification.from_pretrained(source, **settings)
-        model.save_pretrained(folder)
+        # Initialised wider than by default, so that values of different texts differ.
+        wider = {"initializer_range": 0.05, "num_labels": 1, "local_files_only": True}
+        config = transformers.BertConfig.from_pretrained(source, **wider, **shape)
+        transformers.BertForSequenceClassification(config).save_pretrained(folder)
     for file in source.glob("tokenizer*.json"):
         shutil.copy(file, folder / file.name)
     return folder

@@ -21,7 +21,7 @@ from corag.writing import write_atomically
 from experiments.bench.harness import CLOCKS, Clock, Timing
 from experiments.run.journal import versions
 
-Part = Literal["search", "scoring", "selection", "gpu"]
+Part = Literal["search", "selection", "gpu"]
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,12 @@ class BenchConfig(Runtime):
     """Measure a part of CORAG.
 
     Attributes:
-        part: `search`: time of the search core, and optima that each policy finds per scored order. `scoring`: a
-            cross-encoder beside the bare model and FlagEmbedding. `selection`: latency and throughput of selectors,
-            cold and warm, beside the bare encoder. `gpu`: parity with the CPU, speed and memory on
-            `--device`, in at most nine minutes.
+        part: `search`: time of the search core, and optima that each policy finds per scored order. `selection`:
+            latency and throughput of selectors, cold and warm, beside the bare encoder. `gpu`: parity with the CPU,
+            speed and memory on `--device`, in at most nine minutes.
         rounds: Interleaved runs of each timed setting; the median counts. By default 11 for `search`, else 3.
         clock: `wall` time, or `cpu` time of all threads together for a shared machine, best with one thread.
-        questions: Questions for `scoring` (by default 2) and `selection` (20).
+        questions: Questions for `selection` (by default 20).
         data: Data folder whose questions have candidates, for `selection` (or several, separated by commas) and `gpu`;
             by default the demo.
         methods: Selectors, separated by commas; `selection` only.

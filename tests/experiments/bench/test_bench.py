@@ -31,14 +31,6 @@ def test_search(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_scoring(tmp_path):
-    rows = rows_of("scoring", tmp_path, questions=1, small=True)
-    assert rows["cross-encoder"]["of_bare"] > 0
-    if "FlagReranker" in rows:
-        assert rows["FlagReranker"]["largest_difference"] < 1e-5
-
-
-@pytest.mark.slow
 def test_selection(tmp_path):
     ranked = rows_of("selection", tmp_path, questions=2, methods="naive(reranker=bm25)")["naive(reranker=bm25)"]
     assert 0 < ranked["cold_p50"] <= ranked["cold_p95"] and ranked["per_s"] > 0 and "of_encoder" in ranked
