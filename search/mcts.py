@@ -80,8 +80,8 @@ def _walk(tree: SearchTree, utilities: FloatArray) -> list[int]:
     children yet, so the walk never ends in a closed node; the paper's public code revisits exhausted nodes for ever.
     """
     path = [tree.ROOT]
+    of_open = np.where(tree.closed[: len(tree)], -np.inf, utilities)
     while tree.num_children[path[-1]]:
         children = tree.children(path[-1])
-        of_open = np.where(tree.closed[children], -np.inf, utilities[children])
-        path.append(children.start + int(of_open.argmax()))
+        path.append(children.start + int(of_open[children].argmax()))
     return path

@@ -27,7 +27,7 @@ from corag.reply import read as read_answer
 from corag.selectors.corag.agents import fixed_configuration
 from corag.selectors.corag.search import EXPLORATION, ITERATIONS, SearchSelector
 from corag.selectors.corag.selector import Corag
-from corag.selectors.problem import SelectionProblem, selection_problem
+from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.shown import Reading, readings
 from corag.text.chunking import DEFAULT_BUDGET
@@ -329,7 +329,7 @@ class Workbench:
         tokens = self._within(budget).for_context(inquiry.question)
         if unit not in inquiry.problems:
             given = (inquiry.question, inquiry.candidates, self.tokens, tokens)
-            inquiry.problems[unit] = selection_problem(*given, Unit.parse(unit))
+            inquiry.problems[unit] = cut_problem(SelectionProblem(*given), Unit.parse(unit))
         return replace(inquiry.problems[unit], budget_tokens=tokens)
 
     def _search(self, inquiry: Inquiry, settings: Settings) -> tuple[SelectionProblem, SearchSelector, Selection]:

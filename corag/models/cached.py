@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.memory import LRU, Capacity, DiskStore, megabytes, shared_capacity
+from corag.memory import LRU, Capacity, megabytes, shared_capacity
 from corag.models.engine import Float32
-from corag.models.minilm import DIMENSION, TextEncoder, Tokens, states_key
+from corag.models.minilm import DIMENSION, Encoded, TextEncoder
 from corag.models.runtime import current, use_runtime
 from corag.naming import Spelling, spelling
 from corag.registry import embedder as make_embedder
@@ -101,48 +100,30 @@ class CachedEmbedder:
 
 
 class CachedEncoder(TextEncoder):
-    """An encoder that runs each text once: those that keep the same encoder's states share them.
+    """An encoder that runs each text once: those that keep the same encoder's texts share them.
 
     Args:
         encoder: The encoder.
         batch: The most texts that it encodes at once; by default no bound. With 1 the states of a text are the same to
             the last bit whatever was encoded before, and on one core no slower.
-        path: SQLite file that keeps the states in place of the memory (about 200 KB a text), in half precision, which
-            then is the precision of all states.
-
-    Raises:
-        DataError: The file cannot be used.
     """
 
-    def __init__(self, encoder: TextEncoder, *, batch: int | None = None, path: str | Path | None = None) -> None:
+    def __init__(self, encoder: TextEncoder, *, batch: int | None = None) -> None:
         self._encoder = encoder
         self._batch = batch
-        capacity = cache_capacity() if path is None else 0
-        self._states: LRU[bytes, Float32] = LRU(capacity, owner=encoder)
-        self._file = None if path is None else DiskStore(path, "token states in half precision")
+        self._first: LRU[str, Encoded] = LRU(cache_capacity(), owner=encoder)
+        self._later: LRU[tuple[str, int], Encoded] = LRU(cache_capacity(), owner=encoder)
 
-    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
-        """See `TextEncoder.tokenize`."""
-        return self._encoder.tokenize(texts, offsets=offsets)
+    def encoded(self, texts: Sequence[str], window: int = 0) -> list[Encoded]:
+        """See `TextEncoder.encoded`."""
+        if window == 0:
+            return self._first.get_many(texts, self._encoder.encoded, self._batch)
+        keys = [(text, window) for text in texts]
+        return self._later.get_many(
+            keys, lambda missing: self._encoder.encoded([text for text, _ in missing], window), self._batch
+        )
 
-    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """Return the last layer of each text, special tokens included, one read-only `[length + 2, 384]` per text."""
-        keys = list(map(states_key, ids))
-        rows = dict(zip(keys, ids, strict=True))
-
-        def run(new: list[bytes]) -> list[Float32]:
-            return self._encoder.states([rows[key] for key in new])
-
-        def through_file(new: list[bytes]) -> list[Float32]:
-            if self._file is None:
-                return run(new)
-            stored = self._file.get_many(new, lambda keys: (states.astype("<f2").tobytes() for states in run(keys)))
-            try:
-                return [np.frombuffer(data, "<f2").reshape(-1, DIMENSION).astype(np.float32) for data in stored]
-            except ValueError as error:
-                raise self._file.damaged(f"a value in it is damaged ({error})") from error
-
-        states = self._states.get_many(keys, through_file, self._batch)
-        for of_text in states:
-            of_text.flags.writeable = False
-        return states
+    def vectors(self, texts: Sequence[str]) -> Float32:
+        """See `TextEncoder.vectors`."""
+        windows = self._first.get_many(texts, self._encoder.encoded, self._batch)
+        return np.array([window.vector for window in windows], dtype=np.float32).reshape(len(texts), DIMENSION)

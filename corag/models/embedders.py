@@ -47,7 +47,7 @@ class MiniLMEmbedder(Part):
 
     def embed(self, texts: Sequence[str]) -> Float32:
         """Return unit vectors, `[len(texts), 384]`; texts are cut to the window of 510 tokens."""
-        return self._encoder.sentence_embeddings(self._encoder.tokenize(texts).ids)
+        return self._encoder.vectors(texts)
 
 
 class SentenceTransformerEmbedder(Part):

@@ -71,7 +71,7 @@ class Engine:
     def run(
         self, ids: Sequence[Int64], token_types: Sequence[Int64] | None = None, *, mean: bool = False
     ) -> Iterator[tuple[Rows, Float32]]:
-        """Run all rows, longest first, and yield the indices of each batch, `[B]`, with the model's output, `[B, ...]`.
+        """Run all rows, longest first; yields the indices of each batch, `[B]`, with the model's output, `[B, ...]`.
 
         Rows are token ids, special tokens included, and for models that take them segments; with `mean`, the output is
         the mean of the states of each row. Raises as `run_packed`.
@@ -86,7 +86,7 @@ class Engine:
                 inputs["token_type_ids"], _ = pad([token_types[row] for row in rows])
             return self.forward(inputs, mean)
 
-        yield from run_packed(run, [len(row) for row in ids], self.max_batch_tokens)
+        return run_packed(run, [len(row) for row in ids], self.max_batch_tokens)
 
 
 def load_engine(source: EncoderSource, placement: Placement) -> Engine:
@@ -162,7 +162,7 @@ def pack(lengths: Sequence[int] | Int64, max_batch_tokens: int) -> list[Rows]:
 
 def pad(rows: Sequence[Int64]) -> tuple[Int64, Int64]:
     """Return the rows as one array padded with 0, and its mask (1 where a row is), both `[B, longest]`."""
-    lengths = np.array([len(row) for row in rows])
+    lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
     mask = np.arange(lengths.max()) < lengths[:, None]
     padded = np.zeros(mask.shape, dtype=np.int64)
     padded[mask] = np.concatenate(rows)

@@ -10,7 +10,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 
 from corag.errors import ModelError
 from corag.models.devices import Role
-from corag.models.engine import EncoderSource, Engine, Float32, Rows, load_engine, quiet
+from corag.models.engine import EncoderSource, Engine, Float32, load_engine, quiet
 from corag.models.runtime import Backend, Placement, Precision, resolve_device
 from corag.optional import require
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from corag.text.tokens.counters import MINILM_FOLDER, check_published
+
+Ids = NDArray[np.int64]
 
 DIMENSION = 384
 MAX_TOKENS = 510
@@ -40,47 +42,65 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Token ids of texts without special tokens, cut to the window, and which were, `[n]`.
-
-    `starts` has the first character of each token, if asked for.
-    """
-
-    ids: list[NDArray[np.int64]]
-    truncated: NDArray[np.bool_]
-    starts: list[NDArray[np.int64]] = field(default_factory=list)
-
-
-def states_key(ids: NDArray[np.int64]) -> bytes:
-    """Return the key of a text by its token ids."""
-    return hashlib.sha256(ids.astype("<i8").tobytes()).digest()
-
-
-def pair_row(question: NDArray[np.int64], text: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pair_row(question: Ids, text: Ids) -> tuple[Ids, Ids]:
     """Return the tokens of `[CLS] question [SEP] text [SEP]` and the segment of each."""
     ids = np.concatenate([[CLS], question, [SEP], text, [SEP]])
     return ids, (np.arange(len(ids)) >= len(question) + 2).astype(np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A window of a text as an encoder sees it; T tokens. The arrays are read-only.
+
+    Attributes:
+        ids: Token ids, without special tokens, `[T]`.
+        starts: Where in the text each token begins, in characters, `[T]`.
+        states: The last layer, special tokens included, `[T + 2, DIMENSION]`.
+        lengths: Those of the states of the tokens, `[T, 1]`; see `lengths`.
+        vector: The unit vector of all states' mean, `[DIMENSION]`.
+        num_windows: Windows that the whole text fills, at least 1.
+    """
+
+    ids: Ids
+    starts: Ids
+    states: Float32
+    lengths: Float32
+    vector: Float32
+    num_windows: int
+
+    @classmethod
+    def of(cls, ids: Ids, starts: Ids, states: Float32, num_windows: int = 1) -> Encoded:
+        """Return a window by its tokens and states."""
+        made = cls(ids, starts, states, lengths(states[1:-1]), unit(states.mean(axis=0)), num_windows)
+        for array in (made.states, made.lengths, made.vector):
+            array.flags.writeable = False
+        return made
+
+    @property
+    def tokens(self) -> Float32:
+        """States of the tokens, `[T, DIMENSION]`."""
+        return self.states[1:-1]
+
+    def cosines(self, text: Encoded) -> Float32:
+        """Return the cosine of each token of a text to each of this, `[T of the text, T]`."""
+        return np.asarray(text.tokens @ (self.tokens / self.lengths).T / text.lengths, dtype=np.float32)
+
+
 class TextEncoder(ABC):
-    """Texts to token ids, token ids to states and to sentence embeddings."""
+    """Texts to token states and to sentence embeddings."""
 
     @abstractmethod
-    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
-        """Return the token ids of each text and, with `offsets`, where each token starts, which takes longer.
+    def encoded(self, texts: Sequence[str], window: int = 0) -> list[Encoded]:
+        """Return a window of each text: the first one, unless said otherwise.
 
         Raises:
             InputError: A text is not valid Unicode.
         """
 
-    @abstractmethod
-    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """Return the last layer of each text, special tokens included, one `[length + 2, DIMENSION]` per text."""
-
-    def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
-        """Return unit vectors: means of all token embeddings, special tokens included, `[n, DIMENSION]`."""
-        return unit(np.array([states.mean(axis=0) for states in self.states(ids)]).reshape(len(ids), DIMENSION))
+    def vectors(self, texts: Sequence[str]) -> Float32:
+        """Return unit vectors: means of all token states of the first window, `[len(texts), DIMENSION]`."""
+        vectors = np.array([text.vector for text in self.encoded(texts)], dtype=np.float32)
+        return vectors.reshape(len(texts), DIMENSION)
 
 
 class MiniLMEncoder(TextEncoder):
@@ -91,40 +111,49 @@ class MiniLMEncoder(TextEncoder):
         self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
         self.placement = placement
 
-    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
-        """See `TextEncoder.tokenize`."""
-        ids: list[NDArray[np.int64]] = []
-        starts: list[NDArray[np.int64]] = []
-        truncated = np.zeros(len(texts), dtype=bool)
-        for row, encoding in enumerate(encode(self._tokenizer, texts, offsets=offsets)):
-            ids.append(np.array(encoding.ids[:MAX_TOKENS], dtype=np.int64))
-            truncated[row] = len(encoding) > MAX_TOKENS
-            if offsets:
-                starts.append(np.array([start for start, _ in encoding.offsets[:MAX_TOKENS]], dtype=np.int64))
-        return Tokens(ids, truncated, starts)
+    def encoded(self, texts: Sequence[str], window: int = 0) -> list[Encoded]:
+        """See `TextEncoder.encoded`."""
+        windows = self.windows(texts, window)
+        states = self.states([ids for ids, _, _ in windows])
+        return [Encoded.of(ids, starts, of_text, n) for (ids, starts, n), of_text in zip(windows, states, strict=True)]
 
-    def whole_ids(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+    def vectors(self, texts: Sequence[str]) -> Float32:
+        """See `TextEncoder.vectors`; the states are not kept."""
+        return self.sentence_embeddings([ids[:MAX_TOKENS] for ids in self.whole_ids(texts)])
+
+    def windows(self, texts: Sequence[str], window: int = 0) -> list[tuple[Ids, Ids, int]]:
+        """Return token ids and first characters of a window of each text, `[T]`, and how many windows the text has."""
+        found = []
+        for encoding in encode(self._tokenizer, texts, offsets=True):
+            part = slice(window * MAX_TOKENS, (window + 1) * MAX_TOKENS)
+            starts = [start for start, _ in encoding.offsets[part]]
+            num_windows = max(1, -(-len(encoding) // MAX_TOKENS))
+            found.append((np.array(encoding.ids[part], dtype=np.int64), np.array(starts, dtype=np.int64), num_windows))
+        return found
+
+    def whole_ids(self, texts: Sequence[str]) -> list[Ids]:
         """Return the token ids of each text, without special tokens and uncut."""
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, texts)]
 
-    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """See `TextEncoder.states`."""
+    def states(self, ids: Sequence[Ids]) -> list[Float32]:
+        """Return the last layer of each text, special tokens included, one `[length + 2, DIMENSION]` per text."""
         states: list[Float32] = [np.empty(0, np.float32)] * len(ids)
-        for rows, output in self._run(ids):
+        for rows, output in self._engine.run(with_special(ids)):
             for row, padded in zip(rows.tolist(), output, strict=True):
                 states[row] = padded[: len(ids[row]) + 2].copy()  # a view would keep the padding of its batch
         return states
 
-    def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
-        """See `TextEncoder.sentence_embeddings`."""
+    def sentence_embeddings(self, ids: Sequence[Ids]) -> Float32:
+        """Return unit vectors: means of all token states, special tokens included, `[n, DIMENSION]`."""
         vectors = np.zeros((len(ids), DIMENSION), dtype=np.float32)
-        for rows, means in self._run(ids, mean=True):
+        for rows, means in self._engine.run(with_special(ids), mean=True):
             vectors[rows] = means
         return unit(vectors)
 
-    def _run(self, ids: Sequence[NDArray[np.int64]], *, mean: bool = False) -> Iterator[tuple[Rows, Float32]]:
-        """Run the rows with their special tokens; see `Engine.run`."""
-        yield from self._engine.run([np.concatenate([[CLS], row, [SEP]]) for row in ids], mean=mean)
+
+def with_special(ids: Sequence[Ids]) -> list[Ids]:
+    """Return the rows `[CLS] text [SEP]`."""
+    return [np.concatenate([[CLS], row, [SEP]]) for row in ids]
 
 
 def minilm_encoder(

@@ -38,7 +38,7 @@ class MiniLMCosine(WindowedReranker):
 
     def question(self, query: str) -> WindowedQuestion:
         """Return the embedding of a question, `[384]`."""
-        (vector,) = self._encoder.sentence_embeddings(self._encoder.tokenize([query]).ids)
+        (vector,) = self._encoder.vectors([query])
         return WindowedQuestion(vector.astype(np.float64), self.max_tokens)
 
     def read(self, texts: Sequence[str]) -> list[Ids]:

@@ -15,9 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +26,11 @@ from corag.models.cached import CachedEncoder
 from corag.models.engine import EncoderSource, Float32, load_engine
 from corag.models.minilm import (
     DIMENSION,
-    MAX_TOKENS,
+    Encoded,
     MiniLMEncoder,
     TextEncoder,
     encoder_at,
     load_bert,
-    unit,
     weights_sha256,
 )
 from corag.models.runtime import Backend, Placement, Precision, resolve_device
@@ -40,7 +38,6 @@ from corag.models.trained import Adapter, load_adapter, merge
 from corag.naming import Part
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.text.chunking import Span
-from corag.text.tokens import encode, load_tokenizer, model_folder
 from corag.text.units import UnitChunk, source_of
 from corag.types import Chunk, FloatArray, Order
 
@@ -94,58 +91,48 @@ class MiniLMLate(Part):
             loaded = load_adapter(adapter, FORM)
             self._token_weight = token_weight(loaded)
             self._encoder = CachedEncoder(_encoder(loaded, placement))
-        self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text by itself, `[len(texts)]`; 0 for an empty one."""
-        question = self._question(query)
-        return np.array([question.maxima(vectors) @ question.weights for vectors, _ in self._encoded(texts)])
+        question, weights = self._question(query)
+        return np.array([best(cosines) @ weights for cosines, _ in self._cosines(question, texts)])
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""
-        question = self._question(query)
-        sources = {source_of(chunk).text: 0 for chunk in chunks}
-        encoded = dict(zip(sources, self._encoded(list(sources)), strict=True))
-        of_passages = {text: question.maxima(vectors) for text, (vectors, _) in encoded.items()}
-        maxima = np.zeros((len(chunks), len(question.weights)))
+        question, weights = self._question(query)
+        sources = list(dict.fromkeys(source_of(chunk).text for chunk in chunks))
+        of_sources = dict(zip(sources, self._cosines(question, sources), strict=True))
+        of_passages = {text: best(cosines) for text, (cosines, _) in of_sources.items()}
+        maxima = np.zeros((len(chunks), len(weights)))
         for row, chunk in enumerate(chunks):
             text = source_of(chunk).text
             maxima[row] = of_passages[text]
             if isinstance(chunk, UnitChunk):
-                vectors, starts = encoded[text]
-                own = question.maxima(vectors[within(starts, [(0, chunk.body), *chunk.leads, chunk.span])])
+                cosines, starts = of_sources[text]
+                own = best(cosines[within(starts, [(0, chunk.body), *chunk.leads, chunk.span])])
                 maxima[row] = PASSAGE_SHARE * maxima[row] + (1 - PASSAGE_SHARE) * own
-        return LateScorer(maxima, question.weights)
+        return LateScorer(maxima, weights)
 
-    def _question(self, query: str) -> _Question:
-        [encoding] = encode(self._tokenizer, [query])
-        [states] = self._encoder.states([np.array(encoding.ids[:MAX_TOKENS], dtype=np.int64)])
-        logits = np.asarray(states[1:-1] @ self._token_weight, dtype=np.float64)
+    def _question(self, query: str) -> tuple[Encoded, FloatArray]:
+        """Return a question, and the weights of its tokens, which add up to 1, `[Q]`."""
+        [question] = self._encoder.encoded([query])
+        logits = np.asarray(question.tokens @ self._token_weight, dtype=np.float64)
         weights = np.exp(logits - logits.max(initial=-math.inf))
-        return _Question(unit(states[1:-1]), weights / max(weights.sum(), 1e-300))
+        return question, weights / max(weights.sum(), 1e-300)
 
-    def _encoded(self, texts: Sequence[str]) -> list[tuple[Float32, NDArray[np.int64]]]:
-        """Return unit vectors of the tokens of each text, `[T, 384]`, and where in it each begins, `[T]`."""
-        encodings = list(encode(self._tokenizer, texts, offsets=True))
-        ids = [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
-        windows = [np.split(of_text, range(MAX_TOKENS, len(of_text), MAX_TOKENS)) for of_text in ids]
-        states = iter(self._encoder.states(list(chain.from_iterable(windows))))
-        vectors = [unit(np.concatenate([next(states)[1:-1] for _ in of_text])) for of_text in windows]
-        starts = [np.array([start for start, _ in encoding.offsets], dtype=np.int64) for encoding in encodings]
-        return list(zip(vectors, starts, strict=True))
+    def _cosines(self, question: Encoded, texts: Sequence[str]) -> list[tuple[Float32, NDArray[np.int64]]]:
+        """Return each token's cosines to those of the question, `[T, Q]`, and where in its text it begins, `[T]`."""
+        found = []
+        for text, first in zip(texts, self._encoder.encoded(texts), strict=True):
+            rest = [self._encoder.encoded([text], window)[0] for window in range(1, first.num_windows)]
+            cosines = [question.cosines(window) for window in (first, *rest)]
+            found.append((np.concatenate(cosines), np.concatenate([window.starts for window in (first, *rest)])))
+        return found
 
 
-class _Question(NamedTuple):
-    """Unit vectors of a question's tokens, `[Q, 384]`, and their weights, which add up to 1, `[Q]`."""
-
-    vectors: Float32
-    weights: FloatArray
-
-    def maxima(self, vectors: Float32) -> FloatArray:
-        """Return the best cosine of each question token among vectors, `[T, 384]` to `[Q]`, in [0, 1]."""
-        if not len(vectors) or not len(self.vectors):
-            return np.zeros(len(self.weights))
-        return np.asarray(np.clip((vectors @ self.vectors.T).max(axis=0), 0.0, 1.0), dtype=np.float64)
+def best(cosines: Float32) -> FloatArray:
+    """Return the best cosine of each question token, `[T, Q]` to `[Q]`, in [0, 1]; 0 without tokens."""
+    return np.asarray(np.clip(cosines.max(axis=0, initial=0.0), 0.0, 1.0), dtype=np.float64)
 
 
 def within(starts: NDArray[np.int64], spans: Sequence[Span]) -> NDArray[np.bool_]:

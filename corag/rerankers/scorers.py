@@ -60,10 +60,11 @@ class ChunkScorer:
 
 def by_length(orders: Sequence[Order]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Yield the orders of each length: their positions, `[n]`, and their chunks, `[n, length]`."""
-    lengths = np.array([len(order) for order in orders])
-    for length in np.unique(lengths).tolist():
-        rows = np.flatnonzero(lengths == length)
-        yield rows, np.array([orders[row] for row in rows.tolist()], dtype=np.intp).reshape(-1, length)
+    rows_of: dict[int, list[int]] = {}
+    for row, order in enumerate(orders):
+        rows_of.setdefault(len(order), []).append(row)
+    for length, rows in sorted(rows_of.items()):
+        yield np.array(rows), np.array([orders[row] for row in rows], dtype=np.intp).reshape(-1, length)
 
 
 class CachedScorer:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from corag.errors import InputError
 from corag.models.cached import CachedEncoder
-from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder, unit
+from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
 from corag.models.runtime import Backend, Precision
 from corag.naming import Part
 from corag.rerankers.scorers import ChunkScorer, by_length
@@ -69,16 +69,13 @@ class MiniLMSoftSim(Part):
 
         The cosines, `[len(texts), question tokens]`, are in [0, 1]; 0 for an empty text.
         """
-        tokens = self._encoder.tokenize(texts)
-        [states] = self._encoder.states(self._encoder.tokenize([query]).ids)
-        # Unit vectors of the tokens between [CLS] and [SEP].
-        query_tokens = unit(states[1:-1])
-        embeddings = [unit(of_text[1:-1]) for of_text in self._encoder.states(tokens.ids)]
-        maxima = np.zeros((len(texts), max(1, len(query_tokens))), dtype=np.float64)
-        for row, vectors in enumerate(embeddings):
-            if len(vectors) and len(query_tokens):
-                maxima[row] = np.clip((vectors @ query_tokens.T).max(axis=0), 0.0, 1.0)
-        return maxima, tokens.truncated
+        encoded = self._encoder.encoded(texts)
+        [question] = self._encoder.encoded([query])
+        maxima = np.zeros((len(texts), max(1, len(question.ids))), dtype=np.float64)
+        for row, of_text in enumerate(encoded):
+            if len(of_text.ids) and len(question.ids):
+                maxima[row] = np.clip(question.cosines(of_text).max(axis=0), 0.0, 1.0)
+        return maxima, np.array([of_text.num_windows > 1 for of_text in encoded], dtype=bool)
 
 
 class SoftSimScorer(ChunkScorer):

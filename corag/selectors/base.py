@@ -26,7 +26,7 @@ from corag.naming import Part, Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
 from corag.selectors.order import PREVIOUS, PromptOrder, arranged, continued, share_kept
-from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, selection_problem
+from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts
 from corag.text.units import Span, Unit, UnitChunk
@@ -133,7 +133,7 @@ class BudgetedSelector(Part):
         """
         check_query(query)
         check_budget(budget_tokens)
-        problem = self.problem(query, as_candidates(candidates), budget_tokens)
+        problem = self.prepared(SelectionProblem(query, as_candidates(candidates), self.tokenizer, budget_tokens))
         return self.select_from(problem if layout is None else problem.with_layout(layout))
 
     def select_many(
@@ -175,7 +175,11 @@ class BudgetedSelector(Part):
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the candidates, or their units."""
-        return selection_problem(query, candidates, self.tokenizer, budget_tokens, self._unit, self.max_units)
+        return self.prepared(SelectionProblem(query, candidates, self.tokenizer, budget_tokens))
+
+    def prepared(self, passages: SelectionProblem) -> SelectionProblem:
+        """Return what is chosen from, given the candidates as they are; `problem` for a caller that has these."""
+        return cut_problem(passages, self._unit, self.max_units)
 
     async def aselect(self, query: str, candidates: Iterable[Text], budget_tokens: int) -> Selection:
         """Choose chunks for one query without blocking the event loop; see `select`."""

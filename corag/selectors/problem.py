@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
+from corag.memory import LRU
 from corag.progress import checkpoint
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
 from corag.text.layout import Layout, laid_out, pieces
 from corag.text.tokens import token_counts
-from corag.text.units import PASSAGE, Span, Unit, assemble, text_alone, units
+from corag.text.units import Span, Unit, assemble, text_alone, units
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
 Int64 = NDArray[np.int64]
@@ -56,7 +57,7 @@ class SelectionProblem:
         slack: Tokens by which summed costs may exceed the budget, because the set costs less.
         extra_separator_tokens: What each join of two chunks costs beyond a separator.
         num_duplicates: Candidates left out because their id or text had occurred before.
-        memory: Token counts and scorers, shared by copies with the same candidates.
+        memory: Token counts, scorers and units, shared by copies with the same candidates.
 
     Raises:
         InputError: A candidate is not a `Candidate`, two different texts share an id, or a similarity is not a finite
@@ -85,6 +86,16 @@ class SelectionProblem:
     def chunks(self) -> list[Chunk]:
         """Distinct chunks, best first."""
         return [candidate.chunk for candidate in self.candidates]
+
+    def units(self, unit: Unit) -> list[list[Chunk]]:
+        """Return the units of each chunk, `[n]`."""
+        key = ("units", unit)
+        if key not in self.memory:
+            cut = self.memory[key] = []
+            for chunk in self.chunks:
+                checkpoint()
+                cut.append(units(chunk, unit))
+        return self.memory[key]  # type: ignore[no-any-return]
 
     @cached_property
     def given_similarities(self) -> list[float | None]:
@@ -221,40 +232,28 @@ class SelectionProblem:
         return replace(self, layout=layout, whole=whole)
 
 
-def selection_problem(
-    query: str,
-    candidates: Sequence[Candidate],
-    tokens: TokenCounter,
-    budget_tokens: int,
-    unit: Unit = PASSAGE,
-    max_units: int = DEFAULT_MAX_UNITS,
-) -> SelectionProblem:
-    """Return what a selector chooses from: the candidates, or the most promising `max_units` of their units."""
-    passages = SelectionProblem(query, candidates, tokens, budget_tokens)
+def cut_problem(passages: SelectionProblem, unit: Unit, max_units: int = DEFAULT_MAX_UNITS) -> SelectionProblem:
+    """Return what a selector chooses from: the passages, or the most promising `max_units` of their units."""
     if unit.size is None:
         return passages
-    offered = unit_candidates(query, passages.chunks, passages.ranking, unit, max_units)
-    return SelectionProblem(query, offered, tokens, budget_tokens, whole=passages)
+    offered = unit_candidates(passages, unit, max_units)
+    return SelectionProblem(passages.query, offered, passages.tokens, passages.budget_tokens, whole=passages)
 
 
-def unit_candidates(
-    query: str, passages: Sequence[Chunk], ranking: Sequence[int], unit: Unit, max_units: int
-) -> list[Candidate]:
+def unit_candidates(passages: SelectionProblem, unit: Unit, max_units: int) -> list[Candidate]:
     """Return the units of passages that are most promising, best first, with their scores.
 
     The score of a unit is the share of the question's words that it contains, by rarity among the units, plus the rank
     of its passage in the `ranking` of indices, from 1 down to 0. The `max_units` of the highest scores stay, and their
     neighbours.
     """
-    cut: list[list[Chunk]] = []
-    for index in ranking:
-        checkpoint()
-        cut.append(units(passages[index], unit))
+    of_passages, ranking = passages.units(unit), passages.ranking
+    cut = [of_passages[index] for index in ranking]
     parts = [part for of_passage in cut for part in of_passage]
     if not parts:
         return []
     ranks = np.repeat(np.arange(len(cut)), [len(of_passage) for of_passage in cut])
-    scores = shared_words(query, [part.text for part in parts]) + 1 - ranks / len(ranking)
+    scores = shared_words(passages.query, [part.text for part in parts]) + 1 - ranks / len(ranking)
     promise = scores.copy()
     same = ranks[1:] == ranks[:-1]
     promise[1:] = np.where(same, np.maximum(promise[1:], NEIGHBOUR * scores[:-1]), promise[1:])
@@ -267,11 +266,19 @@ def unit_candidates(
 def shared_words(query: str, texts: Sequence[str]) -> FloatArray:
     """Return the share of the question's words that each text contains, words of few texts counting more, `[n]`."""
     asked = dict.fromkeys(_WORD.findall(query.lower()))
-    found = [asked.keys() & _WORD.findall(text.lower()) for text in texts]
+    found = [asked.keys() & words for words in _WORDS.get_many(texts, _words)]
     counts = Counter(word for of_text in found for word in of_text)
     weights = {word: math.log(1 + len(texts) / (1 + counts[word])) for word in asked}
     total = sum(weights.values()) or 1.0
     return np.array([sum(weight for word, weight in weights.items() if word in of_text) / total for of_text in found])
+
+
+def _words(texts: Sequence[str]) -> list[frozenset[str]]:
+    return [frozenset(_WORD.findall(text.lower())) for text in texts]
+
+
+_WORDS: LRU[str, frozenset[str]] = LRU(32 * 10**6)
+"""Distinct words of texts: about 4,000 passages with their sentences."""
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:

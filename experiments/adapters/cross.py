@@ -19,7 +19,6 @@ import torch
 from torch.nn import functional
 
 from corag.errors import DataError
-from corag.models.cached import CachedEncoder
 from corag.models.engine import Int64, pad
 from corag.models.minilm import TextEncoder, load_bert, minilm_encoder, pair_row
 from corag.models.runtime import in_runtime, resolve_device
@@ -31,6 +30,7 @@ from corag.types import FloatArray, Order
 from experiments.adapters.config import CrossTraining, EvidenceSource
 from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, plain_name
 from experiments.adapters.pools import Pooled, questions_by_unit
+from experiments.adapters.states import StoredEncoder
 from experiments.adapters.training import (
     AdapterReport,
     Learned,
@@ -204,7 +204,7 @@ def train_cross(config: CrossTraining) -> AdapterReport:
 
 def _learned(config: CrossTraining, work: str) -> Learned:
     out = Path(config.out)
-    encoder = CachedEncoder(minilm_encoder(), batch=256, path=out / "states.sqlite")
+    encoder = StoredEncoder(minilm_encoder(), out / "states.sqlite")
     questions = [pooled for of_source in _questions(config, config.sources, encoder).values() for pooled in of_source]
     checks = _questions(config, config.calibration, encoder)
     batches = partial(batches_of, config, questions, minilm_encoder().whole_ids)

@@ -23,7 +23,7 @@ from corag.models.minilm import TextEncoder
 from corag.optional import require
 from corag.registry import tokens as make_tokens
 from corag.rerankers.bm25 import Bm25
-from corag.selectors.problem import selection_problem
+from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, Query, passage_at
 from corag.text.documents import Document, body, passage
@@ -216,7 +216,7 @@ def cut(pooled: Pooled, query: Query, folder: DataFolder, unit: Unit) -> Pooled 
     if unit.size is None:
         return pooled
     candidates = list(map(Candidate, pooled.chunks, pooled.similarities))
-    problem = selection_problem(pooled.question, candidates, make_tokens(), 1, unit)
+    problem = cut_problem(SelectionProblem(pooled.question, candidates, make_tokens(), 1), unit)
     chunks = tuple(problem.chunks)
     golds = _golds(query, folder, chunks) if pooled.gold else ()
     if pooled.gold and not golds:

@@ -13,8 +13,7 @@ import numpy as np
 import search
 from corag.cli.console import progress
 from corag.errors import DataError
-from corag.models.cached import CachedEncoder
-from corag.models.minilm import TextEncoder, minilm_encoder
+from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
 from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
@@ -33,6 +32,7 @@ from corag.text.documents import passage
 from corag.types import FloatArray, Order
 from experiments.adapters.config import ValueTraining
 from experiments.adapters.pools import Pooled, open_folder, questions_by_unit
+from experiments.adapters.states import StoredEncoder
 from experiments.adapters.training import (
     AdapterReport,
     Learned,
@@ -88,8 +88,8 @@ def train_value(config: ValueTraining) -> AdapterReport:
 
 def _learned(config: ValueTraining, work: str) -> Learned:
     out = Path(config.out)
-    encoder = CachedEncoder(minilm_encoder(), batch=256, path=out / "states.sqlite")
-    rarity = _rarity(config, encoder)
+    encoder = StoredEncoder(minilm_encoder(), out / "states.sqlite")
+    rarity = _rarity(config)
     training = _training_questions(config, encoder, rarity)
     left_out, network = _fitted(config, training, work)
     order, order_figures = _fit_order(config, training)
@@ -134,13 +134,13 @@ def _fitted(config: ValueTraining, training: Training, work: str) -> tuple[dict[
     return networks, module.ensemble(slice(len(kinds), None))
 
 
-def _rarity(config: ValueTraining, encoder: TextEncoder) -> FloatArray:
+def _rarity(config: ValueTraining) -> FloatArray:
     """Return how rare each token is in the passages of the sources (the inverse document frequency of BM25)."""
     holders, total = np.zeros(VOCABULARY), 0
     for source in {source.data: source for source in config.sources}.values():
         documents = list(open_folder(source, config.data).documents.values())
-        for ids in encoder.tokenize([passage(document).text for document in documents]).ids:
-            holders[np.unique(ids)] += 1
+        for ids in minilm_encoder().whole_ids([passage(document).text for document in documents]):
+            holders[np.unique(ids[:MAX_TOKENS])] += 1
         total += len(documents)
     return np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
 

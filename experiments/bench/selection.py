@@ -45,7 +45,7 @@ def measure(config: BenchConfig, timing: Timing) -> list[dict[str, Any]]:
     for number in counted("rounds", range(timing.rounds + 1)):
         for question, candidates in asked if number else asked[:1]:
             started = now()
-            encoder.states(encoder.tokenize([candidate.chunk.text for candidate in candidates]).ids)
+            encoder.encoded([candidate.chunk.text for candidate in candidates])
             seconds[f"{ENCODER} cold"] += [now() - started] if number else []
             for name, selector in selectors.items():
                 forget()

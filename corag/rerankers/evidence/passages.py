@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from corag.memory import LRU
 from corag.models.cached import cache_capacity
 from corag.models.engine import Float32
-from corag.models.minilm import TextEncoder, lengths, unit
+from corag.models.minilm import Encoded, TextEncoder, unit
 from corag.text.chunking import sentence_spans
 from corag.text.units import Span, UnitChunk, source_of
 from corag.types import Chunk
@@ -97,46 +97,38 @@ class PassageReader:
 
     def _read(self, keys: list[Key]) -> list[PassageFeatures]:
         texts = list(dict.fromkeys(text for text, _ in keys))
-        tokens = self._encoder.tokenize(texts, offsets=True)
-        given = zip(texts, tokens.ids, tokens.starts, self._encoder.states(tokens.ids), tokens.truncated, strict=True)
-        encoded = {text: _Encoded.of(text, *of_text) for text, *of_text in given}
-        return [encoded[text].passage(spans) for text, spans in keys]
+        encoded = zip(texts, self._encoder.encoded(texts), strict=True)
+        described = {text: _Described.of(text, of_text) for text, of_text in encoded}
+        return [described[text].passage(spans) for text, spans in keys]
 
 
 @dataclass(frozen=True, slots=True)
-class _Encoded:
-    """A text with the states of its T tokens, `[T + 2, 384]`, which all of its units share; see `PassageFeatures`.
+class _Described:
+    """A text with its title and the states of its tokens, which all of its units share; see `PassageFeatures`.
 
-    `body` is where its body begins, `starts` the characters at which the tokens begin, `lengths` those of their states.
+    `body` is where its body begins.
     """
 
     text: str
     body: int
     title: str
-    ids: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    states: Float32
-    lengths: Float32
     num_title: int
-    truncated: bool
+    encoded: Encoded
 
     @classmethod
-    def of(
-        cls, text: str, ids: NDArray[np.int64], starts: NDArray[np.int64], states: Float32, truncated: bool
-    ) -> _Encoded:
+    def of(cls, text: str, encoded: Encoded) -> _Described:
         title, body = split_title(text)
-        name, num_title = plain(_QUALIFIER.sub("", title)), int((starts < body).sum())
-        return cls(text, body, name, ids, starts, states, lengths(states[1:-1]), num_title, bool(truncated))
+        return cls(text, body, plain(_QUALIFIER.sub("", title)), int((encoded.starts < body).sum()), encoded)
 
     def rows(self, spans: Sequence[Span]) -> list[Span]:
         """Return the tokens of each span, those that begin in it, as first and last + 1."""
-        ends = np.searchsorted(self.starts, np.array(spans, dtype=np.int64).reshape(-1, 2)).tolist()
+        ends = np.searchsorted(self.encoded.starts, np.array(spans, dtype=np.int64).reshape(-1, 2)).tolist()
         return [(first, last) for first, last in ends]
 
     def passage(self, chosen: tuple[Span, ...]) -> PassageFeatures:
         """Return what the features know of it; with `chosen`, only of these spans, in order behind the title."""
         text, num_title = self.text, self.num_title
-        ids, states, sizes = self.ids, self.states, self.lengths
+        ids, states, sizes = self.encoded.ids, self.encoded.states, self.encoded.lengths
         parts = chosen or ((self.body, len(text)),)
         if chosen:
             kept = np.zeros(len(ids), dtype=bool)
@@ -148,7 +140,7 @@ class _Encoded:
         spans = [
             (start + first, start + last) for start, end in parts for first, last in sentence_spans(text[start:end])
         ]
-        inner = self.states[1:-1]
+        inner = self.encoded.tokens
         sentences = [inner[first:last].mean(axis=0) for first, last in self.rows(spans) if first < last]
         words = plain(" ".join(text[start:end] for start, end in parts)) if len(ids) > num_title or not chosen else ""
         # Sentence by sentence, so that a name ends where its sentence does.
@@ -166,7 +158,7 @@ class _Encoded:
             body=f" {words} ",
             words=frozenset(words.split()),
             names=frozenset(name for name in names if len(name) > 2 and name not in STOP_WORDS),
-            truncated=self.truncated and not chosen,
+            truncated=self.encoded.num_windows > 1 and not chosen,
         )
 
 

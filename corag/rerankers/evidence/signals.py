@@ -140,16 +140,15 @@ class Signals:
 
 def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> QuestionFeatures:
     """Read a question in one pass of the encoder; `rarity` is the inverse document frequency of every known token."""
-    (ids,) = encoder.tokenize([text]).ids
-    (states,) = encoder.states([ids])
+    (encoded,) = encoder.encoded([text])
     words = plain(text)
-    weights = rarity[ids].astype(np.float64)
+    weights = rarity[encoded.ids].astype(np.float64)
     return QuestionFeatures(
         text=f" {words} ",
         words=frozenset(words.split()),
-        ids=ids,
-        vector=unit(states.mean(axis=0)),
-        tokens=unit(states[1:-1]),
+        ids=encoded.ids,
+        vector=encoded.vector,
+        tokens=encoded.tokens / encoded.lengths,
         weights=weights / max(float(weights.sum()), 1e-9),
         compares=_COMPARES.search(text) is not None,
     )

@@ -27,12 +27,12 @@ from corag.optional import to_install, warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.selectors.corag.features import FEATURES, agent_features
+from corag.selectors.corag.features import FEATURES, feature_vectors, question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import SHARED
 from corag.selectors.self_route import built
 from corag.text.scripts import minilm_reads
-from corag.types import Candidate, Embedder, TokenCounter, Trace
+from corag.types import Embedder, TokenCounter, Trace
 from storage import CONFIG_FILE
 
 if TYPE_CHECKING:
@@ -193,7 +193,8 @@ class AgentSelectors:
         features: Any = np.zeros((len(problems), 0))
         if self._embedder is not None:
             recipe = self.agent.config.features
-            features = agent_features([problem.passages for problem in problems], self._embedder, recipe)
+            vectors = question_vectors([problem.passages for problem in problems], self._embedder, recipe)
+            features = feature_vectors(recipe, *zip(*vectors, strict=True))
         while True:
             available = [name for name in self._configurations if name not in self.skipped]
             if not available:
@@ -209,11 +210,10 @@ class AgentSelectors:
             if not self.skipped.keys() & set(available):
                 return predictions
 
-    def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
+    def prepared(self, passages: SelectionProblem) -> SelectionProblem:
         """Return what the selector for a question chooses from."""
-        whole = SelectionProblem(query, candidates, self._tokens, budget_tokens)
-        [prediction] = self.predict([whole])
-        problem = self._selector(self._configuration(whole, prediction)).problem(query, candidates, budget_tokens)
+        [prediction] = self.predict([passages])
+        problem = self._selector(self._configuration(passages, prediction)).prepared(passages)
         self._remember(problem, prediction)
         return problem
 
@@ -341,7 +341,8 @@ class AgentSelectors:
         trusted(EMBEDDERS, wanted, self._source)
         if "encoder" in EMBEDDERS.settings(wanted):
             self._shared.setdefault("encoder", CachedEncoder(minilm_encoder(), batch=TEXTS_AT_ONCE))
-        return CachedEmbedder(EMBEDDERS.offer(wanted, self._shared))
+            return EMBEDDERS.offer(wanted, self._shared)
+        return CachedEmbedder(wanted)
 
 
 def corag_fixed(

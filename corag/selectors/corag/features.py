@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from corag.errors import InputError
 from corag.models.cached import vectors_by
 from corag.selectors.problem import SelectionProblem, shared_words
-from corag.text.units import SENTENCE, UnitChunk, units
+from corag.text.units import SENTENCE, UnitChunk
 from corag.types import Embedder, FloatArray
 
 FEATURES = ("query", "candidates", "curve", "texts")
@@ -141,7 +141,7 @@ def text_statistics(problem: SelectionProblem, similarities: ArrayLike) -> Float
     if not chunks:
         return np.array(list(numbers.values()), dtype=np.float32)
     cosines = np.asarray(similarities, dtype=np.float64)
-    cut = [units(chunk, SENTENCE) for chunk in chunks]
+    cut = problem.units(SENTENCE)
     sentences = [sentence for of_passage in cut for sentence in of_passage]
     owner = np.repeat(np.arange(len(cut)), [len(of_passage) for of_passage in cut])
     texts = [chunk.text for chunk in chunks]
@@ -265,9 +265,3 @@ def question_vectors(
         statistics = text_statistics(problem, similarities) if wanted else np.zeros(len(TEXTS), dtype=np.float32)
         found.append(QuestionVectors(query, mean, similarities, statistics))
     return found
-
-
-def agent_features(problems: Sequence[SelectionProblem], embedder: Embedder, recipe: Sequence[str]) -> Float32:
-    """Return the agent's feature vectors for questions, `[n, feature_dim]`; see `question_vectors`."""
-    queries, candidates, similarities, texts = zip(*question_vectors(problems, embedder, recipe), strict=True)
-    return feature_vectors(recipe, queries, candidates, similarities, texts)

@@ -124,9 +124,9 @@ class Corag(BudgetedSelector):
             return None
         return self._chooser.predict([SelectionProblem(query, candidates, self.tokenizer, budget_tokens)])[0]
 
-    def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
+    def prepared(self, passages: SelectionProblem) -> SelectionProblem:
         """Return what is chosen from; see `BudgetedSelector`."""
-        return self._chooser.problem(query, candidates, budget_tokens)
+        return self._chooser.prepared(passages)
 
     def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
         """Choose from a problem that is set up already; see `BudgetedSelector`."""

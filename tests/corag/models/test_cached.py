@@ -10,6 +10,7 @@ from corag.models.cached import CachedEncoder, vectors_by
 from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
 from corag.types import Chunk
+from experiments.adapters.states import StoredEncoder
 from tests.corag.rerankers.evidence_worlds import WordEncoder
 
 TEXTS = ["Varn\nVarn is an island in the northern sea.", "Kell\nKell is a village.", "", "Its capital is Tolmere."]
@@ -22,31 +23,42 @@ LAKES = [
 
 def test_states_are_those_of_the_encoder_whatever_was_asked_before():
     encoder = minilm_encoder()
-    ids = encoder.tokenize(TEXTS).ids
     shared = CachedEncoder(encoder)
     for _ in range(2):
-        for own, other in zip(shared.states(ids), encoder.states(ids), strict=True):
-            np.testing.assert_allclose(own, other, atol=1e-5)
-        np.testing.assert_allclose(shared.sentence_embeddings(ids), encoder.sentence_embeddings(ids), atol=1e-5)
-    assert shared.sentence_embeddings([]).shape == (0, 384)
+        for own, other in zip(shared.encoded(TEXTS), encoder.encoded(TEXTS), strict=True):
+            np.testing.assert_allclose(own.states, other.states, atol=1e-5)
+        np.testing.assert_allclose(shared.vectors(TEXTS), encoder.vectors(TEXTS), atol=1e-5)
+    assert shared.vectors([]).shape == (0, 384)
     with corag.runtime(cache_mb=0):
-        forwards = CachedEncoder(encoder, batch=1).states(ids)
-        backwards = CachedEncoder(encoder, batch=1).states(ids[::-1])[::-1]
-    assert all(np.array_equal(first, other) for first, other in zip(forwards, backwards, strict=True))
+        forwards = CachedEncoder(encoder, batch=1).encoded(TEXTS)
+        backwards = CachedEncoder(encoder, batch=1).encoded(TEXTS[::-1])[::-1]
+    assert all(np.array_equal(one.states, other.states) for one, other in zip(forwards, backwards, strict=True))
     with pytest.raises(ValueError, match="read-only"):
-        backwards[0][0] = 0
+        backwards[0].states[0] = 0
 
 
-def test_states_on_disk_are_encoded_once_and_survive(tmp_path):
-    encoder = WordEncoder()
-    ids = encoder.tokenize(["a b c", "b", "", "a b c"]).ids
-    first = CachedEncoder(encoder, batch=2, path=tmp_path / "states.sqlite").states(ids)
-    assert encoder.texts_encoded == 3
-    again = CachedEncoder(encoder, batch=2, path=tmp_path / "states.sqlite")
-    for expected, one, other in zip(encoder.states(ids), first, again.states(ids), strict=True):
-        np.testing.assert_array_equal(one, expected)
-        np.testing.assert_array_equal(other, expected)
-    assert encoder.texts_encoded == 3 + 4
+def test_the_windows_of_a_long_text_are_encoded_once_each_and_have_all_of_its_tokens(encoded):
+    encoder, text = minilm_encoder(), "It is cold in the north. " * 120
+    shared = CachedEncoder(encoder)
+    for _ in range(2):
+        [first], [second] = shared.encoded([text]), shared.encoded([text], 1)
+    assert first.num_windows == second.num_windows == len(encoded) == 2
+    [ids] = encoder.whole_ids([text])
+    np.testing.assert_array_equal(np.concatenate([first.ids, second.ids]), ids)
+    assert text[second.starts[-1] :].strip() == "."
+    np.testing.assert_allclose(shared.vectors([text]), encoder.vectors([text]), atol=1e-5)
+
+
+def test_states_on_disk_are_encoded_once_and_survive(tmp_path, encoded):
+    encoder = minilm_encoder()
+    texts = [*TEXTS, TEXTS[0]]
+    first = StoredEncoder(encoder, tmp_path / "states.sqlite").encoded(texts)
+    assert len(encoded) == len(TEXTS)
+    again = StoredEncoder(encoder, tmp_path / "states.sqlite").encoded(texts)
+    assert len(encoded) == len(TEXTS)
+    for expected, one, other in zip(encoder.encoded(texts), first, again, strict=True):
+        np.testing.assert_allclose(one.states, expected.states, rtol=1e-3, atol=1e-3)
+        np.testing.assert_array_equal(one.states, other.states)
 
 
 @pytest.mark.parametrize("name", SHARING)

@@ -62,7 +62,7 @@ def cores_while_encoding(_):
     """The cores that this process may use, and those that each of its threads may use while one encodes."""
     os.environ["OMP_NUM_THREADS"] = "1"
     encoder = minilm_encoder("openvino", "fp32", "cpu")
-    ids = encoder.tokenize(["several words that are read " * 40] * 40).ids
+    ids = encoder.whole_ids(["several words that are read " * 40] * 40)
     encoding = threading.Thread(target=lambda: list(encoder.states(ids)))
     allowed, seen = os.sched_getaffinity(0), set()
     encoding.start()

@@ -43,18 +43,15 @@ def reference():
     return sentences, [output["token_embeddings"].numpy() for output in outputs]
 
 
-def embed(encoder, texts):
-    return encoder.sentence_embeddings(encoder.tokenize(texts).ids)
-
-
 def test_sentence_and_token_embeddings_equal_sentence_transformers(encoder, reference):
     sentences, states = reference
-    tokens = encoder.tokenize([*TEXTS, LONG]).ids
-    vectors = encoder.sentence_embeddings(tokens)
+    encoded = encoder.encoded([*TEXTS, LONG])
+    vectors = encoder.vectors([*TEXTS, LONG])
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, sentences, atol=1e-4)
-    for ours, theirs in zip(encoder.states(tokens), states, strict=True):
-        np.testing.assert_allclose(ours, theirs[: len(ours)], atol=1e-2)
+    for ours, vector, theirs in zip(encoded, sentences, states, strict=True):
+        np.testing.assert_allclose(ours.vector, vector, atol=1e-4)
+        np.testing.assert_allclose(ours.states, theirs[: len(ours.states)], atol=1e-2)
 
 
 FRAGMENTS = st.one_of(
@@ -66,8 +63,8 @@ FRAGMENTS = st.one_of(
 @given(st.lists(st.lists(FRAGMENTS, max_size=4).map("".join), min_size=1, max_size=5))
 def test_joined_ids_equal_the_ids_of_the_joined_text(texts):
     encoder = minilm_encoder()
-    joined = encoder.tokenize([SEPARATOR.join(texts)]).ids[0]
-    np.testing.assert_array_equal(np.concatenate(encoder.tokenize(texts).ids), joined)
+    [joined] = encoder.whole_ids([SEPARATOR.join(texts)])
+    np.testing.assert_array_equal(np.concatenate(encoder.whole_ids(texts)), joined)
     assert corag.tokens().count([SEPARATOR.join(texts)])[0] == corag.tokens().count(texts).sum()
 
 

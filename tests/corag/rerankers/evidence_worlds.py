@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from corag.models.minilm import DIMENSION, MAX_TOKENS, TextEncoder, Tokens
+from corag.models.minilm import DIMENSION, MAX_TOKENS, Encoded, TextEncoder
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.reranker import VOCABULARY, EvidenceParts
@@ -19,16 +19,18 @@ class WordEncoder(TextEncoder):
         self.words: dict[str, int] = {}
         self.texts_encoded = 0
 
-    def tokenize(self, texts, *, offsets=False):
-        found = [list(re.finditer(r"\w+", text)) for text in texts]
-        rows = [
-            [self.words.setdefault(match.group().lower(), len(self.words)) for match in matches] for matches in found
-        ]
-        return Tokens(
-            [np.array(row[:MAX_TOKENS], dtype=np.int64) for row in rows],
-            np.array([len(row) > MAX_TOKENS for row in rows], dtype=bool),
-            [np.array([match.start() for match in matches[:MAX_TOKENS]], dtype=np.int64) for matches in found],
-        )
+    def windows(self, texts, window=0):
+        cut = slice(window * MAX_TOKENS, (window + 1) * MAX_TOKENS)
+        found = []
+        for text in texts:
+            matches = list(re.finditer(r"\w+", text))
+            ids = [self.words.setdefault(match.group().lower(), len(self.words)) for match in matches[cut]]
+            starts = [match.start() for match in matches[cut]]
+            found.append((np.array(ids, np.int64), np.array(starts, np.int64), max(1, -(-len(matches) // MAX_TOKENS))))
+        return found
+
+    def whole_ids(self, texts):
+        return [ids for ids, _, _ in self.windows(texts)]
 
     def states(self, ids):
         self.texts_encoded += len(ids)
@@ -36,6 +38,11 @@ class WordEncoder(TextEncoder):
         for states, row in zip(rows, ids, strict=True):
             states[np.arange(1, len(row) + 1), row] = 1.0
         return rows
+
+    def encoded(self, texts, window=0):
+        windows = self.windows(texts, window)
+        states = self.states([ids for ids, _, _ in windows])
+        return [Encoded.of(ids, starts, of_text, n) for (ids, starts, n), of_text in zip(windows, states, strict=True)]
 
 
 def linear_parts(max_size=2, weights=None, reading_order=None, bias=0.0, **by_figure):

@@ -20,11 +20,9 @@ PASSAGE = Chunk("everest", TEXT, {"title": "Everest"})
 
 def states(text):
     """Return the tokens of a text with their unit vectors, special tokens left out."""
-    encoder = minilm_encoder()
-    tokens = encoder.tokenize([text], offsets=True)
-    [vectors] = encoder.states(tokens.ids)
-    vectors = vectors[1:-1].astype(np.float64)
-    return tokens.starts[0], vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    [encoded] = minilm_encoder().encoded([text])
+    vectors = encoded.tokens.astype(np.float64)
+    return encoded.starts, vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 @pytest.mark.slow

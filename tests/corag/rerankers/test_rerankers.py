@@ -59,8 +59,7 @@ def test_cosine_of_an_order_is_that_of_its_joined_text(batch, permutations, size
 
 def naive_softsim(question, passages, sharpness):
     """Mean over question tokens of the pooled best cosines with each passage, one token at a time."""
-    encoder = minilm_encoder()
-    states = [encoder.states([ids])[0][1:-1] for ids in encoder.tokenize([question, *passages]).ids]
+    states = [text.tokens for text in minilm_encoder().encoded([question, *passages])]
     question_tokens, *tokens = [of_text / np.linalg.norm(of_text, axis=1, keepdims=True) for of_text in states]
     pooled = []
     for asked in question_tokens:

@@ -3,7 +3,7 @@
 import pytest
 
 import corag
-from corag.selectors.problem import selection_problem
+from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.documents import Document, passage
 from corag.text.units import Unit
 from tests.fakes import CHARACTERS, WORDS
@@ -39,9 +39,10 @@ def test_an_item_costs_what_stands_between_it_and_the_line_that_leads_into_it(un
 
 
 def test_the_first_pass_keeps_what_shares_words_and_its_neighbours():
-    kept = selection_problem(QUESTION, OFFERED, WORDS, 100, SENTENCE, 3).candidates
+    passages = SelectionProblem(QUESTION, OFFERED, WORDS, 100)
+    kept = cut_problem(passages, SENTENCE, 3).candidates
     assert [one.chunk.id for one in kept] == ["lake#12-39", "lake#0-11", "lake#40-56"]
     assert [one.similarity for one in kept] == sorted((one.similarity for one in kept), reverse=True)
     assert {one.kind for one in kept} == {"score"}
-    assert len(selection_problem(QUESTION, OFFERED, WORDS, 100, SENTENCE).chunks) == 6
-    assert selection_problem(QUESTION, [], WORDS, 100, SENTENCE).chunks == []
+    assert len(cut_problem(passages, SENTENCE).chunks) == 6
+    assert cut_problem(SelectionProblem(QUESTION, [], WORDS, 100), SENTENCE).chunks == []

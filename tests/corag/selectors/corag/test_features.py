@@ -11,10 +11,10 @@ from corag.selectors.corag.features import (
     CURVE,
     LOWEST_LOG_BUDGET,
     TEXTS,
-    agent_features,
     curve_statistics,
     feature_dim,
     feature_vectors,
+    question_vectors,
     text_statistics,
 )
 from corag.selectors.problem import SelectionProblem
@@ -88,15 +88,15 @@ def test_passages_with_cosines_are_not_embedded():
     for similarities, embedded in (([0.9, 0.5], 1), ([None, None], 3)):
         embedder = HashEmbedder()
         candidates = [Candidate(Chunk(str(row), f"text {row}"), value) for row, value in enumerate(similarities)]
-        agent_features([SelectionProblem("Which?", candidates, TOKENS, 9)], embedder, ("texts", "curve"))
+        question_vectors([SelectionProblem("Which?", candidates, TOKENS, 9)], embedder, ("texts", "curve"))
         assert embedder.num_embedded == embedded
 
 
 def test_texts_are_part_of_an_agents_features():
     candidates = [Candidate(Chunk(text, text)) for text in ("Alpha is a letter.", "Beta is the next.")]
-    [row] = agent_features(
-        [SelectionProblem("Which letter?", candidates, TOKENS, 9)], HashEmbedder(), ("texts", "query")
-    )
+    recipe = ("texts", "query")
+    vectors = question_vectors([SelectionProblem("Which letter?", candidates, TOKENS, 9)], HashEmbedder(), recipe)
+    [row] = feature_vectors(recipe, *zip(*vectors, strict=True))
     assert row.shape == (feature_dim(("texts", "query"), 8),)
     # "letter" is in one of two sentences, "which" in none: weights log 2 and log 3.
     assert row[TEXTS.index("best_sentence")] == pytest.approx(math.log(2) / math.log(6))
