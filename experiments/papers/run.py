@@ -43,8 +43,8 @@ class ReproduceConfig(Runtime, Tracking):
         name: Name of a study or a YAML file with one, several separated by commas; `all`; or `list` to see the studies
             and what each needs.
         standin: Measure with what ships, at reduced size, in place of the paper's models and data.
-        out: Folder for the results: a folder for each study with its table, figure and the rows of every question, and
-            `index.html` over all.
+        out: Folder for the results: a folder for each study with its table, figure, and `rows.jsonl`, the figures of
+            every question, and `index.html` over all.
         limit: Maximum number of questions per set.
         agent: Checkpoint of the paper's agent, for studies that have one; see `configs/labels-paper.yaml`.
         only: Run only the cells with these values, separated by commas, one or more for an axis, such as
@@ -202,6 +202,13 @@ def _write(
     made = {"command": command, "limit": limit, "commit": commit(), "versions": versions()}
     record = {**result.to_dict(), **made, "section": section}
     write_atomically(out := folder / "result.json", to_json(record, indent=2) + "\n")
+    names = ("query", "group", *result.study.figures)
+    rows = [
+        {**method.values, **{name: row[name] for name in names if name in row}}
+        for method in result.methods
+        for row in method.rows
+    ]
+    write_atomically(folder / "rows.jsonl", "".join(to_json(row) + "\n" for row in rows))
     summaries = {"-".join(method.values.values()): method.summary for method in result.methods}
     pages = {"report": page.html(), "figure": svg or ""}
     settings = {

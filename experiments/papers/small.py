@@ -13,6 +13,7 @@ from corag.errors import InputError
 from corag.naming import PartName, parse
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS
 from corag.selectors.corag.agents import DEFAULT_AGENT
+from experiments.data.catalogue import DATA_SETS
 from experiments.data.folder import is_at_hand
 from experiments.evaluation.config import EvaluateConfig
 from experiments.papers.study import SMALL, Cell, Study, read_mapping
@@ -121,9 +122,11 @@ def differences(there: Sequence[Cell], here: Sequence[Cell]) -> list[tuple[str, 
 def check_at_hand(study: Study, cells: Sequence[Cell]) -> None:
     """Raise `InputError`, one line with the commands that get them, if data sets of some cells are missing."""
     missing = [name for name in dict.fromkeys(str(cell.settings["data"]) for cell in cells) if not is_at_hand(name)]
-    if missing:
-        commands = " && ".join(f"corag data get {name}" for name in missing)
+    if fetched := [name for name in missing if name in DATA_SETS]:
+        commands = " && ".join(f"corag data get {name}" for name in fetched)
         raise InputError(
-            f"{study.name} needs {', '.join(missing)}; get them with: {commands}; or run what ships with: "
+            f"{study.name} needs {', '.join(fetched)}; get them with: {commands}; or run what ships with: "
             f"corag reproduce {study.name} --standin"
         )
+    if missing:
+        raise InputError(f"{study.name} needs {', '.join(missing)}; CORAG_DATA names the folder above your copy")

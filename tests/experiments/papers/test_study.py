@@ -207,6 +207,8 @@ def test_what_is_missing_is_said_in_one_line_before_anything_is_done(tmp_path, m
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and said[0].startswith("error: corag-table4 needs msmarco")
     assert "corag data get msmarco" in said[0] and "--standin" in said[0]
+    assert main(["reproduce", "outside-code", "--out", str(tmp_path / "out")]) == 2
+    assert "outside-code needs codebase; CORAG_DATA" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -261,7 +263,7 @@ def test_a_figure_that_nobody_measured_has_no_panel():
 def test_a_shipped_study_is_whole_and_names_splits_and_parts_that_there_are(name):
     study = find_study(name)
     assert study.title and study.needs and cells_of(study) and cells_of(study.reduced())
-    for cell in cells_of(study) if not name.startswith(("corag-", "search-")) else ():
+    for cell in cells_of(study) if not name.startswith(("corag-", "search-", "outside-")) else ():
         assert cell.settings["split"] in find_data_set(cell.settings["data"]).splits
         settings = {name: value for name, value in cell.settings.items() if name not in DATA_SETTINGS}
         config = EvaluateConfig(**settings, methods=tuple(cell.methods.values()))
