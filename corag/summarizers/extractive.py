@@ -6,15 +6,20 @@ documents", 2004) and, with a question, to the question. Maximal marginal releva
 
 from __future__ import annotations
 
+import numpy as np
+
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part, Spelling
 from corag.registry import tokens as make_tokens
 from corag.selectors.mmr import marginal_relevance
+from corag.selectors.problem import shared_words
 from corag.text.chunking import cut_to_tokens, sentence_spans
 from corag.types import Embedder, FloatArray, Order, SummaryRequest, TokenCounter
 
 RELEVANCE_WEIGHT = 0.6
 """Relevance against novelty; lambda of maximal marginal relevance."""
+MOST_SENTENCES = 500
+"""Sentences that are compared; of more, only the most promising are."""
 QUERY_WEIGHT = 0.8
 """Weight of the similarity to the question, if there is one; the rest is centrality."""
 
@@ -39,12 +44,12 @@ class ExtractiveSummarizer(Part):
         self.name = "extractive"
         self.tokens = make_tokens(tokens or "minilm")
         embedder_name = embedder if isinstance(embedder, str) else embedder.name
-        self.identity = f"extractive 1 {embedder_name} {RELEVANCE_WEIGHT} {QUERY_WEIGHT} {self.tokens.name}"
+        self.identity = f"extractive 2 {embedder_name} {RELEVANCE_WEIGHT} {QUERY_WEIGHT} {self.tokens.name}"
         self._embedder = CachedEmbedder(embedder)
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return sentences of the texts, those of one text on one line; empty for texts without any."""
-        sentences = _sentences(request.texts)
+        sentences = _promising(_sentences(request.texts), request.query)
         if not sentences:
             return ""
         texts = [text for _, text in sentences]
@@ -79,6 +84,17 @@ def _sentences(texts: tuple[str, ...]) -> list[tuple[int, str]]:
             if sentence := text[start:end].strip():
                 first.setdefault(sentence, number)
     return [(number, sentence) for sentence, number in first.items()]
+
+
+def _promising(sentences: list[tuple[int, str]], query: str) -> list[tuple[int, str]]:
+    """Return at most `MOST_SENTENCES`, in their order: by the question's words, then those of the first texts.
+
+    An encoder reads a thousand sentences in some seconds, and a group may have a hundred thousand.
+    """
+    if len(sentences) <= MOST_SENTENCES:
+        return sentences
+    shared = shared_words(query, [text for _, text in sentences])
+    return [sentences[index] for index in np.sort(np.argsort(-shared, kind="stable")[:MOST_SENTENCES])]
 
 
 def _in_order(sentences: list[tuple[int, str]], chosen: Order) -> str:

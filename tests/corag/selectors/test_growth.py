@@ -1,0 +1,80 @@
+"""Five thousand candidates: what selectors do beside the models takes seconds, not minutes, and megabytes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import corag
+from tests.paths import ROOT
+from tests.processes import environment
+
+pytestmark = pytest.mark.slow
+
+CPU_S, MEGABYTES = 2.0, 500
+CODE = """
+import json, random, resource, sys, time
+import corag
+from tests.fakes import HashEmbedder
+
+names = sys.argv[1].split(";")
+rng = random.Random(0)
+words = "the a of to in river city lake pump valve open close turn water power high low near north south people".split()
+texts = [" ".join(" ".join(rng.choices(words, k=12)).capitalize() + "." for _ in range(6)) for _ in range(5000)]
+offered = [corag.Candidate(corag.Chunk(f"c{n}", text), 1 - n / 5000) for n, text in enumerate(texts)]
+cheap = {
+    "embedder": HashEmbedder(),
+    "reranker": "bm25",
+    "summarizer": corag.summarizer("extractive", embedder=HashEmbedder()),
+}
+seconds = {}
+for name in names:
+    takes = corag.SELECTORS.settings(name)
+    selector = corag.selector(name, **{key: part for key, part in cheap.items() if key in takes})
+    selector.select("Where is the river?", offered[:5], 256)  # imports
+    begun = time.process_time()
+    try:
+        assert selector.select("Where is the river near the city?", offered, 1024).cost_tokens <= 1024
+    except corag.errors.InputError as error:
+        assert "max_orders" in str(error)
+    seconds[name] = time.process_time() - begun
+print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+"""
+NAMES = [name for name in corag.SELECTORS.names if name not in ("raptor", "corag-fixed")]
+"""`raptor` asks a tree of the whole corpus, and `corag-fixed` is `corag`."""
+
+
+@pytest.mark.timeout(600)
+def test_five_thousand_candidates():
+    names = [f"{name}(agent=none)" if name == "corag" else name for name in NAMES]
+    command = [sys.executable, "-c", CODE, ";".join([*names, "naive(unit=sentence)", "upper(max_length=1)"])]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment())
+    assert done.returncode == 0, done.stderr
+    seconds, megabytes = json.loads(done.stdout)
+    assert {name: spent for name, spent in seconds.items() if spent > CPU_S} == {}
+    assert megabytes < MEGABYTES
+
+
+class Reading:
+    """An embedder that keeps what it reads."""
+
+    name, dimension = "reading", 2
+
+    def __init__(self):
+        self.texts = []
+
+    def embed(self, texts):
+        self.texts += texts
+        return np.full((len(texts), 2), 0.5**0.5, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"), [("", "Pump 0 is here."), ("Where is pump 4711?", "Pump 4711 is here.")]
+)
+def test_of_many_sentences_the_promising_are_encoded(query, expected):
+    embedder = Reading()
+    texts = tuple(f"Pump {number} is here. It is number {number} of all." for number in range(5000))
+    assert corag.summarizer("extractive", embedder=embedder).summarize(corag.types.SummaryRequest(texts, 40, query))
+    assert len(embedder.texts) <= 501 and expected in embedder.texts
