@@ -45,8 +45,8 @@ class Runtime:
 
     Attributes:
         device: Where models run: cpu, cuda, cuda:N, mps, or auto, a GPU if PyTorch sees one.
-        precision: Arithmetic of models: fp32, bf16, fp16, or auto, which is fp32 on a CPU and for embeddings, and bf16
-            for rerankers and readers on a GPU that has it.
+        precision: Arithmetic of models: fp32, bf16, fp16, or auto: where the device has it bf16, for MiniLM's rerankers
+            on a CPU and for rerankers and readers on a GPU; else fp32, for embeddings always.
         trust_remote_code: Run code that comes with a model, with all your rights; read it first.
         batch_tokens: Maximum tokens of a batch, padding included; by default 2048 on a CPU, 16384 on a GPU. A batch
             that does not fit the memory of its device is halved by itself.
@@ -162,8 +162,11 @@ def resolve_device(role: Role, *, backend: Backend = "auto", **settings: Any) ->
     device = parse_device(wanted.device) or auto_device()
     check_device(device)
     kind = kind_of(device)
-    precision = wanted.precision if wanted.precision != "auto" else auto_precision(role, device)
     check_choice("backend", backend, Backend)
+    precision = wanted.precision if wanted.precision != "auto" else auto_precision(role, device)
+    if wanted.precision == "auto" and (kind, role) == ("cpu", "reranker") and backend != "torch":
+        # Not for embedders and readers: an index and an answer are the same on every CPU.
+        precision = "bf16" if has_precision("bf16") else "fp32"
     if backend == "openvino" and kind != "cpu":
         raise InputError(f"backend 'openvino' runs on the CPU, not on {kind!r}; use backend='torch'")
     if backend == "auto":

@@ -30,8 +30,8 @@ class BenchConfig(Runtime):
 
     Attributes:
         part: `search`: time of the search core, and optima that each policy finds per scored order. `selection`:
-            latency and throughput of selectors, cold and warm, beside the bare encoder. `gpu`: parity with the CPU,
-            speed and memory on `--device`, in at most nine minutes.
+            latency and throughput of selectors, cold and warm, beside sentence-transformers' cosine. `gpu`: parity with
+            the CPU, speed and memory on `--device`, in at most nine minutes.
         rounds: Interleaved runs of each timed setting; the median counts. By default 11 for `search`, else 3.
         clock: `wall` time, or `cpu` time of all threads together for a shared machine, best with one thread.
         questions: Questions for `selection` (by default 20).

@@ -340,7 +340,7 @@ class AgentSelectors:
             return given
         trusted(EMBEDDERS, wanted, self._source)
         if "encoder" in EMBEDDERS.settings(wanted):
-            self._shared.setdefault("encoder", CachedEncoder(minilm_encoder(), batch=TEXTS_AT_ONCE))
+            self._shared.setdefault("encoder", CachedEncoder(minilm_encoder(role="reranker"), batch=TEXTS_AT_ONCE))
             return EMBEDDERS.offer(wanted, self._shared)
         return CachedEmbedder(wanted)
 

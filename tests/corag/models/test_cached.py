@@ -63,11 +63,11 @@ def test_states_on_disk_are_encoded_once_and_survive(tmp_path, encoded):
 
 @pytest.mark.parametrize("name", SHARING)
 def test_rerankers_value_alike_with_a_shared_encoder_that_encodes_each_text_once(name, encoded):
-    shared = CachedEncoder(minilm_encoder())
+    shared = CachedEncoder(minilm_encoder(precision="fp32"))
     chunks = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
     orders = [(0,), (1,), (2,), (3,), (0, 3), (3, 0), (1, 0, 3)]
     with_shared = corag.reranker(name, encoder=shared)
-    own = corag.reranker(name).scorer(QUESTION, chunks)(orders)
+    own = corag.reranker(name, precision="fp32").scorer(QUESTION, chunks)(orders)
     for _ in range(2):
         np.testing.assert_allclose(with_shared.scorer(QUESTION, chunks)(orders), own, atol=1e-4)
     del encoded[:]

@@ -10,7 +10,7 @@ import pytest
 
 import corag
 from corag.models import devices
-from corag.models.runtime import Runtime, current, in_runtime, record_use, recording, resolve_device
+from corag.models.runtime import Runtime, current, has_precision, in_runtime, record_use, recording, resolve_device
 
 
 def torch_with(gpus=0, mps=False, capability=(9, 0)):
@@ -33,7 +33,7 @@ def torch_with(gpus=0, mps=False, capability=(9, 0)):
         ({"gpus": 2}, "cuda:0", ["fp32", "bf16", "bf16"]),
         ({"gpus": 1, "capability": (7, 5)}, "cuda:0", ["fp32", "fp32", "fp32"]),
         ({"mps": True}, "mps", ["fp32", "bf16", "bf16"]),
-        ({}, "cpu", ["fp32", "fp32", "fp32"]),
+        ({}, "cpu", ["fp32", "bf16" if has_precision("bf16") else "fp32", "fp32"]),
     ],
 )
 def test_auto_takes_a_gpu_that_is_there(monkeypatch, see, device, precisions):
@@ -42,6 +42,7 @@ def test_auto_takes_a_gpu_that_is_there(monkeypatch, see, device, precisions):
     found = [resolve_device(role) for role in ("embedder", "reranker", "reader")]
     assert [placement.device for placement in found] == [device] * 3
     assert [placement.precision for placement in found] == precisions
+    assert device != "cpu" or resolve_device("reranker", backend="torch").precision == "fp32"
     assert all(placement.backend == "torch" for placement in found) or device == "cpu"
 
 
