@@ -22,7 +22,7 @@ from corag.types import Answer, Chunk, Reader, Selection
 
 LABELS = ((0.85, "very likely"), (0.6, "likely"))
 """What a probability that the shown text answers the question is called from which value on."""
-LEAST = 0.1
+LEAST = 0.14
 """Below this probability a passage is not even close to an answer."""
 MAX_CLOSEST = 3
 """Passages that are shown where none is likely to answer."""

@@ -57,8 +57,7 @@ def judged(question: str, answer: Answer, selection: Selection, embedder: Cached
     Boilerplate answers nothing, unless the question may be about that.
     """
     observed = signals(question, answer, selection, embedder)
-    slope, offset = EXPLANATION_CALIBRATION if asks_to_explain(question) else CALIBRATION
-    log_odds = slope * (observed.values @ np.array(WEIGHTS) + OFFSET) + offset
+    log_odds = observed.values @ np.array(WEIGHTS) + OFFSET
     passages: list[tuple[int, Passage]] = []  # each behind how plainly it defines what is asked for
     for index, chunk in enumerate(sources(selection)):
         nearest = observed.closest[index]
@@ -101,15 +100,11 @@ class Signals(NamedTuple):
     closest: list[Span | None]
 
 
-WEIGHTS = (1.402, 0.366, 4.886, 5.688, 2.584)
-OFFSET = -5.78
-"""Logistic regression on `Signals.values`, by `corag train reader --calibrate`: 250 questions that the reader did not
-learn from, a quarter of them without their documents."""
+WEIGHTS = (1.009, 0.661, 1.539, 5.186, 3.641)
+OFFSET = -3.763
+"""Logistic regression on `Signals.values`, by `corag train reader --calibrate`."""
 DEFINED = 0.8
 """The least probability of a plain definition of what is asked for."""
-CALIBRATION, EXPLANATION_CALIBRATION = (0.87, 0.11), (0.48, 0.03)
-"""Slope and offset from these log-odds to those that the likeliest passage of a question, as it is shown, is right. A
-passage that repeats the words of a question often does not explain what is asked."""
 
 
 def signals(question: str, answer: Answer, selection: Selection, embedder: CachedEmbedder) -> Signals:

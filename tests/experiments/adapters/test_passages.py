@@ -7,13 +7,18 @@ import numpy as np
 import pytest
 
 from corag.cli.main import main
-from corag.readers.passages import CALIBRATION, EXPLANATION_CALIBRATION, OFFSET, WEIGHTS
+from corag.readers.passages import OFFSET, WEIGHTS
 from experiments.adapters import passages
 
 
-def test_the_lines_that_ship_are_those_of_the_questions_judged_by_hand():
-    lines = passages.lines(passages.likeliest(passages.judged(), np.array(WEIGHTS), OFFSET))
-    np.testing.assert_allclose(lines, [CALIBRATION, EXPLANATION_CALIBRATION], atol=0.01)
+def test_the_headlines_of_the_questions_judged_by_hand_are_as_right_as_they_say():
+    said = passages.headlines(passages.judged(), np.array(WEIGHTS), OFFSET)
+    right, answerable = ({name: np.mean([row[at] for row in rows]) for name, rows in said.items()} for at in (0, 1))
+    assert right["very likely"] >= 0.8 and right["likely"] >= 0.6
+    # Of few questions; on all sets left out it is four in five.
+    assert answerable["not found"] <= 0.25
+    unanswered = sum(not case.answerable for case in passages.judged())
+    assert len(said["not found"]) * (1 - answerable["not found"]) >= unanswered / 2
 
 
 @pytest.mark.slow
@@ -21,7 +26,8 @@ def test_calibrating_writes_the_constants_and_how_often_they_are_right(monkeypat
     # Each set is judged by what the others teach.
     for name in ("one", "two"):
         shutil.copytree(films / "films", tmp_path / name)
-    monkeypatch.setattr(passages, "SETS", {"one": (8, 0.0), "two": (6, 0.0)})
+    monkeypatch.setattr(passages, "SETS", {"one": 0.0, "two": 0.0})
+    monkeypatch.setattr(passages, "NUM_ANSWERED", 6)
     config = tmp_path / "reader.yaml"
     config.write_text(f"data: {tmp_path}\nsources: [{{data: one}}]\nlogger: none\n")
     out = tmp_path / "out"
@@ -29,10 +35,11 @@ def test_calibrating_writes_the_constants_and_how_often_they_are_right(monkeypat
     file = out / "calibration.json"
     assert capsys.readouterr().out == f"{file.read_text()}constants of corag.readers.passages in {file}\n"
     result = json.loads(file.read_text())
-    assert np.shape(result["weights"]) == np.shape(WEIGHTS) and np.shape(result["lines"]) == (2, 2)
+    assert np.shape(result["weights"]) == np.shape(WEIGHTS)
     counted = {
-        kind: sum(shares["questions"] for shares in bins.values())
-        for kind, bins in result["reliability on the set left out"].items()
+        name: sum(headline["questions"] for headline in headlines.values())
+        for name, headlines in result["headlines on the set left out"].items()
     }
-    assert counted == {"sets": 14, "by hand": len(passages.judged())}
+    # Six of its own, one of the other set.
+    assert (counted.pop("one"), counted.pop("two")) == (7, 7) and sum(counted.values()) == len(passages.judged())
     assert list(out.glob("[!.]*")) == [file], "nothing is trained"
