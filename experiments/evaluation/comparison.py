@@ -42,6 +42,7 @@ from experiments.evaluation.rankings import (
     write_runs,
 )
 from experiments.evaluation.verify import with_claims
+from experiments.protocol.held_out import look
 from experiments.report.comparison import result_page, sets_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
 from experiments.report.results import Result
@@ -115,7 +116,7 @@ class SetRun:
             if not several:
                 output_file(config.out, RESULT)
         self._folder = DataFolder.open(config.data)
-        queries = questions_of(self._folder, config.split)
+        queries = look(self._folder, config.look) if config.look else questions_of(self._folder, config.split)
         if config.part == "held-out":
             chosen = held_out(self._folder, queries, HELD_OUT)
             queries = [query for query in queries if query.id in chosen]

@@ -79,6 +79,8 @@ class EvaluateConfig(SelectionSettings, Tracking):
         budgets: Several budgets instead of one.
         curves: Whether the report also shows quality against tokens for `corag` over lambda, for
             `sentence-threshold` over thresholds and for `naive` over budgets, on a third of the questions, 10 to 100.
+        look: Why sealed questions are looked at, in a few words: they are measured in place of those of `split`, and
+            the look is registered; see `experiments.protocol.held_out`.
         latency_questions: Questions of each set on which selections are timed, once all else is measured: cold, with
             empty caches, and warm, the same question again. `null` times all questions, 0 none.
     """
@@ -100,6 +102,7 @@ class EvaluateConfig(SelectionSettings, Tracking):
     sets: tuple[QuestionSet, ...] = ()
     budgets: tuple[int, ...] = ()
     curves: bool = True
+    look: str = ""
     latency_questions: int | None = 20
 
     def __post_init__(self) -> None:

@@ -1,15 +1,17 @@
-"""`RECORDS.md` and its figure: what each default gave when it shipped, a line each, from `experiments/records.jsonl`.
+"""`RECORDS.md`, its figure and the table of `README.md`, from committed figures.
 
-    python -m experiments.report.records --results runs/held-out --changed "what is new"
+    corag evaluate --config experiments/configs/record.yaml --look "why"
+    python -m experiments.report.records --results runs/record --changed "what is new"
 
-adds the line of today's default and draws both anew; without `--results` it draws them from the lines that there are.
-The results are those of `corag evaluate` with the methods `corag`, `sentence-threshold` and `naive` at the budgets of
-`BUDGETS`, on held-out questions of several data sets, each of which counts alike.
+measures today's default on sealed questions, adds its line to `experiments/records.jsonl`, keeps each question's
+figures in `experiments/results/held-out.parquet`, and writes page, figure and table anew; without `--results` they are
+written from what is kept. Each data set counts alike.
 """
 
 from __future__ import annotations
 
 import datetime
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from corag.errors import InputError
+from corag.optional import require
 from corag.text.visible import to_json
 from corag.writing import write_atomically
 from experiments.report.drawing import COLORS, MARKERS, finish, new_figure, plain, to_svg
@@ -25,8 +28,24 @@ from experiments.run.journal import commit
 
 ROOT = Path(__file__).parents[2]
 LINES, PAGE = ROOT / "experiments" / "records.jsonl", ROOT / "RECORDS.md"
-FIGURE = ROOT / "experiments" / "figures" / "records.svg"
-BUDGETS, METHODS = (256, 1024), ("corag", "sentence-threshold", "naive")
+FIGURE, README = ROOT / "experiments" / "figures" / "records.svg", ROOT / "README.md"
+ROWS = ROOT / "experiments" / "results" / "held-out.parquet"
+"""Each sealed question's figures under the present default and beside it."""
+FILLING = "naive(reranker=minilm-softsim)"
+BUDGETS, METHODS = (256, 1024), ("corag", FILLING, "sentence-threshold")
+TITLES = {
+    "hotpotqa": "HotpotQA", "2wikimultihopqa": "2WikiMultihopQA", "multihoprag": "MultiHop-RAG", "squad": "SQuAD",
+    "nq": "Natural Questions", "pubmedqa": "PubMedQA", "medquad": "MedQuAD", "contract_nli": "ContractNLI",
+    "policyqa": "PolicyQA", "tatqa": "TAT-QA", "api_docs": "API documentation", "codebase": "source code",
+    "mtrag": "MTRAG (conversations)", "friendsqa": "FriendsQA (dialogues)", "lihua": "a year of chat",
+    "qmsum": "QMSum (meetings)", "fetaqa": "FeTaQA (tables)", "fairytale": "FairytaleQA (stories)",
+}  # fmt: skip
+"""Data sets as readers know them, by the names in `experiments/configs/record.yaml`."""
+SLACK = 0.03
+"""How far the default may be below filling on a set and still count as keeping what filling keeps."""
+TABLE = ("<!-- held-out: python -m experiments.report.records -->", "<!-- end -->")
+"""Between these lines of `README.md` is the table."""
+OF_QUESTIONS = ("answer_recall", "evidence_recall", "cost_tokens")
 MEASURES = {
     "answer_recall": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f", "latency_ms_median": ".0f",
 }  # fmt: skip
@@ -37,8 +56,9 @@ of 256 and 1,024 tokens; answer recall (share of the reference answer's words in
 spent, and the median milliseconds of a cold selection. Lines from before the protocol have what was measured then, on
 the questions named: compare methods within a line, not lines. The [lab notebook](experiments/LOG.md) has intervals.
 
-`python -m experiments.report.records --results runs/held-out --changed "what is new"` adds a line from a folder of
-`corag evaluate`; without `--results` it writes this page and its figure from [the lines](experiments/records.jsonl).
+`python -m experiments.report.records --results runs/record --changed "what is new"` adds a line from what
+`corag evaluate --config experiments/configs/record.yaml --look "why"` wrote; without `--results` it writes this page,
+its figure and the table of the README from [the lines](experiments/records.jsonl) and each question's figures.
 
 ![Evidence recall against tokens of each default and of filling](experiments/figures/records.svg)
 """
@@ -67,6 +87,69 @@ def new_line(files: Sequence[Path], changed: str) -> dict[str, Any]:
     return {**about, "figures": figures}
 
 
+def question_rows(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return the figures of each question from the lines that `corag evaluate` wrote beside its results."""
+    rows = []
+    for file in files:
+        name, _, budget = file.stem.rpartition("-")
+        for line in file.with_suffix(".rows.jsonl").read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            if row["method"] in METHODS:
+                about = {"data": name, "budget": int(budget), "method": row["method"], "query": row["query"]}
+                rows.append({**about, **{measure: row.get(measure) for measure in OF_QUESTIONS}})
+    return rows
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the default beside filling as Markdown: a line a data set, and their mean."""
+    by_cell: dict[tuple[str, int, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_cell.setdefault((row["data"], row["budget"], row["method"]), []).append(row)
+    columns = [(budget, method) for budget in BUDGETS for method in ("corag", FILLING)]
+    means: dict[str, list[list[float | None]]] = {}
+    for data in dict.fromkeys(row["data"] for row in rows):
+        of_set = [by_cell[data, *column] for column in columns]
+        means[data] = [[_mean([row[name] for row in cell]) for name in OF_QUESTIONS] for cell in of_set]
+    headings = [
+        "",
+        "questions",
+        *(f"{'`corag`' if of == 'corag' else 'filling'}, {budget:,}" for budget, of in columns),
+    ]
+    lines = [headings, ["---"] * len(headings)]
+    for data, cells in means.items():
+        number = len(by_cell[data, *columns[0]])
+        lines.append([TITLES.get(data, data), str(number), *map(_cell, cells)])
+    overall = [
+        [_mean([cells[number][measure] for cells in means.values()]) for measure in range(len(OF_QUESTIONS))]
+        for number in range(len(columns))
+    ]
+    lines.append(["**mean**", "", *map(_cell, overall)])
+    said = []
+    for number, budget in zip((0, 2), BUDGETS, strict=True):
+        held = sum(_keeps(cells[number], cells[number + 1]) for cells in means.values())
+        spent = (overall[number][-1] or 0.0) / max(overall[number + 1][-1] or 0.0, 1.0)
+        said.append(f"at {budget:,} tokens on {held} of {len(means)} sets, with {spent:.0%} of its tokens")
+    about = f"The default keeps filling's answer words and evidence, less {SLACK:g} at most, {'; '.join(said)}."
+    return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", about])
+
+
+def _keeps(ours: Sequence[float | None], theirs: Sequence[float | None]) -> bool:
+    pairs = [
+        (one, other) for one, other in zip(ours[:2], theirs[:2], strict=True) if one is not None and other is not None
+    ]
+    return all(one >= other - SLACK for one, other in pairs)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _cell(figures: Sequence[float | None]) -> str:
+    shares = ["-" if share is None else f"{share:.2f}".removeprefix("0") for share in figures[:2]]
+    return f"{' / '.join(shares)} @{figures[2]:.0f}"
+
+
 def page(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the records as Markdown, newest first."""
     parts = [HEAD]
@@ -90,7 +173,7 @@ def figure(lines: Sequence[Mapping[str, Any]]) -> str:
         style = {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 8}
         for name, of in line["figures"].items():
             method, _, budget = name.rpartition(", ")
-            if method not in ("corag", "naive") or "evidence_recall" not in of:
+            if method not in ("corag", "naive", FILLING) or "evidence_recall" not in of:
                 continue
             hollow = {} if method == "corag" else {"markerfacecolor": "white"}
             label = f"{line['date']}, {budget} tokens" if method == "corag" else None
@@ -111,14 +194,24 @@ def main(results: str = "", changed: str = "") -> None:
         results: Folder that `corag evaluate` wrote, with sets and budgets; empty for none.
         changed: What is new in this default, in a few words.
     """
+    pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
     lines = [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
     if results:
         if not changed.strip():
             raise InputError("changed is empty; say in a few words what is new in this default")
-        lines.append(new_line(sorted(Path(results).glob("*.json")), changed.strip()))
+        files = sorted(file for file in Path(results).glob("*.json") if file.name != "comparison.json")
+        lines.append(new_line(files, changed.strip()))
+        order = {name: number for number, name in enumerate(TITLES)}
+        files.sort(key=lambda file: order.get(file.stem.rpartition("-")[0], len(order)))
         write_atomically(LINES, "".join(to_json(line) + "\n" for line in lines))
+        sink = io.BytesIO()
+        parquet.write_table(pyarrow.Table.from_pylist(question_rows(files)), sink, compression="zstd")
+        write_atomically(ROWS, sink.getvalue())
     write_atomically(FIGURE, figure(lines))
     write_atomically(PAGE, page(lines))
+    before, _, rest = README.read_text(encoding="utf-8").partition(TABLE[0])
+    _, _, after = rest.partition(TABLE[1])
+    write_atomically(README, f"{before}{TABLE[0]}\n{table(parquet.read_table(ROWS).to_pylist())}\n{TABLE[1]}{after}")
 
 
 if __name__ == "__main__":

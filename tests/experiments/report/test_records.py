@@ -5,7 +5,7 @@ import json
 import pytest
 
 from corag.errors import InputError
-from experiments.report.records import BUDGETS, METHODS, figure, new_line, page
+from experiments.report.records import BUDGETS, FILLING, METHODS, figure, new_line, page, question_rows, table
 from tests.experiments.worlds import result_of
 
 
@@ -34,3 +34,22 @@ def test_a_line_has_the_means_over_sets_at_each_budget(tmp_path):
     assert "<svg" in figure([line])
     with pytest.raises(InputError, match="naive"):
         new_line(write_results(tmp_path, METHODS[:2]), "one is missing")
+
+
+def test_the_table_of_the_readme_by_hand(tmp_path):
+    figures = {"corag": (0.75, 1.0, 50), FILLING: (0.79, 0.5, 100)}
+    rows = [
+        {"data": data, "budget": budget, "method": method, "query": f"q{number}", "answer_recall": answer,
+         "evidence_recall": evidence if data == "squad" else None, "cost_tokens": spent + 10 * number}
+        for data in ("squad", "mine") for budget in BUDGETS
+        for method, (answer, evidence, spent) in figures.items() for number in range(2)
+    ]  # fmt: skip
+    lines = table(rows).splitlines()
+    assert lines[2] == "| SQuAD | 2 | .75 / 1.00 @55 | .79 / .50 @105 | .75 / 1.00 @55 | .79 / .50 @105 |"
+    assert lines[3].startswith("| mine | 2 | .75 / - @55 |") and lines[4].startswith("| **mean** |  | .75 / 1.00 @55")
+    # .04 less of the answer's words than filling.
+    assert "at 256 tokens on 0 of 2 sets, with 52% of its tokens" in lines[-1]
+    file = tmp_path / "squad-256.json"
+    written = [{**row, "chunks": 1} for row in rows[:2]] + [{**rows[0], "method": "top-k"}]
+    file.with_suffix(".rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in written))
+    assert question_rows([file]) == rows[:2]
