@@ -1,8 +1,4 @@
-"""The encoder in training: low-rank updates, the optimizer, and batches in stages; what cross and reader share.
-
-Updates of linear layers (LoRA, Hu et al., 2021) are added to the frozen weights, not computed beside them: with a few
-thousand tokens a batch that costs next to nothing, and the merged weight that is shipped is the one that was trained.
-"""
+"""The encoder in training: low-rank updates, the optimizer, and batches in stages; what cross and reader share."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from peft import LoraConfig, inject_adapter_in_model
 from torch import nn
-from torch.nn.utils import parametrize
 from torch.utils.data import DataLoader
 
 from agent.training.lightning import loader_of
@@ -26,20 +22,6 @@ from experiments.adapters.training import fit
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-class LowRank(nn.Module):  # type: ignore[misc]
-    """`weight + up @ down`, zero at the start, for a weight of shape (out, in); `generator` draws `down`."""
-
-    def __init__(self, shape: tuple[int, int], rank: int, generator: torch.Generator) -> None:
-        super().__init__()
-        out, into = shape
-        self.down = nn.Parameter(torch.randn((rank, into), generator=generator) / into**0.5)
-        self.up = nn.Parameter(torch.zeros((out, rank)))
-
-    def forward(self, weight: torch.Tensor) -> torch.Tensor:
-        """Return the updated weight."""
-        return weight + self.up @ self.down
-
-
 def build(encoder: Any, rank: int, seed: int, num_outputs: int = NUM_OUTPUTS) -> SpanNetwork:
     """Return the network in which low-rank updates, biases, layer norms, token types and the head are trained.
 
@@ -49,13 +31,11 @@ def build(encoder: Any, rank: int, seed: int, num_outputs: int = NUM_OUTPUTS) ->
     # Backwards through attention, PyTorch's fused kernel takes a CPU longer than the plain products.
     encoder.set_attn_implementation("eager")
     network = SpanNetwork(encoder, num_outputs)
-    generator = torch.Generator().manual_seed(seed)
-    layers = [layer for layer in encoder.encoder.modules() if isinstance(layer, nn.Linear)]
+    layers = [name for name, layer in encoder.named_modules() if isinstance(layer, nn.Linear)]
+    # Updates as they are merged: up @ down, unscaled.
+    inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=rank, target_modules=layers), encoder)
     for name, parameter in encoder.encoder.named_parameters():
-        parameter.requires_grad_(name.endswith("bias") or "LayerNorm" in name)
-    for layer in layers:
-        update = LowRank((layer.out_features, layer.in_features), rank, generator)
-        parametrize.register_parametrization(layer, "weight", update)
+        parameter.requires_grad_(name.endswith("bias") or "LayerNorm" in name or "lora_" in name)
     for name, parameter in encoder.embeddings.named_parameters():
         # A sentence encoder has only ever seen token type 0.
         parameter.requires_grad_("token_type" in name or "LayerNorm" in name)
@@ -72,7 +52,8 @@ def export(module: nn.Module) -> dict[str, torch.Tensor]:
 
 def plain_name(name: str) -> str:
     """Return the name that a parameter has in the exported adapter."""
-    return name.replace("parametrizations.", "").replace(".weight.0.", ".weight.")
+    name = name.replace(".lora_A.default.weight", ".weight.down").replace(".lora_B.default.weight", ".weight.up")
+    return name.replace(".base_layer.", ".")
 
 
 class EncoderModule(pl.LightningModule):  # type: ignore[misc]

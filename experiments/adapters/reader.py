@@ -31,7 +31,7 @@ from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import FloatArray
 from experiments.adapters.config import ReaderTraining
-from experiments.adapters.encoder import INPUTS, EncoderModule, build, export
+from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, plain_name
 from experiments.adapters.reader_rows import ReadingExample, ReadingRow, batches, collate, examples, rows
 from experiments.adapters.training import (
     AdapterReport,
@@ -190,7 +190,8 @@ class ReaderModule(EncoderModule):
         others: list[torch.nn.Parameter] = []
         for name, value in self.named_parameters():
             if value.requires_grad:
-                (decayed if name.endswith((".down", ".up", "head.weight")) else others).append(value)
+                is_matrix = plain_name(name).endswith((".down", ".up", "head.weight"))
+                (decayed if is_matrix else others).append(value)
         return [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
 
 
