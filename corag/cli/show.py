@@ -61,7 +61,7 @@ def show_reply(reply: Reply, *, printed: bool = False, details: bool = True) -> 
     if reply.answer.cut:
         say("The answer was cut at the reader's max_answer_tokens; raise that for the rest.")
     for question in shown.missing:
-        say(f"Not answered: {question}")
+        say(f"No likely answer to: {question}")
     if not details:
         by_id = {chunk.id: chunk for chunk in selection.chunks}
         for marker, name in shown.citations.items():

@@ -63,7 +63,7 @@ export function showAnswer(said, found) {
     element("p", { class: "said" }, said.text ? foreign(said.text) : null, element("span", { class: "hint" }, ` ${said.headline}`)),
     quotes,
     said.reason ? foreign(said.reason, "p") : null,
-    said.missing.map((question) => element("p", { class: "hint" }, "Not answered: ", foreign(question))),
+    said.missing.map((question) => element("p", { class: "hint" }, "No likely answer to: ", foreign(question))),
   references);
 }
 
