@@ -15,6 +15,9 @@ from corag.files.read import UnreadableFileError, decode
 from corag.files.web import parse_html, to_markdown
 from corag.text.units import INDENT
 
+MAX_SECONDS = 60
+"""Time for mandoc: less than for a reader, which would leave it running."""
+
 _CODE = re.compile("<pre.*?</pre>", re.DOTALL)
 _INCLUDED = re.compile(r"[.']\s*so\s+(\S+)")
 
@@ -34,7 +37,11 @@ def read_man(data: bytes, name: str) -> FileText:
         )
     # What is wrong with a page is for its author; mandoc renders it as far as it goes.
     command = [mandoc, "-K", "utf-8", "-T", "html", "-O", "fragment"]
-    html = subprocess.run(command, input=page.encode(), stdout=subprocess.PIPE, check=False).stdout.decode()
+    try:
+        done = subprocess.run(command, input=page.encode(), capture_output=True, check=False, timeout=MAX_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise UnreadableFileError(f"mandoc takes more than {MAX_SECONDS} seconds for it") from None
+    html = done.stdout.decode()
     tree = parse_html(_CODE.sub(lambda code: code[0].replace("<br/>\n", ""), html))
     title = tree.select_one(".head-ltitle").get_text().lower()
     for mark in tree.select("b, i, :not(pre) > code"):
