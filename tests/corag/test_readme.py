@@ -1,5 +1,6 @@
 """What the README and the pages of docs/ show works as it stands there, and the site builds."""
 
+import ast
 import importlib.util
 import json
 import os
@@ -16,6 +17,7 @@ import search
 from corag.naming import split_parts
 from corag.optional import load
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS
+from experiments.papers.study import cells_of, find_study, methods_of
 from experiments.report.measures import MEASURES
 from tests.paths import ROOT
 
@@ -53,6 +55,40 @@ for name, code in json.load(sys.stdin):
 def test_the_python_blocks_of_each_page_run_one_after_the_other():
     code = [(page.name, "\n".join(blocks(page, "python"))) for page in PAGES_WITH_CODE]
     subprocess.run([sys.executable, "-c", RUN], input=json.dumps(code), text=True, check=True, timeout=300, cwd=ROOT)
+
+
+def test_every_block_is_of_a_kind_that_is_run_or_checked():
+    marks = {
+        mark for page in PAGES for mark in re.findall(r"^```(.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    # Those of docs/serve.md in `bash` and `json` are run by tests/corag/app/test_api.py; `text` is output.
+    assert marks == {"python", "python skip", "sh", "yaml", "bash", "json", "text"}
+    assert [page.stem for page in PAGES if blocks(page, "bash")] == ["serve"]
+
+
+PARTS = {
+    "reranker": RERANKERS, "reader": READERS, "summarizer": SUMMARIZERS, "embedder": EMBEDDERS, "selector": SELECTORS
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python skip")], ids=lambda page: page.stem)
+def test_parts_in_code_that_is_not_run_are_there(page):
+    calls = [
+        node
+        for block in blocks(page, "python skip")
+        for node in ast.walk(ast.parse(block))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PARTS
+    ]
+    for call in calls:
+        PARTS[call.func.attr].check(ast.literal_eval(call.args[0]))
+    assert calls or page.stem in ("serve", "frameworks")  # the first is run, the second is a hook of LiteLLM
+
+
+def test_the_study_that_is_shown_can_be_run(tmp_path):
+    [study] = blocks(ROOT / "docs" / "experiments.md", "yaml")
+    (tmp_path / "study.yaml").write_text(study, encoding="utf-8")
+    cells = cells_of(find_study(str(tmp_path / "study.yaml")))
+    assert len(cells) == 2 * 3 and all(map(SELECTORS.check, methods_of(cells)))
 
 
 def test_the_first_example_fits_ten_lines():
