@@ -6,6 +6,7 @@ Letters: `n` questions, `C` configurations, `d` numbers of an embedding.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -61,12 +62,16 @@ def _schema() -> Any:
 
 
 def write_labels(path: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -> Any:
-    """Write rows as Parquet, whole or not at all, with `metadata` in the schema; what a row lacks is null."""
+    """Write rows as Parquet, whole or not at all, with `metadata` in the schema; what a row lacks is null.
+
+    Pages and metadata have checksums, so that a table that was damaged later is not read.
+    """
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
-    described = {b"corag": json.dumps(without_secrets(metadata), sort_keys=True, default=str).encode()}
-    table = pyarrow.Table.from_pylist(rows, _schema().with_metadata(described))
+    described = json.dumps(without_secrets(metadata), sort_keys=True, default=str).encode()
+    about = {b"corag": described, b"sha256": hashlib.sha256(described).hexdigest().encode()}
+    table = pyarrow.Table.from_pylist(rows, _schema().with_metadata(about))
     sink = pyarrow.BufferOutputStream()
-    parquet.write_table(table, sink, compression="zstd", compression_level=19)
+    parquet.write_table(table, sink, compression="zstd", compression_level=19, write_page_checksum=True)
     write_atomically(path, sink.getvalue().to_pybytes())
     return table
 
@@ -309,7 +314,10 @@ def read_metadata(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(f"{path} does not exist; {remedy}")
     try:
-        metadata: dict[str, Any] = json.loads(parquet.read_schema(path).metadata[b"corag"])
+        about = parquet.read_schema(path).metadata
+        metadata: dict[str, Any] = json.loads(described := about[b"corag"])
+        if about.get(b"sha256", digest := hashlib.sha256(described).hexdigest().encode()) != digest:
+            raise ValueError("its metadata has changed since it was written")
         _ = metadata["embedder"].casefold, metadata["settings"].get
     except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is not a label table ({error}); {remedy}") from error
@@ -321,7 +329,7 @@ def _read(path: Path) -> Any:
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
     compute = require("pyarrow.compute", "experiments")
     try:
-        table = parquet.read_table(path)
+        table = parquet.read_table(path, page_checksum_verification=True)
         for field in _schema():
             if field.name in FIGURES and field.name not in table.column_names:
                 table = table.append_column(field, pyarrow.nulls(len(table), field.type))

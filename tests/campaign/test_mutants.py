@@ -1,0 +1,105 @@
+"""Files with bytes that are changed, lost, doubled or put elsewhere: one line of error, or the same as before."""
+
+import random
+import shutil
+
+import numpy as np
+import pytest
+
+import agent
+from agent import AgentError
+from corag.errors import CoragError
+from corag.index import ChunkIndex
+from corag.text.data import DataFolder
+from experiments.labels.table import read_labels
+from tests.effort import CAMPAIGN
+from tests.experiments.worlds import save_small_agent, write_folder, write_labels
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+
+
+def mutated(rng, content):
+    """Return content with a change at random."""
+    at, size = rng.randrange(len(content)), 1 + int(rng.expovariate(1 / 8))
+    there = content[at : at + size]
+    kind = rng.randrange(6)
+    if kind == 0:
+        return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
+    if kind == 1:
+        return content[:at] + rng.randbytes(len(there)) + content[at + size :]
+    if kind == 2:
+        return content[:at] + content[at + size :]
+    if kind == 3:
+        return content[:at] + there + content[at:]
+    if kind == 4:
+        return content[:at]
+    to = rng.randrange(len(content))
+    return content[:to] + there + content[to + len(there) :]
+
+
+def of_agent(folder):
+    """What an agent says of some questions."""
+    loaded = agent.load(folder / "agent")
+    features = np.random.default_rng(0).normal(size=(5, loaded.config.feature_dim)).astype(np.float32)
+    return loaded.config, loaded.predict(features)
+
+
+def of_labels(folder):
+    """All that a label table holds."""
+    labels = read_labels(str(folder / "labels.parquet"))
+    measures = {name: values.tolist() for name, values in labels.measures.items()}
+    return labels.ids, labels.configurations, measures, labels.query_vectors.tolist(), labels.metadata
+
+
+def of_data(folder):
+    """Only that it can be read: whoever changes a text changes the data."""
+    assert DataFolder.open(folder / "data").documents
+
+
+def of_index(folder):
+    """Only that it answers: Lance has no checksums."""
+    ChunkIndex.open(folder / "index").retrieve("lighthouse", np.ones(384), 3, "hybrid")
+
+
+WORLDS = {
+    "agent": (of_agent, 3000, 200),
+    "labels.parquet": (of_labels, 3000, 100),
+    "data": (of_data, 3000, 200),
+    "index": (of_index, 1000, 20),
+}
+"""Reader, and mutants in the campaign and outside of it."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, small_index):
+    """A folder of files that are right."""
+    folder = tmp_path_factory.mktemp("whole")
+    save_small_agent(folder / "agent")
+    write_labels(folder / "labels.parquet")
+    write_folder(folder / "data")
+    shutil.copytree(small_index, folder / "index")
+    return folder
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_mutant_is_refused_in_one_line_or_read_as_it_was(whole, figure, name):
+    read, *numbers = WORLDS[name]
+    expected, wrong = read(whole), []
+    files = sorted(path for path in (whole / name).rglob("*") if path.is_file()) or [whole / name]
+    files = [path for path in files if path.stat().st_size]
+    for number in range(numbers[0] if CAMPAIGN else numbers[1]):
+        rng = random.Random(f"{name} {number}")
+        file = rng.choice(files)
+        content = file.read_bytes()
+        file.write_bytes(mutated(rng, content))
+        try:
+            outcome = "read as it was" if read(whole) == expected else "WRONG"
+        except (CoragError, AgentError) as error:
+            outcome = "refused" if "\n" not in str(error) else f"LINES {error!r:.200}"
+        except BaseException as error:  # noqa: BLE001 - a panic of Lance is no Exception
+            outcome = f"TRACEBACK {type(error).__name__}: {error!s:.200}"
+        file.write_bytes(content)
+        if outcome[0].isupper():
+            wrong.append(f"{number}: {file.relative_to(whole)}: {outcome}")
+        figure(f"mutants of {name}: {outcome.split(' ')[0] if outcome[0].isupper() else outcome}", 1)
+    assert not wrong, f"{len(wrong)}: " + "\n".join(wrong[:8])
