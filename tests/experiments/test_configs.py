@@ -10,8 +10,8 @@ from tests.paths import ROOT
 CONFIGS = ROOT / "experiments" / "configs"
 FILES = [path for folder in ("", "ablations", "adapters") for path in sorted((CONFIGS / folder).glob("*.yaml"))]
 OTHERS = {
-    "labels": "label", "labels-paper": "label", "labels-search": "label", "agent": "train agent", "reader": "train reader",
-    "cross": "train cross",
+    "labels": "label", "labels-paper": "label", "labels-search": "label", "agent": "train agent",
+    "reader": "train reader", "cross": "train cross",
 }  # fmt: skip
 OF_FOLDER = {"ablations": "sweep", "adapters": "train value"}
 
