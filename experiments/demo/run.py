@@ -21,7 +21,7 @@ from experiments.agents.train import TrainAgentConfig, train
 from experiments.data.config import CandidateSettings
 from experiments.demo import write_data_folder
 from experiments.evaluation.comparison import evaluate
-from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.labels.config import LabelConfig, listed
 from experiments.labels.label import label
 from experiments.report.comparison import result_page, terminal_page
@@ -30,7 +30,8 @@ from experiments.run.track import Tracker, Tracking
 
 METHODS = "naive,corag(agent=none),{best_single},corag"
 READER = "extractive"
-"""The questions want explanations: whole sentences, where `minilm-reader` gives a few words."""
+"""Of the one answer at the end. The questions want explanations: whole sentences, where `minilm-reader` gives a few
+words. Labels and comparison need no reader: they measure what contexts hold."""
 CONFIGURATIONS = (
     "corag(unit=sentence, reranker=minilm-late, cost_weight=0.02)",
     "corag(unit=sentence, reranker=minilm-late, cost_weight=0.2)",
@@ -93,7 +94,7 @@ def demo(config: DemoConfig) -> Path:
                 data=str(data),
                 out=str(out / "labels.parquet"),
                 configurations=CONFIGURATIONS,
-                reader=READER,
+                reader=NO_READER,
                 budget=budget,
                 pool="corpus",
                 index=str(index),
@@ -119,10 +120,11 @@ def demo(config: DemoConfig) -> Path:
             methods=METHODS.format(best_single=report.agent.config.fallback),
             pool="corpus",
             agent=str(report.checkpoint),
-            reader=READER,
+            reader=NO_READER,
             index=str(index),
             num_candidates=NUM_CANDIDATES,
             limit=config.limit,
+            latency_questions=5,
             curves=False,
         )
         files = [out / f"evaluate-{tokens}.json" for tokens in budgets]
@@ -133,8 +135,7 @@ def demo(config: DemoConfig) -> Path:
         title = f"{shown.questions} test questions, {budget} tokens, {NUM_CANDIDATES} candidates"
         terminal_page(shown, title).show()
     with _step("answer one of them with the exported checkpoint"):
-        # The first that needs evidence from two topics.
-        row = next(row for row in content.queries if row["split"] == "test" and len(row["topics"]) > 1)
+        row = next(row for row in content.queries if row["split"] == "test" and row["kind"] == "fact")
         embedder = corag.embedder()
         selector = Corag(agent=report.checkpoint, embedder=embedder)
         show_reply(

@@ -16,7 +16,7 @@ from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.text.data import Query
 from corag.text.documents import Document
-from corag.types import Candidate, PromptedReader, Selector
+from corag.types import Candidate, Selector
 from experiments.evaluation.measure import FAILURES, Measuring, Rows
 from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.parts import Parts
@@ -27,8 +27,8 @@ FEWEST_QUESTIONS, MOST_QUESTIONS = 10, 100
 LAMBDAS = (0, 0.05, 0.1, 0.2, 0.4, 0.8)
 THRESHOLDS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 SMALLEST_BUDGET, NUM_BUDGETS = 32, 6
-MEASURES = ("f1", "rougeL", "evidence_recall", "answer_in_context", "quality", "cost_tokens")
-"""What is measured; the redundancy of sentences, say, would take longer than to select them."""
+MEASURES = ("answer_recall", "evidence", "kept", "evidence_recall", "cost_tokens")
+"""What is measured: what contexts hold, which takes no reader."""
 
 
 def points(budget: int) -> list[CurvePoint]:
@@ -71,12 +71,10 @@ class CurveMeasuring:
         except FAILURES:
             prediction = None  # each point then fails by itself, which its row says
         named = None if prediction is None else str(prediction)
-        # A language model's time, and price, is for the table alone.
-        reads = self._parts.reader is not None and not isinstance(self._parts.prompted, PromptedReader)
         rows: Rows = {}
         for tokens, budget in budgets.items():
             selectors = {one.label: self._selector(one, named) for one in self._points if one.budget == tokens}
-            measuring = Measuring(selectors, budget, self._parts, reads, documents=self._documents, measures=MEASURES)
+            measuring = Measuring(selectors, budget, self._parts, False, documents=self._documents, measures=MEASURES)
             with _small_budgets():
                 rows |= measuring.rows([(query, candidates)])[0]
         return rows

@@ -13,7 +13,7 @@ from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import SEPARATOR, Document, with_title
 from corag.text.support import SupportingSpan, findable, places, support_recall, supporting_spans
 from corag.text.units import Range, ranges_of, source_of
-from corag.types import Chunk, Embedder, Selection, TokenCounter
+from corag.types import Chunk, Embedder, FloatArray, Selection, TokenCounter
 from experiments.evaluation.metrics import (
     LONG_ANSWER_WORDS,
     answer_figures,
@@ -21,8 +21,10 @@ from experiments.evaluation.metrics import (
     answer_similarity,
     answer_words,
     character_figures,
+    evidence,
     evidence_figures,
     evidence_ranks,
+    kept,
     normalize_answer,
     quality,
     redundancy,
@@ -141,11 +143,23 @@ class Outcome:
         return figures
 
     @property
+    def kept(self) -> float | None:
+        """What the text holds of answer and evidence, which is what the agent learns from; see `metrics.kept`."""
+        return _known(kept({**self.evidence, **self.answers}))
+
+    @property
+    def finest_evidence(self) -> float | None:
+        """The finest measure of evidence that the question has; see `metrics.evidence`."""
+        return _known(evidence({**self.evidence, **self.answers}, self._has_long_answer))
+
+    @property
     def quality(self) -> float | None:
-        """Mean of answer and evidence, which is what the agent learns from; see `metrics.quality`."""
-        is_long = answer_words(self.query.answers) >= LONG_ANSWER_WORDS
-        value = float(quality({**self.evidence, **self.answers}, is_long))
-        return None if np.isnan(value) else value
+        """Mean of the reader's answer and evidence; see `metrics.quality`."""
+        return _known(quality({**self.evidence, **self.answers}, self._has_long_answer))
+
+    @property
+    def _has_long_answer(self) -> bool:
+        return answer_words(self.query.answers) >= LONG_ANSWER_WORDS
 
     @property
     def true_k(self) -> int | None:
@@ -192,6 +206,10 @@ class Outcome:
         if self.is_whole or one is None or two is None:
             return None
         return answer_similarity(one, two, self.embedder) if one and two else float(one == two)
+
+
+def _known(value: FloatArray) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def _joined(chunks: Sequence[Chunk]) -> str:

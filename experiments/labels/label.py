@@ -29,7 +29,7 @@ from corag.selectors.problem import SelectionProblem
 from corag.text.data import Query
 from corag.types import Candidate
 from experiments.data.pools import Pool, content_hash
-from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.evaluation.measure import Chosen, Measuring
 from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words
@@ -266,6 +266,8 @@ def _blocks(queries: Sequence[Query]) -> Iterator[list[Query]]:
 
 def _with_concurrency(config: LabelConfig) -> str:
     """Return the reader, which asks its server for as many answers at a time as the config says."""
+    if config.reader == NO_READER:
+        return config.reader
     reader = parse(config.reader)
     takes = "max_concurrent" in READERS.settings(config.reader) and "max_concurrent" not in reader.settings
     return reader.with_settings(max_concurrent=config.concurrency) if takes else config.reader

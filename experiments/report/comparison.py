@@ -9,14 +9,16 @@ from corag.text.data import DataFolder, Query, passage_at, passage_of
 from experiments.report.curves import CAPTION, Curves
 from experiments.report.decision import Contest, bottleneck
 from experiments.report.drawing import curves_plot, quality_plot
-from experiments.report.measures import Measure, Row
+from experiments.report.measures import MEASURES, Measure, Row
 from experiments.report.page import Block, Figure, Page, QuotedPassage, Section, Table
 from experiments.report.results import Result
 
-HEADLINE = (
-    "evidence_recall", "character_recall", "character_precision", "character_iou", "cost_tokens", "latency_ms_median",
-)  # fmt: skip
-"""Measures of the first table beside the main one."""
+HEADLINE = ("answer_recall", "evidence", "kept", "cost_tokens", "latency_ms_median")
+"""Measures of the first table beside those of the reader."""
+HELD = ("answer_recall", "evidence")
+"""What a context holds, in two measures neither of which may fall if a method is to be used in place of another."""
+SMALL_READERS = ("minilm-reader", "extractive")
+"""Those that come with the project."""
 MOST_CASES, MOST_QUESTIONS, MOST_CHARACTERS = 6, 500, 1200
 """Wins and losses with their contexts, questions in the list, and characters of a chunk that a page shows."""
 MOST_COLUMNS = 8
@@ -81,8 +83,10 @@ def contests(results: Sequence[Result]) -> list[tuple[Result, Contest]]:
         if pair is None or not result.rows or (gain := main.difference(*(result.rows[one] for one in pair))) is None:
             continue
         ours, theirs = (float(result.value(method, "cost_tokens") or 0) for method in pair)
-        what = "evidence" if main.name == "evidence_recall" else "answers"
-        found.append((result, Contest(*pair, gain, (ours, theirs), what, main.title)))
+        what = "evidence" if main.name in ("kept", "evidence_recall") else "answers"
+        parts = {MEASURES[name].title: MEASURES[name].difference(*(result.rows[one] for one in pair)) for name in HELD}
+        lost = {title: part.mean for title, part in parts.items() if part and part.is_certain and part.mean < 0}
+        found.append((result, Contest(*pair, gain, (ours, theirs), what, main.title, lost=lost)))
     return found
 
 
@@ -93,9 +97,12 @@ def decision(results: Sequence[Result]) -> str:
     for result, contest in found:
         at = f"At {result.budget} tokens: " * (len(results) > 1)
         lines += [at + line for line in contest.decision()]
-    # What an answer of several sentences lacks to a ROUGE of 1 is mostly wording.
-    if found and (main := (result := found[-1][0]).main_measure).name != "rougeL":
-        lines += bottleneck(result.rows[found[-1][1].ours], main.name, main.title)
+    if found:
+        result, contest = found[-1]
+        # What an answer of several sentences lacks to a ROUGE of 1 is mostly wording.
+        read = result.answer_measure is not None and result.answer_measure.name != "rougeL"
+        main = result.answer_measure if read and result.answer_measure is not None else result.main_measure
+        lines += bottleneck(result.rows[contest.ours], main.name, main.title, budget=result.budget)
     return "\n".join(lines)
 
 
@@ -136,8 +143,9 @@ def _all_measures(results: Sequence[Result]) -> list[Section]:
 
 def headline(results: Sequence[Result]) -> Table:
     """Return a line for each budget and method, best first, with the interval of the main measure."""
-    main = results[0].main_measure
-    measures = [main, *(one for one in results[0].measures if one.name in HEADLINE and one != main)]
+    main, answer = results[0].main_measure, results[0].answer_measure
+    others = [one for one in results[0].measures if one != main and (one == answer or one.name in HEADLINE)]
+    measures = [main, *others]
     rows = []
     for result in results:
         for index, method in enumerate(result.ranked(result.methods, main.name)):
@@ -145,7 +153,19 @@ def headline(results: Sequence[Result]) -> Table:
             if (interval := result.interval(method, main.name)) is not None:
                 cells[0] += f" ({interval.low:.3f}\u00a0to\u00a0{interval.high:.3f})"
             rows.append(["" if index else str(result.budget), method, *cells])
-    return Table(["budget", "method", *(one.title for one in measures)], rows)
+    return Table(["budget", "method", *(one.title for one in measures)], rows, note=_of_reader(results[0]))
+
+
+def _of_reader(result: Result) -> str:
+    """Return what the measures of the table are of."""
+    notes = []
+    if result.main_measure.name == "kept":
+        notes.append("Kept, which ranks: mean recall of answer words, gold passages and marked evidence.")
+    if result.answer_measure is not None:
+        reader = str(result.record.get("config", {}).get("reader", "the reader"))
+        small = ", a small extractive reader, which answers worse from more text; a language model hardly does"
+        notes.append(f"{result.answer_measure.title}: answers by {reader}{small * (reader in SMALL_READERS)}.")
+    return " ".join(notes)
 
 
 def measures_table(result: Result, title: str = "") -> Table:

@@ -56,9 +56,8 @@ class Curves:
                 for method, rows in result.rows.items()
                 if selector_name(method) != BOUND and (method, result.budget) not in drawn
             ]
-            # Without a reader, or with one that is not asked for the curves, quality would be evidence for them alone.
-            is_read = any("f1" in row for row in result.curves[0].rows)
-            measure = MEASURES["quality" if is_read else "evidence_recall"]
+            is_known = any("kept" in row for row in result.curves[0].rows)
+            measure = MEASURES["kept" if is_known else "evidence_recall"]
             questions = [row["query"] for row in result.curves[0].rows if row.get(measure.name) is not None]
             points = [point.of(questions) for point in (*result.curves, *table)]
             points = [one for one in points if one.rows and all(measure.name in row for row in one.rows)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import ceil, log10
 
 from experiments.report.difference import Difference
@@ -17,6 +17,8 @@ SAME_TOKENS = 0.05
 """Smaller relative differences in tokens are not mentioned."""
 MOST_SHORTFALL = 0.1
 """Up to this mean shortfall nothing limits the answers."""
+NEARLY_SPENT = 0.8
+"""The share of a budget from which more of it is worth a try."""
 FEWEST = 30
 """Fewer questions do not show that two methods are alike: none of them may be one on which they differ."""
 
@@ -26,7 +28,8 @@ class Contest:
     """Two methods on the same questions: how much more quality ours has, and the mean tokens of both.
 
     `what` is what quality is of, answers or evidence; `title` is that of the measure. `advice` is what to do, if it is
-    decided by more than quality.
+    decided by more than quality. `lost` has the parts of quality of which ours has significantly less, and how much:
+    nobody is told to use what loses one of them.
     """
 
     ours: str
@@ -36,10 +39,16 @@ class Contest:
     what: str = "answers"
     title: str = "F1"
     advice: str = ""
+    lost: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def outcome(self) -> str:
-        """`Better` or `Worse` if significant, `The same` if a loss of `SMALL` can be excluded, else `Unclear`."""
+        """`Better` or `Worse` if significant, `The same` if a loss of `SMALL` can be excluded, else `Unclear`.
+
+        `Mixed` if quality is not worse, but a part of it is.
+        """
+        if self.lost and not (self.gain.is_certain and self.gain.mean < 0):
+            return "Mixed"
         if self.gain.is_certain:
             return "Better" if self.gain.mean > 0 else "Worse"
         return "The same" if self.gain.low > -SMALL and self.gain.n >= FEWEST else "Unclear"
@@ -61,6 +70,10 @@ class Contest:
     def decision(self) -> list[str]:
         """Return the decision in a sentence, and whether there are enough questions in another one."""
         advice = f": {self.advice}" if self.advice else ""
+        if self.outcome == "Mixed":
+            parts = {self.title: self.gain.mean, **self.lost}
+            changes = ", ".join(f"{title} {change:+.3f}" for title, change in parts.items())
+            return [f"**Mixed {self.what}** with {self.in_tokens}: {changes}{advice}."]
         if self.outcome == "Unclear":
             between = f"{self.what} between {self.ours} and {self.theirs}, with {self.in_tokens}"
             return [f"**No clear difference** in {between}{advice}.", *self._too_few()]
@@ -97,12 +110,15 @@ def bottleneck(
     rows: Sequence[Row],
     name: str,
     title: str,
+    *,
+    budget: int | None = None,
     missing: str = "some evidence is not among the candidates; try more candidates, or --retrieval hybrid",
 ) -> list[str]:
     """Return in a sentence what limits a method's quality most: the reader, the selection or the retriever; or nothing.
 
     What a question lacks to 1 in the measure `name` is put down to the retriever if some evidence is not among the
     candidates, to the selection if some of the rest was not selected, and else to the reader. `missing` is the first.
+    A larger budget than `budget` helps only where that was nearly spent.
     """
     rows = [row for row in rows if row.get(name) is not None and row.get("full_evidence") is not None]
     stages: dict[str, list[float]] = {"reader": [], "selection": [], "retriever": []}
@@ -114,10 +130,14 @@ def bottleneck(
     if not rows or sum(lacking.values()) <= MOST_SHORTFALL * len(rows) or lacking[worst] <= sum(lacking.values()) / 2:
         return []
     number = f"{len(stages[worst])} of {len(rows)} questions"
+    spent = [row["cost_tokens"] for row in rows if "cost_tokens" in row]
+    remedy = "a larger budget"
+    if budget is not None and spent and (mean := sum(spent) / len(spent)) < NEARLY_SPENT * budget:
+        remedy = f"a lower cost_weight or a higher keep: {mean:.0f} of {budget} tokens are spent"
     why = {
         "reader": f"{title} {1 - lacking[worst] / max(1, len(stages[worst])):.2f} with all evidence in the context "
         f"({number})",
-        "selection": f"for {number} it leaves out evidence that is among the candidates; try a larger budget",
+        "selection": f"for {number} it leaves out evidence that is among the candidates; try {remedy}",
         "retriever": f"for {number} {missing}",
     }
     return [f"**The {worst} is your bottleneck**: {why[worst]}."]

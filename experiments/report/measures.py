@@ -118,6 +118,10 @@ def _evidence(name: str, title: str, **settings: Any) -> Measure:
 
 
 _LIST = [
+    _answer("answer_recall", "answer recall", partial=True),
+    Measure("evidence", "evidence", of=lambda one: one.finest_evidence, partial=True),
+    Measure("kept", "kept", of=lambda one: one.kept, partial=True, brief=False),
+    Measure("cost_tokens", "tokens", -1, ".1f", of=lambda one: one.cost),
     _answer("rouge1", "ROUGE-1", brief=False),
     _answer("rouge2", "ROUGE-2", brief=False),
     _answer("rougeL", "ROUGE-L"),
@@ -134,9 +138,7 @@ _LIST = [
     _evidence("character_precision", "character precision", partial=True),
     _evidence("character_iou", "character IoU", partial=True),
     _answer("answer_in_context", "answer in context", partial=True),
-    _answer("answer_recall", "answer recall", partial=True, brief=False),
     Measure("quality", "quality", of=lambda one: one.quality, partial=True, brief=False),
-    Measure("cost_tokens", "tokens", -1, ".1f", of=lambda one: one.cost),
     Measure("chunks", "chunks", 0, ".2f", of=lambda one: len(one.selection)),
     Measure("value", "value", 0, of=lambda one: one.selection.value, brief=False),
     Measure("scorer_calls", "scorer calls", -1, ".1f", of=lambda one: one.selection.trace.scorer_calls, brief=False),

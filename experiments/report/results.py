@@ -110,9 +110,19 @@ class Result:
 
     @property
     def main_measure(self) -> Measure:
-        """The measure that methods are compared by: of answers, F1 or for long ones ROUGE-L; else evidence recall."""
+        """The measure that methods are compared by: what contexts hold of answer and evidence, where that was measured.
+
+        Otherwise that of the reader's answers; without a reader, evidence recall.
+        """
+        if any(row.get("kept") is not None for row in self.record["methods"]):
+            return MEASURES["kept"]
+        return self.answer_measure or MEASURES["evidence_recall"]
+
+    @property
+    def answer_measure(self) -> Measure | None:
+        """The measure of the reader's answers: F1, or for long ones ROUGE-L; None where nothing was read."""
         read = any(row.get("f1") is not None for row in self.record["methods"])
-        return MEASURES[self.record.get("main_measure", "f1") if read else "evidence_recall"]
+        return MEASURES[self.record.get("main_measure", "f1")] if read else None
 
     def value(self, method: str, name: str) -> Any:
         """Return a measure of a method; None if it is missing, or if the method failed on every question."""

@@ -92,7 +92,8 @@ class Tuning:
             "keep the default, which is what the checkpoint holds" if self.keeps_default else f"use {self.contest.ours}"
         )
         missing = "no configuration has all evidence; try more candidates, another retrieval or a larger budget"
-        decision = [*replace(self.contest, advice=advice).decision(), *bottleneck(self._rows(), "f1", "F1", missing)]
+        limits = bottleneck(self._rows(), "f1", "F1", missing=missing)
+        decision = [*replace(self.contest, advice=advice).decision(), *limits]
         return [*decision, *([] if (promise := self.promise()) is None else [promise])]
 
     def promise(self) -> str | None:
@@ -288,7 +289,7 @@ def tuning_page(tuning: Tuning, config: TuneConfig, held_out: int = 0) -> Page:
     """Return the page of a tuning: a verdict, what each configuration gives, and what limits the result."""
     labels, names = tuning.labels, tuning.labels.configurations
     values, groups = utility(labels, _target(config)), len(set(labels.group.tolist()))
-    formats = {"f1": ".3f", "rougeL": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f"}
+    formats = {"answer_recall": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f", "f1": ".3f", "rougeL": ".3f"}
     columns = [name for name in formats if np.isfinite(labels.measures.get(name, np.nan)).any()]
     rows = [
         [

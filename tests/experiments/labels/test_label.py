@@ -63,6 +63,12 @@ def test_one_row_for_each_question_and_configuration(tmp_path, small_data, reade
     assert len(set(reader.asked)) == len(reader.asked) < 24
 
 
+def test_what_contexts_hold_is_labelled_without_a_reader(tmp_path, small_data):
+    labels = read_labels(str(label(config_of(small_data, tmp_path / "labels.parquet", reader="none"))))
+    assert len(labels) == 8 and np.isfinite(labels.measures["answer_recall"]).any()
+    assert not np.isfinite(labels.measures.get("f1", np.nan)).any()
+
+
 @pytest.mark.slow
 def test_a_server_has_prompts_of_many_questions_at_once_and_each_of_them_once(tmp_path, small_data):
     with ChatServer(Reply("Varn"), gate=8) as server:

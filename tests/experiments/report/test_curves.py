@@ -22,7 +22,7 @@ SIMPLE_QUALITY = {"sentence-threshold(threshold=0.5)": (0.4, 0.6), "naive": (0.6
 
 def rows_of(quality, tokens):
     return [
-        {"query": f"q{number}", "f1": 0, "quality": value, "cost_tokens": cost, "group": f"g{number}"}
+        {"query": f"q{number}", "evidence": value, "kept": value, "cost_tokens": cost, "group": f"g{number}"}
         for number, (value, cost) in enumerate(zip(quality, tokens, strict=True))
     ]
 
@@ -64,7 +64,7 @@ points = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, m
 def test_no_point_is_above_the_hull(drawn):
     x, y = np.array(drawn, dtype=float).T
     corag = [CurvePoint("corag", f"corag(cost_weight={row})", 64) for row in range(len(drawn))]
-    curves = Curves(MEASURES["quality"], corag, x[:, None], y[:, None], ["g"])
+    curves = Curves(MEASURES["kept"], corag, x[:, None], y[:, None], ["g"])
     hull = curves.hull()
     for row in range(len(drawn)):
         above = curves.gain(hull, row).mean

@@ -1,5 +1,7 @@
 """Differences and decisions worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,19 @@ def test_what_limits_the_answers(given, expected):
     [line] = bottleneck(given, "f1", "F1")
     assert line.startswith(expected)
     assert bottleneck(rows((0.95, 1, 1)), "f1", "F1") == bottleneck(rows((0.0, 1, 1), (0.0, 0, 1)), "f1", "F1") == []
+
+
+def test_a_larger_budget_is_advised_only_where_it_was_nearly_spent():
+    given = [{**row, "cost_tokens": spent} for row, spent in zip(rows((1, 1, 1), (0, 0, 1)), (40, 56), strict=True)]
+    [line] = bottleneck(given, "f1", "F1", budget=512)
+    assert line.endswith("try a lower cost_weight or a higher keep: 48 of 512 tokens are spent.")
+    [line] = bottleneck(given, "f1", "F1", budget=60)
+    assert line.endswith("try a larger budget.")
+
+
+@pytest.mark.parametrize("interval", [(0.1, 0.02, 0.2), (0.0, -0.04, 0.2), (0.0, -0.2, 0.2)])
+def test_what_loses_a_part_of_the_evidence_is_not_advised(interval):
+    [line] = replace(contest(*interval), what="evidence", title="kept", lost={"answer recall": -0.125}).decision()
+    assert line.startswith("**Mixed evidence** with 46% fewer tokens than top-k: kept +0.")
+    assert line.endswith("answer recall -0.125.") and "use corag" not in line
+    assert "use top-k" in replace(contest(-0.1, -0.2, -0.02), lost={"answer recall": -0.125}).decision()[0]
