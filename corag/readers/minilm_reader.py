@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property, partial
 from pathlib import Path
 
 from corag.checks import check_range
 from corag.errors import ModelError
-from corag.models.cached import CachedEmbedder
-from corag.models.runtime import Backend, Placement, Precision, resolve_device
+from corag.models.cached import CachedEmbedder, CachedEncoder
+from corag.models.embedders import MiniLMEmbedder
+from corag.models.minilm import minilm_encoder
+from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
 from corag.models.trained import Adapter, adapted_engine, load_adapter, shipped_adapter
-from corag.naming import Part, PartName
+from corag.naming import Part
 from corag.readers.passages import Passage, judged
 from corag.readers.span_reader import KINDS, MIN_ROOM, NUM_OUTPUTS, ReaderSettings, SpanReader, to_answer
 from corag.text.tokens import load_tokenizer, model_folder
@@ -57,8 +60,8 @@ class MiniLMReader(Part):
         loaded = load_adapter(folder, FORM)
         placement = resolve_device("reader", backend=backend, precision=precision, device=device)
         self._reader = span_reader(loaded, placement)
-        # Loads nothing until passages are judged.
-        self._embedder = CachedEmbedder(PartName("minilm", {"backend": backend, "device": device}))
+        self._encoder = partial(minilm_encoder, backend, None, device, role="reranker")
+        self._runtime = current()
         self.identity = (
             f"{NAME} {loaded.sha256} {placement.values_depend_on} window_tokens={self._reader.settings.window_tokens} "
             f"whole chunks min_confidence={min_confidence}"
@@ -84,6 +87,12 @@ class MiniLMReader(Part):
     def judge(self, question: str, answer: Answer, selection: Selection) -> tuple[Passage, ...]:
         """Return the passages of a selection, likeliest first, with the probability that each answers the question."""
         return judged(question, answer, selection, self._embedder)
+
+    @cached_property
+    def _embedder(self) -> CachedEmbedder:
+        """Embeds passages as rerankers encode them, so that those of a selection by MiniLM are encoded once."""
+        with use_runtime(self._runtime):
+            return CachedEmbedder(MiniLMEmbedder(encoder=CachedEncoder(self._encoder())))
 
 
 def span_reader(adapter: Adapter, placement: Placement) -> SpanReader:
