@@ -128,8 +128,9 @@ def test_ask_says_why_nothing_was_chosen(small_index, capsys):
 
 def test_markup_in_texts_is_text(tmp_path, capsys):
     corpus = {"id": "[red]a", "title": "[b]", "text": "The [bold]lake[/bold] is [/] 310 metres deep."}
-    (tmp_path / "corpus.jsonl").write_text(json.dumps(corpus))
-    assert run("index", "--data", tmp_path, "--out", tmp_path / "index", "--quiet") == 0
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "corpus.jsonl").write_text(json.dumps(corpus))
+    assert run("index", "--data", tmp_path / "data", "--out", tmp_path / "index", "--quiet") == 0
     assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index", "--reader", "extractive") == 0
     said = capsys.readouterr().out
     assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a: [b]  <- closest" in said
