@@ -51,12 +51,12 @@ class DemoConfig(Runtime, Tracking):
     Attributes:
         out: Folder for all files of the demo.
         budgets: Token budgets to compare, separated by commas; labels and the printed table are for the middle one.
-        limit: Only the first questions of each split, for a quick look.
+        limit: The most questions of each split, the first ones; 76 are all.
     """
 
     out: str = "runs/demo"
     budgets: str = "128,256,512"
-    limit: int | None = None
+    limit: int | None = 40
     logger: Tracker = field(default="wandb", kw_only=True)
 
     def __post_init__(self) -> None:
