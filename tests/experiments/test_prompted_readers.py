@@ -59,5 +59,6 @@ def test_a_budget_without_room_for_a_context_is_one_error_before_any_work(small_
         if run == "evaluate":
             evaluated(small_data, budget=40)
         else:
-            label(LabelConfig(data=str(small_data), out=str(tmp_path / "l.parquet"), reader="chat", budget=40, quiet=True))
+            out = str(tmp_path / "l.parquet")
+            label(LabelConfig(data=str(small_data), out=out, reader="chat", budget=40, quiet=True))
     assert reader.sent == []
