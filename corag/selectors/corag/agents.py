@@ -284,6 +284,12 @@ class AgentSelectors:
         """Return whether a question is for `FOREIGN`: no configuration reads it; a reranker that is given may."""
         if "reranker" in self._given or self.agent.config.embedder != "minilm":
             return False
+        if "is_foreign" not in problem.memory:
+            problem.memory["is_foreign"] = self._judge_scripts(problem)
+        return bool(problem.memory["is_foreign"])
+
+    @staticmethod
+    def _judge_scripts(problem: SelectionProblem) -> bool:
         texts = [candidate.chunk.text for candidate in problem.passages.candidates]
         if minilm_reads([problem.query]) and minilm_reads(texts):
             return False
