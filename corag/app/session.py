@@ -255,12 +255,10 @@ class Workbench:
             read = self._read(inquiry, selection)
         except CoragError as error:
             return {"method": name, "error": str(error)}
-        sources = dict.fromkeys(inquiry.positions.get(source_of(chunk).id) for chunk in selection.chunks)
         return {
             "method": name,
             "tokens": selection.cost_tokens,
             "chunks": len(selection),
-            "sources": [index for index in sources if index is not None],
             "units": any(isinstance(chunk, UnitChunk) for chunk in selection.chunks),
             **inquiry.evidence_counts(selection),
             "seconds": seconds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from corag.candidates import with_cosines
@@ -21,6 +22,8 @@ from corag.types import Candidate, Chunk, Embedder
 
 PAGE = 20
 """Questions of a data folder that are listed at once."""
+NUM_EXAMPLES, MAX_READ = 3, 2000
+"""Examples that are offered, and chunks that are read for them."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,14 @@ class Source:
             "index": None if self.index is None else {"name": self.index.uri, "chunks": len(self.index)},
             "data": None if self.data is None else {"name": self.data.path.name, "passages": len(self.data.documents)},
             "questions": len(self.queries),
+            "examples": self._subjects(),
         }
+
+    def _subjects(self) -> list[str]:
+        """Return the main titles of a few indexed documents."""
+        chunks = () if self.index is None else islice(self.index.chunks(), MAX_READ)
+        titles = ((chunk.metadata.get("headings") or [chunk.metadata.get("title")])[0] for chunk in chunks)
+        return list(dict.fromkeys(str(title) for title in titles if title))[:NUM_EXAMPLES]
 
     def listed(self, text: str, start: int) -> dict[str, Any]:
         """Return the questions that hold all words of a text, `PAGE` of them from `start`, each with its number."""

@@ -1,7 +1,7 @@
 // What people do on the page, and what is asked of the server. The last setting wins; nothing is asked twice at once.
 
 import { byId, called, definitions, element, foreign, number, replaced } from "./dom.js";
-import { showAgent, showAnswer, showCandidates, showContext, showFailed, showStreamed, showMeter, showMethods, showRounds, showUnread, showWaiting } from "./parts.js";
+import { showAgent, showAnswer, showCandidates, showContext, showFailed, showLeftOut, showMeter, showMethods, showRounds, showStreamed, showUnread, showWaiting } from "./parts.js";
 import { forget, goTo, pause, play, redraw, showTree } from "./tree.js";
 
 const SLIDERS = ["budget", "cost_weight", "iterations", "exploration"];
@@ -33,7 +33,6 @@ function settings() {
   const given = { budget: found && Number(byId("budget").value) === placeOf(found.settings.budget) ? found.settings.budget : budgetAt(Number(byId("budget").value)) };
   for (const name of SLIDERS.slice(1)) given[name] = Number(byId(name).value);
   for (const name of SELECTS) given[name] = byId(name).value;
-  // Policies without a tree count no visits.
   return given;
 }
 
@@ -107,7 +106,6 @@ async function ask(question, number, given = null) {
   compared = [];
   run += 1;
   showMethods([], 0, "");
-  replaced(byId("agent-says"), element("p", { class: "hint" }, "…"));
   wanted = given ?? (budget ? { budget } : {});
   await search();
 }
@@ -147,13 +145,14 @@ function show() {
   showChanged(found.changed);
   toAddress();
   showMeter(found);
-  showContext(byId("context"), found.blocks, found.order);
+  showContext(byId("context"), found.blocks, found);
+  showLeftOut(found);
   showWaiting(kept);
   showRounds(found);
   if (found.tree) showTree(found.tree, found.items, kept);
   else forget();
   definitions(byId("trace"), found.trace);
-  showCandidates(found, false, () => showCandidates(found, true, null, true), kept);
+  showCandidates(found);
   byId("status").textContent = `${found.order.length} of ${found.items.length} chosen, ${found.tokens} tokens`;
   if (compared.length) byId("methods-say").textContent = "The settings have changed since; compare again.";
   clearTimeout(reading);
@@ -168,18 +167,20 @@ async function read() {
     const said = await called("/api/answer", { ...mine, given: of.settings }, undefined, onToken);
     if (of !== found) return;
     showAnswer(said, found);
-    showContext(byId("context"), said.answer_blocks, found.order);
+    showContext(byId("context"), said.answer_blocks, found);
     of.said = said;
   } catch (error) {
     if (of === found) showUnread(error.message);
   }
-  if (mine === thought) return;
-  thought = mine;
-  await think();
+  think();
 }
 
+// What the agent says is asked for when its part of the page is open.
 async function think() {
   const mine = asked;
+  if (!byId("agent").open || !found || mine === thought) return;
+  thought = mine;
+  replaced(byId("agent-says"), element("p", { class: "hint" }, "…"));
   try {
     const agent = await called("/api/agent", { ...mine, budget: found.settings.budget });
     if (mine === asked) showAgent(agent);
@@ -191,10 +192,9 @@ async function think() {
 async function compare() {
   const mine = ++run, of = asked, budget = found.settings.budget;
   const said = found.said ?? await called("/api/answer", { ...of, given: found.settings }).catch((error) => ({ error: error.message }));
-  const passages = found.order.map((one) => found.items[one].passage).filter((one) => one !== null);
   compared = [{ ...said, method: "the search above", own: true, tokens: found.tokens, chunks: found.order.length,
-    sources: [...new Set(passages)], units: found.unit !== "passage", found: found.found, gold: found.gold,
-    seconds: found.seconds, reason: found.reason, trace: found.trace },
+    units: found.unit !== "passage", found: found.found, gold: found.gold, seconds: found.seconds,
+    reason: found.reason, trace: found.trace },
   ...about.methods.map((method) => ({ method, waiting: true }))];
   for (let at = 1; at < compared.length; at++) {
     showMethods(compared, budget, `${at - 1} of ${about.methods.length} methods`);
@@ -269,7 +269,9 @@ async function begin() {
   byId("filter").addEventListener("input", () => list(0));
   byId("before").addEventListener("click", () => list(Math.max(0, start - 20)));
   byId("after").addEventListener("click", () => list(start + 20));
-  byId("more").open = matchMedia("(min-width: 1000px)").matches;
+  byId("agent").addEventListener("toggle", think);
+  replaced(byId("examples"), about.examples.map((question) => element("button", {
+    type: "button", onclick: () => { byId("question").value = question; submit(); } }, foreign(question))));
   new ResizeObserver(redraw).observe(byId("tree-part"));
   if (about.questions) {
     byId("picker").hidden = false;

@@ -4,17 +4,30 @@ import { bar, byId, definitions, element, foreign, number, replaced } from "./do
 
 const tag = (kind, text) => element("span", { class: `tag ${kind}` }, text);
 
-export function showContext(holder, blocks, order) {
+// Blocks of a context; with what was `found`, each chunk below its source.
+export function showContext(holder, blocks, found = null) {
+  let source = null;
   replaced(holder, blocks.length ? blocks.map((block) => {
     const parts = block.parts.map(([text, marked]) => (marked ? element("mark", {}, text) : text));
-    if (block.place === null) {
-      return element("div", { class: "block" }, foreign(block.parts.map(([one]) => one).join("").trim(), "p", { class: "text" }));
-    }
     const text = element("p", { class: "text", dir: "auto" }, parts);
-    const name = order ? `${order[block.place] + 1}` : `${block.place + 1}`;
-    return element("div", { class: `block chunk${block.evidence ? " evidence" : ""}` },
-      element("p", { class: "head" }, element("span", { class: "chip" }, name), block.evidence ? tag("evidence", "evidence") : null), text);
+    if (block.place === null) return element("div", { class: "block hint" }, text);
+    const title = found?.items[found.order[block.place]].title ?? null;
+    const head = [title !== source && foreign(title, "bdi", { class: "chip" }), block.evidence && tag("evidence", "evidence")];
+    source = title;
+    return element("div", { class: `block chunk${block.evidence ? " evidence" : ""}` }, element("p", { class: "head" }, head), text);
   }) : element("p", { class: "hint" }, "Nothing."));
+}
+
+// Passages with what was not chosen of them, best first, and the weightiest reason.
+export function showLeftOut(found) {
+  const out = Map.groupBy(found.items.filter((one) => one.chosen === null), (one) => one.passage ?? one.title);
+  byId("out-says").textContent = `${number(found.items.length - found.order.length, 0)} of ${number(found.items.length, 0)} ${unitOf(found)}s, best-ranked first`;
+  replaced(byId("left-out"), [...out.values()].map(([best, ...others]) => element("details", {},
+    element("summary", {}, foreign(best.title, "bdi", { class: "chip" }), " ", best.evidence ? tag("evidence", "evidence") : null, " ",
+      tag("out", best.reasons[0]?.[0] ?? "not chosen"), foreign(best.text, "span", { class: "begins" }),
+      others.length ? element("small", {}, `and ${others.length} more`) : null),
+    best.reasons.map(([, why]) => element("p", { class: "hint" }, why)),
+    [best, ...others].map((one) => foreign(one.text, "p", { class: "text" })))));
 }
 
 // While the reader reads, what it said about the same question before stays.
@@ -30,7 +43,7 @@ export const showStreamed = (text) => replaced(byId("said"), element("p", { clas
 // Settings under which nothing can be chosen: no answer and no context, but why.
 export function showFailed(why) {
   replaced(byId("said"), element("p", { class: "said failed" }, foreign(why)));
-  for (const name of ["meter", "context"]) replaced(byId(name));
+  for (const name of ["meter", "context", "left-out"]) replaced(byId(name));
 }
 
 export const showUnread = (why) => replaced(byId("said"), element("p", { class: "said" }, "The reader could not answer."), foreign(why, "p"));
@@ -73,8 +86,7 @@ export function showMeter(found) {
   const evidence = found.gold === null ? null : `, ${found.found} of ${found.gold} pieces of evidence`;
   replaced(byId("meter"),
     bar(share, `${number(tokens, 0)} of ${number(found.budget_tokens, 0)} tokens`, "meter"),
-    element("p", { class: "hint" }, order.length ? `${order.length} ${order.length > 1 ? unitOf(found) + "s" : unitOf(found)} in this order: ` : `Nothing was chosen: ${found.reason}. `,
-      order.map((one) => element("span", { class: "chip" }, one + 1)), order.length ? ` value ${number(found.value)}${evidence ?? ""}` : evidence));
+    element("p", { class: "hint" }, order.length ? `${order.length} ${unitOf(found)}${order.length > 1 ? "s" : ""}, value ${number(found.value)}` : `Nothing was chosen: ${found.reason}`, evidence));
 }
 
 const unitOf = (found) => (found.unit === "passage" ? "chunk" : "sentence");
@@ -82,42 +94,34 @@ const unitOf = (found) => (found.unit === "passage" ? "chunk" : "sentence");
 const table = (head, rows, label) => element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
   element("table", {}, element("thead", {}, element("tr", {}, head.map((one) => element("th", { scope: "col" }, one)))),
     element("tbody", {}, rows)));
-const cell = (label, ...children) => element("td", { "data-label": label }, children);
+const cell = (...children) => element("td", {}, children);
 
-export function showCandidates(found, all, more, kept) {
+export function showCandidates(found) {
   const { items } = found;
-  const open = new Set(kept ? [...document.querySelectorAll("#items details[open]")].map((one) => Number(one.dataset.at)) : []);
   const cosine = found.similarity === "cosine";
   const similarity = cosine ? "similarity" : found.similarity;
   const best = Math.max(...items.map((one) => one.value), 1e-9);
   const highest = Math.max(...items.map((one) => one.similarity ?? 0), 1e-9);
   byId("candidates-say").textContent = `${items.length} ${unitOf(found)}s, best-ranked first` +
     `${cosine ? "" : "; their score is the question's words that they hold, and the rank of their passage"}. ` +
-    "Value alone: what the reranker gives the chunk by itself. A click on one shows its text.";
-  const first = matchMedia("(max-width: 760px)").matches ? 5 : 20; // cards take more room than rows
-  const wanted = all ? items : items.filter((one, at) => at < first || one.chosen !== null);
-  const rows = wanted.map((one) => {
-    const at = items.indexOf(one);
+    "Value alone: what the reranker gives the chunk by itself.";
+  const rows = items.map((one, at) => {
     const change = one.with ?? one.without;
     const delta = found.value === null || change.value === null ? null : change.value - found.value;
     const verdict = one.chosen === null
-      ? one.reasons.map(([kind, why]) => element("p", {}, tag("out", kind), " ", why))
-      : [element("p", {}, tag("chosen", `chosen, place ${one.chosen + 1}`))];
+      ? one.reasons.map(([kind]) => tag("out", kind)) : tag("chosen", `chosen, place ${one.chosen + 1}`);
     return element("tr", { class: one.chosen === null ? "" : "is-chosen" },
-      element("th", { scope: "row" }, element("span", { class: "chip" }, at + 1)),
-      cell("chunk", element("details", { "data-at": at, open: open.has(at) }, element("summary", {}, foreign(one.title, "bdi", { class: "name" }), " ",
-        one.evidence ? tag("evidence", "evidence") : null, foreign(one.text.slice(0, 110), "span", { class: "begins" })),
-      foreign(one.text, "p", { class: "text" }))),
-      cell(similarity, one.similarity === null ? "–" : bar(one.similarity / (cosine ? 1 : highest), number(one.similarity, 2))),
-      cell("tokens", number(one.tokens, 0)),
-      cell("value alone", bar(one.value / best, number(one.value))),
-      cell(one.chosen === null ? "with it" : "without it", number(change.value),
+      element("th", { scope: "row" }, at + 1),
+      cell(foreign(one.title, "bdi", { class: "name" }), " ", one.evidence ? tag("evidence", "evidence") : null, foreign(one.text, "span", { class: "begins" })),
+      cell(one.similarity === null ? "–" : bar(one.similarity / (cosine ? 1 : highest), number(one.similarity, 2))),
+      cell(number(one.tokens, 0)),
+      cell(bar(one.value / best, number(one.value))),
+      cell(number(change.value),
         delta === null ? null : element("small", { class: delta < 0 ? "down" : "up" }, ` ${delta < 0 ? "−" : "+"}${number(Math.abs(delta))}`)),
-      cell("outcome", verdict));
+      cell(verdict));
   });
   replaced(byId("items"),
-    table(["#", "chunk", similarity, "tokens", "value alone", "value with / without it", "outcome"], rows, "Table of candidates"),
-    wanted.length < items.length ? element("button", { type: "button", onclick: more }, `Show all ${items.length}`) : null);
+    table(["#", "chunk", similarity, "tokens", "value alone", "value with / without it", "outcome"], rows, "Table of candidates"));
 }
 
 export function showRounds(found) {
@@ -151,19 +155,19 @@ export function showMethods(rows, budget, names) {
     if (one.error) return element("tr", {}, element("th", { scope: "row" }, one.method), element("td", { colspan: 6, class: "hint" }, foreign(one.error)));
     if (one.waiting) return element("tr", {}, element("th", { scope: "row" }, one.method), element("td", { colspan: 6, class: "hint" }, "…"));
     const context = element("div", {});
-    showContext(context, one.answer_blocks, null);
+    showContext(context, one.answer_blocks);
     const trace = element("dl", {});
     definitions(trace, one.trace);
     return element("tr", { class: one.own ? "is-chosen" : "" },
       element("th", { scope: "row" }, element("details", {}, element("summary", {}, one.method), context, trace)),
-      cell("tokens", bar(one.tokens / budget, number(one.tokens, 0))),
-      cell("chunks", one.sources.map((at) => element("span", { class: "chip" }, at + 1)), one.units ? element("small", {}, ` ${one.chunks} sentences`) : null),
-      cell("evidence", one.gold === null ? "–" : `${one.found} of ${one.gold}`),
-      cell("answer", one.answered ? foreign(one.answer)
+      cell(bar(one.tokens / budget, number(one.tokens, 0))),
+      cell(`${one.chunks}${one.units ? " sentences" : ""}`),
+      cell(one.gold === null ? "–" : `${one.found} of ${one.gold}`),
+      cell(one.answered ? foreign(one.answer)
         : element("span", { class: "hint" }, one.reason ?? "not found", one.answer ? ["; closest: ", foreign(one.answer)] : null)),
-      cell("confidence", one.answered ? number(one.confidence, 2) : "–"),
-      cell("ms", number(Math.round(1000 * one.seconds), 0)));
+      cell(one.answered ? number(one.confidence, 2) : "–"),
+      cell(number(Math.round(1000 * one.seconds), 0)));
   });
   replaced(byId("compared"), table(HEAD, drawn, "Table of methods"));
-  byId("methods-say").textContent = `${names} at ${number(budget, 0)} tokens. Numbers are those of the passages.`;
+  byId("methods-say").textContent = `${names} at ${number(budget, 0)} tokens.`;
 }

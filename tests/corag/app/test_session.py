@@ -11,10 +11,12 @@ import search
 from corag.app.growth import steps
 from corag.app.why import verdicts
 from corag.errors import InputError
+from corag.index import ChunkIndex
 from corag.selectors.problem import SelectionProblem
+from corag.types import Chunk
 from search import SearchConfig
 from tests.corag.app.worlds import make_workbench
-from tests.fakes import CHARACTERS, HashReranker, offer
+from tests.fakes import CHARACTERS, HashEmbedder, HashReranker, offer
 
 BACKUPS = st.sampled_from(["best-child", "all-children", "utility"])
 
@@ -151,7 +153,6 @@ def test_methods_stand_side_by_side(bench):
     question = bench.source.queries[0].question
     rows = {name: bench.method(question, 0, 60, name) for name in bench.methods}
     assert rows["full"]["tokens"] <= 60 and rows["full"]["gold"] == 2
-    assert rows["naive"]["sources"]
     assert "max_orders" in rows["upper(max_orders=1)"]["error"]
 
 
@@ -170,6 +171,12 @@ def test_methods_stand_side_by_side(bench):
 def test_settings_out_of_bounds(bench, name, value):
     with pytest.raises(InputError, match=name):
         asked(bench, **{name: value})
+
+
+def test_examples_are_about_what_is_indexed(tmp_path):
+    texts = [Chunk(f"{title}{part}", "A text.", {"title": title}) for title in ("Varn", "Oro") for part in range(2)]
+    index = ChunkIndex.build(tmp_path / "index", [*texts, Chunk("plain", "A text.")], HashEmbedder())
+    assert make_workbench(None, index).about()["examples"] == ["Varn", "Oro"]
 
 
 def test_what_cannot_be_asked(bench):
