@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -41,6 +41,12 @@ TITLES = {
     "qmsum": "QMSum (meetings)", "fetaqa": "FeTaQA (tables)", "fairytale": "FairytaleQA (stories)",
 }  # fmt: skip
 """Data sets as readers know them, by the names in `experiments/configs/record.yaml`."""
+ONE_A_KIND = (
+    "hotpotqa", "squad", "pubmedqa", "contract_nli", "api_docs", "codebase", "friendsqa", "fetaqa", "fairytale",
+)  # fmt: skip
+"""Of each kind of texts one, which the README shows; the page of records shows all."""
+HOW_TO_READ = """Share of the reference answer's words in the context / share of gold passages touched @ tokens spent, by
+default and by filling the budget with the best-ranked passages (`naive(reranker=minilm-softsim)`)."""
 SLACK = 0.03
 """How far the default may be below filling on a set and still count as keeping what filling keeps."""
 TABLE = ("<!-- held-out: python -m experiments.report.records -->", "<!-- end -->")
@@ -100,8 +106,11 @@ def question_rows(files: Sequence[Path]) -> list[dict[str, Any]]:
     return rows
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the default beside filling as Markdown: a line a data set, and their mean."""
+def table(rows: Sequence[Mapping[str, Any]], shown: Collection[str] = ()) -> str:
+    """Return the default beside filling as Markdown: a line a data set, of some only if `shown` names these.
+
+    Mean and verdict are of all sets.
+    """
     by_cell: dict[tuple[str, int, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         by_cell.setdefault((row["data"], row["budget"], row["method"]), []).append(row)
@@ -116,14 +125,14 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         *(f"{'`corag`' if of == 'corag' else 'filling'}, {budget:,}" for budget, of in columns),
     ]
     lines = [headings, ["---"] * len(headings)]
-    for data, cells in means.items():
+    for data, cells in ((data, cells) for data, cells in means.items() if not shown or data in shown):
         number = len(by_cell[data, *columns[0]])
         lines.append([TITLES.get(data, data), str(number), *map(_cell, cells)])
     overall = [
         [_mean([cells[number][measure] for cells in means.values()]) for measure in range(len(OF_QUESTIONS))]
         for number in range(len(columns))
     ]
-    lines.append(["**mean**", "", *map(_cell, overall)])
+    lines.append([f"**mean of {len(means)} sets**", "", *map(_cell, overall)])
     said = []
     for number, budget in zip((0, 2), BUDGETS, strict=True):
         held = sum(_keeps(cells[number], cells[number + 1]) for cells in means.values())
@@ -150,9 +159,9 @@ def _cell(figures: Sequence[float | None]) -> str:
     return f"{' / '.join(shares)} @{figures[2]:.0f}"
 
 
-def page(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the records as Markdown, newest first."""
-    parts = [HEAD]
+def page(lines: Sequence[Mapping[str, Any]], by_set: str = "") -> str:
+    """Return the records as Markdown, newest first, behind the present default by data set."""
+    parts = [HEAD, f"## The present default by data set\n\n{HOW_TO_READ}\n\n{by_set}"] if by_set else [HEAD]
     for line in reversed(lines):
         headings = ["method, budget", "answer recall", "evidence recall", "tokens", "ms"]
         rows = [
@@ -207,11 +216,12 @@ def main(results: str = "", changed: str = "") -> None:
         sink = io.BytesIO()
         parquet.write_table(pyarrow.Table.from_pylist(question_rows(files)), sink, compression="zstd")
         write_atomically(ROWS, sink.getvalue())
+    rows = parquet.read_table(ROWS).to_pylist()
     write_atomically(FIGURE, figure(lines))
-    write_atomically(PAGE, page(lines))
+    write_atomically(PAGE, page(lines, table(rows)))
     before, _, rest = README.read_text(encoding="utf-8").partition(TABLE[0])
     _, _, after = rest.partition(TABLE[1])
-    write_atomically(README, f"{before}{TABLE[0]}\n{table(parquet.read_table(ROWS).to_pylist())}\n{TABLE[1]}{after}")
+    write_atomically(README, f"{before}{TABLE[0]}\n{table(rows, ONE_A_KIND)}\n{TABLE[1]}{after}")
 
 
 if __name__ == "__main__":

@@ -122,7 +122,10 @@ def python(*arguments, path, cwd):
 
 
 LEFT_OUT = ("checkpoints/labels/", "experiments/figures/", "experiments/results/")
-NOTEBOOK = ("experiments/LOG.md", "experiments/records.jsonl", "experiments/protocol/register.jsonl")
+NOTEBOOK = (
+    "experiments/LOG.md", "experiments/records.jsonl", "experiments/protocol/register.jsonl",
+    "experiments/protocol/answers.yaml",
+)  # fmt: skip
 
 
 def test_the_wheel_has_the_data_and_no_labels(wheel):
