@@ -45,8 +45,8 @@ ONE_A_KIND = (
     "hotpotqa", "squad", "pubmedqa", "contract_nli", "api_docs", "codebase", "friendsqa", "fetaqa", "fairytale",
 )  # fmt: skip
 """Of each kind of texts one, which the README shows; the page of records shows all."""
-HOW_TO_READ = """Share of the reference answer's words in the context / share of gold passages touched @ tokens spent, by
-default and by filling the budget with the best-ranked passages (`naive(reranker=minilm-softsim)`)."""
+HOW_TO_READ = """Share of the reference answer's words in the context / share of gold passages touched @ tokens spent,
+by default and by filling the budget with the best-ranked passages (`naive(reranker=minilm-softsim)`)."""
 SLACK = 0.03
 """How far the default may be below filling on a set and still count as keeping what filling keeps."""
 TABLE = ("<!-- held-out: python -m experiments.report.records -->", "<!-- end -->")

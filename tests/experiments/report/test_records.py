@@ -46,9 +46,8 @@ def test_the_table_of_the_readme_by_hand(tmp_path):
     ]  # fmt: skip
     lines = table(rows).splitlines()
     assert lines[2] == "| SQuAD | 2 | .75 / 1.00 @55 | .79 / .50 @105 | .75 / 1.00 @55 | .79 / .50 @105 |"
-    assert lines[3].startswith("| mine | 2 | .75 / - @55 |") and lines[4].startswith(
-        "| **mean of 2 sets** |  | .75 / 1.00 @55"
-    )
+    assert lines[3].startswith("| mine | 2 | .75 / - @55 |")
+    assert lines[4].startswith("| **mean of 2 sets** |  | .75 / 1.00 @55")
     # .04 less of the answer's words than filling.
     assert "at 256 tokens on 0 of 2 sets, with 52% of its tokens" in lines[-1]
     assert table(rows, ["squad"]).splitlines() == [line for line in lines if "mine" not in line]
