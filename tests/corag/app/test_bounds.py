@@ -7,7 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, suppress
+from multiprocessing import get_context
 from pathlib import Path
 
 import httpx
@@ -175,15 +177,22 @@ def resident_mb():
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the memory of the process from /proc")
 def test_memory_is_flat_over_hostile_requests():
-    rounds = 100 if FULL or CAMPAIGN else 2
+    # In a process of its own: what other tests keep in memory, or free, is not counted.
+    with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+        memory = alone.submit(memory_over_rounds, 2 + (100 if FULL or CAMPAIGN else 2)).result()
+    assert max(memory[2:]) < memory[1] + 400 and max(memory) < 2_500, memory
+
+
+def memory_over_rounds(rounds):
+    """Return the megabytes after each round of hostile requests."""
     memory = []
     with serving(make_api(Service(method="naive(reranker=bm25)"), deadline=0.3)) as url:
-        for _ in range(2 + rounds):
+        for _ in range(rounds):
             for given in HOSTILE.values():
                 body = {"query": "How salty is the sea?", "budget_tokens": 100_000, **given}
                 assert httpx.post(f"{url}v1/select", json=body, timeout=60).status_code in (200, 400, 504)
             memory.append(resident_mb())
-    assert max(memory[2:]) < memory[1] + 400 and max(memory) < 2_500, memory
+    return memory
 
 
 @pytest.mark.timeout(120)
