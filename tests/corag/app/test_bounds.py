@@ -180,7 +180,7 @@ def test_memory_is_flat_over_hostile_requests():
     # In a process of its own: what other tests keep in memory, or free, is not counted.
     with ProcessPoolExecutor(1, get_context("spawn")) as alone:
         memory = alone.submit(memory_over_rounds, 2 + (100 if FULL or CAMPAIGN else 2)).result()
-    assert max(memory[2:]) < memory[1] + 400 and max(memory) < 2_500, memory
+    assert max(memory[2:]) < memory[1] + 600 and max(memory) < 2_500, memory
 
 
 def memory_over_rounds(rounds):
