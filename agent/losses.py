@@ -61,19 +61,19 @@ def settings_loss(predicted: Tensor, target: Tensor) -> Tensor:
     return _weighted_mean((predicted.float() - target).square().mean(dim=1))
 
 
-LEADS = 10.0
+LEAD_WEIGHT = 10.0
 """Weight of the leads in `forecast_loss`, beside the shares themselves."""
 
 
 def forecast_loss(predicted: Tensor, target: Tensor) -> Tensor:
     """Mean squared error of the evidence held and of the tokens spent, `[b, 2, R]`, both shares in [0, 1].
 
-    That of their leads over the mean of the configurations counts `LEADS` times: a question that is hard for all of
-    them moves all shares, and which of them is named depends on the leads alone.
+    That of their leads over the mean of the configurations counts `LEAD_WEIGHT` times: a question that is hard for all
+    of them moves all shares, and which of them is named depends on the leads alone.
     """
     errors = predicted.float() - target
     leads = errors - errors.mean(dim=2, keepdim=True)
-    return _weighted_mean((errors.square() + LEADS * leads.square()).mean(dim=(1, 2)))
+    return _weighted_mean((errors.square() + LEAD_WEIGHT * leads.square()).mean(dim=(1, 2)))
 
 
 def _weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:

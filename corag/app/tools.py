@@ -52,7 +52,7 @@ class Headed(NamedTuple):
 
     def text(self, pieces: Sequence[Piece]) -> str:
         """Return the text that shows pieces."""
-        return SEPARATOR.join(self.head(piece.chunk, "\n") + piece.text for piece in pieces)
+        return self.separator.join(self.head(piece.chunk, "\n") + piece.text for piece in pieces)
 
 
 class Replies:
@@ -74,7 +74,7 @@ class Replies:
                 break
         reply = selection.text or self._with("", f"Nothing chosen: {selection.trace.reason}", budget)
         if selection.trace.missing:
-            reply = self._with(reply, f"Not found: {' '.join(selection.trace.missing)}", budget)
+            reply = self._with(reply, f"No likely answer to: {' '.join(selection.trace.missing)}", budget)
         if trace:
             reply = self._with(reply, f"trace: {to_json(selection.trace.to_dict())}", budget)
         chosen = {self._id_of(source_of(chunk)) for chunk in selection.chunks}

@@ -5,7 +5,8 @@ A sentence is valued by its tokens in the encoding of its passage, where what it
 partly by the passage itself, so that of two equal sentences the one from the better passage wins.
 
 A combination is worth what its chunks cover of the question together: for each question token the chunks' cosines are
-pooled by a norm, a soft maximum, so every part of the question counts, and the second best chunk for it a little.
+pooled by a norm, a soft maximum, so every part of the question counts, and the second best chunk for it a little. Of
+many chunks that each cover a question nearly whole the value may exceed 1 a little, as that of `minilm-softsim`.
 
 Letters: C chunks, Q tokens of the question.
 """

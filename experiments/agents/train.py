@@ -191,8 +191,10 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         validation = labels.of(parts == VAL) if (parts == VAL).any() else None
         page = comparison(trained.agent, training, validation, test, config.target)
         if kinds:
-            section = promise_section(tests, kinds, config.margin or 0.0) if config.promise else None
-            section = section or left_out_section(tests, config.target, kinds)
+            if config.promise:
+                section = promise_section(tests, kinds, config.margin or 0.0)
+            else:
+                section = left_out_section(tests, config.target, kinds)
             page = replace(page, sections=[*page.sections, section])
         body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
         card, heading = trained.checkpoint / CARD_FILE, "## On questions it has not seen"
