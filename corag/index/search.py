@@ -25,11 +25,9 @@ from corag.index.store import (
     local_folder,
     open_table,
     read_manifest,
-    rows_at,
     to_chunk,
 )
 from corag.index.where import Where, sql_of
-from corag.optional import require
 from corag.text.scripts import minilm_reads
 from corag.types import Candidate, Chunk, Embedder
 
@@ -222,13 +220,13 @@ class ChunkIndex:
     def chunks(self) -> Iterator[Chunk]:
         """Iterate over all chunks as stored: in the order given; after an update, in any order."""
         with accessing(self.uri, "read"):
-            for batch in self._table.search().select(CHUNK_COLUMNS).to_batches():
+            for batch in self._table.rows(CHUNK_COLUMNS).to_batches():
                 yield from map(to_chunk, batch.to_pylist())
 
     def vectors(self) -> NDArray[np.float32]:
         """Return the vectors of all chunks, `[n, d]`, in the order of `chunks`."""
         with accessing(self.uri, "read"):
-            stored = self._table.search().select(["vector"]).to_arrow()["vector"].combine_chunks()
+            stored = self._table.rows(["vector"])["vector"].combine_chunks()
         vectors: NDArray[np.float32] = stored.flatten().to_numpy().reshape(-1, self.dimension)
         return vectors
 
@@ -264,37 +262,30 @@ class ChunkIndex:
         # The nearest partitions may hold fewer rows than are wanted, and few that a filter leaves: then all (0) are
         # searched. Without partitions LanceDB ignores these settings.
         for max_probes in (self._probes, 0) if where is None else (0,):
-            search = self._table.search(queries, vector_column_name="vector").distance_type("cosine").limit(limit)
-            search = search.nprobes(self._probes).maximum_nprobes(max_probes).refine_factor(_REFINE_FACTOR)
+            settings = {"nprobes": self._probes, "maximum_nprobes": max_probes, "refine_factor": _REFINE_FACTOR}
+            with accessing(self.uri, "read"):
+                rows = self._table.nearest(queries, limit, where, columns, **settings)
             hits = [[] for _ in queries]
-            for row in self._rows(search, where, ["_distance", *columns]):
-                # LanceDB leaves the column out when there is one query.
+            for row in rows:
                 hits[row.get("query_index", 0)].append(Hit(row["_distance"], row["_rowid"], row))
             if min(map(len, hits)) >= min(limit, len(self)):
                 break
         return hits
 
     def _matching(self, query: str, k: int, where: str | None) -> list[Hit]:
-        # Given as a text, a question in quotation marks would be searched as a phrase.
-        match = require("lancedb.query", "index").MatchQuery
-        words = match(query.encode("utf-8", "replace").decode(), "text")
+        words = query.encode("utf-8", "replace").decode()
 
         def fetch(limit: int) -> list[list[Hit]]:
-            search = self._table.search(words, query_type="fts").limit(limit)
-            return [[Hit(-row["_score"], row["_rowid"], row) for row in self._rows(search, where, ["_score"])]]
+            with accessing(self.uri, "read"):
+                rows = self._table.matching(words, limit, where)
+            return [[Hit(-row["_score"], row["_rowid"], row) for row in rows]]
 
         return _top_k(fetch, min(k, len(self)))[0]
-
-    def _rows(self, search: Any, where: str | None, columns: list[str]) -> list[dict[str, Any]]:
-        with accessing(self.uri, "read"):
-            filtered = search if where is None else search.where(where)
-            rows: list[dict[str, Any]] = filtered.select(columns).with_row_id(True).to_arrow().to_pylist()
-        return rows
 
     def _rows_at(self, row_ids: Sequence[int]) -> list[dict[str, Any]]:
         """Return the chunks and vectors of rows, in this order."""
         with accessing(self.uri, "read"):
-            rows = rows_at(self._table, sorted(row_ids), [*CHUNK_COLUMNS, "vector"])
+            rows = self._table.rows_at(sorted(row_ids), [*CHUNK_COLUMNS, "vector"])
         by_id = {row["_rowid"]: row for row in rows}
         return [by_id[row_id] for row_id in row_ids]
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index.outside import require_inside
+from corag.index.table import Database
 from corag.index.where import FIELDS, fields_json
 from corag.optional import require
 from corag.types import Chunk
@@ -52,8 +53,8 @@ _REMEDIES = {
 }
 
 
-def connect(uri: str | Path) -> Any:
-    """Return the LanceDB database at a path or address; `InputError` if it cannot hold an index.
+def connect(uri: str | Path, to: Literal["read", "write"] = "read") -> Any:
+    """Return the database at a path or address, LanceDB's own to write; `InputError` if it cannot hold an index.
 
     A local one that refers to other folders or servers is a `DataError`.
     """
@@ -62,10 +63,9 @@ def connect(uri: str | Path) -> Any:
         require_inside(folder, _TABLES)
     # LanceDB warns of every partition that none of the new rows falls into.
     os.environ.setdefault("LANCEDB_LOG", "error")
-    # Imported here: it takes 1.2 s of CPU time.
-    lancedb = require("lancedb", "index")
+    connecting = Database if to == "read" else require("lancedb", "index").connect
     try:
-        return lancedb.connect(folder or str(uri))
+        return connecting(str(folder.absolute() if folder else uri))
     except ValueError as error:
         if folder is None and "No object store provider" not in str(error):
             raise
@@ -156,14 +156,6 @@ def text_key(chunk: Chunk) -> bytes:
     return hashlib.sha256(chunk.text.encode()).digest()[:16]
 
 
-def rows_at(table: Any, row_ids: Sequence[int], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return rows, in any order, by their ids in this version of the table, which are among the columns returned."""
-    found: list[dict[str, Any]] = []
-    if row_ids:
-        found = table.take_row_ids(list(row_ids)).with_row_id().select(list(columns)).to_arrow().to_pylist()
-    return found
-
-
 def to_chunk(row: Mapping[str, Any]) -> Chunk:
     """Return the chunk of a row."""
     return Chunk(row["id"], row["text"], json.loads(row["metadata"]))
@@ -236,11 +228,11 @@ def read_parts(database: Any) -> dict[str, str]:
 
 def _recorded(database: Any, column: str) -> dict[str, Any]:
     table = open_table(database, MANIFEST)
-    rows = [] if table is None else table.search().select([column]).to_arrow().to_pylist()
+    rows = [] if table is None else table.rows([column]).to_pylist()
     return json.loads(rows[0][column]) if rows else {}
 
 
-def write_manifest(database: Any, manifest: IndexManifest, parts: Mapping[str, str]) -> None:
+def write_manifest(database: Any, uri: str | Path, manifest: IndexManifest, parts: Mapping[str, str]) -> None:
     """Record a complete index and its parts in one commit.
 
     LanceDB also commits a file that was cut off by a full disk, so the record is read back; if it is unreadable, the
@@ -255,7 +247,7 @@ def write_manifest(database: Any, manifest: IndexManifest, parts: Mapping[str, s
     before = table.version
     table.add(content, mode="overwrite")
     try:
-        read_manifest(database, ""), read_parts(database)
+        read_manifest(connect(uri), uri), read_parts(connect(uri))
     except (OSError, RuntimeError, ValueError) as error:
         table.restore(before)
         raise OSError("the index could not be recorded: the disk is full, or the file too large") from error

@@ -34,7 +34,6 @@ from corag.index.store import (
     open_table,
     read_manifest,
     read_parts,
-    rows_at,
     text_key,
     to_chunk,
     to_rows,
@@ -137,7 +136,7 @@ def write_index(
     check_count("batch_size", batch_size, "typical: 256")
     with index_lock(uri):
         with accessing(uri, "write"):
-            database = connect(uri)
+            database = connect(uri, "write")
             old, known = _usable_manifest(database, uri, overwrite)
             wanted = IndexManifest(embedder.name, embedder.dimension, source.fingerprint, source.settings)
             if old is not None:
@@ -150,7 +149,7 @@ def write_index(
             as_recorded = old is not None and old.version == table.version
             unchanged = {name for name, key in source.parts.items() if as_recorded and known.get(name) == key}
             # Rows are taken from the version of now, in which their ids stay the same.
-            stored = open_table(database, CHUNKS, table.version)
+            stored = open_table(connect(uri), CHUNKS, table.version)
             writer = _Writer(table, stored, unchanged, embedder, batch_size, uri)
         parts: dict[str, str] = {}
         for name, key in source.parts.items():
@@ -177,10 +176,10 @@ def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[I
     With `overwrite`, one that cannot be read is deleted: it cannot be replaced by a new version either.
     """
     try:
-        if (table := open_table(database, CHUNKS)) is not None:
+        if (table := open_table(connect(uri), CHUNKS)) is not None:
             # A file that was cut off has lost its footer, without which no column of it can be read.
-            table.search().select(["position"]).to_arrow()
-        return read_manifest(database, uri), read_parts(database)
+            table.rows(["position"])
+        return read_manifest(connect(uri), uri), read_parts(connect(uri))
     except (IndexMismatchError, OSError, RuntimeError, TypeError, ValueError):
         if not overwrite:
             raise
@@ -231,7 +230,7 @@ class _Writer:
     ) -> None:
         self._table, self._stored, self._embedder = table, stored, embedder
         self._batch_size, self._uri = batch_size, uri
-        rows = stored.search().select(["id", "part", "text_key"]).with_row_id(True).to_arrow()
+        rows = stored.rows(["id", "part", "text_key"])
         ids, parts, keys, row_ids = (rows[name].to_pylist() for name in ("id", "part", "text_key", "_rowid"))
         self._by_id: dict[str, int] = dict(zip(ids, row_ids, strict=True))
         self._by_text: dict[bytes, int] = dict(zip(keys, row_ids, strict=True))
@@ -255,7 +254,7 @@ class _Writer:
         keys += [self._by_text.get(text_key(row.chunk)) for row in self._batch]
         with accessing(self._uri, "write"):
             columns = ["part", "position", *CHUNK_COLUMNS, "vector"]
-            known = rows_at(self._stored, sorted({key for key in keys if key is not None}), columns)
+            known = self._stored.rows_at(sorted({key for key in keys if key is not None}), columns)
         there = {Row(to_chunk(row), row["part"], row["position"]) for row in known}
         batch, self._batch, self._num_missing = [row for row in self._batch if row not in there], [], 0
         if not batch:
@@ -301,7 +300,7 @@ def _complete(
         raise IndexMismatchError(f"the rows stored at {uri} are not those of this corpus; did two builds run? {REMEDY}")
 
     def record() -> None:
-        write_manifest(database, replace(manifest, version=table.version, num_changed=num_changed), parts)
+        write_manifest(database, uri, replace(manifest, version=table.version, num_changed=num_changed), parts)
 
     record()
     version = table.version

