@@ -48,7 +48,7 @@ def sweep(config: Any) -> None:
     from experiments.agents.sweep import PAGE_FILE, SUMMARY_FILE, sweep
 
     sweep(config)
-    say(f"report and figures in {config.base.out}: {PAGE_FILE} and {SUMMARY_FILE}")
+    say(f"report and figures in {config.shared.out}: {PAGE_FILE} and {SUMMARY_FILE}")
 
 
 def train_adapter(config: Any) -> None:

@@ -40,8 +40,6 @@ class AnswerConfig(Runtime):
         unit: What the selector chooses: whole passages (passage), their sentences (sentence), or windows of n sentences
             (window(n)). By default the agent's choice for method `corag`, and passages for other methods.
         reranker: Reranker for methods that use one; overrides their default and the agent's choice.
-        window: What happens to combinations longer than the reranker's window: scored in overlapping windows
-            (windows), or cut (truncate).
         num_candidates: Number of chunks to retrieve.
         retrieval: How the index ranks chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid, the default).
@@ -63,7 +61,6 @@ class AnswerConfig(Runtime):
     keep: float | None = None
     unit: str | None = None
     reranker: Spelling | None = None
-    window: str | None = None
     num_candidates: int = 20
     retrieval: Retrieval | None = None
     where: dict[str, Any] | None = None
@@ -180,7 +177,7 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
         raise InputError(
             f"method {parse(config.method).name!r} does not use an agent; leave out --agent, or use method corag"
         )
-    asked = {name: getattr(config, name) for name in ("reranker", "window", "keep")}
+    asked = {name: getattr(config, name) for name in ("reranker", "keep")}
     settings = {name: value for name, value in asked.items() if value is not None}
     reader, tokens = reader_and_tokens(with_prompt(config.reader, config.prompt), config.tokenizer)
     offered = {**tokens_setting(tokens), "agent": config.agent}

@@ -1,4 +1,4 @@
-"""`corag doctor`: installed packages, devices, models and data at hand, caches and servers.
+"""`corag list doctor`: installed packages, devices, models and data at hand, caches and servers.
 
 Only the Ollama server is contacted, at the address that is set for it.
 """
@@ -10,11 +10,9 @@ import json
 import os
 import platform
 import re
-import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -26,22 +24,11 @@ from rich.text import Text
 from corag.cli.console import plain, stdout
 from corag.errors import CoragError
 from corag.optional import to_install
-from corag.text.visible import to_json, visible
+from corag.text.visible import visible
 
 TIMEOUT_S = 2.0
 """Seconds that a server has to answer."""
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;.*extra\s*==\s*['\"]([\w-]+)['\"])?")
-
-
-@dataclass(frozen=True)
-class DoctorConfig:
-    """Show what is installed, devices, models and data at hand, caches with their sizes, and servers.
-
-    Attributes:
-        json: Print JSON.
-    """
-
-    json: bool = False
 
 
 class Finding(NamedTuple):
@@ -53,13 +40,9 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def run(config: DoctorConfig) -> None:
+def show() -> None:
     """Print all findings."""
-    findings = [*_installed(), *_devices(), *_models(), *_folders(), *_servers()]
-    if config.json:
-        sys.stdout.write(to_json([finding._asdict() for finding in findings], shown=True, indent=2) + "\n")
-        return
-    for part, group in groupby(findings, key=lambda finding: finding.part):
+    for part, group in groupby(findings(), key=lambda finding: finding.part):
         drawn = Table.grid(padding=(0, 2, 0, 0))
         drawn.add_column(no_wrap=True)
         drawn.add_column(overflow="fold")
@@ -68,6 +51,12 @@ def run(config: DoctorConfig) -> None:
             drawn.add_row(plain(f"  {name}"), Text.assemble(plain(state), separator, (visible(remedy), "yellow")))
         stdout().print(plain(part), style="bold")
         stdout().print(drawn)
+
+
+def findings() -> Iterator[Finding]:
+    """Yield all findings, those of one section after each other."""
+    for section in (_installed, _devices, _models, _folders, _servers):
+        yield from section()
 
 
 def _installed() -> Iterator[Finding]:

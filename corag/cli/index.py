@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from corag.checks import check_count
 from corag.cli.console import progress, say, stderr
 from corag.cli.show import show_tree, show_update
 from corag.errors import ModelError
@@ -36,7 +35,6 @@ class IndexConfig(Runtime):
         tree: Build or update a tree of summaries over the whole corpus, for the selector `raptor`. An interrupted build
             resumes.
         tree_summarizer: Summarizer that writes it, such as `ollama(model=llama3.1:8b)`.
-        summary_tokens: Maximum tokens of a summary in the tree.
         quiet: Show no progress.
     """
 
@@ -53,12 +51,7 @@ class IndexConfig(Runtime):
     overwrite: bool = False
     tree: bool = False
     tree_summarizer: Spelling = "extractive"
-    summary_tokens: int = 100
     quiet: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("summary_tokens", self.summary_tokens, "typical: 100")
 
 
 @in_runtime
@@ -88,7 +81,7 @@ def run(config: IndexConfig) -> None:
     show_update(update)
     if summarizer is not None:
         with progress("tree", quiet=config.quiet) as report:
-            tree, built = update_tree(update.index, embedder, summarizer, config.summary_tokens, report=report)
+            tree, built = update_tree(update.index, embedder, summarizer, report=report)
         show_tree(tree, built=built)
     elif not is_current(update.index):
         say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())

@@ -144,7 +144,7 @@ COMMANDS = {
         "train agents with every combination of some settings",
         "experiments.agents.sweep:SweepConfig",
         "experiments.commands:sweep",
-        "base.labels out vary seeds",
+        "base out vary seeds",
     ),
     "evaluate": Command(
         "compare methods on a data folder",
@@ -173,12 +173,11 @@ COMMANDS = {
         positional="part",
     ),
     "list": Command(
-        "list all parts, or the settings of one",
+        "list all parts, the settings of one, or what is installed",
         "corag.cli.parts:ListConfig",
         "corag.cli.parts:run",
         positional="kind part",
     ),
-    "doctor": Command("show what is installed and available", "corag.cli.doctor:DoctorConfig", "corag.cli.doctor:run"),
 }
 """Every command, also those of two words."""
 
@@ -338,6 +337,8 @@ def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
     if not arguments:
         raise InputError("name a command; see corag --help")
     first, *rest = arguments
+    if first == "doctor":
+        return "list", arguments
     words = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
     if words:
         second = rest.pop(0) if rest and not rest[0].startswith("-") else DEFAULT_SUBCOMMAND.get(first, "")

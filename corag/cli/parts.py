@@ -1,4 +1,4 @@
-"""`corag list`: the parts that there are, and the settings of one."""
+"""`corag list`: the parts that there are, the settings of one, and what is installed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from corag.cli.console import plain, say, stdout
 from corag.errors import CoragError, InputError
 from corag.naming import nearest, with_default
 
+DOCTOR = "doctor"
+
 
 @dataclass(frozen=True)
 class ListConfig:
-    """List the parts by kind, or the settings of one part.
+    """List the parts by kind, the settings of one part, or what is installed.
 
     Attributes:
-        kind: Kind of part, such as `selectors`; by default all.
+        kind: Kind of part, such as `selectors`, by default all; or `doctor` for packages, devices, models and data
+            at hand, caches and servers.
         part: Name of a part whose settings are listed.
     """
 
@@ -31,11 +34,16 @@ class ListConfig:
 
 
 def run(config: ListConfig) -> None:
-    """List parts or settings."""
+    """List parts, settings, or what is installed."""
+    if config.kind == DOCTOR and config.part is None:
+        from corag.cli import doctor
+
+        doctor.show()
+        return
     kinds = {table.kind: table for table in registry.TABLES}
     kind = None if config.kind is None else config.kind.removesuffix("s")
     if kind not in (None, *kinds):
-        raise InputError(f"kind is {config.kind!r}; it must be one of {', '.join(kinds)}")
+        raise InputError(f"kind is {config.kind!r}; it must be one of {', '.join(kinds)}, or {DOCTOR}")
     tables = list(kinds.values()) if kind is None else [kinds[kind]]
     if config.part is None:
         drawn = Table(box=None, pad_edge=False, show_header=False, expand=True)

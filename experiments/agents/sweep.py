@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ class SweepConfig(Runtime):
     """Train agents with every combination of some settings, over seeds, and rank them by validation regret.
 
     Attributes:
-        base: Settings that all runs share; its `out` is the folder of the sweep, with a subfolder for each run.
+        base: Settings of `corag train agent` that all runs share, such as `--base.labels FILE`; its `out` is the folder
+            of the sweep, with a subfolder for each run.
         vary: Settings by their dotted names, such as `training.lr`, each with the values to try; written in the file.
             A setting that changes the utility, such as `target.metric`, also changes the unit of the regret.
         seeds: Seeds of the training; each combination is trained with each of them.
@@ -53,7 +55,7 @@ class SweepConfig(Runtime):
         quiet: Show no progress and no table.
     """
 
-    base: TrainAgentConfig
+    base: dict[str, Any]
     vary: dict[str, list[Any]]
     seeds: tuple[int, ...] = (0, 1, 2)
     out: str | None = None
@@ -61,8 +63,7 @@ class SweepConfig(Runtime):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.out is not None:
-            object.__setattr__(self, "base", replace(self.base, out=self.out))
+        _ = self.shared
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds are {list(self.seeds)}; give at least one, and each once")
         for name, values in self.vary.items():
@@ -70,6 +71,11 @@ class SweepConfig(Runtime):
                 raise InputError(f"vary names {name!r}, which a sweep sets itself; leave it out")
             if not values or len({json.dumps(value) for value in values}) < len(values):
                 raise InputError(f"vary gives {name!r} the values {values}; give at least one, and each once")
+
+    @cached_property
+    def shared(self) -> TrainAgentConfig:
+        """The settings that all runs share."""
+        return read_settings(TrainAgentConfig, {**self.base, **({} if self.out is None else {"out": self.out})})
 
 
 @in_runtime
@@ -88,7 +94,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         DataError: The labels cannot be read.
     """
     combinations = plan(config)  # before any training, so that a mistake in the last one is found first
-    out, rows = Path(config.base.out), []
+    out, rows = Path(config.shared.out), []
     with folder_lock(out, ".sweep.lock"):
         with progress("sweep", quiet=config.quiet) as report:
             for number, (settings, runs) in enumerate(combinations):
@@ -97,7 +103,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             report(len(combinations), len(combinations))
         # Combinations of which no run could be trained come last.
         rows.sort(key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
-        base = flattened(asdict(config.base)).items()
+        base = flattened(asdict(config.shared)).items()
         shared = {name: value for name, value in base if not {name, name.split(".")[0]} & {*OWN, *UNMEASURED}}
         summary: dict[str, Any] = without_secrets(
             {
@@ -126,8 +132,8 @@ def plan(config: SweepConfig) -> list[tuple[Mapping[str, Any], list[TrainAgentCo
     for values in product(*config.vary.values()):
         settings, runs = dict(zip(config.vary, values, strict=True)), []
         for seed in config.seeds:
-            folder = Path(config.base.out) / _folder_name(settings, seed)
-            run = with_settings(config.base, {**settings, SEED: seed})
+            folder = Path(config.shared.out) / _folder_name(settings, seed)
+            run = with_settings(config.shared, {**settings, SEED: seed})
             runs.append(replace(run, out=str(folder), quiet=True))
         combinations.append((settings, runs))
     return combinations
