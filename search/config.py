@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from search.types import SearchError
-from search.validation import check_at_least, check_not_negative
+from search.types import SearchError, check_at_least, check_not_negative
 
 Policy = Literal["paper", "bayesian"]
 Backup = Literal["best-child", "all-children", "utility"]

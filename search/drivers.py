@@ -13,8 +13,7 @@ from search.bayesian import bayesian_search
 from search.config import Policy, SearchConfig
 from search.mcts import tree_search
 from search.result import SearchCoroutine, SearchResult
-from search.types import IntArray, Order, ScoreOrders, ScoreProblemOrders, SearchError
-from search.validation import checked_problem, checked_values
+from search.types import IntArray, Order, ScoreOrders, ScoreProblemOrders, SearchError, checked_problem, checked_values
 
 _DEFAULT = SearchConfig()
 

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from search.orders import OrderSpace
 from search.result import SearchResult
-from search.types import Order, ScoreOrders, SearchError
-from search.validation import check_at_least, checked_problem, checked_values
+from search.types import Order, ScoreOrders, SearchError, check_at_least, checked_problem, checked_values
 
 BATCH_SIZE = 4096
 """Most orders in one call of the scorer."""

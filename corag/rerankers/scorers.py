@@ -14,7 +14,7 @@ from corag.progress import checkpoint
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
 from search import SearchError
-from search.validation import checked_values
+from search.types import checked_values
 
 FLAT = 1e-6
 """Values of single candidates that differ by no more than this, or this share of the largest, differ by the

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 
 import agent
 from corag.cli.console import progress
+from corag.cli.main import restrict_settings
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import without_secrets
@@ -28,7 +30,6 @@ from experiments.agents.train import TrainAgentConfig, fit, known_labels
 from experiments.report.difference import Difference, paired_difference
 from experiments.report.page import Page, Section, Table
 from experiments.run.journal import fingerprint
-from experiments.run.settings import read_settings
 from experiments.run.track import UNMEASURED
 from storage import folder_lock
 
@@ -75,7 +76,7 @@ class SweepConfig(Runtime):
     @cached_property
     def shared(self) -> TrainAgentConfig:
         """The settings that all runs share."""
-        return read_settings(TrainAgentConfig, {**self.base, **({} if self.out is None else {"out": self.out})})
+        return read_settings({**self.base, **({} if self.out is None else {"out": self.out})})
 
 
 @in_runtime
@@ -148,7 +149,7 @@ def with_settings(config: TrainAgentConfig, changes: Mapping[str, Any]) -> Train
     if unknown := [name for name in changes if name not in flat]:
         raise InputError(f"{unknown[0]!r} is no setting; the settings are {', '.join(flat)}")
     try:
-        return read_settings(TrainAgentConfig, {**flat, **changes})
+        return read_settings({**flat, **changes})
     except InputError as error:
         raise InputError(f"{_listed(changes)} cannot be: {error}") from error
 
@@ -242,3 +243,26 @@ def _folder_name(settings: Mapping[str, Any], seed: int) -> str:
 def _spread(values: Sequence[float]) -> dict[str, float]:
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return {"mean": float(np.mean(values)), "sd": sd, "min": min(values), "max": max(values)}
+
+
+def read_settings(values: Mapping[str, Any]) -> TrainAgentConfig:
+    """Return settings of a training; nested ones as mappings or by dotted names, and a list where a tuple belongs.
+
+    An unknown name or a wrong value is an `InputError`; the settings may raise errors of their own.
+    """
+    parser: Any = _parser()
+    try:
+        parsed = parser.parse_object(dict(values))
+    except ArgumentError as error:
+        raise InputError(" ".join(str(error).split())) from error
+    return TrainAgentConfig(**vars(parser.instantiate(parsed)))
+
+
+@cache
+def _parser() -> Any:
+    from jsonargparse import ArgumentParser
+
+    restrict_settings()
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(TrainAgentConfig)
+    return parser

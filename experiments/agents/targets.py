@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import agent
 from corag.errors import DataError, InputError
-from corag.selectors.price import REFERENCE_TOKENS
+from corag.selectors.corag.search import REFERENCE_TOKENS
 from corag.types import FloatArray
 from experiments.agents.recipes import with_recipe_defaults
 from experiments.evaluation.metrics import kept, quality

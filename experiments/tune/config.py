@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from corag.budget import AUTO
@@ -9,10 +10,13 @@ from corag.errors import InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
 from corag.naming import PartName, Spelling, Spellings, split_parts
-from corag.selectors.price import COST_WEIGHT, price_factor
 from experiments.data.config import CandidateSettings, spell_out
 from experiments.run.track import Tracking
 
+COST_WEIGHT = 0.1
+"""Price of 256 tokens where nobody names one."""
+PREFERENCES: Mapping[str, float] = {"quality": 0.5, "balanced": 1.0, "tokens": 2.0}
+"""Factors on the price of tokens by which configurations are compared."""
 LEAST_QUESTIONS = 20
 """With fewer, each fold of the cross-validation has less than four."""
 
@@ -62,7 +66,16 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     @property
     def price(self) -> float:
         """What 256 tokens cost, in units of the metric."""
-        return COST_WEIGHT * price_factor(self.prefer)
+        try:
+            factor = PREFERENCES.get(self.prefer) or float(self.prefer)
+        except ValueError:
+            factor = -1.0
+        if not 0 <= factor < float("inf"):
+            raise InputError(
+                f"prefer is {self.prefer!r}; give {', '.join(PREFERENCES)}, or a factor on the price of tokens of at "
+                "least 0, such as 2"
+            )
+        return COST_WEIGHT * factor
 
     @property
     def further(self) -> list[PartName]:

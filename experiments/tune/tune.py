@@ -20,7 +20,7 @@ from corag.errors import DataError, InputError
 from corag.models.runtime import in_runtime
 from corag.naming import parse
 from corag.selectors.corag.agents import DEFAULT_AGENT, load_agent
-from corag.selectors.price import REFERENCE_TOKENS
+from corag.selectors.corag.search import REFERENCE_TOKENS
 from corag.types import FloatArray
 from experiments.agents.compare import Choices, method_table, named
 from experiments.agents.recipes import with_recipe_defaults

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from corag.errors import CoragError, InputError
-from corag.models import replies
+from corag.models import servers
 from corag.models.embedders import OllamaEmbedder, OpenAIEmbedder
 from corag.readers.chat import OllamaReader, OpenAIReader
 from corag.summarizers.chat import OllamaSummarizer, OpenAISummarizer
@@ -26,7 +26,7 @@ REQUEST = SummaryRequest(("A text.",), 50)
 def small_replies():
     """Replies have to be small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replies, "MAX_BYTES", 2 * 2**20)
+        patch.setattr(servers, "MAX_BYTES", 2 * 2**20)
         yield
 
 
@@ -113,7 +113,7 @@ def test_a_redirect_is_not_followed(hostile, readers):
 
 
 def test_a_reply_that_never_ends_is_given_up(hostile, readers, monkeypatch):
-    monkeypatch.setattr(replies, "MAX_S", 20 * PAUSE_S)
+    monkeypatch.setattr(servers, "MAX_S", 20 * PAUSE_S)
     hostile.mode = lambda path: iter([open_reply(), *(said(path, "a", done=False) for _ in range(1000))])
     for reader in readers:
         begun_s = time.perf_counter()

@@ -20,7 +20,6 @@ from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, Scaling, giv
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.order import PromptOrder
-from corag.selectors.price import REFERENCE_TOKENS
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER, SHARED
 from corag.types import FloatArray, Order, Reranker, Scorer, TokenCounter
@@ -31,6 +30,8 @@ LOGITS: Mapping[str, Any] = {"output": "logit"}
 MAX_PROBABILITY = 1 - 1e-5
 """The largest probability of which a preset takes the logit, 11.5: about the largest logit of a cross-encoder."""
 
+REFERENCE_TOKENS = 256
+"""lambda is the price of this many tokens, in units of value, whatever the budget is."""
 ITERATIONS, EXPLORATION = 40, 0.001
 """Of the tree, on values in [0, 1]; docs/concepts.md has the figures. The paper's c of 2.4 is for raw logits. From 0.1
 on it keeps the tree shallow: with 60 sentences, 40 iterations reach a net value of .740 up to 0.02, .728 with 0.1 and
