@@ -13,39 +13,20 @@ Letters: C chunks, Q tokens of the question.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.errors import InputError, ModelError
 from corag.models.cached import CachedEncoder
-from corag.models.engine import EncoderSource, Float32, load_engine
-from corag.models.minilm import (
-    DIMENSION,
-    Encoded,
-    MiniLMEncoder,
-    TextEncoder,
-    encoder_at,
-    load_bert,
-    weights_sha256,
-)
-from corag.models.runtime import Backend, Placement, Precision, resolve_device
-from corag.models.trained import Adapter, load_adapter, merge
+from corag.models.engine import Float32
+from corag.models.minilm import Encoded, TextEncoder, minilm_encoder
+from corag.models.runtime import Backend, Precision
 from corag.naming import Part
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.text.chunking import Span
 from corag.text.units import UnitChunk, source_of
 from corag.types import Chunk, FloatArray, Order
-
-NAME = "minilm-late"
-FORM = "late-interaction"
-"""Format of its adapters: low-rank updates of the encoder, and `token_weight`, `[384]`, for question tokens."""
-TOKEN_WEIGHT = "token_weight"
 
 SHARPNESS = 8.0
 """Order of the norm that pools the chunks of a combination; 4 to 16 are on one curve of evidence against tokens."""
@@ -58,40 +39,25 @@ class MiniLMLate(Part):
     """Late interaction, in [0, 1] for one chunk; order does not matter, and nothing is cut.
 
     Args:
-        adapter: Folder of an adapter that updates the encoder; by default the encoder is as published.
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
-        encoder: Used in place of the encoder that backend and precision select; not beside an adapter.
-
-    Raises:
-        InputError: Both adapter and encoder are given.
-        ModelError: The adapter is missing, damaged or of another form.
+        encoder: Used in place of the encoder that backend and precision select.
     """
 
-    name = NAME
+    name = "minilm-late"
     max_tokens = None
     """Longer texts are encoded in several windows."""
 
     def __init__(
         self,
         *,
-        adapter: str | Path | None = None,
         backend: Backend = "auto",
         precision: Precision | None = None,
         device: str | None = None,
         encoder: TextEncoder | None = None,
     ) -> None:
-        placement = resolve_device("reranker", backend=backend, precision=precision, device=device)
-        self._token_weight = np.zeros(DIMENSION, dtype=np.float32)
-        if adapter is None:
-            self._encoder = encoder or CachedEncoder(encoder_at(placement))
-        elif encoder is not None:
-            raise InputError("adapter and encoder are both given; the adapter has an encoder of its own: leave one out")
-        else:
-            loaded = load_adapter(adapter, FORM)
-            self._token_weight = token_weight(loaded)
-            self._encoder = CachedEncoder(_encoder(loaded, placement))
+        self._encoder = encoder or CachedEncoder(minilm_encoder(backend, precision, device, role="reranker"))
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text by itself, `[len(texts)]`; 0 for an empty one."""
@@ -117,9 +83,7 @@ class MiniLMLate(Part):
     def _question(self, query: str) -> tuple[Encoded, FloatArray]:
         """Return a question, and the weights of its tokens, which add up to 1, `[Q]`."""
         [question] = self._encoder.encoded([query])
-        logits = np.asarray(question.tokens @ self._token_weight, dtype=np.float64)
-        weights = np.exp(logits - logits.max(initial=-math.inf))
-        return question, weights / max(weights.sum(), 1e-300)
+        return question, np.full(len(question.ids), 1 / max(1, len(question.ids)))
 
     def _cosines(self, question: Encoded, texts: Sequence[str]) -> list[tuple[Float32, NDArray[np.int64]]]:
         """Return each token's cosines to those of the question, `[T, Q]`, and where in its text it begins, `[T]`."""
@@ -167,23 +131,3 @@ class LateScorer(ChunkScorer):
             # Not by BLAS: it sums some rows in another sequence, and equal sets would differ by a bit.
             values[rows] = np.einsum("nq,q->n", summed ** (1 / SHARPNESS), self._weights)
         return values
-
-
-def token_weight(adapter: Adapter) -> Float32:
-    """Return what weighs the states of question tokens, `[384]`; `ModelError` if the adapter lacks it."""
-    weight = adapter.tensors.get(TOKEN_WEIGHT)
-    if weight is None or weight.shape != (DIMENSION,):
-        raise ModelError(f"the adapter {adapter.config.name!r} has no {TOKEN_WEIGHT} of {DIMENSION}; train it again")
-    return np.asarray(weight, dtype=np.float32)
-
-
-@lru_cache(maxsize=4)
-def _encoder(adapter: Adapter, placement: Placement) -> MiniLMEncoder:
-    def load() -> Any:
-        bert = load_bert()
-        merge(bert, {name: tensor for name, tensor in adapter.tensors.items() if name != TOKEN_WEIGHT})
-        return bert.eval()
-
-    parts = f"{weights_sha256()[:6]}{adapter.weights_sha256}"
-    source = EncoderSource(adapter.config.name, parts, ("input_ids", "attention_mask"), load)
-    return MiniLMEncoder(load_engine(source, placement), placement)

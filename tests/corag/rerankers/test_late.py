@@ -1,16 +1,13 @@
-"""Late interaction: sentences in the encoding of their passage, sets by what they cover, adapters."""
+"""Late interaction: sentences in the encoding of their passage, sets by what they cover."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import corag
 from corag import Chunk
-from corag.errors import InputError, ModelError
 from corag.models.minilm import minilm_encoder
-from corag.models.trained import AdapterConfig, save_adapter
-from corag.rerankers.late import FORM, PASSAGE_SHARE, SHARPNESS, TOKEN_WEIGHT, LateScorer, MiniLMLate
+from corag.rerankers.late import PASSAGE_SHARE, SHARPNESS, LateScorer, MiniLMLate
 from corag.text.units import SENTENCE, units
 
 QUESTION = "How high is it?"
@@ -73,35 +70,3 @@ def test_chunks_that_answer_different_parts_are_worth_more_than_two_that_answer_
     # By hand: (.9^8 + .1^8)^(1/8) = .9 and (.1^8 + .8^8)^(1/8) = .8 to eight places.
     assert both == pytest.approx((0.9 + 0.8) / 2, abs=1e-7)
     assert same == pytest.approx((2 ** (1 / SHARPNESS) * 0.9 + 2 ** (1 / SHARPNESS) * 0.1) / 2)
-
-
-def adapter(folder, tensors):
-    save_adapter(folder, tensors, AdapterConfig("minilm-late", FORM), "# A card\n")
-    return folder
-
-
-@pytest.mark.slow
-def test_an_adapter_updates_the_encoder_and_weighs_the_tokens_of_the_question(tmp_path):
-    rng = np.random.default_rng(0)
-    query = "encoder.layer.5.attention.self.query.weight"
-    zeros = {f"{query}.down": np.zeros((2, 384), np.float16), f"{query}.up": np.zeros((384, 2), np.float16)}
-    texts = [TEXT, "Bananas are yellow."]
-    plain = corag.reranker("minilm-late").score(QUESTION, texts)
-    same = adapter(tmp_path / "same", {**zeros, TOKEN_WEIGHT: np.zeros(384, np.float16)})
-    assert corag.reranker("minilm-late", adapter=str(same)).score(QUESTION, texts) == pytest.approx(plain, abs=1e-6)
-    drawn = {name: rng.normal(size=tensor.shape).astype(np.float16) for name, tensor in zeros.items()}
-    for tensors in (
-        {**drawn, TOKEN_WEIGHT: np.zeros(384, np.float16)},
-        {**zeros, TOKEN_WEIGHT: np.ones(384, np.float16)},
-    ):
-        other = adapter(tmp_path / "other", tensors)
-        assert np.abs(corag.reranker("minilm-late", adapter=str(other)).score(QUESTION, texts) - plain).max() > 1e-3
-
-
-@pytest.mark.slow
-def test_what_an_adapter_lacks_is_said(tmp_path):
-    lacking = adapter(tmp_path / "lacking", {"x": np.zeros(1, np.float16)})
-    with pytest.raises(ModelError, match=TOKEN_WEIGHT):
-        MiniLMLate(adapter=lacking)
-    with pytest.raises(InputError, match="leave one out"):
-        MiniLMLate(adapter=lacking, encoder=minilm_encoder())
