@@ -1,12 +1,10 @@
 """The service over HTTP: `POST /v1/rerank`, in the form of Cohere, Jina and vLLM, and `POST /v1/select`, in JSON.
 
-`openapi.json` describes both; requests are checked by its schemas, `GET /openapi.json` returns it, and `GET /` shows it
-as a page.
+`openapi.json` describes both; requests are checked by its schemas, and `GET /openapi.json`, or `GET /`, returns it.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Callable
@@ -19,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 import corag
@@ -72,9 +70,6 @@ def make_api(
     async def openapi(request: Request) -> Response:
         return Json(description)
 
-    async def described(request: Request) -> Response:
-        return HTMLResponse(page_of(description))
-
     async def refused(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             return Json({"error": f"{error.detail}; see /openapi.json"}, error.status_code)
@@ -87,41 +82,10 @@ def make_api(
         Route("/v1/select", posted(service.select, schemas["select"]), methods=["POST"]),
         Route("/health", health),
         Route("/openapi.json", openapi),
-        Route("/", described),
+        Route("/", openapi),
     ]
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard, host=host, headers=HEADERS, key=key)],
         exception_handlers=dict.fromkeys((InputError, ClientDisconnect, HTTPException), refused),
     )
-
-
-def page_of(description: dict[str, Any]) -> str:
-    """Return the calls and fields of an OpenAPI description as a page that fetches nothing."""
-    parts = []
-    for path, calls in description["paths"].items():
-        for verb, call in calls.items():
-            parts.append(f"<h2><code>{verb.upper()} {path}</code></h2><p>{_styled(call['summary'])}")
-            parts.append(f"<p>Reply: {_styled(call['responses']['200']['description'])}")
-            if schema := description["components"]["schemas"].get(path.rsplit("/", 1)[-1]):
-                required = schema["required"]
-                rows = (
-                    f"<tr><td><code>{name}</code>{' (required)' if name in required else ''}"
-                    f"<td>{_styled(field.get('description', ''))}"
-                    for name, field in schema["properties"].items()
-                )
-                parts.append(f"<table><tr><th>field<th>meaning{''.join(rows)}</table>")
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>CORAG</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><style>:root { color-scheme: light dark }'
-        "body { font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem }"
-        "td, th { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0 }</style>"
-        f"<h1>CORAG {html.escape(description['info']['version'])}</h1><p>{_styled(description['info']['description'])}"
-        f' <a href="openapi.json">OpenAPI</a>{"".join(parts)}</html>'
-    )
-
-
-def _styled(text: str) -> str:
-    """Return an escaped text, with what is between backticks as code."""
-    pieces = html.escape(text).split("`")
-    return "".join(f"<code>{piece}</code>" if at % 2 else piece for at, piece in enumerate(pieces))

@@ -167,8 +167,8 @@ def fit_sigmoid(values: FloatArray, right: FloatArray) -> tuple[float, float]:
     return slope, offset
 
 
-def calibration_error(confidence: FloatArray, right: FloatArray, bins: int = 10) -> float:
-    """Return the expected calibration error over bins of equal size (Naeini et al., 2015)."""
+def calibration_error(confidence: FloatArray, right: FloatArray) -> float:
+    """Return the expected calibration error over ten bins of equal size (Naeini et al., 2015)."""
     order = np.argsort(confidence, kind="stable")
-    parts = [part for part in np.array_split(order, bins) if len(part)]
+    parts = [part for part in np.array_split(order, 10) if len(part)]
     return float(sum(len(p) * abs(confidence[p].mean() - right[p].mean()) for p in parts) / len(confidence))

@@ -76,7 +76,7 @@ class Hypothesised:
     corrections: Float32  # [N]
 
 
-def hypothesise(example: ValueExample, max_size: int, max_drawn: int = MAX_DRAWN) -> Hypothesised | None:
+def hypothesise(example: ValueExample, max_size: int) -> Hypothesised | None:
     """Return the hypotheses of an example, or None if its evidence is larger than any hypothesis."""
     golds = [gold for gold in example.golds if len(gold) <= max_size]
     if example.golds and not golds:
@@ -90,7 +90,7 @@ def hypothesise(example: ValueExample, max_size: int, max_drawn: int = MAX_DRAWN
         of_size = [gold for gold in golds if len(gold) == size]
         if of_size:
             true.append(describer(example.signals)(np.array(of_size, dtype=np.intp)))
-        sets, total = _other_sets(num_candidates, size, set(of_size), max_drawn, rng)
+        sets, total = _other_sets(num_candidates, size, set(of_size), rng)
         if total:
             others.append(describer(example.signals)(sets))
             corrections.append(np.full(len(sets), np.log(total / len(sets))))
@@ -99,19 +99,21 @@ def hypothesise(example: ValueExample, max_size: int, max_drawn: int = MAX_DRAWN
 
 
 def _other_sets(
-    num_candidates: int, size: int, golds: set[tuple[int, ...]], most: int, rng: np.random.Generator
+    num_candidates: int, size: int, golds: set[tuple[int, ...]], rng: np.random.Generator
 ) -> tuple[Sets, int]:
-    """Return up to `most` sets of a size that are not the evidence (all for one candidate), and their number."""
+    """Return up to `MAX_DRAWN` sets of a size that are not the evidence (all for one candidate), and their number."""
     total = comb(num_candidates, size)
     if total > LISTED:
         # Too many to list; drawn one by one, and equal ones are rare.
-        drawn = {tuple(sorted(rng.choice(num_candidates, size, replace=False).tolist())) for _ in range(most)} - golds
+        drawn = {
+            tuple(sorted(rng.choice(num_candidates, size, replace=False).tolist())) for _ in range(MAX_DRAWN)
+        } - golds
         return np.array(sorted(drawn), dtype=np.intp).reshape(-1, size), total - len(golds)
     sets = sets_of(size, range(num_candidates))
     if golds:
         sets = sets[[tuple(row) not in golds for row in sets.tolist()]]
     total = len(sets)
-    return (sets[rng.choice(total, most, replace=False)] if total > most and size > 1 else sets), total
+    return (sets[rng.choice(total, MAX_DRAWN, replace=False)] if total > MAX_DRAWN and size > 1 else sets), total
 
 
 class ValueBatches:

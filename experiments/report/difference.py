@@ -51,7 +51,6 @@ def paired_difference(
     *,
     groups: Sequence[str] | None = None,
     statistic: Statistic = first,
-    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Difference:
     """Return how much more one method has than another on the same questions.
@@ -62,7 +61,6 @@ def paired_difference(
         groups: The group of each question, `[n]`. Questions that share a document are right or wrong together, so
             groups are resampled as a whole; by default, and if all are of one group, each question by itself.
         statistic: Of the means.
-        resamples: Samples of the bootstrap.
         seed: Of the samples.
     """
     ours = _columns(ours)
@@ -74,13 +72,13 @@ def paired_difference(
     sums = np.zeros((2, len(unique), ours.shape[1]))
     np.add.at(sums[0], index, ours)
     np.add.at(sums[1], index, theirs)
-    counts = _counts(len(unique), resamples, seed)
+    counts = _counts(len(unique), seed)
     ours_resampled, theirs_resampled = counts @ sums / (counts @ sizes)[:, None]
     samples = statistic(ours_resampled) - statistic(theirs_resampled)
     low, high = np.percentile(samples, [2.5, 97.5]).tolist()
     tail = min(float((samples <= 0).mean()), float((samples >= 0).mean()))
     mean = statistic(ours.mean(axis=0)) - statistic(theirs.mean(axis=0))
-    return Difference(float(mean), low, high, min(1.0, max(2 * tail, 1 / resamples)), len(ours))
+    return Difference(float(mean), low, high, min(1.0, max(2 * tail, 1 / RESAMPLES)), len(ours))
 
 
 def _columns(values: Any) -> FloatArray:
@@ -89,7 +87,7 @@ def _columns(values: Any) -> FloatArray:
 
 
 @lru_cache(maxsize=2)
-def _counts(groups: int, resamples: int, seed: int) -> FloatArray:
+def _counts(groups: int, seed: int) -> FloatArray:
     """Return how often each group is in each sample with replacement, `[s, g]`."""
-    samples = np.random.default_rng(seed).integers(0, groups, (resamples, groups))
+    samples = np.random.default_rng(seed).integers(0, groups, (RESAMPLES, groups))
     return np.stack([np.bincount(rows, minlength=groups) for rows in samples]).astype(np.float64)

@@ -189,7 +189,6 @@ def update_tree(
     index: ChunkIndex,
     embedder: Embedder,
     summarizer: Summarizer,
-    summary_tokens: int = SUMMARY_TOKENS,
     *,
     report: Report = lambda written, needed: None,
 ) -> tuple[RaptorTree, bool]:
@@ -212,7 +211,7 @@ def update_tree(
     folder = parent / FOLDER
     require_inside(parent, [FOLDER])
     index.manifest.require_embedder(embedder.name, embedder.dimension, index.uri)
-    record = {**_content(index), "summarizer": summarizer.identity, "summary_tokens": summary_tokens}
+    record = {**_content(index), "summarizer": summarizer.identity, "summary_tokens": SUMMARY_TOKENS}
     with index_lock(index.uri):
         if ChunkIndex.open(index.uri).manifest != index.manifest:
             raise IndexMismatchError(f"the index at {index.uri} was changed meanwhile; {_REMEDY}")
@@ -228,7 +227,7 @@ def update_tree(
             list(index.chunks()),
             CachedEmbedder(embedder),
             summarizer,
-            summary_tokens,
+            SUMMARY_TOKENS,
             vectors=index.vectors(),
             store=DiskStore(folder / "summaries.sqlite", SUMMARIES),
             report=report,
