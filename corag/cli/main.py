@@ -204,7 +204,7 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
     )
     parser.add_argument("--config", action="config", help="YAML file with settings.")
     parser.add_argument("--help-all", action="help", help="Show all settings and exit.")
-    parser.add_class_arguments(settings)
+    parser.add_class_arguments(settings, skip={"batch_tokens"})  # batches that are too large are halved
     for group in parser._action_groups:
         # jsonargparse would print the description again.
         group.title = "settings" if f"{group.title}." == parser.description else group.title
@@ -338,7 +338,7 @@ def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
         raise InputError("name a command; see corag --help")
     first, *rest = arguments
     if first == "doctor":
-        return "list", arguments
+        return "list", list(arguments)
     words = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
     if words:
         second = rest.pop(0) if rest and not rest[0].startswith("-") else DEFAULT_SUBCOMMAND.get(first, "")

@@ -135,7 +135,9 @@ def run_packed(
                 f"the model ran out of memory with a single text of {size} tokens; free the memory that other programs "
                 "hold, give fewer tokens at once (max_tokens), --precision bf16, or another --device"
             )
-        logger.warning("a batch of %d tokens did not fit the memory; --batch_tokens %d asks for less", size, size // 2)
+        logger.warning(
+            "a batch of %d tokens did not fit the memory and is halved; see corag.runtime(batch_tokens=)", size
+        )
         waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
 
 

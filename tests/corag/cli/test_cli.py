@@ -44,6 +44,8 @@ def names_of(settings_type):
     """All settings of a command, those of nested dataclasses with a dot."""
     hints = get_type_hints(settings_type)
     for field in dataclasses.fields(settings_type):
+        if field.name == "batch_tokens":  # a setting in Python alone
+            continue
         inner = names_of(hints[field.name]) if dataclasses.is_dataclass(hints[field.name]) else ()
         yield from [f"{field.name}.{name}" for name in inner] or [field.name]
 
