@@ -26,11 +26,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
     """Trains a model on a table, and validates it on another, if there is one."""
 
     def __init__(
-        self,
-        config: AgentConfig,
-        train_config: TrainConfig,
-        train: TrainingTable,
-        val: TrainingTable | None,
+        self, config: AgentConfig, train_config: TrainConfig, train: TrainingTable, val: TrainingTable | None
     ) -> None:
         super().__init__()
         self.model = AgentModel(config, train_config.seed)

@@ -216,11 +216,7 @@ class Workbench:
             }
 
     def answer(
-        self,
-        question: str,
-        number: int | None,
-        given: Mapping[str, Any],
-        on_token: Callable[[str], None] | None = None,
+        self, question: str, number: int | None, given: Mapping[str, Any], on_token: Callable[[str], None] | None = None
     ) -> dict[str, Any]:
         """Return the reader's answer from what `search` chose; `on_token` gets each piece as it is written."""
         inquiry = self._inquiry_for(question, number)

@@ -74,12 +74,7 @@ MAX_LINES = 2**20
 
 _PACKED = ("pdf", "docx", "pptx", "xlsx")
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
-_MARKS = {
-    b"\xff\xfe\x00\x00": "utf-32",
-    b"\x00\x00\xfe\xff": "utf-32",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
+_MARKS = {b"\xff\xfe\x00\x00": "utf-32", b"\x00\x00\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 # A folder that every index has.
 _INDEX = "corag_chunks.lance"
 _GUESS_BYTES = 2**16

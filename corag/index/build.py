@@ -135,12 +135,7 @@ def _corpus_source(
 
 
 def _folder_source(
-    path: Path,
-    files: FoundFiles,
-    tokens: TokenCounter,
-    chunking: ChunkConfig,
-    settings: dict[str, Any],
-    report: Report,
+    path: Path, files: FoundFiles, tokens: TokenCounter, chunking: ChunkConfig, settings: dict[str, Any], report: Report
 ) -> ChunkSource:
     """Return the documents of a folder as a source; reading them adds to `settings["skipped"]`.
 

@@ -125,12 +125,7 @@ class Written(NamedTuple):
 
 
 def write_index(
-    uri: str | Path,
-    source: ChunkSource,
-    embedder: Embedder,
-    *,
-    batch_size: int = 256,
-    overwrite: bool = False,
+    uri: str | Path, source: ChunkSource, embedder: Embedder, *, batch_size: int = 256, overwrite: bool = False
 ) -> Written:
     """Embed and store the chunks of a source, update an index of it, or finish a build; see `ChunkIndex.build`."""
     check_count("batch_size", batch_size, "typical: 256")
@@ -284,12 +279,7 @@ class _Writer:
 
 
 def _complete(
-    database: Any,
-    table: Any,
-    manifest: IndexManifest,
-    parts: Mapping[str, str],
-    wanted: Set[str],
-    uri: str | Path,
+    database: Any, table: Any, manifest: IndexManifest, parts: Mapping[str, str], wanted: Set[str], uri: str | Path
 ) -> None:
     """Make the search structures, check the rows, and record the index as complete; then merge small files."""
     # One file for each batch is slow to read. The version that is read must not go yet.

@@ -157,11 +157,7 @@ def with_special(ids: Sequence[Ids]) -> list[Ids]:
 
 
 def minilm_encoder(
-    backend: Backend = "auto",
-    precision: Precision | None = None,
-    device: str | None = None,
-    *,
-    role: Role = "embedder",
+    backend: Backend = "auto", precision: Precision | None = None, device: str | None = None, *, role: Role = "embedder"
 ) -> MiniLMEncoder:
     """Return the encoder; each is loaded once per process. For settings and errors see `resolve_device`.
 

@@ -59,12 +59,7 @@ def save_adapter(folder: str | Path, tensors: Mapping[str, NDArray[Any]], config
     weights: bytes = require("safetensors.numpy", "models").save(
         {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     )
-    values = {
-        "format_version": FORMAT_VERSION,
-        **asdict(config),
-        "base": BASE,
-        "base_sha256": WEIGHTS_SHA256,
-    }
+    values = {"format_version": FORMAT_VERSION, **asdict(config), "base": BASE, "base_sha256": WEIGHTS_SHA256}
     files: dict[str, str | bytes] = {CARD_FILE: card, WEIGHTS_FILE: weights}
     files[CONFIG_FILE] = sealed(values, files)
     try:

@@ -72,9 +72,7 @@ class SummarizingSelector(WithSummarizer, ABC):
         plans = [self._plan(problem) for problem in problems]
         requests = [
             SummaryRequest(
-                tuple(problem.chunks[index].text for index in group),
-                share,
-                problem.query if self.with_query else "",
+                tuple(problem.chunks[index].text for index in group), share, problem.query if self.with_query else ""
             )
             for problem, plan in zip(problems, plans, strict=True)
             for group, share in plan

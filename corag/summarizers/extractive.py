@@ -35,12 +35,7 @@ class ExtractiveSummarizer(Part):
     max_concurrent = 1
     window_tokens = None
 
-    def __init__(
-        self,
-        *,
-        embedder: str | Embedder = "minilm",
-        tokens: Spelling | TokenCounter | None = None,
-    ) -> None:
+    def __init__(self, *, embedder: str | Embedder = "minilm", tokens: Spelling | TokenCounter | None = None) -> None:
         self.name = "extractive"
         self.tokens = make_tokens(tokens or "minilm")
         embedder_name = embedder if isinstance(embedder, str) else embedder.name

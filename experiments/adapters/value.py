@@ -20,13 +20,7 @@ from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.reranker import FORM, VOCABULARY, EvidenceParts
-from corag.rerankers.evidence.signals import (
-    PAIRS,
-    SINGLES,
-    places,
-    read_question,
-    signals,
-)
+from corag.rerankers.evidence.signals import PAIRS, SINGLES, places, read_question, signals
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.text.documents import passage
 from corag.types import FloatArray, Order

@@ -107,13 +107,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         base = flattened(asdict(config.shared)).items()
         shared = {name: value for name, value in base if not {name, name.split(".")[0]} & {*OWN, *UNMEASURED}}
         summary: dict[str, Any] = without_secrets(
-            {
-                "metric": METRIC,
-                "seeds": list(config.seeds),
-                "vary": config.vary,
-                "base": shared,
-                "rows": rows,
-            }
+            {"metric": METRIC, "seeds": list(config.seeds), "vary": config.vary, "base": shared, "rows": rows}
         )
         write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
         page = sweep_page(summary, out.name)

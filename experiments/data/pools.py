@@ -85,10 +85,7 @@ class Pool:
                 ranking = by_text if retrieval == "text" else reciprocal_rank_fusion([ranking, by_text])
             candidates[query.id] = [
                 Candidate(
-                    chunks[names[i]],
-                    cosines[i],
-                    embedder=embedder.name,
-                    rank=None if retrieval == "vector" else rank,
+                    chunks[names[i]], cosines[i], embedder=embedder.name, rank=None if retrieval == "vector" else rank
                 )
                 for rank, i in enumerate(ranking[:num_candidates])
             ]

@@ -105,12 +105,7 @@ def demo(config: DemoConfig) -> Path:
         )
     with _step("train the configuration agent"):
         report = train(
-            TrainAgentConfig(
-                labels=str(labels),
-                out=str(out / "agent"),
-                own_splits=True,
-                logger=config.logger,
-            )
+            TrainAgentConfig(labels=str(labels), out=str(out / "agent"), own_splits=True, logger=config.logger)
         )
         say(f"  best epoch {report.best_epoch + 1} of {len(report.history)}, checkpoint in {report.checkpoint}")
     with _step("compare on held-out questions"):

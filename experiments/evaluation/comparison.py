@@ -24,37 +24,17 @@ from corag.writing import write_atomically
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.curves import (
-    FEWEST_QUESTIONS,
-    MOST_QUESTIONS,
-    CurveMeasuring,
-    points,
-)
+from experiments.evaluation.curves import FEWEST_QUESTIONS, MOST_QUESTIONS, CurveMeasuring, points
 from experiments.evaluation.measure import Measuring, Rows, cold_and_warm
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
 from experiments.evaluation.parts import Parts, checkpoint_hash
-from experiments.evaluation.rankings import (
-    RETRIEVER,
-    Measures,
-    Rankings,
-    mean_of,
-    ranking_of,
-    write_runs,
-)
+from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
 from experiments.evaluation.verify import with_claims
 from experiments.protocol.held_out import look
 from experiments.report.comparison import result_page, sets_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
 from experiments.report.results import Result
-from experiments.run.journal import (
-    PAGE,
-    RESULT,
-    Journal,
-    fingerprint,
-    finished_record,
-    output_file,
-    versions,
-)
+from experiments.run.journal import PAGE, RESULT, Journal, fingerprint, finished_record, output_file, versions
 from experiments.run.track import UNMEASURED, log_run
 
 logger = logging.getLogger(__name__)

@@ -29,9 +29,7 @@ class Methods(NamedTuple):
 
 
 def make_methods(
-    methods: Spellings,
-    offered: Mapping[str, Any],
-    shared_reranker: Callable[[str], Reranker] | None = None,
+    methods: Spellings, offered: Mapping[str, Any], shared_reranker: Callable[[str], Reranker] | None = None
 ) -> Methods:
     """Build selectors; of `all`, those that need a package that is not installed are left out.
 

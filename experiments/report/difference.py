@@ -46,12 +46,7 @@ def first(means: FloatArray) -> FloatArray:
 
 
 def paired_difference(
-    ours: Any,
-    theirs: Any = None,
-    *,
-    groups: Sequence[str] | None = None,
-    statistic: Statistic = first,
-    seed: int = 0,
+    ours: Any, theirs: Any = None, *, groups: Sequence[str] | None = None, statistic: Statistic = first, seed: int = 0
 ) -> Difference:
     """Return how much more one method has than another on the same questions.
 

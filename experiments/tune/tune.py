@@ -228,11 +228,7 @@ def choose(labels: Labels, shipped: agent.ConfigurationAgent, target: TargetConf
         outside = labels.of(parts == fold)
         tuned, _ = tuned_agent(shipped, labels.of(parts != fold), target)
         chosen[parts == fold] = named(tuned, outside)
-    choices = {
-        DEFAULT_NAME: named(shipped, labels),
-        TUNED: chosen,
-        ORACLE: best_configuration(labels, values),
-    }
+    choices = {DEFAULT_NAME: named(shipped, labels), TUNED: chosen, ORACLE: best_configuration(labels, values)}
     quality, tokens = utility(labels, replace(target, price=0.0)), labels.measures["cost_tokens"]
     pair = choices[TUNED], choices[DEFAULT_NAME]
     gain, better = (

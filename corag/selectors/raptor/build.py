@@ -186,11 +186,7 @@ _REMEDY = "run `corag index` with --tree again, which keeps the summaries that s
 
 
 def update_tree(
-    index: ChunkIndex,
-    embedder: Embedder,
-    summarizer: Summarizer,
-    *,
-    report: Report = lambda written, needed: None,
+    index: ChunkIndex, embedder: Embedder, summarizer: Summarizer, *, report: Report = lambda written, needed: None
 ) -> tuple[RaptorTree, bool]:
     """Build the tree over an index, bring it up to date, or resume an earlier call.
 

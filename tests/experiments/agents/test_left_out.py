@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 import agent
-from experiments.agents.left_out import (
-    LEADS,
-    TOLERATED_LOSS,
-    LeftOut,
-    chosen_lead,
-    chosen_margin,
-    shortfalls,
-)
+from experiments.agents.left_out import LEADS, TOLERATED_LOSS, LeftOut, chosen_lead, chosen_margin, shortfalls
 from experiments.agents.targets import TargetConfig
 from experiments.agents.train import PAGE_FILE, TrainAgentConfig, train
 from experiments.labels.table import read_labels

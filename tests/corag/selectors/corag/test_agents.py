@@ -162,8 +162,7 @@ def test_agents_that_cannot_be_used():
 
 
 @pytest.mark.parametrize(
-    ("scale", "kind", "embedder"),
-    [(20.0, "score", None), (None, "rank", None), (0.1, "cosine", "bge-m3")],
+    ("scale", "kind", "embedder"), [(20.0, "score", None), (None, "rank", None), (0.1, "cosine", "bge-m3")]
 )
 def test_an_agent_computes_the_cosines_that_it_is_not_given(scale, kind, embedder):
     texts = [f"{word} word" for word in "abcdefghijkl"]
