@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
@@ -34,7 +35,8 @@ def save(
     """
     files: dict[str, str | bytes] = {CARD_FILE: card, **(extra or {})}
     if agent.has_network:
-        files[WEIGHTS_FILE] = save_tensors(dict(agent.weights))
+        # safetensors writes the memory of an array as it lies, whatever its strides.
+        files[WEIGHTS_FILE] = save_tensors({name: np.ascontiguousarray(of) for name, of in agent.weights.items()})
     files[CONFIG_FILE] = sealed(agent.config.to_dict(), files)
     try:
         replace_folder(path, files, "a checkpoint", optional=(WEIGHTS_FILE,))

@@ -22,6 +22,10 @@ FloatArray = NDArray[np.float64]
 
 KEEP = 0.98
 """Promise by default: the share of the evidence that a cheaper configuration has to keep."""
+MARGIN = 0.01
+"""Share of what the fallback holds by which a forecast has to exceed the promise: forecasts are less sure."""
+ROOM = 7
+"""Passages that a budget holds from which on filling it is the fallback; with fewer, sentences hold more."""
 SETTINGS = ("iterations", "exploration", "cost_weight")
 """Columns of every settings array: paper 5.1, the number of iterations, c and lambda of eq. 5."""
 
@@ -125,9 +129,12 @@ class AgentConfig:
         ranges: Ranges of the search settings that the second head predicts; None without such a head.
         min_lead: How much more probable than the fallback another configuration has to be for the agent to depart from
             the fallback, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
-        margin: With one, a further head forecasts what each configuration holds of the evidence and what it spends, and
-            the agent names the cheapest that keeps what is promised. To depart from the fallback, a configuration has
-            to exceed the promise by this share of the evidence: calibrated on kinds of texts left out of the training.
+        novelty: With one, a further head forecasts what each configuration holds of the evidence and what it spends,
+            and the agent names the cheapest that keeps what is promised. The farther a question is beyond this
+            distance from the texts that the agent knows, the more has a configuration to exceed the promise to be
+            named in place of the fallback. Calibrated on kinds of texts left out of the training.
+        texts: Number of texts that it knows.
+        filling: The configuration that fills the budget: the fallback where that holds `ROOM` passages, or all.
     """
 
     configurations: tuple[Configuration, ...]
@@ -139,11 +146,17 @@ class AgentConfig:
     map_dim: int = 128
     ranges: Ranges | None = None
     min_lead: float = 0.0
-    margin: float | None = None
+    novelty: float | None = None
+    texts: int = 0
+    filling: Configuration | None = None
 
     def __post_init__(self) -> None:
         require_names("configurations", self.configurations)
         object.__setattr__(self, "configurations", tuple(map(Configuration.parse, self.configurations)))
+        if self.filling is not None:
+            object.__setattr__(self, "filling", Configuration.parse(self.filling))
+            require_choice("filling", self.filling, self.configurations)
+        require_int("texts", self.texts, 0)
         require_choice("fallback.configuration", self.fallback.configuration, self.configurations)
         if (self.fallback.iterations is None) != (self.ranges is None):
             raise AgentError("fallback and ranges must both give the search settings, or neither")
@@ -158,8 +171,10 @@ class AgentConfig:
         require_number("min_lead", self.min_lead)
         if self.min_lead > 1:
             raise AgentError(f"min_lead must be between 0 and 1, got {self.min_lead}; it is a lead in probability")
-        if self.margin is not None:
-            require_number("margin", self.margin)
+        if self.novelty is not None:
+            require_number("novelty", self.novelty)
+            if self.ranges is not None:
+                raise AgentError("ranges and novelty are both given; forecasts are for whole configurations")
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -175,9 +190,11 @@ class AgentConfig:
         layers["choice"] = (self.map_dim, len(self.configurations))
         if self.ranges is not None:
             layers["settings"] = (self.map_dim, len(SETTINGS))
-        if self.margin is not None:
+        if self.novelty is not None:
             layers["forecast"] = (self.map_dim, 2 * len(self.configurations))
         shapes: dict[str, tuple[int, ...]] = {}
+        if self.texts:
+            shapes = {"novelty.weight": (self.feature_dim,) * 2, "novelty.centres": (self.texts, self.feature_dim)}
         for name, (inputs, outputs) in layers.items():
             shapes |= {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
         return shapes
@@ -187,6 +204,7 @@ class AgentConfig:
         values = dataclasses.asdict(self)
         values["configurations"] = list(map(_to_json, self.configurations))
         values["fallback"]["configuration"] = _to_json(self.fallback.configuration)
+        values["filling"] = None if self.filling is None else _to_json(self.filling)
         return values
 
     @classmethod
@@ -195,9 +213,11 @@ class AgentConfig:
         fields = _fields(cls, "config", values)
         best = _fields(Fallback, "fallback", fields["fallback"])
         fields["fallback"] = Fallback(**best | {"configuration": _from_json(best["configuration"])})
+        if fields.get("filling") is not None:
+            fields["filling"] = _from_json(fields["filling"])
         if isinstance(fields["configurations"], tuple):
             fields["configurations"] = tuple(map(_from_json, fields["configurations"]))
-        if fields["ranges"] is not None:
+        if fields.get("ranges") is not None:
             fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
         return cls(**fields)
 
@@ -217,13 +237,14 @@ def _from_json(value: object) -> Configuration:
 
 
 def _fields(cls: type, where: str, values: object) -> dict[str, Any]:
-    """Return `values` with lists turned into tuples, if its keys are exactly the fields of `cls`."""
+    """Return `values` with lists turned into tuples, if its keys are fields of `cls` and all without a default."""
     if not isinstance(values, Mapping):
         raise AgentError(f"{where} must be a mapping of settings, got {values!r}")
-    expected = {field.name for field in dataclasses.fields(cls)}
-    for problem, keys in (("unknown", set(values) - expected), ("missing", expected - set(values))):
+    known = {field.name: field.default is dataclasses.MISSING for field in dataclasses.fields(cls)}
+    needed = {name for name, is_needed in known.items() if is_needed}
+    for problem, keys in (("unknown", set(values) - set(known)), ("missing", needed - set(values))):
         if keys:
-            raise AgentError(f"{where} has {problem} keys {sorted(keys)}; it needs exactly {sorted(expected)}")
+            raise AgentError(f"{where} has {problem} keys {sorted(keys)}; it needs {sorted(needed)} of {sorted(known)}")
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 

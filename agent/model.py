@@ -31,7 +31,7 @@ class AgentOutput(NamedTuple):
 
 
 class AgentModel(nn.Module):  # type: ignore[misc]
-    """Encoder (linear layers, ReLU) and heads: choice, settings (with `config.ranges`), forecast (with a margin).
+    """Encoder (linear layers, ReLU) and heads: choice, settings (with `config.ranges`), forecast (with a novelty).
 
     `seed` is that of the initial weights; the global generator is neither read nor changed.
     """
@@ -42,7 +42,7 @@ class AgentModel(nn.Module):  # type: ignore[misc]
         self.choice = skip_init(nn.Linear, config.map_dim, len(config.configurations))
         self.settings = skip_init(nn.Linear, config.map_dim, len(SETTINGS)) if config.ranges is not None else None
         outputs = 2 * len(config.configurations)
-        self.forecast = skip_init(nn.Linear, config.map_dim, outputs) if config.margin is not None else None
+        self.forecast = skip_init(nn.Linear, config.map_dim, outputs) if config.novelty is not None else None
         # As `nn.Linear` draws them, U(-1/sqrt(inputs), 1/sqrt(inputs)), from a generator of our own.
         generator = torch.Generator().manual_seed(seed)
         heads = [head for head in (self.choice, self.settings, self.forecast) if head is not None]

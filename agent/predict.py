@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agent.config import KEEP, SETTINGS, AgentConfig, FloatArray
+from agent.config import KEEP, MARGIN, ROOM, SETTINGS, AgentConfig, FloatArray
 from agent.configuration import Configuration
 from agent.errors import AgentError
 
@@ -28,11 +28,12 @@ class AgentPrediction:
         cost_weight: lambda of the paper's eq. 5.
         probabilities: Probability of every configuration that the agent knows, in label order; they sum to 1.
         unsure: Whether the most probable configuration leads by less than `AgentConfig.min_lead`, so that this is the
-            fallback, settings included; or, of an agent that forecasts, whether no cheaper one is sure enough to keep
-            what is promised.
+            fallback, settings included; or, of an agent that forecasts, whether this is the fallback, as no cheaper one
+            is sure enough to keep what is promised.
         keeps: Evidence that the configuration is expected to hold, as a share of the most that any holds; None, as the
             next, of an agent that does not forecast.
         spends: Share of the budget that it is expected to spend.
+        novelty: How far the question is from the texts that the agent knows; see `ConfigurationAgent.novelty`.
     """
 
     configuration: Configuration
@@ -43,6 +44,7 @@ class AgentPrediction:
     unsure: bool = False
     keeps: float | None = None
     spends: float | None = None
+    novelty: float | None = None
 
     @property
     def unit(self) -> str | None:
@@ -79,7 +81,11 @@ class ConfigurationAgent:
         return bool(self.weights)
 
     def predict(
-        self, features: ArrayLike, available: Collection[str] | None = None, keep: float = KEEP
+        self,
+        features: ArrayLike,
+        available: Collection[str] | None = None,
+        keep: float = KEEP,
+        room: ArrayLike = 0.0,
     ) -> AgentPrediction | list[AgentPrediction]:
         """Return the configuration for each feature vector.
 
@@ -87,7 +93,8 @@ class ConfigurationAgent:
             features: One vector `[d]` or several `[b, d]`, made by `config.embedder` with the recipe `config.features`.
             available: Configurations to choose from; None for all. Ties go to the first in label order.
             keep: Promise of an agent that forecasts: the share of the evidence held by the configuration that holds
-                most that has to be kept, from 0 to 1. Others have no use for it.
+                most that has to be kept, from 0 to 1. Others have no use for it, nor for the next.
+            room: Passages that each budget holds, one number or `[b]`; inf where it holds all.
 
         Returns:
             One prediction for `[d]`, a list of `b` for `[b, d]`.
@@ -104,8 +111,13 @@ class ConfigurationAgent:
                 f"it knows {', '.join(names)}"
             )
         probabilities, unit = self._outputs(rows)
-        forecast = self.forecast(rows)
-        labels, settings, unsure = decide(self.config, probabilities, unit, allowed, forecast, keep)
+        labels, settings, unsure = decide(self.config, probabilities, unit, allowed)
+        forecast, novelty = self.forecast(rows), self.novelty(rows)
+        if forecast is not None:
+            fallback = self._fallbacks(np.broadcast_to(np.asarray(room, dtype=np.float64), len(rows)))
+            doubt = np.maximum(0.0, novelty - (self.config.novelty or 0.0))
+            labels = cheapest(forecast, fallback, MARGIN + doubt, keep, allowed)
+            unsure = labels == fallback
         predictions = []
         for number, (label, row, odds) in enumerate(zip(labels, settings.tolist(), probabilities, strict=True)):
             iterations, exploration, cost_weight = (None,) * 3 if ranges is None else (int(row[0]), *row[1:])
@@ -113,7 +125,8 @@ class ConfigurationAgent:
             expected: tuple[float, ...] = ()
             if forecast is not None:
                 held, spent = forecast[number]
-                expected = (float(held[label] / max(held[allowed].max(), 1e-9)), float(spent[label]))
+                share = float(held[label] / max(held[allowed].max(), 1e-9))
+                expected = (share, float(spent[label]), float(novelty[number]))
             predictions.append(
                 AgentPrediction(
                     names[label], iterations, exploration, cost_weight, known, bool(unsure[number]), *expected
@@ -135,10 +148,30 @@ class ConfigurationAgent:
 
         Shares in [0, 1], `[b, 2, R]`; None of an agent that does not forecast.
         """
-        if not self.has_network or self.config.margin is None:
+        if not self.has_network or self.config.novelty is None:
             return None
         logits = self._linear("forecast", self._maps(self._rows(features)[0]))
         return np.asarray(0.5 * (1.0 + np.tanh(0.5 * logits))).reshape(len(logits), 2, -1)
+
+    def novelty(self, features: ArrayLike) -> FloatArray:
+        """Return how far features `[b, d]` are from the texts that the agent knows, `[b]`; 0 if it knows of none.
+
+        The smallest Mahalanobis distance to the mean features of a text, over sqrt(d): Lee et al., "A Simple Unified
+        Framework for Detecting Out-of-Distribution Samples" (2018), on features and not on classes.
+        """
+        rows, _ = self._rows(features)
+        if not self.config.texts:
+            return np.zeros(len(rows))
+        centres = np.asarray(self.weights["novelty.centres"], dtype=np.float64)
+        apart = (rows[:, None] - centres[None]) @ self._tensors["novelty.weight"]
+        return np.asarray(np.sqrt(np.square(apart).mean(axis=2)).min(axis=1))
+
+    def _fallbacks(self, room: FloatArray) -> NDArray[np.int64]:
+        """Return the index of the fallback of each question, `[b]`."""
+        names, config = self.config.configurations, self.config
+        safe = names.index(config.fallback.configuration)
+        filling = safe if config.filling is None else names.index(config.filling)
+        return np.where(room >= ROOM, filling, safe)
 
     def _outputs(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return probabilities, `[b, R]`, and settings on the scale [0, 1], `[b, 3]`."""
@@ -195,16 +228,12 @@ def decide(
     probabilities: FloatArray,
     unit: FloatArray,
     allowed: NDArray[np.bool_] | None = None,
-    forecast: FloatArray | None = None,
-    keep: float = KEEP,
 ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_]]:
     """Return the label, `[b]`, the search settings in natural units, `[b, 3]`, and `unsure`, `[b]`.
 
     Training and prediction share this rule. The most probable configuration, of equals the first in label order, comes
     with the predicted settings. If it leads the fallback by less than `config.min_lead`, the row is unsure and gets the
     fallback with its settings, if this is allowed.
-
-    With a `forecast`, `[b, 2, R]`, the cheapest configuration that keeps the promise is taken instead; see `cheapest`.
 
     `probabilities` are those of the configurations, `[b, R]`; `unit` the predicted settings on the scale [0, 1] of
     `config.ranges`, `[b, 3]`, without ranges returned as they are; `allowed` which configurations may be chosen, `[R]`.
@@ -219,9 +248,6 @@ def decide(
         unsure = probabilities.max(axis=1) - probabilities[:, fallback] < config.min_lead
     # Without a network there is nothing but the fallback to go by.
     kept = unsure if config.feature_dim else labels == fallback
-    if forecast is not None:
-        labels = cheapest(forecast, fallback, config.margin or 0.0, keep, allowed)
-        unsure = kept = labels == fallback
     labels[kept] = fallback
     if config.ranges is not None:
         settings[kept] = config.fallback.settings
@@ -229,7 +255,11 @@ def decide(
 
 
 def cheapest(
-    forecast: FloatArray, fallback: int, margin: float, keep: float, allowed: NDArray[np.bool_] | None = None
+    forecast: FloatArray,
+    fallback: NDArray[np.int64],
+    margin: FloatArray | float,
+    keep: float,
+    allowed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
     """Return the configuration that is expected to spend least of those that keep the promise, `[b]`.
 
@@ -239,8 +269,8 @@ def cheapest(
 
     Args:
         forecast: Evidence held and budget spent by each configuration, shares in [0, 1], `[b, 2, R]`.
-        fallback: Its index.
-        margin: See `AgentConfig.margin`.
+        fallback: Index of that of each question, `[b]`.
+        margin: One, or one a question, `[b]`.
         keep: Share of the evidence to keep, in [0, 1].
         allowed: Which configurations may be chosen, `[R]`; all by default.
     """
@@ -248,7 +278,7 @@ def cheapest(
     usable = np.ones(held.shape[1], dtype=bool) if allowed is None else allowed
     held = np.where(usable, held, -np.inf)
     safe = np.where(usable[fallback], fallback, held.argmax(axis=1))
-    floor = np.take_along_axis(held, safe[:, None], axis=1)
-    keeps = (held >= keep * held.max(axis=1, keepdims=True)) & (held >= (keep + margin) * floor)
+    floor = np.take_along_axis(held, safe[:, None], axis=1)[:, 0] * (keep + margin)
+    keeps = (held >= keep * held.max(axis=1, keepdims=True)) & (held >= floor[:, None])
     np.put_along_axis(keeps, safe[:, None], True, axis=1)
     return np.asarray(np.where(keeps & usable, spent, np.inf).argmin(axis=1), dtype=np.int64)

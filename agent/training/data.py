@@ -35,6 +35,8 @@ class TrainingTable:
             for an agent that does not predict them.
         forecast: What each configuration holds of the evidence, and which share of the budget it spends, float32
             `[n, 2, R]`; None for an agent that does not forecast.
+        text: Index of the text that each question is about, int64 `[n]`, for an agent that knows texts; None for
+            others.
     """
 
     features: Float32
@@ -44,12 +46,16 @@ class TrainingTable:
     quality: Float32 | None = None
     settings: Float32 | None = None
     forecast: Float32 | None = None
+    text: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        label = np.asarray(self.label)
-        if label.dtype.kind != "i" or label.ndim != 1:
-            raise AgentError(f"label must hold indices, [n], got {label.dtype} of shape {label.shape}")
-        object.__setattr__(self, "label", np.ascontiguousarray(label, dtype=np.int64))
+        for name in ("label", "text"):
+            if (indices := getattr(self, name)) is None:
+                continue
+            indices = np.asarray(indices)
+            if indices.dtype.kind != "i" or indices.ndim != 1:
+                raise AgentError(f"{name} must hold indices, [n], got {indices.dtype} of shape {indices.shape}")
+            object.__setattr__(self, name, np.ascontiguousarray(indices, dtype=np.int64))
         for name, axes in (("features", 2), ("weight", 1), ("quality", 2), ("settings", 2), ("forecast", 3)):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _float_array(name, getattr(self, name), axes))
@@ -66,7 +72,7 @@ class TrainingTable:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The columns that the table has, by name; each has a row for each question."""
-        names = ("features", "label", "weight", "quality", "settings", "forecast")
+        names = ("features", "label", "weight", "quality", "settings", "forecast", "text")
         return {name: array for name in names if (array := getattr(self, name)) is not None}
 
     def digest(self) -> str:
@@ -87,8 +93,8 @@ class TrainingTable:
                 raise AgentError(f"expected {name} of {width} columns, got {array.shape[1]}")
         if len(self) and self.label.max() >= number:
             raise AgentError(f"label {self.label.max()} must be below {number}, the number of configurations")
-        if (self.forecast is None) != (config.margin is None):
-            raise AgentError("the table's forecast and the agent's margin belong together; give both or neither")
+        if (self.forecast is None) != (config.novelty is None):
+            raise AgentError("the table's forecast and the agent's novelty belong together; give both or neither")
         if (self.settings is None) != (config.ranges is None):
             raise AgentError("the table's settings and the agent's ranges belong together; give both or neither")
 
@@ -146,3 +152,21 @@ class FeatureScaling:
         weight = weights["encoder.0.weight"].astype(np.float64) * self.factor
         bias = weights["encoder.0.bias"] - weight @ self.mean
         return {**weights, "encoder.0.weight": weight.astype(np.float32), "encoder.0.bias": bias.astype(np.float32)}
+
+
+SHRINKAGE = 0.3
+"""Of the covariance of standardized features: this times the identity is added, as texts are few."""
+
+
+def known_texts(features: Float32, text: NDArray[np.int64]) -> dict[str, Float32]:
+    """Return the tensors of `ConfigurationAgent.novelty`: the mean features of each text, and what whitens features.
+
+    What whitens is the inverse root of the covariance within texts, shrunk.
+    """
+    rows = features.astype(np.float64)
+    scale = 1 / np.where(rows.std(axis=0) > 1e-6, rows.std(axis=0), np.inf)
+    centres = np.stack([rows[text == number].mean(axis=0) for number in np.unique(text)])
+    within = (rows - centres[np.unique(text, return_inverse=True)[1]]) * scale
+    covariance = within.T @ within / len(rows) + SHRINKAGE * np.eye(rows.shape[1])
+    weight = np.linalg.cholesky(np.linalg.inv(covariance)).T * scale
+    return {"novelty.weight": weight.astype(np.float32), "novelty.centres": centres.astype(np.float32)}

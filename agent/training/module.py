@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from agent.config import SETTINGS, AgentConfig, Ranges, TrainConfig
+from agent.config import KEEP, MARGIN, SETTINGS, AgentConfig, Ranges, TrainConfig
 from agent.losses import choice_loss, contrastive_loss, forecast_loss, regret_loss, settings_loss, soft_target
 from agent.model import AgentModel, AgentOutput
-from agent.predict import decide
-from agent.training.data import FeatureScaling, Float32, TrainingTable
+from agent.predict import cheapest, decide
+from agent.training.data import FeatureScaling, Float32, TrainingTable, known_texts
 from agent.training.lightning import loader_of
 
 Batch = dict[str, Tensor]
@@ -33,6 +33,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         self.train_config = train_config
         self._config = config
         self._scaling = FeatureScaling.of(train.features) if train_config.standardize else None
+        self._texts = {} if train.text is None else known_texts(train.features, train.text)
         self._rows = {"train": _tensors(train, config.ranges, self._scaling)}
         if val is not None:
             self._rows["val"] = _tensors(val, config.ranges, self._scaling)
@@ -66,8 +67,12 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         # To the CPU first: not every accelerator has float64.
         probabilities = output.logits.detach().float().cpu().double().softmax(dim=1).numpy()
         unit = output.settings.detach().float().cpu().double().numpy()
-        forecast = None if output.forecast is None else output.forecast.detach().float().cpu().double().numpy()
-        chosen, _, _ = decide(self._config, probabilities, unit, forecast=forecast)
+        if output.forecast is None:
+            chosen, _, _ = decide(self._config, probabilities, unit)
+        else:
+            forecast = output.forecast.detach().float().cpu().double().numpy()
+            fallback = self._config.configurations.index(self._config.fallback.configuration)
+            chosen = cheapest(forecast, np.full(rows, fallback), MARGIN, KEEP)
         if self._config.ranges is not None and "settings" in batch:
             best = self._config.ranges.from_unit(batch["settings"].float().cpu().double().numpy())
             errors = np.abs(self._config.ranges.from_unit(unit) - best).mean(axis=0)
@@ -80,7 +85,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
 
     def finished_weights(self) -> dict[str, Float32]:
         """Return a copy of the weights for features as they are."""
-        weights = self.model.weights()
+        weights = {**self.model.weights(), **self._texts}
         return weights if self._scaling is None else self._scaling.fold(weights)
 
     def _batches(self, split: str, epoch: int) -> DataLoader[Batch]:

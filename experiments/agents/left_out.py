@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import agent
 from corag.types import FloatArray
 from experiments.agents.compare import Choices, named
-from experiments.agents.targets import TargetConfig, best_single, utility
+from experiments.agents.targets import TargetConfig, best_fallback, utility
 from experiments.evaluation.metrics import kept
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
@@ -23,8 +23,10 @@ from experiments.report.page import Section, Table
 
 LEADS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 """Values of `min_lead` to choose from; with the last the agent never departs from its fallback."""
-MARGINS = (0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 1.0)
-"""Values of `margin` to choose from; with the last the agent never departs from its fallback."""
+NOVELTIES = (0.0, *np.arange(0.4, 1.0, 0.02).round(2).tolist(), 1.2, 1.5, 3.0)
+"""Values of `novelty` to choose from; with the first the agent departs only from a fallback that is clearly worse."""
+RISK = 0.1
+"""The largest share of texts left out on which an agent may lose more than it promises."""
 TOLERATED_LOSS = 0.003
 """The most utility that an agent may lose to the best single configuration on a kind left out."""
 
@@ -36,14 +38,14 @@ class LeftOut:
     Attributes:
         kind: Its name.
         rows: Its questions, as indices into the labels, `[n]`.
-        single: The best single configuration of the other kinds.
-        leads: Values of `min_lead`, `L`.
+        single: The fallback of each question, the best single configuration of the other kinds, `[n]`.
+        leads: Values of `min_lead`, or of `novelty`, `L`.
         by_lead: Measured configuration that the agent names under each of them, `[L, n]`.
     """
 
     kind: str
     rows: NDArray[np.int64]
-    single: int
+    single: NDArray[np.int64]
     leads: tuple[float, ...]
     by_lead: Choices
 
@@ -51,7 +53,7 @@ class LeftOut:
         """Return the mean gain over the best single configuration under each lead, `[L]`; `values` is `[n, C]`."""
         own = values[self.rows]
         chosen = np.take_along_axis(own.T, self.by_lead, axis=0)
-        return np.asarray((chosen - own[:, self.single]).mean(axis=1))
+        return np.asarray((chosen - own[np.arange(len(own)), self.single]).mean(axis=1))
 
 
 def leave_kinds_out(
@@ -60,11 +62,11 @@ def leave_kinds_out(
     target: TargetConfig,
     fit: Callable[[Labels, Labels, str], agent.ConfigurationAgent],
     leads: tuple[float, ...] = LEADS,
-    setting: Literal["min_lead", "margin"] = "min_lead",
+    setting: Literal["min_lead", "novelty"] = "min_lead",
 ) -> list[LeftOut]:
     """Train an agent without each kind, by `fit` with the labels and tests of the others and the kind's name.
 
-    `leads` are values of `setting`, `min_lead` or `margin`, which holds an agent back from departing from its fallback.
+    `leads` are values of `setting`, which holds an agent back from departing from its fallback.
     `tests` are the same questions; those of a kind are measured with values that do not know the kind either.
     """
     values, kinds = utility(tests, target), []
@@ -74,7 +76,11 @@ def leave_kinds_out(
         configs: list[agent.AgentConfig] = [replace(trained.config, **{setting: lead}) for lead in leads]  # type: ignore[arg-type]
         agents = [agent.ConfigurationAgent(config, trained.weights) for config in configs]
         by_lead = np.stack([named(trained, own) for trained in agents])
-        kinds.append(LeftOut(kind, rows, best_single(tests.of(others), values[others]), leads, by_lead))
+        filling = trained.config.filling
+        single = np.full(len(rows), best_fallback(tests.of(others), values[others], filling))
+        if filling is not None:
+            single[own.room >= agent.ROOM] = labels.configurations.index(filling)
+        kinds.append(LeftOut(kind, rows, single, leads, by_lead))
     return kinds
 
 
@@ -90,32 +96,29 @@ def chosen_lead(gains: Sequence[FloatArray]) -> int:
 
 
 def shortfalls(labels: Labels, kinds: Sequence[LeftOut]) -> FloatArray:
-    """Return the share of what the fallback holds that is lost on each data folder left out, `[F, L]`; below 0: won.
+    """Return the share of what the fallback holds that is lost on each text left out, `[F, L]`; below 0: won.
 
-    Each budget of a folder counts as a folder. `labels` are measured with values that do not know the kind.
+    A text is a data folder under one budget. `labels` are measured with values that do not know the kind.
     """
     held, lost = kept(labels.measures), []
     for left in kinds:
-        own = held[left.rows]
-        chosen = np.take_along_axis(own.T, left.by_lead, axis=0)
-        folders = np.char.add(labels.data, labels.budget.astype(np.str_))[left.rows]
-        for folder in dict.fromkeys(folders.tolist()):
-            rows = folders == folder
-            of_fallback = float(own[rows, left.single].mean())
+        own, at = held[left.rows], np.arange(len(left.rows))
+        chosen, texts = np.take_along_axis(own.T, left.by_lead, axis=0), labels.text[left.rows]
+        for text in dict.fromkeys(texts.tolist()):
+            rows = texts == text
+            of_fallback = float(own[at, left.single][rows].mean())
             lost.append((of_fallback - chosen[:, rows].mean(axis=1)) / max(of_fallback, 1e-9))
     return np.array(lost)
 
 
-def chosen_margin(lost: FloatArray, promise: float) -> int:
-    """Return the index of the smallest margin that keeps a promise on kinds left out; the last if none does.
+def chosen_novelty(lost: FloatArray, promise: float) -> int:
+    """Return the index of the largest novelty that keeps a promise on the texts left out; the first if none does.
 
-    Conformal risk control (Angelopoulos et al., 2022, eq. 4): of F folders, which stand for those to come, the summed
-    shortfalls plus the largest possible one may be at most (F + 1) times what may be lost. `lost` is `[F, L]`, margins
-    ascending; as the largest possible shortfall counts the largest that occurs.
+    It keeps it if the share of texts on which more than promised is lost is at most `RISK`, under it and all smaller
+    ones. `lost` is `[F, L]`, novelties ascending.
     """
-    risk = (np.maximum(lost, 0.0).sum(axis=0) + max(float(lost.max(initial=0.0)), 0.0)) / (len(lost) + 1)
-    safe = np.flatnonzero(risk <= 1 - promise)
-    return int(safe[0]) if len(safe) else lost.shape[1] - 1
+    risk = np.maximum.accumulate((lost > 1 - promise).mean(axis=0))
+    return max(int((risk <= RISK).sum()) - 1, 0)
 
 
 def left_out_section(labels: Labels, target: TargetConfig, kinds: Sequence[LeftOut]) -> Section:
@@ -131,9 +134,10 @@ def left_out_section(labels: Labels, target: TargetConfig, kinds: Sequence[LeftO
         lead = chosen_lead(gains[:number] + gains[number + 1 :])
         own, at, spent = values[left.rows], np.arange(len(left.rows)), tokens[left.rows]
         chosen, groups = left.by_lead[lead], labels.group[left.rows].tolist()
-        difference = paired_difference(own[at, chosen], own[:, left.single], groups=groups)
-        utilities = [own[:, left.single].mean(), own[at, chosen].mean(), own.max(axis=1).mean()]
-        means.append([*utilities, spent[:, left.single].mean(), spent[at, chosen].mean(), difference.mean])
+        single = left.single
+        difference = paired_difference(own[at, chosen], own[at, single], groups=groups)
+        utilities = [own[at, single].mean(), own[at, chosen].mean(), own.max(axis=1).mean()]
+        means.append([*utilities, spent[at, single].mean(), spent[at, chosen].mean(), difference.mean])
         lines.append([left.kind, f"{len(at)}", *_cells(means[-1]), str(difference), f"{left.leads[lead]:g}"])
     mean = np.mean(means, axis=0).tolist()
     lines.append(["**mean**", f"{len(labels)}", *_cells(mean), f"{mean[-1]:+.4f}", ""])
@@ -150,18 +154,18 @@ def left_out_section(labels: Labels, target: TargetConfig, kinds: Sequence[LeftO
     return Section("Each kind left out of the training", [Table(headings, lines, note=note)])
 
 
-def promise_section(labels: Labels, kinds: Sequence[LeftOut], margin: float) -> Section:
+def promise_section(labels: Labels, kinds: Sequence[LeftOut], novelty: float) -> Section:
     """Return a line for each kind left out: what an agent that forecasts keeps of what its fallback holds.
 
-    `labels` are measured with values that do not know the kind; `margin` is one of those of the kinds.
+    `labels` are measured with values that do not know the kind; `novelty` is one of those of the kinds.
     """
     held, tokens, means, lines = kept(labels.measures), labels.measures["cost_tokens"], [], []
     for left in kinds:
-        chosen = left.by_lead[left.leads.index(margin)]
+        chosen = left.by_lead[left.leads.index(novelty)]
         own, spent, at = held[left.rows], tokens[left.rows], np.arange(len(left.rows))
         groups = labels.group[left.rows].tolist()
-        difference = paired_difference(own[at, chosen], own[:, left.single], groups=groups)
-        table = [[of[:, left.single].mean(), of[at, chosen].mean()] for of in (own, spent)]
+        difference = paired_difference(own[at, chosen], own[at, left.single], groups=groups)
+        table = [[of[at, left.single].mean(), of[at, chosen].mean()] for of in (own, spent)]
         means.append(np.ravel(table))
         lines.append([left.kind, f"{len(at)}", *_kept_cells(means[-1]), str(difference)])
     mean = np.mean(means, axis=0)
@@ -175,12 +179,13 @@ def promise_section(labels: Labels, kinds: Sequence[LeftOut], margin: float) -> 
         "tokens, agent",
         "gain",
     ]
-    lost = shortfalls(labels, kinds)[:, kinds[0].leads.index(margin)]
+    lost = shortfalls(labels, kinds)[:, kinds[0].leads.index(novelty)]
     kept_shares = f"lost are {np.maximum(lost, 0).mean():.1%} of what the fallback holds, at most {lost.max():.1%}"
     note = (
-        f"Kept: of the evidence and of the answer's words. Margin {margin:g}, the smallest that keeps the promise on "
-        f"{len(lost)} data folders and budgets left out: {kept_shares}, on {(lost <= 1 - agent.KEEP).mean():.0%} of "
-        "them no more than promised. Gain: of the agent, 95% intervals over resampled documents."
+        f"Kept: of the evidence and of the answer's words. Novelty {novelty:g}, the largest with which no more than is "
+        f"promised is lost on {1 - RISK:.0%} of the {len(lost)} texts left out, data folders under one budget: "
+        f"{kept_shares}, on {(lost <= 1 - agent.KEEP).mean():.0%} of them no more than promised. Gain: of the agent, "
+        "95% intervals over resampled documents."
     )
     return Section("Each kind left out of the training", [Table(headings, lines, note=note)])
 

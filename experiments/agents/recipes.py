@@ -35,7 +35,7 @@ OF_RECIPE = (
     "features",
     "settings_head",
     "promise",
-    "margin",
+    "novelty",
     "hidden",
     "map_dim",
     "min_lead",

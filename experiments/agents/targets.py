@@ -65,6 +65,8 @@ class TargetConfig:
             raise InputError(f"weighting must be one of {', '.join(get_args(Weighting))}; got {self.weighting!r}")
 
 
+FILLING = "naive(reranker=minilm-softsim)"
+"""What fills the budget: what is promised is measured by it."""
 PRIOR, FORECAST_PRIOR = 20, 5
 """Questions' worth of weight that the mean over all data folders has in the mean of one; in forecasts, where it would
 hide what is known of a kind, a few."""
@@ -103,9 +105,7 @@ def forecasts(labels: Labels) -> FloatArray:
     As other targets, leads are those of the data folder; see `shrunk`.
     """
     tables = kept(labels.measures), labels.measures["cost_tokens"] / labels.budget[:, None]
-    # What a folder holds depends on the budget.
-    folders = np.char.add(labels.data, labels.budget.astype(np.str_))
-    return np.stack([shrunk(table, folders, FORECAST_PRIOR) for table in tables], axis=1).clip(0.0, 1.0)
+    return np.stack([shrunk(table, labels.text, FORECAST_PRIOR) for table in tables], axis=1).clip(0.0, 1.0)
 
 
 def make_targets(
@@ -138,6 +138,7 @@ def make_targets(
         quality=of_class.astype(np.float32),
         settings=settings,
         forecast=forecasts(labels).astype(np.float32) if forecast else None,
+        text=np.unique(labels.text, return_inverse=True)[1] if forecast else None,
     )
 
 
@@ -189,6 +190,17 @@ def shrunk(values: FloatArray, data: NDArray[np.str_], prior: int = PRIOR) -> Fl
 def best_single(labels: Labels, values: FloatArray) -> int:
     """Return the configuration of the highest mean utility, `[n, C]`; ties go to the fewest orders scored."""
     return int(np.lexsort((_orders(labels).mean(axis=0), -values.mean(axis=0)))[0])
+
+
+def best_fallback(labels: Labels, values: FloatArray, filling: object = None) -> int:
+    """Return `best_single`; with a configuration that fills budgets, of the questions that this is not the fallback of.
+
+    Those are the ones whose budget holds less than `agent.ROOM` passages; if there are none, it is of all.
+    """
+    near = labels.room < agent.ROOM
+    if filling is None or not near.any():
+        return best_single(labels, values)
+    return best_single(labels.of(near), values[near])
 
 
 def _orders(labels: Labels) -> FloatArray:

@@ -25,17 +25,17 @@ from corag.writing import write_atomically
 from experiments.agents.compare import comparison
 from experiments.agents.left_out import (
     LEADS,
-    MARGINS,
+    NOVELTIES,
     LeftOut,
     chosen_lead,
-    chosen_margin,
+    chosen_novelty,
     leave_kinds_out,
     left_out_section,
     promise_section,
     shortfalls,
 )
 from experiments.agents.recipes import RECIPES, Recipe, departures, with_recipe_defaults
-from experiments.agents.targets import TargetConfig, best_single, learnt_targets, make_targets, utility
+from experiments.agents.targets import FILLING, TargetConfig, best_fallback, learnt_targets, make_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
 from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
@@ -77,8 +77,9 @@ class TrainAgentConfig(Runtime, Tracking):
         promise: Whether a head forecasts what each configuration holds of the evidence and spends, so that the agent
             names the cheapest that keeps what is promised. By default as the recipe has it: true, in the paper's false;
             false with a settings head.
-        margin: Share of the evidence by which another configuration has to exceed the promise. By default the smallest
-            that keeps it on kinds left out of the training; 0 with less than three kinds.
+        novelty: Distance from the texts that were learned from beyond which the agent departs from its fallback less
+            and less. By default the largest that keeps the promise on texts of kinds left out of the training; with
+            less than three kinds the largest there is.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
         min_lead: Lead in probability, from 0 to 1, that another configuration needs over the best single one for the
@@ -101,7 +102,7 @@ class TrainAgentConfig(Runtime, Tracking):
     features: str | None = None
     settings_head: bool | None = None
     promise: bool | None = None
-    margin: float | None = None
+    novelty: float | None = None
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
     min_lead: float | None = None
@@ -167,15 +168,15 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         labels, tests = labels.of(known), tests.of(known)
     kinds: list[LeftOut] = []
     if len(set(labels.kind)) > 2 and not config.own_splits:
-        without, given = partial(_fitted_without, config), config.margin if config.promise else config.min_lead
+        without, given = partial(_fitted_without, config), config.novelty if config.promise else config.min_lead
         if config.promise:
-            kinds = leave_kinds_out(labels, tests, config.target, without, _grid(given, MARGINS), "margin")
+            kinds = leave_kinds_out(labels, tests, config.target, without, _grid(given, NOVELTIES), "novelty")
         else:
             kinds = leave_kinds_out(labels, tests, config.target, without, _grid(given, LEADS))
     if config.promise:
-        if config.margin is None:
-            margin = MARGINS[chosen_margin(shortfalls(tests, kinds), agent.KEEP)] if kinds else 0.0
-            config = replace(config, margin=margin)
+        if config.novelty is None:
+            place = chosen_novelty(shortfalls(tests, kinds), agent.KEEP) if kinds else -1
+            config = replace(config, novelty=NOVELTIES[place])
         config = replace(config, min_lead=0.0)
     elif config.min_lead is None:
         values = utility(tests, config.target)
@@ -192,7 +193,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         page = comparison(trained.agent, training, validation, test, config.target)
         if kinds:
             if config.promise:
-                section = promise_section(tests, kinds, config.margin or 0.0)
+                section = promise_section(tests, kinds, config.novelty or 0.0)
             else:
                 section = left_out_section(tests, config.target, kinds)
             page = replace(page, sections=[*page.sections, section])
@@ -261,6 +262,8 @@ def fit(
     # One configuration of a few is hardly fitted, and on fewer questions chance decides between the best two.
     known = labels.of(parts != TEST) if unknown is None else unknown
     agent_config = agent_config_of(known, config)
+    if learnt.text is not None:
+        agent_config = replace(agent_config, texts=len(np.unique(learnt.text)))
     tables = [{"name": path.name, "sha256": digest(path)} for path in label_paths(config.labels)]
     settings = asdict(config) | {"agent": agent_config.to_dict(), "questions": len(labels), "label_tables": tables}
     run = TrackedRun("train", config, Path(config.out), settings, group=group)
@@ -322,7 +325,7 @@ def _fitted_without(config: TrainAgentConfig, labels: Labels, unknown: Labels, k
         out=str(Path(config.out) / LEFT_OUT_DIR / name),
         shares=(training + test, validation, 0.0),
         min_lead=0.0,
-        margin=0.0,
+        novelty=0.0,
         logger="none",
     )
     best = make_targets(labels.of(divided(labels, without) == TRAIN), config.target, config.parts)
@@ -357,7 +360,8 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
         # As spelled: float32 would round a bound such as 0.3.
         settings = [fallback_of(name).settings for name in known.configurations]
         ranges = agent.Ranges(*((min(column), max(column)) for column in zip(*settings, strict=True)))
-    best = known.configurations[best_single(known, utility(known, config.target))]
+    filling = FILLING if config.promise and FILLING in known.configurations else None
+    best = known.configurations[best_fallback(known, utility(known, config.target), filling)]
     return agent.AgentConfig(
         configurations=classes.names,
         fallback=agent.Fallback(best) if ranges is None else fallback_of(best),
@@ -368,7 +372,8 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
         map_dim=config.map_dim,
         ranges=ranges,
         min_lead=config.min_lead or 0.0,
-        margin=(config.margin or 0.0) if config.promise else None,
+        novelty=(config.novelty or 0.0) if config.promise else None,
+        filling=filling,  # type: ignore[arg-type]  # parsed
     )
 
 
@@ -402,7 +407,7 @@ def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
         "label": f"{config.target.metric} of the answer by reader {readers} at "
         f"{', '.join(map(str, labels.budgets))} tokens",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
-        **({"margin": config.margin} if config.promise else {"min_lead": config.min_lead}),
+        **({"novelty": config.novelty} if config.promise else {"min_lead": config.min_lead}),
         "models of the labels": models or "not recorded",
         "commit": commit(),
     }

@@ -22,7 +22,7 @@ from agent import Configuration
 from corag.errors import DataError, InputError
 from corag.naming import without_secrets
 from corag.optional import require
-from corag.selectors.corag.features import Float32, feature_vectors
+from corag.selectors.corag.features import Float32, feature_vectors, room
 from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.data.config import comma_separated
@@ -160,6 +160,16 @@ class Labels:
         return feature_vectors(
             recipe, self.query_vectors, self.candidates_vectors, self.similarities, self.texts_vectors
         )
+
+    @property
+    def room(self) -> FloatArray:
+        """How many passages each budget holds, `[n]`; see `corag.selectors.corag.features.room`."""
+        return room(self.texts_vectors, list(map(len, self.similarities)))
+
+    @property
+    def text(self) -> NDArray[np.str_]:
+        """Name of the texts that each question is about, `[n]`: the data folder, under one budget."""
+        return np.char.add(np.char.add(self.data, "@"), self.budget.astype(np.str_))
 
     def of(self, rows: ArrayLike) -> Labels:
         """Return the questions of some rows, given as indices or as a mask."""

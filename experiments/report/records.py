@@ -22,6 +22,7 @@ from corag.errors import InputError
 from corag.optional import require
 from corag.text.visible import to_json
 from corag.writing import write_atomically
+from experiments.agents.targets import FILLING
 from experiments.report.drawing import COLORS, MARKERS, finish, new_figure, plain, to_svg
 from experiments.report.results import Result
 from experiments.run.journal import commit
@@ -31,7 +32,6 @@ LINES, PAGE = ROOT / "experiments" / "records.jsonl", ROOT / "RECORDS.md"
 FIGURE, README = ROOT / "experiments" / "figures" / "records.svg", ROOT / "README.md"
 ROWS = ROOT / "experiments" / "results" / "held-out.parquet"
 """Each sealed question's figures under the present default and beside it."""
-FILLING = "naive(reranker=minilm-softsim)"
 BUDGETS, METHODS = (256, 1024), ("corag", FILLING, "sentence-threshold")
 TITLES = {
     "hotpotqa": "HotpotQA", "2wikimultihopqa": "2WikiMultihopQA", "multihoprag": "MultiHop-RAG", "squad": "SQuAD",

@@ -13,8 +13,8 @@ from corag.naming import PartName, Spelling, Spellings, split_parts
 from experiments.data.config import CandidateSettings, spell_out
 from experiments.run.track import Tracking
 
-COST_WEIGHT = 0.1
-"""Price of 256 tokens where nobody names one."""
+PRICE = 0.01
+"""What 256 tokens cost by default, in units of the metric: what the shipped agent was trained with."""
 PREFERENCES: Mapping[str, float] = {"quality": 0.5, "balanced": 1.0, "tokens": 2.0}
 """Factors on the price of tokens by which configurations are compared."""
 LEAST_QUESTIONS = 20
@@ -31,11 +31,11 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         splits: Splits of the questions, separated by commas.
         budget: Token budget of the context.
         configurations: Selectors to choose from besides those that the agent knows, separated by commas.
-        metric: Measure to maximize: `quality`, the mean of answer and evidence, or a measure of the labels, such as
-            rougeL or evidence_recall.
-        prefer: Price of tokens: `balanced` (0.1 for 256 tokens, in units of the metric), `quality` (half of that),
+        metric: Measure to maximize: `kept`, the mean of the recalls of answer words and evidence; `quality`, the mean of
+            a reader's answer and of evidence; or a measure of the labels, such as rougeL or evidence_recall.
+        prefer: Price of tokens: `balanced` (0.01 for 256 tokens, in units of the metric), `quality` (half of that),
             `tokens` (twice that), or another factor; with 0 only the metric counts.
-        reader: Reader that answers; with `none` only evidence counts.
+        reader: Reader that answers, for measures of answers; `none` reads nothing.
         tokenizer: Tokenizer that counts tokens; see `corag evaluate`.
         index: Index of the corpus; by default one is built in the cache folder.
         seed: Seed of the folds and of the intervals.
@@ -47,9 +47,9 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     splits: str = "train"
     budget: int = 256
     configurations: Spellings = ""
-    metric: str = "quality"
+    metric: str = "kept"
     prefer: str = "balanced"
-    reader: Spelling = "minilm-reader"
+    reader: Spelling = "none"
     tokenizer: Spelling = AUTO
     index: str | None = None
     seed: int = 0
@@ -75,7 +75,7 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
                 f"prefer is {self.prefer!r}; give {', '.join(PREFERENCES)}, or a factor on the price of tokens of at "
                 "least 0, such as 2"
             )
-        return COST_WEIGHT * factor
+        return PRICE * factor
 
     @property
     def further(self) -> list[PartName]:

@@ -24,7 +24,7 @@ from corag.selectors.corag.search import REFERENCE_TOKENS
 from corag.types import FloatArray
 from experiments.agents.compare import Choices, method_table, named
 from experiments.agents.recipes import with_recipe_defaults
-from experiments.agents.targets import QUALITY, TargetConfig, best_configuration, utility
+from experiments.agents.targets import FILLING, QUALITY, TargetConfig, best_configuration, utility
 from experiments.data.config import candidate_settings
 from experiments.data.splits import divide, questions_of
 from experiments.evaluation.metrics import kept
@@ -52,8 +52,6 @@ OWN_WEIGHT = 40
 worth the gains differ by chance, with more the network's errors on new kinds remain."""
 CAUTION = 1.0
 """Standard errors that the cross-validated gain must exceed 0 by for the agent to be changed."""
-FILLING = "naive(reranker=minilm-softsim)"
-"""What a promise is measured against, labelled beside what there is to choose from: as many passages as fit."""
 DEFAULT_NAME, TUNED, ORACLE = "untuned agent", "tuned agent", "oracle"
 LABELS_FILE, PAGE_FILE = "labels.parquet", "report.html"
 
@@ -177,7 +175,7 @@ def _labelling(config: TuneConfig, shipped: agent.ConfigurationAgent) -> tuple[L
         data=config.data,
         out=str(Path(config.out) / LABELS_FILE),
         splits=config.splits,
-        configurations=(*shipped.config.configurations, *dict.fromkeys([*config.further, parse(FILLING)])),
+        configurations=tuple(dict.fromkeys([*shipped.config.configurations, *config.further, parse(FILLING)])),
         iterations="",
         explorations="",
         cost_weights="",
@@ -265,8 +263,10 @@ def tuned_agent(
     expected = expected.mean(axis=0) + added
     # Forecasts are of other texts: with the user's own labels what is measured decides.
     best = agent.Fallback(names[int(expected.argmax())])
-    config = replace(shipped.config, configurations=names, fallback=best, margin=None)
-    weights = {name: tensor for name, tensor in shipped.weights.items() if not name.startswith("forecast.")}
+    config = replace(shipped.config, configurations=names, fallback=best, novelty=None, texts=0, filling=None)
+    weights = {
+        name: tensor for name, tensor in shipped.weights.items() if not name.startswith(("forecast.", "novelty."))
+    }
     weights["choice.weight"] = weights["choice.weight"][like]
     weights["choice.bias"] = (weights["choice.bias"][like] + added / TEMPERATURE).astype(np.float32)
     return agent.ConfigurationAgent(config, weights), expected

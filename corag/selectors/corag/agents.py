@@ -27,7 +27,7 @@ from corag.optional import to_install, warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.selectors.corag.features import FEATURES, feature_vectors, question_vectors
+from corag.selectors.corag.features import FEATURES, feature_vectors, question_vectors, room
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import SHARED
 from corag.selectors.self_route import built
@@ -153,7 +153,9 @@ class AgentSelectors:
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
         fallback = self.agent.config.fallback.configuration
         known = self.agent.config.configurations if self.agent.has_network else (fallback,)
-        if keep is not None and self.agent.config.margin is None:
+        # Whoever sets something of the search wants a search.
+        known = tuple(name for name in known if not given or name != self.agent.config.filling)
+        if keep is not None and self.agent.config.novelty is None:
             raise InputError(
                 f"keep is {keep}, but {self._source} makes no promises; leave keep out, or use the default agent"
             )
@@ -191,16 +193,18 @@ class AgentSelectors:
         if not problems:
             return []
         features: Any = np.zeros((len(problems), 0))
+        held: Any = 0.0
         if self._embedder is not None:
             recipe = self.agent.config.features
             vectors = question_vectors([problem.passages for problem in problems], self._embedder, recipe)
             features = feature_vectors(recipe, *zip(*vectors, strict=True))
+            held = room([of.texts for of in vectors], [len(of.similarities) for of in vectors])
         while True:
             available = [name for name in self._configurations if name not in self.skipped]
             if not available:
                 reasons = "; ".join(f"{name}: {reason}" for name, reason in self.skipped.items())
                 raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
-            predictions = self.agent.predict(features, available, **self._promise)
+            predictions = self.agent.predict(features, available, room=held, **self._promise)
             assert isinstance(predictions, list)
             for problem, prediction in zip(problems, predictions, strict=True):
                 try:

@@ -178,6 +178,12 @@ def text_statistics(problem: SelectionProblem, similarities: ArrayLike) -> Float
     return np.clip(list(numbers.values()), LOWEST_LOG_BUDGET, 1.0).astype(np.float32)
 
 
+def room(texts: ArrayLike, counts: ArrayLike) -> FloatArray:
+    """Return how many passages each budget holds, `[n]`, inf if all, from `text_statistics`, `[n, 28]`, and numbers."""
+    log_budget = np.asarray(texts, dtype=np.float64).reshape(-1, len(TEXTS))[:, TEXTS.index("log_budget")]
+    return np.where(log_budget < 0, np.exp(log_budget) * np.asarray(counts, dtype=np.float64), np.inf)
+
+
 def _top(values: FloatArray, k: int) -> NDArray[np.bool_]:
     """Return which values are among the `k` largest, with all that equal the last of these, `[n]`."""
     return np.asarray(values >= np.sort(values)[-min(k, len(values))])

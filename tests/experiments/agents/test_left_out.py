@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import agent
-from experiments.agents.left_out import LEADS, TOLERATED_LOSS, LeftOut, chosen_lead, chosen_margin, shortfalls
+from experiments.agents.left_out import LEADS, TOLERATED_LOSS, LeftOut, chosen_lead, chosen_novelty, shortfalls
 from experiments.agents.targets import TargetConfig
 from experiments.agents.train import PAGE_FILE, TrainAgentConfig, train
 from experiments.labels.table import read_labels
@@ -69,29 +69,31 @@ def test_shortfalls_by_hand(tmp_path):
     labels = read_labels(str(kept_table(tmp_path / "l.parquet")))
     rows = np.flatnonzero(labels.kind == "k2")
     cheap, dear = (next(i for i, name in enumerate(labels.configurations) if of in name) for of in ("bm25", "softsim"))
-    left = LeftOut("k2", rows, dear, (0.0, 1.0), np.array([[cheap] * len(rows), [dear] * len(rows)]))
+    left = LeftOut(
+        "k2", rows, np.full(len(rows), dear), (0.0, 1.0), np.array([[cheap] * len(rows), [dear] * len(rows)])
+    )
     # The cheap one holds half of what the fallback holds.
     np.testing.assert_allclose(shortfalls(labels, [left]), [[0.5, 0.0]])
 
 
-def test_the_smallest_margin_that_keeps_the_promise():
-    # Two folders; the largest shortfall anywhere, .3, counts once more: (.1 + .3) / 3 > .1, (.0 + .3) / 3 <= .1.
-    lost = np.array([[0.3, 0.1, 0.0], [-0.5, 0.0, 0.0]])
-    assert chosen_margin(lost, 0.9) == 2
-    assert chosen_margin(lost, 0.86) == 1
-    # None is small enough: the last, with which the agent never departs.
-    assert chosen_margin(lost, 0.99) == 2
-    assert chosen_margin(-lost.clip(0), 0.99) == 0
+def test_the_largest_novelty_that_keeps_the_promise():
+    # Ten texts, of which one may lose more than promised: 0, 1, 1, 2 and, by luck, 0 of them do.
+    lost = np.zeros((10, 5))
+    lost[0, 1:4], lost[1, 3] = 0.3, 0.05
+    assert chosen_novelty(lost, 0.98) == 2
+    assert chosen_novelty(lost, 0.9) == 4
+    # None keeps it: the first, with which the agent hardly departs.
+    assert chosen_novelty(lost + 0.5, 0.98) == 0
 
 
 @pytest.mark.slow
 def test_an_agent_that_forecasts_names_the_cheapest_that_keeps_what_is_promised(tmp_path):
     config = TrainAgentConfig(
         labels=str(kept_table(tmp_path / "l.parquet", 120)), out=str(tmp_path / "out"), quiet=True, logger="none",
-        features="query", training=agent.TrainConfig(epochs=10), margin=0.0,
+        features="query", training=agent.TrainConfig(epochs=10), novelty=3.0,
     )  # fmt: skip
     trained = train(config).agent
-    assert trained.config.margin == 0.0
+    assert (trained.config.novelty, trained.config.texts, trained.config.filling) == (3.0, 3, None)
     features = np.zeros((1, trained.config.feature_dim), dtype=np.float32)
     [careless], [careful] = (trained.predict(features, keep=keep) for keep in (0.0, 1.0))
     assert careless.spends <= careful.spends and careful.keeps >= careless.keeps

@@ -11,7 +11,7 @@ import pytest
 import agent
 from corag.models.trained import FOLDER
 from corag.selectors.corag.agents import SHIPPED_AGENT
-from experiments.agents.targets import TargetConfig, best_single, utility
+from experiments.agents.targets import FILLING, TargetConfig, best_fallback, utility
 from experiments.agents.train import TEST, TrainAgentConfig, divided
 from experiments.labels.table import read_labels
 from tests.paths import GOLDEN
@@ -34,7 +34,7 @@ def test_the_files_are_those_that_the_readme_names(name):
 
 @pytest.mark.slow
 def test_the_tables_are_whole(labels):
-    assert (len(labels.configurations), labels.embedder, labels.budgets) == (14, "minilm", (256, 1024))
+    assert (len(labels.configurations), labels.embedder, labels.budgets) == (17, "minilm", (256, 1024))
     assert len(set(labels.kind)) == 9
     # Each question under both budgets.
     names = Counter(name.partition("@")[0] for name in labels.ids)
@@ -48,8 +48,9 @@ def test_the_shipped_agent_knows_the_tables_classes_and_its_best_single_configur
     config = agent.load(Path(FOLDER) / SHIPPED_AGENT).config
     assert config.configurations == labels.configurations and config.ranges is None
     known = labels.of(np.isfinite(utility(labels, TargetConfig())).all(axis=1))
-    assert str(config.fallback) == labels.configurations[best_single(known, utility(known, TargetConfig()))]
-    assert config.margin is not None
+    best = best_fallback(known, utility(known, TargetConfig()), config.filling)
+    assert config.fallback.configuration == labels.configurations[best]
+    assert config.filling == FILLING and config.novelty is not None and config.texts == len(set(labels.text))
 
 
 def test_what_the_shipped_agent_says(labels):
@@ -57,7 +58,7 @@ def test_what_the_shipped_agent_says(labels):
     loaded = agent.load(Path(FOLDER) / SHIPPED_AGENT)
     known = labels.of(np.isfinite(utility(labels, TargetConfig())).all(axis=1))
     test = known.of(divided(known, TrainAgentConfig("l", "o")) == TEST)
-    predictions = loaded.predict(test.features(loaded.config.features))
+    predictions = loaded.predict(test.features(loaded.config.features), room=test.room)
     golden = json.loads((GOLDEN / "agent-minilm.json").read_text())
     assert Counter(one.configuration for one in predictions) == golden["counts"]
     for one, expected in zip(predictions, golden["first"], strict=False):
