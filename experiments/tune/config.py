@@ -31,8 +31,8 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         splits: Splits of the questions, separated by commas.
         budget: Token budget of the context.
         configurations: Selectors to choose from besides those that the agent knows, separated by commas.
-        metric: Measure to maximize: `kept`, the mean of the recalls of answer words and evidence; `quality`, the mean of
-            a reader's answer and of evidence; or a measure of the labels, such as rougeL or evidence_recall.
+        metric: Measure to maximize: `kept`, the mean of the recalls of answer words and evidence; `quality`, the mean
+            of a reader's answer and of evidence; or a measure of the labels, such as rougeL or evidence_recall.
         prefer: Price of tokens: `balanced` (0.01 for 256 tokens, in units of the metric), `quality` (half of that),
             `tokens` (twice that), or another factor; with 0 only the metric counts.
         reader: Reader that answers, for measures of answers; `none` reads nothing.
