@@ -117,7 +117,7 @@ def test_from_questions_to_a_checkpoint_that_is_used(tmp_path):
     assert read_metadata(tmp_path / "tuned" / "labels.parquet")["tokenizer"] == corag.tokens("estimate").name
     files = {path.name for path in (tmp_path / "tuned").iterdir()}
     assert files == {"README.md", "config.json", "model.safetensors", "report.html", "labels.parquet"}
-    assert len(tuning.labels.configurations) == 17 and tuning.labels.configurations[-2] == "top-k(k=1)"
+    assert len(tuning.labels.configurations) == 19 and tuning.labels.configurations[-1] == "top-k(k=1)"
     page = (tmp_path / "tuned" / "README.md").read_text()
     assert page.index(tuning.decision()[0]) < page.index("On held-out questions")
     assert page.index("Each configuration") < page.index(tuning.contest.statistics())

@@ -97,7 +97,7 @@ def test_values_equal_but_for_rounding_are_not_stretched(noise):
 def test_with_exact_search_a_higher_price_never_costs_more(pool, query, budget, seed):
     search = {"policy": "paper", "iterations": 100}
     found = [
-        Corag(reranker=HashReranker(seed), search=search, cost_weight=weight, tokenizer=CHARACTERS)
+        Corag(reranker=HashReranker(seed), search=search, unit="passage", cost_weight=weight, tokenizer=CHARACTERS)
         for weight in (0, 0.5, 1, 2, 5)
     ]
     costs = [selector.select(query, pool, budget).cost_tokens for selector in found]
