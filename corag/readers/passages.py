@@ -103,6 +103,9 @@ class Signals(NamedTuple):
 WEIGHTS = (1.009, 0.661, 1.539, 5.186, 3.641)
 OFFSET = -3.763
 """Logistic regression on `Signals.values`, by `corag train reader --calibrate`."""
+UNRELATED = 0.4
+"""Cosine of a passage that competes with no other: a lead over less says no more than one over this. Among retrieved
+passages, which the weights are of, there is hardly ever none above it."""
 DEFINED = 0.8
 """The least probability of a plain definition of what is asked for."""
 
@@ -132,7 +135,7 @@ def signals(question: str, answer: Answer, selection: Selection, embedder: Cache
             found[index] is not None,
             0.0 if found[index] is None else log_odds,
             by_sentence[index].max(initial=-1.0),
-            cosines[index] - others.max() if len(others) else 0.0,
+            cosines[index] - max(others.max(), UNRELATED) if len(others) else 0.0,
             sum(word in held for word in asked) / len(asked) if asked else 1.0,
         )
     closest = [spans[int(near.argmax())] if spans else None for spans, near in zip(parts, by_sentence, strict=True)]

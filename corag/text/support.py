@@ -19,7 +19,7 @@ from typing import Any, Literal
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import Document, passage
 from corag.text.scripts import UNSPACED
-from corag.text.units import SENTENCE, Span, units
+from corag.text.units import Span, sentences_of
 from corag.types import Chunk
 
 Known = Literal["fact", "offset", "answer"]
@@ -78,9 +78,11 @@ def supporting_spans(query: Query, documents: Mapping[str, Document]) -> tuple[S
 
 def sentences(document: Document) -> list[Span]:
     """Return the spans of the sentences, list items, table rows and code blocks of a document."""
-    # Through the units of a passage, so that supporting sentences and what selectors choose from are the same spans.
-    parts = units(passage(document), SENTENCE) if document.text.strip() else []
-    return [(int(part.metadata["start"]), int(part.metadata["end"])) for part in parts]
+    if not document.text.strip():
+        return []
+    whole = passage(document)
+    body = len(whole.text) - len(document.text)
+    return [(max(0, start - body), end - body) for start, end in sentences_of(whole)]
 
 
 def support_recall(spans: Sequence[SupportingSpan], chunks: Sequence[Chunk]) -> float | None:

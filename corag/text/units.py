@@ -38,7 +38,11 @@ _CLAUSE = re.compile(r"[;:,،、，；—–]\s*(?=\S)")  # noqa: RUF001
 _CELL = re.compile(r"\|\s*(?=\S)")
 _BREAK = re.compile(r"\n\s*(?=\S)")
 _SPACE = re.compile(r"\s+(?=\S)")
+_WORD = re.compile(r"\S")
 _WINDOW = re.compile(r"window\(\s*(\d{1,9})\s*\)")
+_OPENING = re.compile(r".*[?:\uff1a\uff1f]|\#{1,6}\s.*|[^\n]+\n(?:=+|-+)", re.DOTALL)
+_HEADING = re.compile(r"(?![-*+•|`~]).{0,59}[^\n.!?\u2026:;,\uff1f]")
+_TERM = re.compile(r".*[^\n.!?\u2026;,]")
 
 
 Range = tuple[str, int, int]
@@ -119,13 +123,14 @@ def ranges_of(chunk: Chunk) -> list[Range] | None:
 def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
     """Return the units of a chunk in its order; the chunk itself for unit `passage`, or where it has no words.
 
-    A row of a table, an item of a list and a block of code are each one unit, unless longer than `MAX_CHARACTERS`.
+    A row of a table, an item of a list and a block of code are each one unit, unless longer than `MAX_CHARACTERS`. A
+    line that needs what follows it to be understood (a heading, one with a colon at its end, a question, a term above
+    its description) is one unit with that; above a list or a table, it leads into each item and row.
     """
     if unit.size is None:
         return [chunk]
-    title = str(chunk.metadata.get("title") or "")
-    body = len(with_title(title, "")) if title and chunk.text.startswith(f"{title}\n") else 0
-    pieces = _pieces(chunk.text, body)
+    body = _body_of(chunk)
+    pieces = _with_openings(_pieces(chunk.text, body))
     made: list[Chunk] = []
     for first in range(0, len(pieces), unit.size):
         window = pieces[first : first + unit.size]
@@ -145,7 +150,12 @@ def place_in_document(chunk: Chunk) -> int:
 
 def sentences_of(chunk: Chunk) -> list[Span]:
     """Return the spans of a passage's sentences; its whole text if it is one."""
-    return [unit.span if isinstance(unit, UnitChunk) else (0, len(unit.text)) for unit in units(chunk, SENTENCE)]
+    return [piece.span for piece in _pieces(chunk.text, _body_of(chunk))] or [(0, len(chunk.text))]
+
+
+def _body_of(chunk: Chunk) -> int:
+    title = str(chunk.metadata.get("title") or "")
+    return len(with_title(title, "")) if title and chunk.text.startswith(f"{title}\n") else 0
 
 
 def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
@@ -237,6 +247,8 @@ class _UnitSpan(NamedTuple):
     span: Span
     leads: tuple[Span, ...] = ()
     cut: bool = False
+    opens: str = ""
+    """What makes the next piece needed to understand it: it is a "line" of its own, or a plain "heading"."""
 
 
 def _pieces(text: str, body: int) -> tuple[_UnitSpan, ...]:
@@ -248,7 +260,47 @@ def _cut_up(text: str, body: int) -> tuple[_UnitSpan, ...]:
     for match in _LINE.finditer(text, body):
         blocks.read(match.start(), match.end())
     blocks.finish()
-    return tuple(piece for piece in blocks.pieces if piece.span[0] < piece.span[1])
+    pieces = (piece for piece in blocks.pieces if piece.span[0] < piece.span[1])
+    return tuple(piece._replace(opens=_opens(text, piece)) for piece in pieces)
+
+
+def _opens(text: str, piece: _UnitSpan) -> str:
+    """Return whether a piece needs the next one to be understood, by its form alone; see `_UnitSpan.opens`."""
+    start, end = piece.span
+    own, first = text[start:end], text.rfind("\n", 0, start) + 1
+    if (following := _WORD.search(text, end)) is None:
+        return ""
+    coming = following.start()
+    next_line = text.rfind("\n", 0, coming) + 1
+    if next_line <= end or _ROW.match(own) or _FENCE.match(own):
+        return ""
+    if _OPENING.fullmatch(own):
+        return "line"
+    if piece.leads or _ITEM.match(own) or text[first:start].strip():
+        return ""
+    if coming - next_line > start - first and _TERM.fullmatch(own):
+        return "line"
+    return "heading" if text.count("\n", end, next_line) > 1 and _HEADING.fullmatch(own) else ""
+
+
+def _with_openings(pieces: Sequence[_UnitSpan]) -> list[_UnitSpan]:
+    """Join what cannot be understood alone with what follows it: with the next piece, or as a lead of each item."""
+    joined: list[_UnitSpan] = []
+    wider: dict[Span, Span] = {}  # leads with what leads into them
+    for span, leads, cut, opens in pieces:
+        last = joined[-1] if joined and joined[-1].opens else None
+        if last and leads and last.span[0] <= leads[0][0]:
+            wider[leads[0]] = (last.span[0], leads[0][1])
+            joined.pop()
+            last = None
+        leads = tuple(wider.get(lead, lead) for lead in leads)
+        fits = last is not None and span[1] - last.span[0] <= MAX_CHARACTERS
+        if last and fits and leads in ((), last.leads) and not last.opens == opens == "heading":
+            joined.pop()
+            wider[span] = (last.span[0], span[1])
+            span, leads, opens = wider[span], last.leads, opens.removesuffix("heading")
+        joined.append(_UnitSpan(span, leads, cut, opens))
+    return joined
 
 
 _PIECES: LRU[tuple[str, int], tuple[_UnitSpan, ...]] = LRU(16 * 10**6)

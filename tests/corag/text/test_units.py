@@ -89,20 +89,20 @@ def test_chosen_units_stand_in_the_text_where_their_spans_say(text, size, random
 def test_blocks_of_a_manual():
     found = units(manual(), SENTENCE)
     assert bodies(found) == [
-        "Start it.", "See Fig. 3 first!", "Then do:", "- open the valve", "- press the key", "Table of parts:",
-        "| seal | 5 |", "| bolt | 7 |", "```\ncode. more.\nx = 1\n```", "Last words.", "今天天气好。", "明天呢？",
+        "Start it.", "See Fig. 3 first!", "- open the valve", "- press the key", "| seal | 5 |", "| bolt | 7 |",
+        "```\ncode. more.\nx = 1\n```", "Last words.", "今天天气好。", "明天呢？",
     ]  # fmt: skip
-    assert found[3].text == "Pumps\nThen do:\n- open the valve"
-    assert found[7].text == "Pumps\n| part | no |\n|---|---|\n| bolt | 7 |"
+    assert found[2].text == "Pumps\nThen do:\n- open the valve"
+    assert found[5].text == "Pumps\nTable of parts:\n\n| part | no |\n|---|---|\n| bolt | 7 |"
     assert found[0].id == "m#10-19"
 
 
 def test_units_of_a_document_stand_in_its_order_below_one_title():
     found = units(manual(), SENTENCE)
-    text, spans = assemble([found[7], found[4], found[0], found[9]])
+    text, spans = assemble([found[5], found[3], found[0], found[7]])
     assert text == (
-        f"Pumps\nStart it.{GAP}Then do:{LINE_GAP}- press the key{LINE_GAP}| part | no |\n|---|---|{LINE_GAP}"
-        f"| bolt | 7 |{LINE_GAP}Last words."
+        f"Pumps\nStart it.{GAP}Then do:{LINE_GAP}- press the key\n\nTable of parts:\n\n| part | no |\n|---|---|"
+        f"{LINE_GAP}| bolt | 7 |{LINE_GAP}Last words."
     )
     assert [text[start:end] for start, end in spans] == ["| bolt | 7 |", "- press the key", "Start it.", "Last words."]
 
@@ -162,6 +162,31 @@ def test_a_header_of_several_lines_stands_before_every_row():
 def test_a_cell_that_spans_rows_stands_before_those_below():
     table = "| place | year |\n|---|---|\n| Kell | 1 |\n| | 2 |\n| Oro | 3 |\n| | 4 |"
     assert [leads[1:] for _, leads in cut(table)] == [[], ["| Kell | 1 |"], [], ["| Oro | 3 |"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("## Use\n\nRun it. Wait.\n\nSetup\n\nOpen it.", ["## Use\n\nRun it.", "Wait.", "Setup\n\nOpen it."]),
+        ("Use\n===\n\nRun it.\n\nIt is:\n\nred", ["Use\n===\n\nRun it.", "It is:\n\nred"]),
+        ("Is it red?\nNo. Why? It is blue.", ["Is it red?\nNo.", "Why?", "It is blue."]),
+        ("open(path)\n\n    Opens it. Soon.", ["open(path)\n\n    Opens it.", "Soon."]),
+        ("Home\n\nAbout\n\nWe sell. Yes.", ["Home", "About\n\nWe sell.", "Yes."]),
+        ("Do:\n\n```\nx = 1\n```", ["Do:\n\n```\nx = 1\n```"]),
+        ("一：\n\n二。三？\n四。", ["一：\n\n二。", "三？\n四。"]),
+        ("A fact.\n\nAnother\nfact.", ["A fact.", "Another\nfact."]),
+        (f"Then:\n\n{'x' * 799}", ["Then:", "x" * 799]),
+    ],
+)
+def test_what_cannot_be_understood_alone_is_one_unit_with_what_follows(text, expected):
+    assert texts(text) == expected
+
+
+def test_what_leads_into_a_list_or_a_table_comes_with_each_item_and_not_alone():
+    lists = "Use\n\nDo:\n- open:\n  - left\n- close"
+    assert cut(lists) == [("- open:\n  - left", ["Use\n\nDo:"]), ("- close", ["Use\n\nDo:"])]
+    table = "Costs:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |"
+    assert [leads for _, leads in cut(table)] == [[table[: table.index("| 1") - 1]]] * 2
 
 
 @pytest.mark.parametrize(
