@@ -21,6 +21,7 @@ from corag.naming import Spelling, parse
 from corag.registry import RERANKERS, SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.registry import selector as make_selector
+from corag.selectors.problem import promising
 from corag.shown import with_missing
 from corag.text.documents import with_title
 from corag.types import Candidate, Chunk, Embedder, Selection, Selector
@@ -111,16 +112,16 @@ def select(
         chosen = make_selector(method, **settings)
         compares = isinstance(method, str) and compares_similarities(method)
     if compares:
-        candidates = with_missing_cosines(query, candidates)
+        candidates = with_missing_cosines(query, candidates, budget_tokens)
     return with_missing(query, chosen.select(query, candidates, budget_tokens))
 
 
-def with_missing_cosines(query: str, candidates: list[Candidate]) -> list[Candidate]:
-    """Return candidates, with cosines by the default embedder if none of them has a similarity."""
+def with_missing_cosines(query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Sequence[Candidate]:
+    """Return candidates; if none has a similarity, the `promising` ones with cosines by the default embedder."""
     if candidates and all(candidate.similarity is None for candidate in candidates):
         # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
         with suppress(MissingExtraError):
-            return with_cosines(query, candidates, make_embedder())
+            return with_cosines(query, promising(query, candidates, budget_tokens), make_embedder())
     return candidates
 
 

@@ -159,7 +159,7 @@ def _question(messages: Sequence[Mapping[str, Any]], found: Sequence[_Text]) -> 
 
 def _ranked(query: str, chunks: Sequence[Chunk]) -> list[Candidate]:
     """Return the chunks that are most similar to a question by meaning and words, best first."""
-    compared = with_missing_cosines(query, [Candidate(chunk) for chunk in chunks])
+    compared = with_missing_cosines(query, [Candidate(chunk) for chunk in chunks], 0)
     scores = shared_words(query, [one.chunk.text for one in compared])
     scores = scores + np.array([one.similarity or 0.0 for one in compared])
     best = np.argsort(-scores, kind="stable")[:MOST_CANDIDATES].tolist()

@@ -22,6 +22,7 @@ from corag.readers.passages import spans_of
 from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.registry import embedder as make_embedder
 from corag.selectors.base import ComparingSelector
+from corag.selectors.problem import promising
 from corag.selectors.raptor.tree import tree_setting
 from corag.shown import Reading, Shown, markers, probability_of, readings, shown
 from corag.text.documents import SEPARATOR, citation
@@ -174,7 +175,8 @@ def ask(
                     candidates = with_cosines(question, candidates, embedding)
         else:
             with _timed(seconds, "embed"):
-                candidates = with_cosines(question, source, embedding)[:num_candidates]
+                offered = promising(question, source, budget_tokens)
+                candidates = with_cosines(question, offered, embedding)[:num_candidates]
         with _timed(seconds, "select"):
             selection = budget.select(selecting, question, candidates)
         if not candidates:

@@ -323,7 +323,7 @@ class Workbench:
         tokens = self._within(budget).for_context(inquiry.question)
         if unit not in inquiry.problems:
             given = (inquiry.question, inquiry.candidates, self.tokens, tokens)
-            inquiry.problems[unit] = cut_problem(SelectionProblem(*given), Unit.parse(unit))
+            inquiry.problems[unit] = cut_problem(SelectionProblem(*given).prefiltered(), Unit.parse(unit))
         return replace(inquiry.problems[unit], budget_tokens=tokens)
 
     def _search(self, inquiry: Inquiry, settings: Settings) -> tuple[SelectionProblem, SearchSelector, Selection]:

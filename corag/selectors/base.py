@@ -133,7 +133,7 @@ class BudgetedSelector(Part):
         """
         check_query(query)
         check_budget(budget_tokens)
-        problem = self.prepared(SelectionProblem(query, as_candidates(candidates), self.tokenizer, budget_tokens))
+        problem = self.problem(query, as_candidates(candidates), budget_tokens)
         return self.select_from(problem if layout is None else problem.with_layout(layout))
 
     def select_many(
@@ -175,7 +175,12 @@ class BudgetedSelector(Part):
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the candidates, or their units."""
-        return self.prepared(SelectionProblem(query, candidates, self.tokenizer, budget_tokens))
+        passages = SelectionProblem(query, candidates, self.tokenizer, budget_tokens)
+        return self.prepared(passages.prefiltered() if self._reads(passages) else passages)
+
+    def _reads(self, passages: SelectionProblem) -> bool:
+        """Return whether a model reads all candidates, so that of many only the most promising are considered."""
+        return True
 
     def prepared(self, passages: SelectionProblem) -> SelectionProblem:
         """Return what is chosen from, given the candidates as they are; `problem` for a caller that has these."""
@@ -313,6 +318,9 @@ class ComparingSelector(BudgetedSelector):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._embed = None if self.embedder is None else CachedEmbedder(self.embedder).vectors
+
+    def _reads(self, passages: SelectionProblem) -> bool:
+        return self._embed is not None and not passages.has_cosines
 
 
 @dataclass(kw_only=True, eq=False)

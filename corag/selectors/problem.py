@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from corag.errors import InputError
 from corag.memory import LRU
+from corag.optional import warn_once
 from corag.progress import checkpoint
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
 from corag.text.layout import Layout, laid_out, pieces
+from corag.text.scripts import character_pairs
 from corag.text.tokens import token_counts
 from corag.text.units import Span, Unit, assemble, text_alone, units
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
@@ -33,6 +35,8 @@ COSINE_ROUNDING = 1e-3
 """How far beyond [-1, 1] a cosine in half precision may be."""
 DEFAULT_MAX_UNITS = 60
 """20 chunks of 128 tokens have about 100 sentences."""
+MOST_READ = 100
+"""Candidates that models read; of more, the most promising. MiniLM reads as many passages in some seconds on a CPU."""
 NEIGHBOUR = 0.8
 """What a unit's score counts for its neighbours: "He was born ..." follows the sentence that says who."""
 
@@ -81,6 +85,11 @@ class SelectionProblem:
         object.__setattr__(self, "candidates", kept)
         object.__setattr__(self, "budget_tokens", int(self.budget_tokens))
         self.kind  # noqa: B018  (refuses candidates that cannot be compared)
+
+    def prefiltered(self) -> SelectionProblem:
+        """Return the problem with its most promising candidates, where models read them; see `promising`."""
+        kept = promising(self.query, self.candidates, self.budget_tokens)
+        return self if kept is self.candidates else replace(self, candidates=kept, memory={})
 
     @cached_property
     def chunks(self) -> list[Chunk]:
@@ -240,6 +249,32 @@ def cut_problem(passages: SelectionProblem, unit: Unit, max_units: int = DEFAULT
     return SelectionProblem(passages.query, offered, passages.tokens, passages.budget_tokens, whole=passages)
 
 
+def promising(query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Sequence[Candidate]:
+    """Return the candidates that models read: of more than `MOST_READ` the most promising, best first.
+
+    Those are the best by rank or similarity, where all have one, else by `shared_words`; the first among equals. More
+    than `MOST_READ` are read where these do not fill twice the budget, a token being four bytes of UTF-8.
+    """
+    if len(candidates) <= MOST_READ:
+        return candidates
+    warn_once(
+        f"of more than {MOST_READ} candidates, models read only the most promising; retrieve fewer, or give a larger "
+        "budget, which twice as many tokens have to fill"
+    )
+    texts = [candidate.chunk.text for candidate in candidates]
+    ranks, similarities = [one.rank for one in candidates], [one.similarity for one in candidates]
+    if None not in ranks:
+        promise = -np.array(ranks, dtype=np.float64)
+    elif None not in similarities:
+        promise = np.array(similarities, dtype=np.float64)
+    else:
+        promise = shared_words(query, texts)
+    best = np.argsort(-promise, kind="stable")
+    sizes = np.array([len(text.encode("utf-8", "replace")) for text in texts])[best]
+    needed = int(np.searchsorted(sizes.cumsum(), 8 * budget_tokens)) + 1
+    return [candidates[row] for row in best[: max(MOST_READ, needed)]]
+
+
 def unit_candidates(passages: SelectionProblem, unit: Unit, max_units: int) -> list[Candidate]:
     """Return the units of passages that are most promising, best first, with their scores.
 
@@ -265,7 +300,7 @@ def unit_candidates(passages: SelectionProblem, unit: Unit, max_units: int) -> l
 
 def shared_words(query: str, texts: Sequence[str]) -> FloatArray:
     """Return the share of the question's words that each text contains, words of few texts counting more, `[n]`."""
-    asked = dict.fromkeys(_WORD.findall(query.lower()))
+    asked = dict.fromkeys(_WORD.findall(character_pairs(query.lower())))
     found = [asked.keys() & words for words in _WORDS.get_many(texts, _words)]
     counts = Counter(word for of_text in found for word in of_text)
     weights = {word: math.log(1 + len(texts) / (1 + counts[word])) for word in asked}
@@ -274,7 +309,7 @@ def shared_words(query: str, texts: Sequence[str]) -> FloatArray:
 
 
 def _words(texts: Sequence[str]) -> list[frozenset[str]]:
-    return [frozenset(_WORD.findall(text.lower())) for text in texts]
+    return [frozenset(_WORD.findall(character_pairs(text.lower()))) for text in texts]
 
 
 _WORDS: LRU[str, frozenset[str]] = LRU(32 * 10**6)

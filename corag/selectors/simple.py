@@ -9,7 +9,14 @@ from corag.selectors.base import BudgetedSelector, Choice, ComparingSelector, ch
 from corag.selectors.problem import SelectionProblem
 
 
-class NoContext(BudgetedSelector):
+class RankedSelector(BudgetedSelector):
+    """A selector for which no model reads candidates."""
+
+    def _reads(self, passages: SelectionProblem) -> bool:
+        return False
+
+
+class NoContext(RankedSelector):
     """Takes nothing: the reader answers from what it knows."""
 
     name = "none"
@@ -18,7 +25,7 @@ class NoContext(BudgetedSelector):
         return unscored(problem, (), {"reason": "the selector 'none' never takes anything"})
 
 
-class Full(BudgetedSelector):
+class Full(RankedSelector):
     """Takes all candidates that fit, in the order in which they were given."""
 
     name = "full"
@@ -28,7 +35,7 @@ class Full(BudgetedSelector):
 
 
 @dataclass(kw_only=True, eq=False)
-class TopK(BudgetedSelector):
+class TopK(RankedSelector):
     """Takes the k best-ranked candidates that fit the budget, best first.
 
     The ranking is the retriever's: `Candidate.rank` if it is given, else the order of the similarities.
@@ -45,7 +52,7 @@ class TopK(BudgetedSelector):
 
 
 @dataclass(kw_only=True, eq=False)
-class TopTokens(BudgetedSelector):
+class TopTokens(RankedSelector):
     """Takes the best-ranked candidates, as `top-k` does, until a number of tokens is full, even if more would fit.
 
     Args:

@@ -230,7 +230,7 @@ class Worker:
     def _vectors(self, query: Query, candidates: Sequence[Candidate]) -> dict[str, Any]:
         """Return the vectors that an agent's features are made of; half precision is the table's."""
         budget = self.budget.for_context(query.question)
-        problem = SelectionProblem(query.question, candidates, self.parts.tokens, budget)
+        problem = SelectionProblem(query.question, candidates, self.parts.tokens, budget).prefiltered()
         [vectors] = question_vectors([problem], self.parts.embedder)
         return {
             "similarities": vectors.similarities.astype(np.float32).tolist(),

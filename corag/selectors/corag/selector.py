@@ -122,7 +122,8 @@ class Corag(BudgetedSelector):
         """
         if not isinstance(self._chooser, AgentSelectors):
             return None
-        return self._chooser.predict([SelectionProblem(query, candidates, self.tokenizer, budget_tokens)])[0]
+        problem = SelectionProblem(query, candidates, self.tokenizer, budget_tokens).prefiltered()
+        return self._chooser.predict([problem])[0]
 
     def prepared(self, passages: SelectionProblem) -> SelectionProblem:
         """Return what is chosen from; see `BudgetedSelector`."""

@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import corag
+from corag.selectors.problem import promising, shared_words
+from tests.fakes import HashReranker
 from tests.paths import ROOT
 from tests.processes import environment
 
@@ -72,6 +75,42 @@ class Reading:
     def embed(self, texts):
         self.texts += texts
         return np.full((len(texts), 2), 0.5**0.5, dtype=np.float32)
+
+
+PUMPS = [f"Pump {number} is here. It is number {number} of all." for number in range(5000)]
+ASKED = "Where is pump 4711?"
+
+
+@pytest.mark.parametrize("method", ["mmr", "similarity-cutoff", "crag", "corag(agent=none)", "naive(unit=sentence)"])
+def test_of_many_texts_models_read_the_promising(method):
+    embedder, reranker = Reading(), HashReranker()
+    selector = corag.SELECTORS.offer(method, {"embedder": embedder, "reranker": reranker})
+    assert selector.select(ASKED, PUMPS, 64).cost_tokens > 0
+    read = {*embedder.texts, *reranker.asked}
+    assert any(PUMPS[4711].startswith(text) for text in read if text)
+    assert len({PUMPS.index(text) for text in read if text in PUMPS}) <= 100
+
+
+def test_what_is_promising():
+    by_words = promising(ASKED, [corag.Candidate(corag.Chunk(text, text)) for text in PUMPS], 64)
+    assert [one.chunk.text for one in by_words] == [PUMPS[4711], *PUMPS[:99]]  # equals stay as they were given
+    scored = [replace(one, similarity=-abs(n - 50) / 5000) for n, one in enumerate(by_words)]
+    assert promising(ASKED, scored, 64) is scored  # as many as are read
+    many = [corag.Candidate(corag.Chunk(str(n), "x"), n / 5000, rank=4999 - n) for n in range(5000)]
+    assert promising(ASKED, many, 64) == many[: -128 * 4 - 1 : -1]
+    assert promising(ASKED, [replace(one, rank=n) for n, one in enumerate(many)], 64) == [
+        replace(one, rank=n) for n, one in enumerate(many[: 128 * 4])
+    ]
+
+
+def test_words_of_scripts_without_spaces_are_compared():
+    few, many = shared_words("柏林在哪里", ["首都是巴黎", "柏林是首都"])
+    assert few == 0 < many
+
+
+def test_what_no_model_reads_is_not_filtered():
+    assert len(corag.selector("full").select(ASKED, PUMPS[:300], 10**6).chunks) == 300
+    assert len(corag.select(ASKED, PUMPS[:300], 10**6, method="naive", reranker="bm25").chunks) == 300
 
 
 @pytest.mark.parametrize(
