@@ -89,7 +89,11 @@ def accessing(uri: str | Path, to: Literal["read", "write"]) -> Iterator[None]:
         yield
     except CoragError:
         raise
-    except (OSError, RuntimeError, ValueError, OverflowError) as error:
+    except Exception as error:
+        # The type of a panic, as over damaged files, cannot be imported.
+        known = isinstance(error, OSError | RuntimeError | ValueError | OverflowError)
+        if not known and type(error).__name__ != "RustPanic":
+            raise
         raise CoragError(f"cannot {to} the index at {uri}: {reason(error)}; {_REMEDIES[to]}") from error
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corag.checks import check_count
-from corag.errors import DataError, IndexMismatchError, InputError
+from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index import store
 from corag.index.store import (
     CHUNK_COLUMNS,
@@ -171,11 +171,12 @@ def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[I
     With `overwrite`, one that cannot be read is deleted: it cannot be replaced by a new version either.
     """
     try:
-        if (table := open_table(connect(uri), CHUNKS)) is not None:
-            # A file that was cut off has lost its footer, without which no column of it can be read.
-            table.rows(["position"])
-        return read_manifest(connect(uri), uri), read_parts(connect(uri))
-    except (IndexMismatchError, OSError, RuntimeError, TypeError, ValueError):
+        with accessing(uri, "write"):
+            if (table := open_table(connect(uri), CHUNKS)) is not None:
+                # A file that was cut off has lost its footer, without which no column of it can be read.
+                table.rows(["position"])
+            return read_manifest(connect(uri), uri), read_parts(connect(uri))
+    except (CoragError, TypeError):
         if not overwrite:
             raise
         for name in (MANIFEST, CHUNKS):
@@ -199,16 +200,18 @@ def _require_same_source(there: IndexManifest, wanted: IndexManifest, uri: str |
 
 
 def _table_to_write(database: Any, wanted: IndexManifest) -> Any:
-    """Return the table of chunks, emptied if its vectors are of another embedder."""
-    table = open_table(database, CHUNKS)
-    if table is not None:
-        name = (table.schema.metadata or {}).get(_EMBEDDER, b"").decode()
-        if wanted.made_by(name, table.schema.field("vector").type.list_size):
-            return table
+    """Return the table of chunks, emptied if its vectors are of another embedder or its columns of another version."""
     no_vectors = np.zeros((0, wanted.dimension), dtype=np.float32)
     schema = to_rows([], no_vectors).schema.with_metadata({_EMBEDDER: wanted.embedder_name})
+    table = open_table(database, CHUNKS)
+    if table is not None and _layout(table.schema) == _layout(schema):
+        return table
     # An overwritten table keeps its old versions, among them the one that is read.
     return database.create_table(CHUNKS, schema=schema, mode="create" if table is None else "overwrite")
+
+
+def _layout(schema: Any) -> tuple[Any, ...]:
+    return schema.names, schema.metadata, schema.field("vector").type
 
 
 class _Writer:

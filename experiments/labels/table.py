@@ -340,6 +340,9 @@ def _read(path: Path) -> Any:
     compute = require("pyarrow.compute", "experiments")
     try:
         table = parquet.read_table(path, page_checksum_verification=True)
+        # The footer has no checksum: without this a column of another name would be one that is missing.
+        if unknown := set(table.column_names) - set(_schema().names):
+            raise KeyError(f"unknown column {min(unknown)}")
         for field in _schema():
             if field.name in FIGURES and field.name not in table.column_names:
                 table = table.append_column(field, pyarrow.nulls(len(table), field.type))

@@ -146,13 +146,21 @@ def lose_rows(folder):
     shutil.rmtree(folder / "corag_chunks.lance" / "data")
 
 
+def make_lance_panic(folder):
+    newest = min((folder / "corag_chunks.lance" / "_versions").glob("*.manifest"))
+    content = newest.read_bytes()
+    newest.write_bytes(content[:1] + b"\xff" + content[2:])  # the length of its first message
+
+
 def newer_format(folder):
     record = asdict(ChunkIndex.open(folder).manifest) | {"format_version": FORMAT_VERSION + 1, "novelty": True}
     table = lancedb.connect(folder).open_table("corag_manifest")
     table.add([{"record": json.dumps(record), "files": "{}"}], mode="overwrite")
 
 
-@pytest.mark.parametrize("damage", [cut_off, garble_versions, garble_records, lose_rows, newer_format])
+@pytest.mark.parametrize(
+    "damage", [cut_off, garble_versions, garble_records, lose_rows, make_lance_panic, newer_format]
+)
 def test_a_damaged_index_is_refused_and_overwriting_repairs_it(tmp_path, chunks, damage):
     ChunkIndex.build(tmp_path, chunks, HashEmbedder())
     damage(tmp_path)
@@ -160,6 +168,14 @@ def test_a_damaged_index_is_refused_and_overwriting_repairs_it(tmp_path, chunks,
         ChunkIndex.build(tmp_path, chunks, HashEmbedder())
     index = ChunkIndex.build(tmp_path, chunks, HashEmbedder(), overwrite=True)
     assert list(index.chunks()) == chunks
+
+
+def test_an_unfinished_index_of_an_earlier_layout_is_begun_anew(tmp_path, chunks):
+    ChunkIndex.build(tmp_path, chunks, HashEmbedder())
+    database = lancedb.connect(tmp_path)
+    database.drop_table("corag_manifest")
+    database.open_table("corag_chunks").drop_columns(["text_key"])
+    assert list(ChunkIndex.build(tmp_path, chunks, HashEmbedder()).chunks()) == chunks
 
 
 SLOW_BUILD = """

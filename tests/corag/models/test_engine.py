@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError, ModelError
-from corag.models.engine import MAX_PADDING, EncoderSource, openvino_forward, pack, run_packed, torch_forward
+from corag.models.engine import MAX_PADDING, SEAL, EncoderSource, openvino_forward, pack, run_packed, torch_forward
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.cosine import MiniLMCosine
 from tests.processes import fork_server
@@ -152,7 +152,21 @@ def test_a_damaged_cache_is_mended(tiny, tmp_path, monkeypatch):
     description.write_bytes(whole[: len(whole) // 2])
     np.testing.assert_allclose(openvino_forward(tiny, "fp32")(INPUTS), expected, atol=1e-6)
     assert len(description.read_bytes()) > len(whole) / 2
-    assert sorted(file.suffix for file in tmp_path.iterdir() if file.is_file()) == [".bin", ".xml"]
+    assert sorted(file.suffix for file in tmp_path.iterdir() if file.is_file()) == [".bin", SEAL, ".xml"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["*.bin", "*.xml", f"*{SEAL}", "compiled/*.blob"])
+def test_a_cached_model_of_which_a_bit_flips_computes_the_same(tiny, tmp_path, monkeypatch, pattern):
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path))
+    expected = openvino_forward(tiny, "fp32")(INPUTS)
+    np.testing.assert_array_equal(openvino_forward(tiny, "fp32")(INPUTS), expected)  # compiled from what was converted
+    (file,) = tmp_path.glob(pattern)
+    whole, rng = file.read_bytes(), np.random.default_rng(0)
+    for at in rng.integers(len(whole), size=2):
+        file.unlink()
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << int(rng.integers(6, 8))]) + whole[at + 1 :])
+        np.testing.assert_allclose(openvino_forward(tiny, "fp32")(INPUTS), expected, rtol=1e-6)
 
 
 @pytest.mark.slow

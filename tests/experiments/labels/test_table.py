@@ -107,6 +107,15 @@ def test_tables_that_cannot_be_learned_from(tmp_path, change):
         read_labels(str(write_labels(tmp_path / "l.parquet", change(ROWS), QUESTIONS)))
 
 
+def test_a_column_whose_name_was_damaged_is_not_a_missing_one(tmp_path):
+    table = write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS)
+    content = table.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    table.write_bytes(content[:footer] + content[footer:].replace(b"seconds", b"3econds", 1))
+    with pytest.raises(DataError, match="damaged"):
+        read_labels(str(table))
+
+
 def test_tables_that_do_not_go_together(tmp_path):
     write_labels(tmp_path / "a.parquet", ROWS, QUESTIONS)
     for changes in ({"embedder": "other"}, {"rows": [row for row in ROWS if "=a," in row["configuration"]]}):
