@@ -101,7 +101,7 @@ def select(
     """
     check_query(query)
     check_budget(budget_tokens)
-    candidates = as_candidates(texts)
+    candidates: Sequence[Candidate] = as_candidates(texts)
     # A `PartName` may hold a key that its text does not tell.
     if type(method) is str and all(isinstance(value, _PLAIN) for value in settings.values()):
         parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
