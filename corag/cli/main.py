@@ -7,6 +7,8 @@ status 2; `--debug` before the command shows the traceback.
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import logging
 import os
 import re
@@ -247,6 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _limit_blas_threads()
     _configure_logging(debug=debug)
     hide_in_tracebacks()
+    gc.freeze()  # no collection looks through what was imported; the last one, at the end, through nothing
+    atexit.register(gc.freeze)
     try:
         if arguments[:1] == ["--version"]:
             say(f"corag {__version__}")
