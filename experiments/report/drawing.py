@@ -14,7 +14,7 @@ from experiments.report.difference import Difference
 from experiments.report.measures import measure
 from experiments.report.results import CHALLENGER, DEFAULT, Result, selector_name
 
-MARKERS = ("o", "s", "^", "D")
+MARKERS = ("o", "s", "^", "D", "v")
 """Of methods that share a colour."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 """Okabe and Ito's palette, which stays distinct for colour-blind readers."""

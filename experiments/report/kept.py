@@ -23,7 +23,8 @@ def curves(labels: Labels) -> dict[str, Points]:
     found: dict[str, list[tuple[float, float]]] = {}
     for column, name in enumerate(labels.configurations):
         tokens, held = (float(np.mean([np.nanmean(table[rows, column]) for rows in folders])) for table in tables)
-        found.setdefault(f"{name.unit}s, {name.reranker}", []).append((tokens, held))
+        unit = f"{name.unit}s" if name.unit else "filling with passages"
+        found.setdefault(f"{unit}, {name.reranker}", []).append((tokens, held))
     return {name: [(*point, None) for point in sorted(points)] for name, points in found.items()}
 
 
