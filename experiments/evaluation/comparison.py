@@ -30,7 +30,7 @@ from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evid
 from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
 from experiments.evaluation.verify import with_claims
-from experiments.protocol.held_out import look
+from experiments.protocol.held_out import look, sealed_questions
 from experiments.report.comparison import result_page, sets_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
 from experiments.report.results import Result
@@ -96,7 +96,10 @@ class SetRun:
             if not several:
                 output_file(config.out, RESULT)
         self._folder = DataFolder.open(config.data)
-        queries = look(self._folder, config.look) if config.look else questions_of(self._folder, config.split)
+        if config.look:
+            queries = sealed_questions(self._folder, config.look)
+        else:
+            queries = questions_of(self._folder, config.split)
         if config.part == "held-out":
             chosen = held_out(self._folder, queries, HELD_OUT)
             queries = [query for query in queries if query.id in chosen]
@@ -148,6 +151,8 @@ class SetRun:
         alike: dict[str, Any] = {"limit": None, "sample": None, "seed": 0, "measures": "", "curves": False}
         unlimited = settings_of(replace(self.config, **alike, latency_questions=0))
         with Journal(self._journal_file, fingerprint([unlimited, *self._content])) as journal:
+            if self.config.look and not journal.units:  # a run that is continued has been registered
+                look(self._folder, self.config.look)
             self._measure_quality(journal, embedded())
             results = [self._result(journal, budget, self._times(journal, budget)) for budget in self.budgets]
             if not self._several:

@@ -1,8 +1,8 @@
 """The held-out list, and a register of every look at it.
 
 `sealed.txt` lists questions, a kind and an id a line, that nothing learns from and nothing is chosen by; no line of it
-may change. `look` is the only way to get them: it appends date, commit and reason to `register.jsonl`, so that everyone
-can count how often a result was tried.
+may change. Whoever gets them by `sealed_questions` calls `look` before the first is measured: it appends date, commit
+and reason to `register.jsonl`, so that everyone can count how often a result was tried.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def not_to_learn(folder: DataFolder) -> frozenset[str]:
     return frozenset(query.id for of, query in zip(keys, queries, strict=True) if of & taken)
 
 
-def look(folder: DataFolder, why: str, register: Path = REGISTER) -> list[Query]:
-    """Return the held-out questions of a folder, and append the look to the register.
+def sealed_questions(folder: DataFolder, why: str) -> list[Query]:
+    """Return the held-out questions of a folder, for a reason.
 
     Raises:
         InputError: There is no reason, `why`, in a few words.
@@ -69,13 +69,20 @@ def look(folder: DataFolder, why: str, register: Path = REGISTER) -> list[Query]
     """
     if not why.strip():
         raise InputError("why is empty; say in a few words what this look at held-out questions is for")
-    name = folder.path.resolve().name
-    queries = [query for query in folder.queries if query.id in held_out_ids().get(name, ())]
+    sealed = held_out_ids().get(folder.path.resolve().name, ())
+    queries = [query for query in folder.queries if query.id in sealed]
     if not queries:
         raise DataError(f"{folder.path} has no held-out questions")
+    return queries
+
+
+def look(folder: DataFolder, why: str) -> list[Query]:
+    """Return the held-out questions of a folder, and append the look to the register; see `sealed_questions`."""
+    queries = sealed_questions(folder, why)
+    name = folder.path.resolve().name
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     entry = {"date": date, "commit": commit(), "why": why.strip(), "data": name, "questions": len(queries)}
-    with register.open("a", encoding="utf-8") as file:
+    with REGISTER.open("a", encoding="utf-8") as file:
         file.write(to_json(entry) + "\n")
         file.flush()
         os.fsync(file.fileno())

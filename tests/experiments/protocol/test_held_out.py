@@ -7,6 +7,8 @@ import pytest
 from corag.errors import DataError, InputError
 from corag.text.data import DataFolder
 from experiments.data.splits import document_groups
+from experiments.evaluation.comparison import compare
+from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.protocol import held_out as module
 from experiments.protocol.held_out import held_out_ids, look, not_to_learn
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
@@ -16,23 +18,37 @@ from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 def folder(tmp_path, monkeypatch):
     (tmp_path / "list.txt").write_text("# comment\nisland q2\nisland q6\n")
     monkeypatch.setattr(module, "held_out_ids", lambda: held_out_ids(tmp_path / "list.txt"))
+    monkeypatch.setattr(module, "REGISTER", tmp_path / "register.jsonl")
     return DataFolder.open(write_folder(tmp_path / "island"))
 
 
 def test_each_look_is_registered(folder, tmp_path):
     register = tmp_path / "register.jsonl"
     for why in ("first", "with\na line break"):
-        assert [query.id for query in look(folder, why, register)] == ["q2", "q6"]
+        assert [query.id for query in look(folder, why)] == ["q2", "q6"]
     rows = [json.loads(line) for line in register.read_text().splitlines()]
     assert [row["why"] for row in rows] == ["first", "with\na line break"]
     assert rows[0].keys() == {"date", "commit", "why", "data", "questions"} and rows[0]["questions"] == 2
 
 
+def test_a_comparison_that_goes_on_is_one_look(folder, tmp_path):
+    settings = {
+        "data": str(tmp_path),
+        "sets": (QuestionSet("island", "island"),),
+        "look": "why",
+        "methods": "top-k",
+        "reader": "none",
+    }
+    for limit in (1, None, None):
+        compare(EvaluateConfig(**settings, limit=limit, out=str(tmp_path / "out"), quiet=True))
+    assert len((tmp_path / "register.jsonl").read_text().splitlines()) == 1
+
+
 def test_nothing_is_looked_at_without_a_reason(folder, tmp_path):
     with pytest.raises(InputError, match="why"):
-        look(folder, " ", tmp_path / "register.jsonl")
+        look(folder, " ")
     with pytest.raises(DataError):
-        look(DataFolder.open(write_folder(tmp_path / "other")), "why", tmp_path / "register.jsonl")
+        look(DataFolder.open(write_folder(tmp_path / "other")), "why")
     assert not (tmp_path / "register.jsonl").exists()
 
 
