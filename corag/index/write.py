@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -168,7 +169,8 @@ def write_index(
 def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[IndexManifest | None, dict[str, str]]:
     """Return what a complete index says about itself, and its parts.
 
-    With `overwrite`, one that cannot be read is deleted: it cannot be replaced by a new version either.
+    What was stored after a torn file is undone. With `overwrite`, an index that cannot be read is deleted: it cannot be
+    replaced by a new version either.
     """
     try:
         with accessing(uri, "write"):
@@ -177,11 +179,39 @@ def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[I
                 table.rows(["position"])
             return read_manifest(connect(uri), uri), read_parts(connect(uri))
     except (CoragError, TypeError):
-        if not overwrite:
+        if overwrite:
+            for name in (MANIFEST, CHUNKS):
+                database.drop_table(name, ignore_missing=True)
+            return None, {}
+        if not _undo_torn(database, uri):
             raise
-        for name in (MANIFEST, CHUNKS):
-            database.drop_table(name, ignore_missing=True)
-        return None, {}
+        return read_manifest(connect(uri), uri), read_parts(connect(uri))
+
+
+def _undo_torn(database: Any, uri: str | Path) -> bool:
+    """Restore the newest version of the chunks that can be read; return whether there is one, not before the index's.
+
+    LanceDB commits a file that a failed write has cut off.
+    """
+    if (table := open_table(database, CHUNKS)) is None:
+        return False
+    manifest = read_manifest(connect(uri), uri)
+    first = 0 if manifest is None else manifest.version
+    versions = sorted(one["version"] for one in table.list_versions() if one["version"] >= first)
+
+    def is_torn(version: int) -> bool:
+        try:
+            with accessing(uri, "read"):
+                open_table(connect(uri), CHUNKS, version).rows(["position"])  # type: ignore[union-attr]
+        except CoragError:
+            return True
+        return False
+
+    readable = bisect_left(versions, True, key=is_torn)
+    if readable:
+        table.checkout(versions[readable - 1])
+        table.restore()
+    return readable > 0
 
 
 def _require_same_source(there: IndexManifest, wanted: IndexManifest, uri: str | Path) -> None:

@@ -74,9 +74,10 @@ def lines_in(path):
 
 def index_rows(folder):
     index = ChunkIndex.open(folder / "i")
-    rows = index._table.search().to_arrow()
+    names = ["position", "id", "text", "metadata", "vector"]
+    rows = index._table.rows(names)
     assert rows.num_rows > 10
-    columns = [rows[name].to_pylist() for name in ("position", "id", "text", "metadata", "vector")]
+    columns = [rows[name].to_pylist() for name in names]
     return [*columns, index.retrieve("lighthouse", np.ones(384), 9, "text")]
 
 

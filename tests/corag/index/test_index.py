@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import CoragError, DataError, IndexMismatchError, InputError
+from corag.errors import CoragError, DataError, IndexMismatchError, InputError, ModelError
 from corag.index import ChunkIndex
 from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
@@ -176,6 +176,25 @@ def test_an_unfinished_index_of_an_earlier_layout_is_begun_anew(tmp_path, chunks
     database.drop_table("corag_manifest")
     database.open_table("corag_chunks").drop_columns(["text_key"])
     assert list(ChunkIndex.build(tmp_path, chunks, HashEmbedder()).chunks()) == chunks
+
+
+class Stopping(HashEmbedder):
+    """Fails after so many texts."""
+
+    def embed(self, texts):
+        if self.num_embedded >= 40:
+            raise ModelError("the power went off")
+        return super().embed(texts)
+
+
+def test_what_was_stored_after_a_torn_file_is_stored_again(tmp_path, chunks):
+    with pytest.raises(ModelError):
+        ChunkIndex.build(tmp_path, chunks, Stopping(), batch_size=8)
+    files = sorted((tmp_path / "corag_chunks.lance" / "data").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    files[2].write_bytes(files[2].read_bytes()[:1000])
+    embedder = HashEmbedder()
+    assert list(ChunkIndex.build(tmp_path, chunks, embedder, batch_size=8).chunks()) == chunks
+    assert embedder.num_embedded == len(chunks) - 16
 
 
 SLOW_BUILD = """
