@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -88,12 +88,7 @@ def update_index(
     if out == data or (is_data and data in out.parents):
         raise InputError(f"the index {uri} would be among the data in {path}; put it elsewhere, such as runs/index")
     tokens = tokens or make_tokens()
-    settings = {
-        "max_tokens": chunking.max_tokens,
-        "overlap_tokens": chunking.overlap_tokens,
-        "tokenizer": tokens.name,
-        "source": str(path.resolve()),
-    }
+    settings = {**asdict(chunking), "tokenizer": tokens.name, "source": str(path.resolve())}
     if is_data:
         files = None
         source = _corpus_source(path, tokens, chunking, settings, report)

@@ -118,12 +118,14 @@ def make_targets(
     config = with_recipe_defaults(config, "default", "target")
     classes = labels.classes()
     values = taught(labels, config)
-    label = classes.label[best_configuration(labels, values)]
+    best = best_configuration(labels, values)
+    label = classes.label[best]
     columns = [values[:, classes.label == number].max(axis=1) for number in range(len(classes.names))]
     of_class = np.stack(columns, axis=1)
     settings = None
     if classes.settings is not None:
-        tied = (values >= values.max(axis=1, keepdims=True)) & (classes.label[None] == label[:, None])
+        as_good = values >= np.take_along_axis(values, best[:, None], axis=1)
+        tied = as_good & (classes.label[None] == label[:, None])
         settings = (tied @ classes.settings / tied.sum(axis=1, keepdims=True)).astype(np.float32)
     # Searches with other settings often find the same order, so the best of many configurations seldom leads the next.
     ranked = np.sort(of_class, axis=1)[:, ::-1]

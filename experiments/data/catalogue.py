@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from corag.errors import DataError, InputError
+from corag.naming import nearest
 from corag.optional import require
 from corag.text.documents import Document
 from experiments.data import converters
@@ -143,8 +143,7 @@ def find_data_set(name: str) -> DataSet:
         return ir_data_set(name, rest)
     if family == "beir" and rest:
         return ir_data_set(name, f"beir/{rest}", licence="that of the set; see https://github.com/beir-cellar/beir")
-    similar = get_close_matches(name, DATA_SETS, 1)
-    meant = f"; did you mean {similar[0]!r}?" if similar else ""
     raise InputError(
-        f"there is no data set {name!r}{meant} The sets are {', '.join(DATA_SETS)}, ir_datasets:NAME and beir:NAME"
+        f"unknown data set {name!r}{nearest(name, DATA_SETS)}; the sets are {', '.join(DATA_SETS)}, ir_datasets:NAME "
+        "and beir:NAME"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
@@ -244,7 +244,7 @@ def open_pool(
         opened = ChunkIndex.open(index, embedder)
     else:
         chunking = chunking or ChunkConfig()
-        name = fingerprint([str(folder.path.resolve()), embedder.name, chunking.max_tokens, chunking.overlap_tokens])
+        name = fingerprint([str(folder.path.resolve()), embedder.name, *astuple(chunking)])
         path = cache_folder() / "indexes" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         # Of two processes, one builds it.

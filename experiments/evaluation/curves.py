@@ -27,7 +27,7 @@ FEWEST_QUESTIONS, MOST_QUESTIONS = 10, 100
 LAMBDAS = (0, 0.05, 0.1, 0.2, 0.4, 0.8)
 THRESHOLDS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 SMALLEST_BUDGET, NUM_BUDGETS = 32, 6
-MEASURES = ("answer_recall", "evidence", "kept", "evidence_recall", "cost_tokens")
+OF_CONTEXT = ("answer_recall", "evidence", "kept", "evidence_recall", "cost_tokens")
 """What is measured: what contexts hold, which takes no reader."""
 
 
@@ -74,7 +74,7 @@ class CurveMeasuring:
         rows: Rows = {}
         for tokens, budget in budgets.items():
             selectors = {one.label: self._selector(one, named) for one in self._points if one.budget == tokens}
-            measuring = Measuring(selectors, budget, self._parts, False, documents=self._documents, measures=MEASURES)
+            measuring = Measuring(selectors, budget, self._parts, False, documents=self._documents, measures=OF_CONTEXT)
             with _small_budgets():
                 rows |= measuring.rows([(query, candidates)])[0]
         return rows

@@ -52,7 +52,7 @@ SLACK = 0.03
 TABLE = ("<!-- held-out: python -m experiments.report.records -->", "<!-- end -->")
 """Between these lines of `README.md` is the table."""
 OF_QUESTIONS = ("answer_recall", "evidence_recall", "cost_tokens")
-MEASURES = {
+COLUMNS = {
     "answer_recall": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f", "latency_ms_median": ".0f",
 }  # fmt: skip
 HEAD = """# Records
@@ -82,7 +82,7 @@ def new_line(files: Sequence[Path], changed: str) -> dict[str, Any]:
             rows = [rows[method] for rows in of_budget if method in rows]
             if not rows or len(rows) < len(of_budget):
                 raise InputError(f"not all results at {budget} tokens have {method}; evaluate {', '.join(METHODS)}")
-            known = {name: [row[name] for row in rows if row.get(name) is not None] for name in MEASURES}
+            known = {name: [row[name] for row in rows if row.get(name) is not None] for name in COLUMNS}
             means = {name: round(fmean(values), 4) for name, values in known.items() if values}
             figures[f"{method}, {budget}"] = means
     sets = sorted({f"{Path(str(record['data'])).name} {record['queries']}" for record in results})
@@ -165,7 +165,7 @@ def page(lines: Sequence[Mapping[str, Any]], by_set: str = "") -> str:
     for line in reversed(lines):
         headings = ["method, budget", "answer recall", "evidence recall", "tokens", "ms"]
         rows = [
-            [name, *(format(of[one], spec) if one in of else "-" for one, spec in MEASURES.items())]
+            [name, *(format(of[one], spec) if one in of else "-" for one, spec in COLUMNS.items())]
             for name, of in line["figures"].items()
         ]
         table = [f"| {' | '.join(cells)} |" for cells in (headings, ["---"] * len(headings), *rows)]

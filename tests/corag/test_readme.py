@@ -42,8 +42,8 @@ def shell_lines():
     ]
 
 
-# The page on frameworks is run by tests/corag/integrations/test_page.py.
-PAGES_WITH_CODE = [page for page in PAGES if blocks(page, "python") and page.stem != "frameworks"]
+# The page on frameworks is run by tests/corag/integrations/test_page.py, that on extending below.
+PAGES_WITH_CODE = [page for page in PAGES if blocks(page, "python") and page.stem not in ("frameworks", "extending")]
 RUN = """
 import json, sys
 for name, code in json.load(sys.stdin):
@@ -55,6 +55,13 @@ for name, code in json.load(sys.stdin):
 def test_the_python_blocks_of_each_page_run_one_after_the_other():
     code = [(page.name, "\n".join(blocks(page, "python"))) for page in PAGES_WITH_CODE]
     subprocess.run([sys.executable, "-c", RUN], input=json.dumps(code), text=True, check=True, timeout=300, cwd=ROOT)
+
+
+@pytest.mark.slow
+def test_the_parts_of_the_page_on_extending_keep_their_contracts(tmp_path):
+    code = "\n".join(blocks(ROOT / "docs" / "extending.md", "python"))
+    (tmp_path / "test_page.py").write_text(code, encoding="utf-8")
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path], check=True, cwd=ROOT)
 
 
 def test_every_block_is_of_a_kind_that_is_run_or_checked():

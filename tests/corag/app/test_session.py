@@ -15,6 +15,7 @@ from corag.index import ChunkIndex
 from corag.selectors.problem import SelectionProblem
 from corag.types import Chunk
 from search import SearchConfig
+from search.tree import terms
 from tests.corag.app.worlds import make_workbench
 from tests.fakes import CHARACTERS, HashEmbedder, HashReranker, offer
 
@@ -48,14 +49,11 @@ def test_steps_end_in_the_tree(costs, budget, iterations, backup, visits):
     for step in found:
         assert tree.parent[step["first"] : step["first"] + step["count"]].tolist() == [step["node"]] * step["count"]
         assert len(step["visits"]) == len(step["utility"]) == step["first"] + step["count"]
-    if found:  # eq. 5 by hand from the sums of the finished tree
-        n, parents = tree.visits, tree.visits[tree.parent]
-        mean = tree.total / n
-        bonus = config.exploration * np.sqrt(np.log(tree.visits.sum() if visits == "total" else parents) / n)
-        utility = mean + bonus - config.cost_weight * tree.cost / budget
-        assert found[-1]["visits"] == n.tolist()
-        for name, column in {"mean": mean, "bonus": bonus, "utility": utility}.items():
-            np.testing.assert_allclose(found[-1][name][1:], column[1:], atol=1e-4)
+    if found:
+        mean, bonus, price = terms(tree, slice(1, None), config)
+        assert found[-1]["visits"] == tree.visits.tolist()
+        for name, column in {"mean": mean, "bonus": bonus, "utility": mean + bonus - price}.items():
+            np.testing.assert_allclose(found[-1][name][1:], column, atol=1e-4)
 
 
 def test_the_tree_leads_to_the_selection(bench):
