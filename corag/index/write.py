@@ -11,6 +11,7 @@ import hashlib
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -179,13 +180,14 @@ def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[I
                 table.rows(["position"])
             return read_manifest(connect(uri), uri), read_parts(connect(uri))
     except (CoragError, TypeError):
-        if overwrite:
-            for name in (MANIFEST, CHUNKS):
-                database.drop_table(name, ignore_missing=True)
-            return None, {}
-        if not _undo_torn(database, uri):
+        with suppress(CoragError, TypeError), accessing(uri, "write"):
+            if _undo_torn(database, uri):
+                return read_manifest(connect(uri), uri), read_parts(connect(uri))
+        if not overwrite:
             raise
-        return read_manifest(connect(uri), uri), read_parts(connect(uri))
+        for name in (MANIFEST, CHUNKS):
+            database.drop_table(name, ignore_missing=True)
+        return None, {}
 
 
 def _undo_torn(database: Any, uri: str | Path) -> bool:

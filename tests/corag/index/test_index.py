@@ -187,13 +187,18 @@ class Stopping(HashEmbedder):
         return super().embed(texts)
 
 
-def test_what_was_stored_after_a_torn_file_is_stored_again(tmp_path, chunks):
+@pytest.mark.parametrize("old", [[], [Chunk("old", "an old text")]])
+def test_what_was_stored_after_a_torn_file_is_stored_again(tmp_path, chunks, old):
+    if old:
+        ChunkIndex.build(tmp_path, old, HashEmbedder())
     with pytest.raises(ModelError):
-        ChunkIndex.build(tmp_path, chunks, Stopping(), batch_size=8)
+        ChunkIndex.build(tmp_path, chunks, Stopping(), batch_size=8, overwrite=True)
     files = sorted((tmp_path / "corag_chunks.lance" / "data").iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    files[2].write_bytes(files[2].read_bytes()[:1000])
+    torn = files[len(old) + 2]
+    torn.write_bytes(torn.read_bytes()[:1000])
+    assert not old or list(ChunkIndex.open(tmp_path).chunks()) == old
     embedder = HashEmbedder()
-    assert list(ChunkIndex.build(tmp_path, chunks, embedder, batch_size=8).chunks()) == chunks
+    assert list(ChunkIndex.build(tmp_path, chunks, embedder, batch_size=8, overwrite=bool(old)).chunks()) == chunks
     assert embedder.num_embedded == len(chunks) - 16
 
 
