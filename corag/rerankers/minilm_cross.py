@@ -25,7 +25,7 @@ from corag.types import FloatArray
 NAME = "minilm-cross"
 FORM = "low-rank-relevance"
 """Format of its adapters: low-rank updates and whole tensors of a `SpanNetwork` with one output."""
-WINDOW_TOKENS = 320
+WINDOW_TOKENS = 512
 """Tokens of question and text that the network sees at once, special tokens included."""
 NUM_SPECIAL = 3
 

@@ -1,13 +1,14 @@
 """Trains `minilm-cross`: low-rank updates of all layers of all-MiniLM-L6-v2 and one output; `corag train cross`.
 
 It starts from the reader, which attends from question to context already and whose head tells whether an answer is
-there. It learns from combinations of a question's candidates: which are enough to answer, which of two holds more of
-the evidence, and which order of the same chunks is the one in which the data tells the evidence.
+there. It learns from combinations of a question's candidates, up to the whole window: which are enough to answer, which
+of two holds more of the evidence, at any distance of its parts, and which order of the same chunks is the one in which
+the data tells the evidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -48,9 +49,10 @@ from the reader that ships, and learns which combinations are enough, which of t
 order of the same chunks is the one in which the data tells it."""
 MEASURED = """\
 On questions that were not learned from. `pairs`: how often the combination that holds more of the evidence has the
-larger value. `order`: how far the values of the evidence in two orders are apart, at the median. Values are
-probabilities; their calibration error is over ten bins."""
-HARD = 8
+larger value. Of evidence of several chunks: `in order`, how often its value is larger in the data's order than in the
+reverse; `adjacent` and `apart`, its mean value without and with other chunks after the first, as many as fit the
+window. Values are probabilities; their calibration error is over ten bins."""
+HARD = 12
 """Best candidates without evidence that distractors are drawn from."""
 ORDER_WEIGHT = 0.5
 """Weight of a pair that differs in order alone."""
@@ -72,16 +74,39 @@ class Combination:
 
 
 def draw(pooled: Pooled, tokens: Any, generator: np.random.Generator) -> list[Combination]:
-    """Return up to five combinations that differ, without those that do not fit the window."""
+    """Return up to eight combinations that differ, cut to the window by leaving out distractors."""
     [question], chunks = tokens([pooled.question]), tokens([chunk.text for chunk in pooled.chunks])
+    lengths, room = [len(chunk) for chunk in chunks], WINDOW_TOKENS - NUM_SPECIAL - len(question)
     rows = []
-    for order in dict.fromkeys(_orders(pooled, generator)):
+    for order in _fitting(pooled, _orders(pooled, generator), lengths, room):
         text = np.concatenate([chunks[index] for index in order])
-        if 0 < len(text) <= WINDOW_TOKENS - NUM_SPECIAL - len(question):
+        if 0 < len(text) <= room:
             share = _share(pooled, order)
-            wrong = len(pooled.ordered) > 1 and order == pooled.ordered[::-1]
+            wrong = len(pooled.ordered) > 1 and _evidence_of(pooled, order) == pooled.ordered[::-1]
             rows.append(Combination(*pair_row(question, text), share - 0.001 * wrong, share == 1))
     return rows
+
+
+def _fitting(pooled: Pooled, orders: Iterable[Order], lengths: Sequence[int], room: int) -> list[Order]:
+    """Return each order once, without as many of its last distractors as it takes to fit; none that is empty then."""
+    fitting: dict[Order, None] = {}
+    for order in orders:
+        kept = list(order)
+        for index in reversed(order):
+            if sum(lengths[row] for row in kept) > room and index not in _telling(pooled):
+                kept.remove(index)
+        fitting |= {tuple(kept): None} if kept else {}
+    return list(fitting)
+
+
+def _telling(pooled: Pooled) -> set[int]:
+    """Return the chunks that may be evidence."""
+    return set().union(*pooled.golds) if pooled.golds else set()
+
+
+def _evidence_of(pooled: Pooled, order: Order) -> Order:
+    """Return the evidence in an order, without distractors."""
+    return tuple(index for index in order if index in pooled.ordered)
 
 
 def _share(pooled: Pooled, order: Order) -> float:
@@ -90,8 +115,7 @@ def _share(pooled: Pooled, order: Order) -> float:
 
 
 def _orders(pooled: Pooled, generator: np.random.Generator) -> Iterator[Order]:
-    telling = set().union(*pooled.golds) if pooled.golds else set()
-    hard = [index for index in range(len(pooled.chunks)) if index not in telling][:HARD]
+    hard = [index for index in range(len(pooled.chunks)) if index not in _telling(pooled)][:HARD]
 
     def distractors(number: int) -> list[int]:
         return [int(index) for index in generator.permutation(hard)[:number]]
@@ -99,15 +123,29 @@ def _orders(pooled: Pooled, generator: np.random.Generator) -> Iterator[Order]:
     if pooled.golds:
         gold = list(pooled.golds[generator.integers(len(pooled.golds))])
         in_order = len(pooled.ordered) > 1 and set(pooled.ordered) == set(gold)
-        yield tuple(pooled.ordered) if in_order else tuple(generator.permutation(gold).tolist())
+        told = tuple(pooled.ordered) if in_order else tuple(generator.permutation(gold).tolist())
+        yield told
         yield tuple(generator.permutation([*gold, *distractors(int(generator.integers(1, 3)))]).tolist())
+        spread = _among(told, distractors(int(generator.integers(3, HARD))), generator)
+        yield spread
         if len(gold) > 1:
             part = generator.permutation(gold)[1:].tolist()
             yield tuple(generator.permutation([*part, *distractors(int(generator.integers(2)))]).tolist())
-            yield tuple(pooled.ordered[::-1]) if in_order else (int(generator.choice(gold)),)
+            yield _among(tuple(part), distractors(int(generator.integers(3, HARD))), generator)
+            yield told[::-1] if in_order else (int(generator.choice(gold)),)
+            if in_order:  # the same chunks, with the evidence told backwards
+                backwards = iter(told[::-1])
+                yield tuple(next(backwards) if index in told else index for index in spread)
     for size in (1, 1 + int(generator.integers(3)), 1)[: 2 if pooled.golds else 3]:
         if chosen := distractors(size):
             yield tuple(chosen)
+
+
+def _among(told: Order, distractors: Sequence[int], generator: np.random.Generator) -> Order:
+    """Return evidence at random places among distractors."""
+    places = set(generator.choice(len(told) + len(distractors), len(told), replace=False).tolist())
+    parts = iter(told), iter(distractors)
+    return tuple(next(parts[place not in places]) for place in range(len(told) + len(distractors)))
 
 
 def loss_of(logits: torch.Tensor, share: torch.Tensor, enough: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
@@ -198,7 +236,7 @@ def train_cross(config: CrossTraining) -> AdapterReport:
         DataError: A data folder is missing or damaged, or has nothing to learn.
         ModelError: The encoder or the reader that it starts from is missing or damaged.
     """
-    use = f'reranker = corag.reranker("{NAME}")'
+    use = f'corag.reranker("{NAME}")'
     return train_once(config, fingerprint(config.work), partial(_learned, config), about=ABOUT, use=use)
 
 
@@ -218,7 +256,7 @@ def _learned(config: CrossTraining, work: str) -> Learned:
     facts = {
         "questions": len(questions),
         "steps": module.num_steps,
-        "settings": {name: value for name, value in config.work.items() if name not in ("sources", "calibration")},
+        "settings": {name: value for name, value in config.work.items() if name not in ("data", "sources", "calibration")},
     }
     adapter = replace(load_adapter(out / "draft"), config=AdapterConfig(NAME, FORM, settings))
     return Learned(adapter, figures, [MEASURED, figures_table(figures)], facts)
@@ -249,31 +287,40 @@ def _measured(
 
 
 def _scored(reranker: MiniLMCross, pooled: Pooled, seed: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return logits and shares of the evidence of some orders, and the logits of the evidence in two orders, if any."""
+    """Return logits and shares of the evidence of some orders, and the logits of the evidence in order, if it has one.
+
+    The latter are in the data's order, in the reverse, and in order with other chunks after the first.
+    """
     generator = np.random.default_rng((seed, len(pooled.id), *pooled.id.encode()[:8]))
-    orders = list(dict.fromkeys(_orders(pooled, generator)))
+    lengths = [len(ids) for ids in reranker.read([chunk.text for chunk in pooled.chunks])]
+    room = reranker.question(pooled.question).capacity
+    orders = _fitting(pooled, _orders(pooled, generator), lengths, room)
     scorer = reranker.scorer(pooled.question, pooled.chunks)
-    both = scorer([pooled.gold, pooled.gold[::-1]]) if len(pooled.gold) > 1 else np.zeros(0)
-    return scorer(orders), np.array([_share(pooled, order) for order in orders]), both
+    ordered, others = pooled.ordered, [row for row in range(len(lengths)) if row not in _telling(pooled)][:HARD]
+    apart = _fitting(pooled, [(*ordered[:1], *others, *ordered[1:])], lengths, room)
+    told = scorer([ordered, ordered[::-1], *apart]) if len(ordered) > 1 and pooled.golds else np.zeros(0)
+    return scorer(orders), np.array([_share(pooled, order) for order in orders]), told
 
 
 def _figures(
     cases: Sequence[tuple[FloatArray, FloatArray, FloatArray]], slope: float, offset: float
 ) -> dict[str, float]:
-    """Return the figures that `MEASURED` explains."""
+    """Return the figures that `MEASURED` explains; nan where no evidence has several chunks."""
     values: list[FloatArray] = []
-    spreads: list[float] = []
     right: list[bool] = []
-    for logits, shares, both in cases:
+    for logits, shares, _ in cases:
         values.append(1 / (1 + np.exp(-(slope * logits + offset))))
-        spreads += np.ptp(1 / (1 + np.exp(-(slope * both + offset))), keepdims=True).tolist() if len(both) else []
         pairs = combinations(range(len(shares)), 2)
         differing = [(one, two) for one, two in pairs if shares[one] != shares[two]]
         right += [(values[-1][one] > values[-1][two]) == (shares[one] > shares[two]) for one, two in differing]
     enough = np.concatenate([shares for _, shares, _ in cases]) == 1
+    told = np.array([logits for _, _, logits in cases if len(logits)]).reshape(-1, 3)
+    told = 1 / (1 + np.exp(-(slope * told + offset))) if len(told) else np.full((1, 3), np.nan)
     return {
         "questions": len(cases),
         "pairs": round(float(np.mean(right)), 4) if right else 0.0,
-        "order": round(float(np.median(spreads)), 4) if spreads else 0.0,
+        "in order": round(float(np.where(np.isnan(told[:, 0]), np.nan, told[:, 0] > told[:, 1]).mean()), 4),
+        "adjacent": round(float(told[:, 0].mean()), 4),
+        "apart": round(float(told[:, 2].mean()), 4),
         "calibration error": round(calibration_error(np.concatenate(values), enough), 4),
     }

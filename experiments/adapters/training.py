@@ -65,7 +65,7 @@ def train_once(
     """Return the report of a finished training of the same work, or train, and save the adapter with its card.
 
     An interrupted training resumes after the last epoch that `fit` has kept.
-    The card says what the adapter is, `about`, and has Python that uses it, `use`. The adapter is logged as the model
+    The card says what the adapter is, `about`, and has the Python that makes it, `use`. The adapter is logged as the model
     of the training's run in W&B. In the end the state of the training, `epochs-*` and `draft`, is deleted.
     """
     out, start = Path(config.out), time.perf_counter()
@@ -93,18 +93,24 @@ def _card(config: Any, name: str, about: str, use: str, results: Sequence[Block]
     made = facts_table({**facts, "versions": versions, "commit": commit()})
     command = f"Made by `corag train {config.command}`."
     sections = [
-        Section("Use", [f"```python\nimport corag\n\n{use}\n```"]),
-        Section("Results", results),
-        Section("Training", [Table([*headings, "licence"], rows), SPLIT, made, command]),
-        Section("Licence", [LICENCE]),
+        Section("Use", [f"`{use}`"]),
+        Section("Results", [_unwrapped(block) if isinstance(block, str) else block for block in results]),
+        Section("Training", [Table([*headings, "licence"], rows), _unwrapped(SPLIT), made, command]),
+        Section("Licence", [_unwrapped(LICENCE)]),
     ]
-    return Page(name, about, sections).markdown()
+    return Page(name, _unwrapped(about), sections).markdown()
+
+
+def _unwrapped(text: str) -> str:
+    """Return a text as one paragraph: a page takes each line for one."""
+    return " ".join(text.split())
 
 
 def figures_table(figures: Mapping[str, Mapping[str, float]]) -> Table:
     """Return the figures of each set of questions as a table."""
     columns = list(next(iter(figures.values()), {}))
-    return Table(("questions of", *columns), [(name, *map(str, row.values())) for name, row in figures.items()])
+    rows = [(name, *("-" if of != of else str(of) for of in row.values())) for name, row in figures.items()]  # nan
+    return Table(("questions of", *columns), rows)
 
 
 def facts_table(facts: Mapping[str, object]) -> Table:

@@ -76,7 +76,7 @@ def train_value(config: ValueTraining) -> AdapterReport:
     A data folder that is missing or damaged, or has nothing to learn, is a `DataError`.
     """
     work = fingerprint(config.work | {"precision": resolve_device("embedder").precision})
-    use = f'reranker = corag.reranker("{config.name}")'
+    use = f'corag.reranker("{config.name}")'
     return train_once(config, work, partial(_learned, config), about=ABOUT, use=use)
 
 

@@ -28,6 +28,24 @@ def test_combinations_of_evidence_parts_of_it_and_distractors(seed):
     assert any(row.share == 0 for row in rows) and any(row.share == 0.5 for row in rows)
 
 
+def test_evidence_is_apart_in_both_orders_and_what_does_not_fit_loses_distractors(monkeypatch):
+    monkeypatch.setattr(
+        cross, "WINDOW_TOKENS", 3 + 1 + 7
+    )  # special tokens, the question, and seven chunks of one token
+    chunks = tuple(Chunk(f"c{number}", f"text {number}") for number in range(15))
+    apart = set()
+    for seed in range(30):
+        pooled = Pooled("q", "Who?", chunks, (0.0,) * 15, (3, 1), ((1, 3),))
+        rows = {tuple(row.ids[3:-1].tolist()): row for row in drawn(pooled, seed)}
+        assert 5 <= max(map(len, rows)) <= 7
+        for text, row in rows.items():
+            if {1, 3} <= set(text):
+                backwards = text.index(1) < text.index(3)
+                assert row.share == pytest.approx(0.999 if backwards else 1) and row.is_enough
+                apart |= {(backwards, abs(text.index(1) - text.index(3)))}
+    assert {(backwards, distance) for backwards in (True, False) for distance in range(1, 6)} <= apart
+
+
 def test_the_loss_by_hand():
     logits, share, enough = torch.tensor([2.0, 0.0, 1.0]), torch.tensor([1.0, 0.5, 0.0]), torch.tensor([1.0, 0.0, 0.0])
     owner = torch.tensor([0, 0, 1])
