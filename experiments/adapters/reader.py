@@ -51,9 +51,7 @@ ABOUT = """\
 Answers a question from a context: with a span of it, or with yes or no. An adapter on all-MiniLM-L6-v2 (Apache-2.0):
 low-rank updates of all its linear layers, its biases, layer norms and token types, and a linear head.
 """
-USE = """\
-answer = corag.reader("minilm-reader").answer("Who wrote it?", context)
-answer.text, answer.confidence, answer.spans, answer.chunk"""
+USE = 'corag.reader("minilm-reader").answer("Who wrote it?", context)'
 GOLD = """\
 The gold passages are the context; the weights have the precision that is shipped. F1 and exact match as in SQuAD 1.1,
 in percent. Held out: a share of the training questions, split between documents."""
