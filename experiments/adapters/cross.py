@@ -256,7 +256,9 @@ def _learned(config: CrossTraining, work: str) -> Learned:
     facts = {
         "questions": len(questions),
         "steps": module.num_steps,
-        "settings": {name: value for name, value in config.work.items() if name not in ("data", "sources", "calibration")},
+        "settings": {
+            name: value for name, value in config.work.items() if name not in ("data", "sources", "calibration")
+        },
     }
     adapter = replace(load_adapter(out / "draft"), config=AdapterConfig(NAME, FORM, settings))
     return Learned(adapter, figures, [MEASURED, figures_table(figures)], facts)

@@ -65,8 +65,8 @@ def train_once(
     """Return the report of a finished training of the same work, or train, and save the adapter with its card.
 
     An interrupted training resumes after the last epoch that `fit` has kept.
-    The card says what the adapter is, `about`, and has the Python that makes it, `use`. The adapter is logged as the model
-    of the training's run in W&B. In the end the state of the training, `epochs-*` and `draft`, is deleted.
+    The card says what the adapter is, `about`, and has the Python that makes it, `use`. The adapter is logged as the
+    model of the training's run in W&B. In the end the state of the training, `epochs-*` and `draft`, is deleted.
     """
     out, start = Path(config.out), time.perf_counter()
     folder = out / ADAPTER_DIR

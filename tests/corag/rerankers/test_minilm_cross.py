@@ -10,7 +10,7 @@ from corag.rerankers.window import LOWEST_LOGIT
 from corag.types import Chunk
 
 CHUNKS = [Chunk(str(number), text) for number, text in enumerate(
-    ["Goethe was born in Frankfurt.", "He died in Weimar.", "Bananas are yellow.", "word " * WINDOW_TOKENS])]  # fmt: skip
+    ["Goethe was born in Frankfurt.", "He died in Weimar.", "Bananas are yellow.", "word " * 512])]  # fmt: skip
 SLOPE, OFFSET = 2.0, -0.5
 
 
