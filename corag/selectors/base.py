@@ -25,7 +25,7 @@ from corag.models.cached import CachedEmbedder
 from corag.naming import Part, Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
-from corag.selectors.order import PREVIOUS, PromptOrder, arranged, continued, share_kept
+from corag.selectors.order import NEW_SHARE, PREVIOUS, PromptOrder, arranged, continued
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts
@@ -133,7 +133,13 @@ class BudgetedSelector(Part):
         """
         check_query(query)
         check_budget(budget_tokens)
-        problem = self.problem(query, as_candidates(candidates), budget_tokens)
+        offered = as_candidates(candidates)
+        before = PREVIOUS.get() if self.order == "stable" and layout is None else None
+        if before is not None and before.spans:
+            chosen = self.select_from(self.problem(query, offered, max(1, int(NEW_SHARE * budget_tokens))))
+            if chosen.spans:
+                return continued(before, chosen, budget_tokens, self._count)
+        problem = self.problem(query, offered, budget_tokens)
         return self.select_from(problem if layout is None else problem.with_layout(layout))
 
     def select_many(
@@ -224,8 +230,6 @@ class BudgetedSelector(Part):
             trace["duplicates_dropped"] = duplicates
         if not self.tokenizer.exact:
             trace["tokens_estimated"] = self.tokenizer.name
-        if self.order == "stable" and (before := PREVIOUS.get()) is not None:
-            trace["prefix_kept"] = share_kept(before.text, chosen.text)
         trace["select_s"] = time.perf_counter() - started
         return Selection(
             chunks=tuple(chunks),
@@ -280,11 +284,6 @@ class BudgetedSelector(Part):
             text, spans = choice.text or "", list[Span]()
         else:
             chunks = [problem.chunks[index] for index in choice.order]
-            before = PREVIOUS.get() if self.order == "stable" and problem.layout is None else None
-            if before is not None:
-                text, spans = continued(before, chunks)
-                if (cost := self._count(text)) <= problem.budget_tokens:
-                    return _Assembled(choice, text, spans, cost)
             rows = list(range(len(chunks))) if self.order == "value" else arranged(chunks, self.order)
             text, in_rows = problem.assembled(tuple(choice.order[row] for row in rows))
             spans = [in_rows[rows.index(row)] for row in range(len(rows))]

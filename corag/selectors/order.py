@@ -4,25 +4,29 @@
 - `ends`: the best first and last, where models read most closely: first, third, fifth, ... sixth, fourth, second. After
   Liu et al., "Lost in the middle: how language models use long contexts" (2024).
 - `document`: chunks of one document in its order, documents in the order of their first chunk.
-- `stable`: for conversations: what the prompt before began with stays in its place, and the rest is appended, so that
-  a server which keeps the states of a prompt's beginning reads less anew. It is as `value` for the first prompt, if the
-  text would exceed the budget, and if the prompt has a layout.
+- `stable`: for conversations: what was sent stays where it was and new chunks are appended, so that a server that keeps
+  the states of a prompt's beginning reads less anew. Half of the budget is chosen for the new question; of the prompt
+  before stays as long a beginning as fits beside it. The first prompt, and one with a layout, is as with `value`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import attrgetter
 from typing import Literal
 
 from corag.ambient import Ambient
 from corag.text.documents import SEPARATOR
-from corag.text.units import Span, assemble, ranges_of
+from corag.text.units import assemble, ranges_of
 from corag.types import Chunk, Selection
 
 PromptOrder = Literal["value", "ends", "document", "stable"]
 
 PREVIOUS: Ambient[Selection | None] = Ambient(None)
 """The selection of the prompt before, which `stable` continues."""
+NEW_SHARE = 0.5
+"""Share of the budget that `stable` chooses anew."""
 
 
 def arranged(chunks: Sequence[Chunk], order: PromptOrder) -> list[int]:
@@ -37,29 +41,41 @@ def arranged(chunks: Sequence[Chunk], order: PromptOrder) -> list[int]:
     return rows
 
 
-def continued(before: Selection, chunks: Sequence[Chunk]) -> tuple[str, list[Span]]:
-    """Return a text of chosen chunks that begins as the text before did, and the span of each chunk in it.
+def continued(before: Selection, chosen: Selection, budget_tokens: int, count: Callable[[str], int]) -> Selection:
+    """Return what was chosen behind as much of the beginning of the prompt before as the budget allows.
 
-    Of the text before, all up to the first chunk that is not chosen again stays; the other chunks are assembled behind
-    it, first those that it had, too.
+    Its value is that of what was chosen for this question. A chunk that stays has no similarity to it, unless it was
+    chosen again.
     """
-    rows = {(chunk.id, chunk.text): row for row, chunk in enumerate(chunks)}
-    known = [rows.get((chunk.id, chunk.text)) for chunk in before.chunks]
-    spans: dict[int, Span] = {}
-    end = 0
-    for row, span in zip(known, before.spans, strict=False):
-        if row is None:
+    key = attrgetter("id", "text")
+    noted = dict(zip(map(key, chosen.chunks), chosen.trace.chunk_similarities, strict=False))
+    for size in range(len(before), -1, -1):
+        kept = before.chunks[:size]
+        there = set(map(key, kept))
+        new = [row for row, chunk in enumerate(chosen.chunks) if key(chunk) not in there]
+        text = before.text[: before.spans[size - 1][1]] if size else ""
+        text += SEPARATOR if text and new else ""
+        added, spans = assemble([chosen.chunks[row] for row in new])
+        if (cost := count(text + added)) <= budget_tokens:
             break
-        spans[row], end = span, span[1]
-    again = [row for row in known if row is not None and row not in spans]
-    rest = [*again, *(row for row in range(len(chunks)) if row not in spans and row not in again)]
-    text = before.text[:end]
-    if rest:
-        text += SEPARATOR if text else ""
-        added, of_rest = assemble([chunks[row] for row in rest])
-        spans |= {row: (len(text) + start, len(text) + stop) for row, (start, stop) in zip(rest, of_rest, strict=True)}
-        text += added
-    return text, [spans[row] for row in range(len(chunks))]
+    trace = replace(
+        chosen.trace,
+        chunk_tokens=[*before.trace.chunk_tokens[:size], *(chosen.trace.chunk_tokens[row] for row in new)],
+        chunk_similarities=[
+            *(noted.get(key(chunk)) for chunk in kept), *(chosen.trace.chunk_similarities[row] for row in new)
+        ],
+        chunk_values=None,
+        details={**chosen.trace.details, "prefix_kept": share_kept(before.text, text + added)},
+    )  # fmt: skip
+    return replace(
+        chosen,
+        chunks=(*kept, *(chosen.chunks[row] for row in new)),
+        text=text + added,
+        cost_tokens=cost,
+        budget_tokens=budget_tokens,
+        trace=trace,
+        spans=(*before.spans[:size], *((len(text) + start, len(text) + end) for start, end in spans)),
+    )
 
 
 def share_kept(before: str, text: str) -> float:

@@ -1,6 +1,5 @@
 """The order of chosen chunks in the prompt: by hand, and what a conversation keeps of the prompt before."""
 
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -34,38 +33,29 @@ def after(before, texts, budget=60, **given):
         return selector.select("Why?", offer(*texts) if isinstance(texts[0], str) else texts, budget)
 
 
-def test_what_the_prompt_before_began_with_stays_and_the_rest_is_appended():
+def test_what_was_sent_stays_and_what_is_new_is_appended():
     first = after(None, ["bbbb", "aaaa"])
     assert first.text == "bbbb\n\naaaa" and "prefix_kept" not in first.trace.details
     named = {chunk.text: chunk.id for chunk in first.chunks}
-    later = [Candidate(Chunk(named.get(text, text), text), 0.5) for text in ("cccc", "aaaa", "bbbb")]
+    later = [Candidate(Chunk(named.get(text, text), text), 0.5) for text in ("cccc", "aaaa")]
     second = after(first, later)
     assert second.text == "bbbb\n\naaaa\n\ncccc" and second.trace.details["prefix_kept"] == 1
     assert [second.text[slice(*span)] for span in second.spans] == [chunk.text for chunk in second.chunks]
-    # Without the first chunk nothing of the beginning can stay.
-    assert after(second, later[:2]).text == "aaaa\n\ncccc"
-    assert after(second, [later[2], later[0]]).trace.details["prefix_kept"] == pytest.approx(6 / 16)
+    assert second.trace.chunk_tokens == [4, 4, 4] and second.trace.chunk_similarities == [None, 0.5, 0.5]
+    # "dddd" and "eeee" fit half of 20 characters; beside them only "bbbb" has room.
+    third = after(second, ["dddd", "eeee"], 20)
+    assert third.text == "bbbb\n\ndddd\n\neeee" and third.trace.details["prefix_kept"] == pytest.approx(6 / 16)
+    assert after(third, [Candidate(Chunk("f", "f" * 20), 0.5)], 20).text == "f" * 20  # more than half: nothing stays
 
 
 def test_sentences_of_a_document_are_appended_below_its_title():
-    whole = passage(Document("d", "One is. Two is. Three is.", "T"))
+    def select(before, number):
+        whole = passage(Document("d", ["One is. Two is.", "Three is."][number], "T"))
+        return after(before, [Candidate(whole, 0.5)], unit="sentence")
 
-    def select(before, numbers):
-        units = [f"d#{start}-{end}" for start, end in ((0, 7), (8, 15), (16, 25))]
-        problem = corag.selector("full", order="stable", unit="sentence", tokenizer=CHARACTERS)
-        with PREVIOUS.set(before):
-            offered = problem.problem("Is?", [Candidate(whole, 0.5)], 60)
-            kept = [one for one in offered.candidates if units.index(one.chunk.id) in numbers]
-            return problem.select_from(replace(offered, candidates=kept, memory={}))
-
-    first = select(None, (1, 2))
-    assert first.text == "T\nTwo is. Three is."
-    second = select(first, (0, 1, 2))
-    assert second.text == "T\nTwo is. Three is.\n\nT\nOne is." and second.ids[-1] == "d#0-7"
-    third = select(second, (0, 1, 2))
-    assert third.text == second.text and third.trace.details["prefix_kept"] == 1
-    # A text that the repeated title would take above the budget is not continued.
-    assert select(replace(first, budget_tokens=60), (0,)).text == "T\nOne is."
+    second = select(select(None, 0), 1)
+    assert second.text == "T\nOne is. Two is.\n\nT\nThree is."
+    assert select(second, 1).text == second.text
 
 
 @settings(deadline=None, max_examples=25)
@@ -78,8 +68,8 @@ def test_a_conversation_keeps_the_budget_and_every_span(turns, budget, unit):
         for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
             own = chunk.source.text[slice(*chunk.span)] if hasattr(chunk, "span") else chunk.text
             assert selection.text[start:end] == own
-        if before is not None:
-            assert selection.trace.details["prefix_kept"] == share_kept(before.text, selection.text)
+        if (kept := selection.trace.details.get("prefix_kept")) is not None:
+            assert kept == share_kept(before.text, selection.text)
         before = selection
 
 
