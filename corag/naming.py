@@ -54,6 +54,8 @@ def parse(part: object) -> PartName:
     """
     if isinstance(part, PartName):
         return part
+    if isinstance(part, Configuration):
+        return PartName(part.name, part.settings)
     if not isinstance(part, str):
         raise InputError(f"{shown(part)} is not the name of a part; {FORM}")
     try:
@@ -111,7 +113,7 @@ def spelling(part: object) -> str:
     return str(getattr(part, "name", None) or type(part).__name__)
 
 
-def can_be_spelled(value: object) -> bool:
+def _can_be_spelled(value: object) -> bool:
     """Return whether a setting's value is JSON, a path, or an object with a name or a spelling of its own."""
     plain = isinstance(value, str | Mapping | list | tuple | bool | int | float | PurePath | None)
     return plain or hasattr(value, "name") or type(value).__str__ is not object.__str__
@@ -143,9 +145,11 @@ class Part:
         object.__setattr__(part, "_arguments", (args, settings))
         return part
 
-    def named(self, name: PartName) -> None:
-        """Set the name and settings that the part is spelled with."""
-        object.__setattr__(self, "_named", name)
+    def named(self, name: PartName, build: Callable[..., Any]) -> None:
+        """Set the name and settings that the part is spelled with, given what built it."""
+        # A shared encoder, for instance, has no name that could be written.
+        settings = {key: value for key, value in _non_default(build, name.settings).items() if _can_be_spelled(value)}
+        object.__setattr__(self, "_named", PartName(name.name, settings))
 
     @property
     def is_named(self) -> bool:
@@ -158,10 +162,10 @@ class Part:
         args, settings = self._arguments
         bound = inspect.signature(type(self)).bind_partial(*args, **settings)
         name = BUILDERS.get(path_of(type(self))) or str(getattr(self, "name", type(self).__name__))
-        return str(PartName(name, non_default(type(self), bound.arguments)))
+        return str(PartName(name, _non_default(type(self), bound.arguments)))
 
 
-def non_default(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _non_default(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that differ from the defaults of what builds a part."""
     parameters = inspect.signature(build).parameters
     changed: dict[str, Any] = {}

@@ -21,9 +21,7 @@ from corag.naming import (
     Part,
     PartName,
     Spelling,
-    can_be_spelled,
     nearest,
-    non_default,
     parse,
     path_of,
     spelling,
@@ -124,26 +122,24 @@ class Registry(Generic[P]):
                 raise
             raise InputError(f"{self.kind} {str(written)!r} cannot be built so: {error}") from error
         if isinstance(made, Part):
-            # A shared encoder, for instance, has no name that could be written.
-            changed = non_default(build, written.settings).items()
-            made.named(PartName(written.name, {name: value for name, value in changed if can_be_spelled(value)}))
+            made.named(written, build)
         return made
 
     def offer(self, part: Spelling | P, /, offered: Mapping[str, Any], **settings: Any) -> P:
         """Return the part; one given by name gets the offered settings that it takes and that are not set."""
         if isinstance(part, str):
-            written, takes = parse(part), self.settings(part)
-            open_ = {name: offered[name] for name in takes if name in offered and name not in written.settings}
-            settings = {**open_, **settings}
+            part = parse(part)
+            takes = [name for name in self.parameters(part.name) if name in offered and name not in part.settings]
+            settings = {**{name: offered[name] for name in takes}, **settings}
         return self.make(part, **settings)
 
-    def parameters(self, part: Spelling) -> dict[str, inspect.Parameter]:
-        """Return the settings that a part takes; `InputError` for an unknown name."""
-        return dict(inspect.signature(self.builder(parse(part).name)).parameters)
+    def parameters(self, name: str) -> dict[str, inspect.Parameter]:
+        """Return the settings that the part of a name takes; `InputError` for an unknown one."""
+        return dict(inspect.signature(self.builder(name)).parameters)
 
     def settings(self, part: Spelling) -> tuple[str, ...]:
         """Return the names of the settings that a part takes; see `parameters`."""
-        return tuple(self.parameters(part))
+        return tuple(self.parameters(parse(part).name))
 
     def builder(self, name: str) -> Callable[..., P]:
         """Return the class or function that builds the part of a name; `InputError` for an unknown one."""
@@ -368,7 +364,7 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
     """
     try:
         written = parse(part)
-        parameters = table.parameters(written)
+        parameters = table.parameters(written.name)
     except InputError as error:
         raise ModelError(f"{source} names a {table.kind} that is unknown here: {error}") from error
     settings = dict(written.settings)

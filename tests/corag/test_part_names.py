@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
+from agent.configuration import Configuration
 from corag import registry
 from corag.errors import InputError
 from corag.naming import Part, PartName, parse, split_parts
@@ -35,6 +36,7 @@ def test_what_is_printed_reads_back(name, settings):
     if "***" not in part and "://" not in part:
         assert content(again) == content(part)
     assert parse(str(again)) == again and copy.deepcopy(part) == part
+    assert content(parse(Configuration(name, settings))) == content(part)
 
 
 @given(st.lists(st.builds(PartName, NAMES, SETTINGS), max_size=4))
