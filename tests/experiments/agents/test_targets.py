@@ -54,6 +54,8 @@ def test_utility_worked_by_hand(tmp_path):
     np.testing.assert_allclose(values[1], [0.6 - 0.1, 0.6 - 0.1, 0.4 - 0.05, 0.2], rtol=1e-6)
     np.testing.assert_allclose(utility(labels, replace(quality, price=0.0))[2], [0.72, 0.55, 0.7, 0.55], rtol=1e-6)
     assert best_configuration(labels, values).tolist()[:2] == [2, 0]
+    # However small a lead is, it counts before tokens.
+    assert best_configuration(labels, np.tile([0.5, 0.501, 0.5, 0.5], (4, 1))).tolist() == [1] * 4
     # b needs half the tokens: at a high price that is worth more than the 0.2 by which a is better.
     labels = labels_of(tmp_path, TABLE, cost_tokens={query: [256, 256, 128, 128] for query in TABLE})
     assert targets_of(labels).label.tolist()[1:3] == [0, 0]
