@@ -325,6 +325,10 @@ def _complete(
         raise IndexMismatchError(f"the rows stored at {uri} are not those of this corpus; did two builds run? {REMEDY}")
 
     def record() -> None:
+        # LanceDB also commits search structures of which a file could not be written.
+        if (written := open_table(connect(uri), CHUNKS, table.version)) is not None:
+            written.matching("a", 1, None)
+            written.nearest(np.ones((1, manifest.dimension), dtype=np.float32), 1, None, ["id"])
         write_manifest(database, uri, replace(manifest, version=table.version, num_changed=num_changed), parts)
 
     record()
