@@ -263,4 +263,5 @@ def _side(method: str, row: Row, query: Query, folder: DataFolder, main: Measure
         is_evidence = not gold.isdisjoint((name, passage_of(name, documents)))
         passages.append(QuotedPassage(text, is_evidence, next(iter(answers), "")))
     heading = f"{method}: {main.title} {row[main.name]:.2f}, {row.get('cost_tokens', 0)} tokens"
-    return Section(heading, [f"**{row.get('answer') or 'no answer'}**", *passages])
+    said = [f"**{row['answer'] or 'no answer'}**"] if "answer" in row else []  # with `--reader none` there is none
+    return Section(heading, [*said, *passages])

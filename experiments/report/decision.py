@@ -112,7 +112,7 @@ def bottleneck(
     title: str,
     *,
     budget: int | None = None,
-    missing: str = "some evidence is not among the candidates; try more candidates, or --retrieval hybrid",
+    missing: str = "some evidence is not among the candidates; try more (--num_candidates)",
 ) -> list[str]:
     """Return in a sentence what limits a method's quality most: the reader, the selection or the retriever; or nothing.
 
