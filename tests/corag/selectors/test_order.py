@@ -1,6 +1,5 @@
 """The order of chosen chunks in the prompt: by hand, and what a conversation keeps of the prompt before."""
 
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,10 +41,10 @@ def test_what_was_sent_stays_and_what_is_new_is_appended():
     assert second.text == "bbbb\n\naaaa\n\ncccc" and second.trace.details["prefix_kept"] == 1
     assert [second.text[slice(*span)] for span in second.spans] == [chunk.text for chunk in second.chunks]
     assert second.trace.chunk_tokens == [4, 4, 4] and second.trace.chunk_similarities == [None, 0.5, 0.5]
-    # "dddd" and "eeee" fit half of 20 characters; beside them only "bbbb" has room.
+    # "dddd" and "eeee" fit three quarters of 20 characters; beside them only "bbbb" has room.
     third = after(second, ["dddd", "eeee"], 20)
     assert third.text == "bbbb\n\ndddd\n\neeee" and third.trace.details["prefix_kept"] == pytest.approx(6 / 16)
-    assert after(third, [Candidate(Chunk("f", "f" * 20), 0.5)], 20).text == "f" * 20  # more than half: nothing stays
+    assert after(third, [Candidate(Chunk("f", "f" * 20), 0.5)], 20).text == "f" * 20  # more than that: nothing stays
 
 
 def test_sentences_of_a_document_are_appended_below_its_title():
