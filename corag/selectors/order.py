@@ -5,8 +5,9 @@
   Liu et al., "Lost in the middle: how language models use long contexts" (2024).
 - `document`: chunks of one document in its order, documents in the order of their first chunk.
 - `stable`: for conversations: what was sent stays where it was and new chunks are appended, so that a server that keeps
-  the states of a prompt's beginning reads less anew. Three quarters of the budget are chosen for the new question; of the prompt
-  before stays as long a beginning as fits beside it. The first prompt, and one with a layout, is as with `value`.
+  the states of a prompt's beginning reads less anew. Three quarters of the budget are chosen for the new question; of
+  the prompt before stays as long a beginning as fits beside it. The first prompt, and one with a layout, is as with
+  `value`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PromptOrder = Literal["value", "ends", "document", "stable"]
 PREVIOUS: Ambient[Selection | None] = Ambient(None)
 """The selection of the prompt before, which `stable` continues."""
 NEW_SHARE = 0.75
-"""Share of the budget that `stable` chooses anew; with half of it, evidence falls by .02 and 59% of a prompt is reused."""
+"""Share of the budget that `stable` chooses anew; with half of it, evidence falls by .02."""
 
 
 def arranged(chunks: Sequence[Chunk], order: PromptOrder) -> list[int]:
