@@ -213,8 +213,7 @@ def test_a_checkpoint_runs_nothing(folder, tmp_path):
 def test_an_agent_predicts_no_more_work_than_a_file_may_name(tmp_path):
     name = "corag(unit=passage, reranker=bm25)"
     ranges = agent.Ranges((1, 10**9), (0.0, 1.0), (0.0, 1.0))
-    settings = {"fallback": Fallback(name, 10**9, 0.1, 0.1), "ranges": ranges, "feature_dim": 0}
-    config = replace(agent.load(CHECKPOINT).config, configurations=(name,), **settings)
+    config = agent.AgentConfig((name,), Fallback(name, 10**9, 0.1, 0.1), ranges=ranges)
     agent.save(tmp_path / "agent", agent.ConfigurationAgent(config, {}), "card")
     with pytest.raises(InputError, match=r"iterations of 1000000000.*at most 200"):
         corag.select("Where is Berlin?", ["Berlin is in Germany."], 20, agent=str(tmp_path / "agent"))
