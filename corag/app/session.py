@@ -316,7 +316,9 @@ class Workbench:
             except InputError:  # none of its configurations has the unit
                 return {}
         shown = {"unit": UNITS, "reranker": self.rerankers}
-        settings = configuration.settings if configuration.name == "corag" else {}
+        settings = configuration.settings
+        if configuration.name != "corag":  # it fills the budget with passages, as the search does where they are free
+            settings = {"unit": "passage", "reranker": settings.get("reranker"), "cost_weight": 0.0}
         return {name: value for name, value in settings.items() if name not in shown or value in shown[name]}
 
     def _problem(self, inquiry: Inquiry, unit: str, budget: int) -> SelectionProblem:
