@@ -13,6 +13,7 @@ from corag.candidates import as_candidates, with_cosines
 from corag.models.cached import CachedEmbedder
 from corag.text.chunking import chunk_document
 from corag.text.documents import Document
+from corag.text.questions import parts_of
 from tests.effort import FULL
 
 pytestmark = pytest.mark.slow
@@ -81,3 +82,15 @@ def test_both_parts_are_answered(form):
     selector = corag.selector("corag")
     found = [lacking(selector, form, budget) for budget in BUDGETS]
     assert all(len(some) <= most for some, most in zip(found, MISSED[form], strict=False)), found
+
+
+def test_a_part_without_evidence_is_named_as_missing():
+    right = {"first": 0, "second": 0}
+    for data in QUESTIONS:
+        evidence = data["evidence"]
+        others = [one for sentences in data["passages"].values() for one in sentences if one not in evidence][:3]
+        for lacking, expected in (("first", [True, False]), ("second", [False, True])):
+            texts = [evidence[lacking == "first"], *others]
+            missing = corag.select(data["question"], texts, 256).trace.missing
+            right[lacking] += [part in missing for part in parts_of(data["question"])] == expected
+    assert min(right.values()) >= 10  # of 12
