@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agent.config import KEEP
 from corag.budget import AUTO
+from corag.checks import check_range
 from corag.errors import InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
@@ -33,6 +35,9 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         configurations: Selectors to choose from besides those that the agent knows, separated by commas.
         metric: Measure to maximize: `kept`, the mean of the recalls of answer words and evidence; `quality`, the mean
             of a reader's answer and of evidence; or a measure of the labels, such as rougeL or evidence_recall.
+        keep: With the metric `kept`, the share of what filling the budget holds that has to be kept: of the
+            configurations that do so on these questions, the one with the fewest tokens is used. 0 to go by the price
+            of tokens instead, as for other metrics.
         prefer: Price of tokens: `balanced` (0.01 for 256 tokens, in units of the metric), `quality` (half of that),
             `tokens` (twice that), or another factor; with 0 only the metric counts.
         reader: Reader that answers, for measures of answers; `none` reads nothing.
@@ -48,6 +53,7 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     budget: int = 256
     configurations: Spellings = ""
     metric: str = "kept"
+    keep: float = KEEP
     prefer: str = "balanced"
     reader: Spelling = "none"
     tokenizer: Spelling = AUTO
@@ -61,6 +67,7 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         spell_out(self, "reader", "tokenizer")
         if not self.data:
             raise InputError("data is empty; give a data folder with --data, by path or name")
+        check_range("keep", self.keep, 0, 1, "it is a share")
         _ = self.price
 
     @property

@@ -8,6 +8,7 @@ number, is added to its logit. Letters: `n` questions, `C` configurations.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from corag.selectors.corag.search import REFERENCE_TOKENS
 from corag.types import FloatArray
 from experiments.agents.compare import Choices, method_table, named
 from experiments.agents.recipes import with_recipe_defaults
-from experiments.agents.targets import FILLING, QUALITY, TargetConfig, best_configuration, utility
+from experiments.agents.targets import FILLING, KEPT, QUALITY, TargetConfig, best_configuration, utility
 from experiments.data.config import candidate_settings
 from experiments.data.splits import divide, questions_of
 from experiments.evaluation.metrics import kept
@@ -52,6 +53,8 @@ OWN_WEIGHT = 40
 worth the gains differ by chance, with more the network's errors on new kinds remain."""
 CAUTION = 1.0
 """Standard errors that the cross-validated gain must exceed 0 by for the agent to be changed."""
+SAMPLES, DOUBT = 1000, 0.1
+"""Resamples of the documents, and the share of them in which a configuration may keep less than is promised."""
 DEFAULT_NAME, TUNED, ORACLE = "untuned agent", "tuned agent", "oracle"
 LABELS_FILE, PAGE_FILE = "labels.parquet", "report.html"
 
@@ -65,10 +68,12 @@ class Tuning:
         used: The agent to use: the tuned one, or the shipped one as it is.
         fallback: Of the tuned agent: the configuration of the highest expected utility on the user's questions.
         expected: Utility of each configuration that the tuned agent expects on these questions, beyond their mean
-            over the configurations, `[C]`.
+            over the configurations, `[C]`; or, under a promise, the least share of what filling holds that it keeps.
         choices: Configuration of each question by method, `[n]`; the tuned agent's by cross-validation.
         gain: Utility of the tuned agent beyond that of the default on questions that took no part.
         contest: The tuned agent against the default on these questions, by the metric and by tokens.
+        keep: Promise; 0 without one.
+        keeps_default: Whether the checkpoint is the shipped agent, as it is.
     """
 
     labels: Labels
@@ -78,11 +83,8 @@ class Tuning:
     choices: dict[str, Choices]
     gain: Difference
     contest: Contest
-
-    @property
-    def keeps_default(self) -> bool:
-        """Whether the checkpoint is the shipped agent, as it is."""
-        return not self.gain.mean > CAUTION * (self.gain.high - self.gain.low) / 2 / 1.96
+    keep: float = 0.0
+    keeps_default: bool = False
 
     def decision(self) -> list[str]:
         """Return what to do, whether there are enough questions, and what limits the answers."""
@@ -151,7 +153,8 @@ def tune(config: TuneConfig) -> Tuning:
             f"{number} questions, {configurations} configurations: about {minutes} minute{'s' * (minutes > 1)} on one "
             f"core" + (f"; {held_out} held-out ones left out" * bool(held_out))
         )
-    tuning = choose(read_labels(str(label(labelling))), shipped, _target(config), config.seed)
+    keep = config.keep if config.metric == KEPT else 0.0
+    tuning = choose(read_labels(str(label(labelling))), shipped, _target(config), config.seed, keep)
     labels, page = tuning.labels, tuning_page(tuning, config, held_out)
     card = agent.model_card(tuning.used.config, {"questions": len(labels), "versions": versions()}, page.markdown())
     table = (out / LABELS_FILE).read_bytes()
@@ -206,11 +209,14 @@ def _target(config: TuneConfig) -> TargetConfig:
     return TargetConfig(metric=config.metric, price=config.price)
 
 
-def choose(labels: Labels, shipped: agent.ConfigurationAgent, target: TargetConfig, seed: int = 0) -> Tuning:
+def choose(
+    labels: Labels, shipped: agent.ConfigurationAgent, target: TargetConfig, seed: int = 0, keep: float = 0.0
+) -> Tuning:
     """Return what tuning an agent gains, and the agent to use.
 
     The gain is cross-validated in five folds by document, or by question if all are about one document. Unless it
-    exceeds its standard error, the agent to use is the shipped one. Too few questions are a `DataError`.
+    exceeds its standard error, the agent to use is the shipped one; under a promise, `keep`, unless the tuned one keeps
+    that share of what filling holds and spends less. Too few questions are a `DataError`.
     """
     labels = replace(labels.of(np.isfinite(utility(labels, target)).all(axis=1)), settings_head=False)
     if len(labels) < LEAST_QUESTIONS:
@@ -221,10 +227,13 @@ def choose(labels: Labels, shipped: agent.ConfigurationAgent, target: TargetConf
     values, rows = utility(labels, target), np.arange(len(labels))
     groups = labels.group.tolist() if len(set(labels.group)) > 1 else list(labels.ids)
     parts = divide([""] * len(labels), groups, [1.0] * FOLDS, seed)
+    held = kept(labels.measures)
+    keep = keep if FILLING in labels.configurations and np.isfinite(held).all() and held.any() else 0.0
+    fitted = partial(promised_agent, keep=keep, seed=seed) if keep else partial(tuned_agent, shipped, target=target)
     chosen = np.zeros(len(labels), dtype=np.int64)
     for fold in np.unique(parts):
         outside = labels.of(parts == fold)
-        tuned, _ = tuned_agent(shipped, labels.of(parts != fold), target)
+        tuned, _ = fitted(labels.of(parts != fold))
         chosen[parts == fold] = named(tuned, outside)
     choices = {DEFAULT_NAME: named(shipped, labels), TUNED: chosen, ORACLE: best_configuration(labels, values)}
     quality, tokens = utility(labels, replace(target, price=0.0)), labels.measures["cost_tokens"]
@@ -236,10 +245,34 @@ def choose(labels: Labels, shipped: agent.ConfigurationAgent, target: TargetConf
     what = "answers" if metric in OF_ANSWERS or (metric == QUALITY and "f1" in labels.measures) else "evidence"
     ours, theirs = (float(tokens[rows, chosen].mean()) for chosen in pair)
     contest = Contest(f"the {TUNED}", f"the {DEFAULT_NAME}", better, (ours, theirs), what, metric)
-    tuned, expected = tuned_agent(shipped, labels, target)
+    tuned, expected = fitted(labels)
     fallback = tuned.config.fallback.configuration
-    tuning = Tuning(labels, tuned, fallback, expected, choices, gain, contest)
-    return replace(tuning, used=shipped) if tuning.keeps_default else tuning
+    gains = gain.mean > CAUTION * (gain.high - gain.low) / 2 / 1.96
+    if keep:
+        filled = held[:, labels.configurations.index(FILLING)].mean()
+        gains = ours < theirs and held[rows, chosen].mean() >= keep * filled
+    used = tuned if gains else shipped
+    return Tuning(labels, used, fallback, expected, choices, gain, contest, keep, not gains)
+
+
+def promised_agent(labels: Labels, keep: float, seed: int = 0) -> tuple[agent.ConfigurationAgent, FloatArray]:
+    """Return an agent that names one configuration, and the least share of what filling holds that each keeps, `[C]`.
+
+    That is the share which is exceeded in all but `DOUBT` of resamples of the documents, 1 for filling itself; the one
+    with the fewest tokens is named of those for which it is at least `keep`.
+    """
+    groups, filling = np.unique(labels.group, return_inverse=True)[1], labels.configurations.index(FILLING)
+    if not groups.any():  # all questions are about one document
+        groups = np.arange(len(labels))
+    held = np.zeros((groups.max() + 1, len(labels.configurations)))
+    np.add.at(held, groups, kept(labels.measures))
+    drawn = np.random.default_rng(seed).multinomial(len(held), np.full(len(held), 1 / len(held)), SAMPLES) @ held
+    least = np.quantile(drawn / np.maximum(drawn[:, [filling]], 1e-9), DOUBT, axis=0)
+    least[filling] = 1.0
+    tokens = labels.measures["cost_tokens"].mean(axis=0)
+    best = int(np.where(least >= keep, tokens, np.inf).argmin())
+    config = agent.AgentConfig(labels.configurations, agent.Fallback(labels.configurations[best]))
+    return agent.ConfigurationAgent(config), least
 
 
 def tuned_agent(
@@ -292,21 +325,34 @@ def tuning_page(tuning: Tuning, config: TuneConfig, held_out: int = 0) -> Page:
             f"**{_short(names[column])}**" if names[column] == tuning.fallback else _short(names[column]),
             *(format(float(np.nanmean(labels.measures[name][:, column])), formats[name]) for name in columns),
             f"{values[:, column].mean():.3f}",
-            f"{tuning.expected[column]:+.3f}",
+            f"{tuning.expected[column]:.0%}" if tuning.keep else f"{tuning.expected[column]:+.3f}",
         ]
         for column in np.argsort(-tuning.expected, kind="stable").tolist()
     ]
     methods = method_table(tuning.choices, labels, _target(config), base=DEFAULT_NAME, ceiling=ORACLE, marked=TUNED)
-    each = Table(
-        ["configuration", *(MEASURES[name].title for name in columns), "utility", "expected"],
-        rows,
-        note="Expected: utility of the tuned agent's estimate beyond the mean of all configurations: what the network "
+    kept_note = (
+        f"Keeps: the least share of what filling holds, exceeded in {1 - DOUBT:.0%} of resamples of the documents. Of "
+        f"those that keep {tuning.keep:.0%}, the one with the fewest tokens is the tuned agent's."
+    )
+    expected_note = (
+        "Expected: utility of the tuned agent's estimate beyond the mean of all configurations: what the network "
         f"expects, and what these questions say with the weight n / (n + {OWN_WEIGHT}). The first is the fallback, for "
-        "questions on which no other leads.",
+        "questions on which no other leads."
+    )
+    each = Table(
+        [
+            "configuration",
+            *(MEASURES[name].title for name in columns),
+            "utility",
+            "keeps" if tuning.keep else "expected",
+        ],
+        rows,
+        note=kept_note if tuning.keep else expected_note,
     )
     usage, statistics = tuning.usage(config.out), [tuning.contest.statistics()]
     statistics += [
-        f"In utility: {tuning.gain}, p {tuning.gain.p:.3f}; the tuned agent is used if this exceeds its standard error."
+        f"In utility: {tuning.gain}, p {tuning.gain.p:.3f}; the tuned agent is used if "
+        + ("it keeps what is promised and spends less." if tuning.keep else "this exceeds its standard error.")
     ]
     if groups < 2 * FOLDS:
         statistics.append(f"The questions share {groups} documents, so the intervals are rough; add others.")
