@@ -25,7 +25,8 @@ KEEP = 0.98
 MARGIN = 0.01
 """Share of what the fallback holds by which a forecast has to exceed the promise: forecasts are less sure."""
 ROOM = 7
-"""Passages that a budget holds from which on filling it is the fallback; with fewer, sentences hold more."""
+"""Passages that a budget holds from which on filling it is the fallback; with fewer, sentences hold more (label tables
+that ship, 26 November in the lab notebook)."""
 SETTINGS = ("iterations", "exploration", "cost_weight")
 """Columns of every settings array: paper 5.1, the number of iterations, c and lambda of eq. 5."""
 
