@@ -13,8 +13,7 @@ from pathlib import Path
 
 from corag.checks import check_range
 from corag.errors import ModelError
-from corag.models.cached import CachedEmbedder, CachedEncoder
-from corag.models.embedders import MiniLMEmbedder
+from corag.models.cached import CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
 from corag.models.trained import Adapter, adapted_engine, load_adapter, shipped_adapter
@@ -22,7 +21,7 @@ from corag.naming import Part
 from corag.readers.passages import Passage, judged
 from corag.readers.span_reader import KINDS, MIN_ROOM, NUM_OUTPUTS, ReaderSettings, SpanReader, to_answer
 from corag.text.tokens import load_tokenizer, model_folder
-from corag.types import Answer, Selection
+from corag.types import Answer, Chunk, Selection
 
 NAME = "minilm-reader"
 FORM = "low-rank-spans"
@@ -60,7 +59,7 @@ class MiniLMReader(Part):
         loaded = load_adapter(folder, FORM)
         placement = resolve_device("reader", backend=backend, precision=precision, device=device)
         self._reader = span_reader(loaded, placement)
-        self._encoder = partial(minilm_encoder, backend, None, device, role="reranker")
+        self._load_encoder = partial(minilm_encoder, backend, None, device, role="reranker")
         self._runtime = current()
         self.identity = (
             f"{NAME} {loaded.sha256} {placement.values_depend_on} window_tokens={self._reader.settings.window_tokens} "
@@ -84,15 +83,17 @@ class MiniLMReader(Part):
             answers.append(answer if is_sure else Answer("", confidence=answer.confidence))
         return answers
 
-    def judge(self, question: str, answer: Answer, selection: Selection) -> tuple[Passage, ...]:
-        """Return the passages of a selection, likeliest first, with the probability that each answers the question."""
-        return judged(question, answer, selection, self._embedder)
+    def judge(
+        self, question: str, answer: Answer, selection: Selection, after: Chunk | None = None
+    ) -> tuple[Passage, ...]:
+        """See `JudgingReader.judge`."""
+        return judged(question, answer, selection, self._encoder, after)
 
     @cached_property
-    def _embedder(self) -> CachedEmbedder:
-        """Embeds passages as rerankers encode them, so that those of a selection by MiniLM are encoded once."""
+    def _encoder(self) -> CachedEncoder:
+        """Encodes passages as rerankers do, so that those of a selection by MiniLM are encoded once."""
         with use_runtime(self._runtime):
-            return CachedEmbedder(MiniLMEmbedder(encoder=CachedEncoder(self._encoder())))
+            return CachedEncoder(self._load_encoder())
 
 
 def span_reader(adapter: Adapter, placement: Placement) -> SpanReader:

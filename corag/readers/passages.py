@@ -12,10 +12,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from corag.models.cached import CachedEmbedder
+from corag.models.minilm import TextEncoder
+from corag.rerankers.late import best, token_cosines, within
 from corag.text.boilerplate import concerns_origin, contents_of
 from corag.text.documents import citation
-from corag.text.questions import PLAIN, asks_to_explain, definition, is_yes_no, stems
+from corag.text.questions import PLAIN, POINTS_BACK, asks_to_explain, definition, is_yes_no, stems
 from corag.text.units import Span, UnitChunk, assemble, place_in_document, sentences_of, source_of
 from corag.types import Answer, Chunk, FloatArray, Reader, Selection
 
@@ -45,18 +46,25 @@ class Passage(NamedTuple):
 class JudgingReader(Reader, Protocol):
     """A reader that says which passages of a selection answer a question, and how likely."""
 
-    def judge(self, question: str, answer: Answer, selection: Selection) -> tuple[Passage, ...]:
-        """Return the passages of a selection, likeliest first; `answer` is what the reader answered from its text."""
+    def judge(
+        self, question: str, answer: Answer, selection: Selection, after: Chunk | None = None
+    ) -> tuple[Passage, ...]:
+        """Return the passages of a selection, likeliest first; `answer` is what the reader answered from its text.
+
+        A word that points back, at the beginning of the passage with the answer, is to what the passage `after` names.
+        """
 
 
-def judged(question: str, answer: Answer, selection: Selection, embedder: CachedEmbedder) -> tuple[Passage, ...]:
+def judged(
+    question: str, answer: Answer, selection: Selection, encoder: TextEncoder, after: Chunk | None = None
+) -> tuple[Passage, ...]:
     """Return the passages of a selection, likeliest first; ties go to the earlier; see `JudgingReader`.
 
     If something is to be defined, passages with a sentence that does so are first: the plainest before others, and
     those at the beginning of a document before those further on.
     Boilerplate answers nothing, unless the question may be about that.
     """
-    observed = signals(question, answer, selection, embedder)
+    observed = signals(question, answer, selection, encoder, after)
     log_odds = observed.values @ np.array(WEIGHTS) + OFFSET
     passages: list[tuple[int, Passage]] = []  # each behind how plainly it defines what is asked for
     for index, chunk in enumerate(sources(selection)):
@@ -88,11 +96,11 @@ class Signals(NamedTuple):
     """What is observed of each of P passages.
 
     Attributes:
-        values: Whether the reader's span is in it, and with which log-odds; the largest cosine of the question and one
-            of its sentences; the lead of its own cosine over the best other one; the share of the question's words
-            that it has, `[P, 5]`.
+        values: Whether the reader's span is in it, and with which log-odds; how much of the question its best sentence
+            covers, by late interaction with its tokens in the encoding of the passage; the lead of its cosine over the
+            best other one; the share of the question's words that it has, `[P, 5]`.
         spans: Where the reader's span is in its text; None in all but one.
-        closest: Its sentence that is closest to the question; None if it has only boilerplate.
+        closest: That sentence; None if it has only boilerplate.
     """
 
     values: FloatArray
@@ -100,8 +108,8 @@ class Signals(NamedTuple):
     closest: list[Span | None]
 
 
-WEIGHTS = (1.009, 0.661, 1.539, 5.186, 3.641)
-OFFSET = -3.763
+WEIGHTS = (1.136, 0.739, 4.527, 6.648, 2.155)
+OFFSET = -4.754
 """Logistic regression on `Signals.values`, by `corag train reader --calibrate`."""
 UNRELATED = 0.4
 """Cosine of a passage that competes with no other: a lead over less counts as one over this. The weights are of
@@ -110,31 +118,38 @@ DEFINED = 0.8
 """The least probability of a plain definition of what is asked for."""
 
 
-def signals(question: str, answer: Answer, selection: Selection, embedder: CachedEmbedder) -> Signals:
-    """Return the observations on each passage of a selection, in the order of `sources`."""
+def signals(
+    question: str, answer: Answer, selection: Selection, encoder: TextEncoder, after: Chunk | None = None
+) -> Signals:
+    """Return the observations on each passage of a selection, in the order of `sources`; see `JudgingReader.judge`."""
     passages = sources(selection)
     texts = [chunk.text for chunk in passages]
     parts = list(map(sentences_of if concerns_origin(question) else contents_of, passages))
-    sentences = [text[slice(*span)] for text, spans in zip(texts, parts, strict=True) for span in spans]
-    vectors = embedder.vectors([question, *texts, *sentences])
-    cosines = vectors[1:] @ vectors[0]
-    by_sentence = np.split(cosines[len(texts) :], np.cumsum([len(spans) for spans in parts])[:-1])
+    of_tokens = token_cosines(encoder, encoder.encoded([question])[0], texts)
+    by_sentence = [
+        np.array([best(near[within(starts, [span])]).sum() for span in spans]) / max(1, near.shape[1])
+        for (near, starts), spans in zip(of_tokens, parts, strict=True)
+    ]
     place = place_of(answer.spans[0], selection) if answer.spans else None
     found = [None if place is None or place[0].id != chunk.id else place[1] for chunk in passages]
     for index, span in enumerate(found):
         # A span may be in the title, which is no sentence.
         if span is not None and _is_in(span, sentences_of(passages[index])) and not _is_in(span, parts[index]):
             found[index] = None
+    before = [after if span and POINTS_BACK.match(text) else None for span, text in zip(found, texts, strict=True)]
+    texts = [text if first is None else f"{first.text} {text}" for first, text in zip(before, texts, strict=True)]
+    vectors = encoder.vectors([question, *texts])
+    cosines = vectors[1:] @ vectors[0]
     asked, confidence = stems(question), min(max(answer.confidence or 0.0, 1e-3), 1 - 1e-3)
     log_odds = math.log(confidence / (1 - confidence))
     values = np.zeros((len(passages), len(WEIGHTS)))
     for index, chunk in enumerate(passages):
-        held = set(stems(f"{citation(chunk)} {chunk.text}"))
-        others = np.delete(cosines[: len(texts)], index)
+        held = set(stems(f"{citation(chunk)} {texts[index]}"))
+        others = cosines[[other not in (chunk, before[index]) for other in passages]]
         values[index] = (
             found[index] is not None,
             0.0 if found[index] is None else log_odds,
-            by_sentence[index].max(initial=-1.0),
+            by_sentence[index].max(initial=0.0),
             cosines[index] - max(others.max(), UNRELATED) if len(others) else 0.0,
             sum(word in held for word in asked) / len(asked) if asked else 1.0,
         )

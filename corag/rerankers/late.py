@@ -62,13 +62,13 @@ class MiniLMLate(Part):
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text by itself, `[len(texts)]`; 0 for an empty one."""
         question, weights = self._question(query)
-        return np.array([best(cosines) @ weights for cosines, _ in self._cosines(question, texts)])
+        return np.array([best(cosines) @ weights for cosines, _ in token_cosines(self._encoder, question, texts)])
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""
         question, weights = self._question(query)
         sources = list(dict.fromkeys(source_of(chunk).text for chunk in chunks))
-        of_sources = dict(zip(sources, self._cosines(question, sources), strict=True))
+        of_sources = dict(zip(sources, token_cosines(self._encoder, question, sources), strict=True))
         of_passages = {text: best(cosines) for text, (cosines, _) in of_sources.items()}
         maxima = np.zeros((len(chunks), len(weights)))
         for row, chunk in enumerate(chunks):
@@ -85,14 +85,17 @@ class MiniLMLate(Part):
         [question] = self._encoder.encoded([query])
         return question, np.full(len(question.ids), 1 / max(1, len(question.ids)))
 
-    def _cosines(self, question: Encoded, texts: Sequence[str]) -> list[tuple[Float32, NDArray[np.int64]]]:
-        """Return each token's cosines to those of the question, `[T, Q]`, and where in its text it begins, `[T]`."""
-        found = []
-        for text, first in zip(texts, self._encoder.encoded(texts), strict=True):
-            rest = [self._encoder.encoded([text], window)[0] for window in range(1, first.num_windows)]
-            cosines = [question.cosines(window) for window in (first, *rest)]
-            found.append((np.concatenate(cosines), np.concatenate([window.starts for window in (first, *rest)])))
-        return found
+
+def token_cosines(
+    encoder: TextEncoder, question: Encoded, texts: Sequence[str]
+) -> list[tuple[Float32, NDArray[np.int64]]]:
+    """Return each token's cosines to those of the question, `[T, Q]`, and where in its text it begins, `[T]`."""
+    found = []
+    for text, first in zip(texts, encoder.encoded(texts), strict=True):
+        windows = [first, *(encoder.encoded([text], window)[0] for window in range(1, first.num_windows))]
+        cosines = np.concatenate([question.cosines(window) for window in windows])
+        found.append((cosines, np.concatenate([window.starts for window in windows])))
+    return found
 
 
 def best(cosines: Float32) -> FloatArray:

@@ -24,6 +24,12 @@ COMMON = frozenset(
 )  # fmt: skip
 """Words that say nothing about a question's subject."""
 
+POINTS_BACK = re.compile(
+    r"\W*(?:he|she|it|they|we|this|these|that|those|his|her|hers|its|their|such|there|here|both|however|also)\b",
+    re.IGNORECASE,
+)
+"""Begins what may be understood only from what was said before it."""
+
 _WORD = re.compile(r"\w+")
 
 # Words that refer to something said before, and beginnings that go on from there.

@@ -18,7 +18,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 import corag
-from corag.models.cached import CachedEmbedder
+from corag.models.cached import CachedEncoder
+from corag.models.minilm import minilm_encoder
 from corag.models.runtime import in_runtime
 from corag.readers.passages import signals, sources
 from corag.shown import LEAST, label
@@ -72,7 +73,7 @@ def seen(name: str, folder: DataFolder, foreign: Sequence[Query]) -> Iterator[Se
     chunks = [
         chunk for one in documents[: len(needed) + NUM_DOCUMENTS] for chunk in chunk_document(one, corag.tokens())
     ]
-    reader, embedder = corag.reader("minilm-reader"), CachedEmbedder("minilm")
+    reader, encoder = corag.reader("minilm-reader"), CachedEncoder(minilm_encoder())
     selector = corag.selector("corag", tokenizer=corag.tokens())
     for query in (*answered, *unanswered, *foreign):
         own = set(query.candidates or ()).intersection(folder.documents)
@@ -82,7 +83,7 @@ def seen(name: str, folder: DataFolder, foreign: Sequence[Query]) -> Iterator[Se
         reply = corag.ask(query.question, lambda *_, found=candidates: found, method=selector, reader=reader)
         if len(reply.read) != 1:
             continue  # nothing was chosen, or the question consists of several
-        observed = signals(query.question, reply.read[0].answer, reply.selection, embedder)
+        observed = signals(query.question, reply.read[0].answer, reply.selection, encoder)
         has_answer = query in answered
         right = [has_answer and is_right(query, chunk, SETS[name]) for chunk in sources(reply.selection)]
         yield Seen(name, observed.values, np.array(right, dtype=np.float64), has_answer)
@@ -97,7 +98,10 @@ def is_right(query: Query, passage: Chunk, share: float) -> bool:
 
 
 def judged() -> list[Seen]:
-    """Return the questions whose likeliest passage was judged by hand."""
+    """Return the questions whose likeliest passage was judged by hand.
+
+    Where it is `estimated`, what the best sentence covers is from its cosine: the document is no longer at hand.
+    """
     rows = [json.loads(line) for line in JUDGED.read_text(encoding="utf-8").splitlines()]
     return [Seen(row["data"], np.array([row["values"]]), np.array([row["right"]]), row["answerable"]) for row in rows]
 

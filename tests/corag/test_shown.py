@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.models.cached import CachedEmbedder
+from corag.models.minilm import minilm_encoder
 from corag.readers.chat import OllamaReader
 from corag.readers.passages import Passage, signals
 from corag.reply import Reply
@@ -85,7 +85,7 @@ def test_an_answer_in_the_title_shows_the_passage():
     [found] = shown(Answer("Oil"), selection_of(source), read).passages
     assert (found.text, found.marked) == ("It has to be oiled.", ())
     answer = Answer("Oil", 0.9, spans=((0, 3),))
-    assert signals("Which pump?", answer, selection_of(source), CachedEmbedder("minilm")).spans == [(0, 3)]
+    assert signals("Which pump?", answer, selection_of(source), minilm_encoder()).spans == [(0, 3)]
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,8 @@ def test_a_selection_names_the_question_that_it_does_not_answer():
     assert corag.select(question, notes).trace.missing == ("Default of timeout in pump?",)
     assert corag.select(question, [*notes, "The default of timeout in pump is 10."]).trace.missing == ()
     assert corag.select("Default of retries in pump?", notes).trace.missing is None
+    notes = ["Mount Everest is 8,849 metres high.", "It lies on the border of Nepal and China."]
+    assert corag.select("How high is Everest, and where is it?", notes).trace.missing == ()
 
 
 def test_a_reply_has_one_confidence():

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from corag.models.engine import Float32
 from corag.models.minilm import TextEncoder, unit
 from corag.rerankers.evidence.passages import PassageFeatures, plain
+from corag.text.questions import POINTS_BACK
 from corag.text.units import UnitChunk
 from corag.types import Chunk, FloatArray
 
@@ -60,10 +61,6 @@ FLAGS = ("compares", "names_many", "length", "names_one", "both")
 SHARPNESS = 8.0
 """How much more a's sentence nearest to the question counts in a bridge than others: weights exp(8 * cosine)."""
 
-_REFERS = re.compile(
-    r"\W*(?:he|she|it|they|we|this|these|that|those|his|her|hers|its|their|such|there|here|both|however|also)\b",
-    re.IGNORECASE,
-)
 _WANTS_NUMBER = re.compile(
     r"\b(?:when|years?|dates?|how (?:many|much|old|long|far|high|tall|large|big|often)|percent(?:age)?|number|age"
     r"|amount|total|population)\b",
@@ -358,7 +355,7 @@ def places(
             ranking.index(cosines[row]) / 10,
             (start - body) / max(1, len(text) - body),
             not text[body:start].strip(),
-            _REFERS.match(text, *chunk.span) is not None,
+            POINTS_BACK.match(text, *chunk.span) is not None,
             wants_number * (1.0 if has_number else -1.0),
             wants_name * (1.0 if has_name else -1.0),
         )
