@@ -99,7 +99,7 @@ def language_model():
 
 @pytest.fixture(scope="session")
 def real_server(language_model, tmp_path_factory):
-    """A real OpenAI-compatible server with that model; a test that kills it starts it again."""
+    """A real OpenAI-compatible server with that model."""
     from tests.real_server import RealServer
 
     server = RealServer(language_model, tmp_path_factory.mktemp("server"))

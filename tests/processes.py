@@ -7,11 +7,9 @@ or ends need `subprocess`.
 import multiprocessing
 import os
 import resource
-import signal
 import subprocess
 import sys
 import threading
-import time
 from functools import cache
 from typing import BinaryIO
 
@@ -86,17 +84,6 @@ class Command:
             reader.join()
         out, err = (text.decode() for text in self._said)
         return subprocess.CompletedProcess([], self._process.exitcode, out, err)
-
-
-def kill_python(code, *arguments, num_lines, delay_s=0.0):
-    """Run Python, and kill it that long after so many lines of output; it may be done before."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        for _ in range(num_lines):
-            process.stdout.readline()
-        time.sleep(delay_s)
-        process.kill()
-    assert process.returncode in {0, -signal.SIGKILL}
 
 
 def run_command(*arguments, limit_bytes=None, **changes):

@@ -65,7 +65,7 @@ def _convert(source, folder):
 
 
 class RealServer:
-    """A server process on a port of its own; `kill` and `start` end and begin it again on that port."""
+    """A server process on a port of its own."""
 
     def __init__(self, folder, home):
         self.model = str(folder)

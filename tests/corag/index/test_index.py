@@ -20,7 +20,6 @@ from corag.types import Chunk
 from tests.corag.index.worlds import WORDS, make_chunks, table_of
 from tests.experiments.worlds import listing
 from tests.fakes import HashEmbedder
-from tests.processes import kill_python
 
 
 @pytest.fixture(scope="module")
@@ -200,34 +199,6 @@ def test_what_was_stored_after_a_torn_file_is_stored_again(tmp_path, chunks, old
     embedder = HashEmbedder()
     assert list(ChunkIndex.build(tmp_path, chunks, embedder, batch_size=8, overwrite=bool(old)).chunks()) == chunks
     assert embedder.num_embedded == len(chunks) - 16
-
-
-SLOW_BUILD = """
-import sys
-from corag.index import ChunkIndex
-from tests.corag.index.worlds import make_chunks
-from tests.fakes import HashEmbedder
-
-class Reporting(HashEmbedder):
-    def embed(self, texts):
-        vectors = super().embed(texts)
-        print(self.num_embedded, flush=True)
-        return vectors
-
-ChunkIndex.build(sys.argv[1], make_chunks(60), Reporting(delay_s=0.05), batch_size=4, overwrite=True)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_replacement_leaves_the_old_index_readable_and_resumes(tmp_path, chunks):
-    old = [Chunk("old", "an old text")]
-    ChunkIndex.build(tmp_path, old, HashEmbedder())
-    kill_python(SLOW_BUILD, tmp_path, num_lines=6, delay_s=0.01)
-    assert list(ChunkIndex.open(tmp_path).chunks()) == old
-    embedder = HashEmbedder()
-    index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=4, overwrite=True)
-    assert 0 < embedder.num_embedded < 60
-    assert list(index.chunks()) == chunks
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 import base64
 import hashlib
 import json
-import threading
-import time
 
 import pytest
 from transformers import AutoTokenizer
@@ -12,30 +10,11 @@ from transformers import AutoTokenizer
 import corag
 from corag.budget import Budget
 from corag.cli.main import main
-from corag.errors import ReaderError
 from corag.types import Candidate, Chunk, SummaryRequest
-from experiments.evaluation.comparison import evaluate
-from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import Judge, JudgedAnswer
 from tests.corag.text.tokens.worlds import CONTROL
-from tests.experiments.worlds import rows_of, write_folder
 
 pytestmark = pytest.mark.slow
-
-MAYORS = {"Berlin": "Anna Weiss", "Oslo": "Otto Lind", "Lima": "Ida Berg", "Quito": "Paul Stone", "Rome": "Mary Hill"}
-
-
-def mayors(folder):
-    """Write five questions with a candidate each; return the folder."""
-    texts = [{"id": city, "title": city, "text": f"The mayor of {city} is {name}."} for city, name in MAYORS.items()]
-    questions = [
-        {
-            "id": f"q{number}", "question": f"Who is the mayor of {city}?", "answers": [name], "gold": [city],
-            "split": "dev", "candidates": [city],
-        }
-        for number, (city, name) in enumerate(MAYORS.items())
-    ]  # fmt: skip
-    return write_folder(folder, texts, questions)
 
 
 def test_ask_answers_from_the_command_line(real_server, small_index, capsys):
@@ -72,47 +51,6 @@ def test_the_model_summarizes_and_judges(real_server):
     reading = JudgedAnswer("Who is the mayor?", ("Anna Weiss",), "", "Anna Weiss")
     [row] = Judge(corag.reader(settings)).rows([reading])
     assert 0 <= row.get("judge", 0) <= 1
-
-
-def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, tmp_path):
-    out, journal = tmp_path / "result.json", tmp_path / "result.journal.jsonl"
-    impatient = real_server.reader.replace("openai(", "openai(max_concurrent=2, retries=0, ")
-    config = EvaluateConfig(
-        data=str(mayors(tmp_path / "mayors")),
-        methods="top-k(k=1)",
-        reader=impatient,
-        budget=300,
-        out=str(out),
-        quiet=True,
-    )
-
-    def done():
-        lines = journal.read_bytes().split(b"\n")[1:-1] if journal.exists() else []
-        rows = [json.loads(line) for line in lines]
-        return {row["key"]: row["unit"] for row in rows if row["key"].startswith("300 ")}
-
-    def kill():
-        while len(done()) < 2:
-            time.sleep(0.01)
-        real_server.kill()
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    with pytest.raises(ReaderError):
-        evaluate(config)
-    killer.join()
-    before = done()
-    assert 2 <= len(before) < 5
-    real_server.start()
-    result = evaluate(config)
-    rows = rows_of(out)
-    assert [row["query"] for row in rows] == [f"q{number}" for number in range(5)]
-    for key, unit in before.items():
-        [row] = [row for row in rows if f"300 {row['query']}" == key]
-        assert {name: row[name] for name in ("answer", "ids")}.items() <= unit["top-k(k=1)"].items()
-    [method] = result["methods"]
-    assert (result["queries"], method["over_budget"], method["failed"]) == (5, 0, 0)
-    assert method["sub_em"] > 0.2
 
 
 QUESTION = "Which river flows through ten countries?"

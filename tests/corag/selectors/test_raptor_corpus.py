@@ -14,7 +14,6 @@ from corag.selectors.raptor.build import build_tree, is_current, load_tree, upda
 from corag.selectors.raptor.tree import RaptorTree
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
 from tests.fakes import CHARACTERS, HashEmbedder
-from tests.processes import kill_python
 
 pytestmark = pytest.mark.slow
 
@@ -48,32 +47,6 @@ def test_a_tree_beside_an_index_is_that_over_its_chunks(index):
     assert list(ChunkIndex.open(index.uri).chunks()) == CHUNKS
     again, built = update_tree(index, TopicEmbedder(), FirstOfAll())
     assert not built and again.nodes == tree.nodes
-
-
-SLOW_BUILD = """
-import sys
-from corag.index import ChunkIndex
-from corag.selectors.raptor.build import update_tree
-from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder
-
-update_tree(
-    ChunkIndex.open(sys.argv[1]), TopicEmbedder(), summarizer := FirstOfAll(delay_s=0.03),
-    report=lambda done, total: print(len(summarizer.asked), flush=True),
-)
-"""
-
-
-def test_a_kill_loses_and_doubles_nothing(tmp_path, index):
-    whole = ChunkIndex.build(tmp_path / "whole", CHUNKS, TopicEmbedder())
-    expected, _ = update_tree(whole, TopicEmbedder(), FirstOfAll())
-    number = len(expected.nodes) - len(CHUNKS)
-    kill_python(SLOW_BUILD, index.uri, num_lines=1, delay_s=0.1)
-    summarizer = FirstOfAll()
-    tree, _ = update_tree(index, TopicEmbedder(), summarizer)
-    assert_same(tree, expected)
-    assert_same(load_tree(index.uri), expected)
-    # What was written before the kills is not asked for again.
-    assert len(summarizer.asked) < number
 
 
 def test_a_tree_of_another_state_is_refused_and_brought_up_to_date(index):

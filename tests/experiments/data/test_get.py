@@ -21,7 +21,6 @@ from experiments.data.fetch import Files, Hub, UnfetchedError, Url, read_rows
 from experiments.data.folder import read_source
 from experiments.data.get import GetConfig, get_data
 from tests.experiments.data.test_sets import ROWS
-from tests.processes import kill_python
 
 [MUSIQUE], [PUBMEDQA], SQUAD = ROWS["musique"]["dev"], ROWS["pubmedqa"]["train"], ROWS["squad"]["dev"][0]
 
@@ -202,21 +201,18 @@ def test_what_to_bring_if_there_is_no_network(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
-def test_a_killed_conversion_runs_again(tmp_path):
-    brought = tmp_path / "brought"
-    for number, file in enumerate(("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001")):
-        parquet(brought / f"plain_text/{file}.parquet", [SQUAD | {"id": f"s{number}"}])
-    program = (
-        "import sys, time, experiments.data.folder as folder\n"
-        "write = folder._write\n"
-        "folder._write = lambda *a: (write(*a), print('written', flush=True), time.sleep(60))\n"
-        "from corag.cli.main import main\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
-    command = ["data", "get", "squad", "--out", str(tmp_path / "out"), "--from", str(brought), "--quiet"]
-    kill_python(program, *command, num_lines=1)
-    assert not (tmp_path / "out").exists() and (tmp_path / ".out.part").exists()
+def test_a_conversion_that_breaks_off_leaves_nothing_and_runs_again(tmp_path):
+    names = ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001")
+    files = [tmp_path / "brought" / "plain_text" / f"{name}.parquet" for name in names]
+    for number, file in enumerate(files):
+        parquet(file, [SQUAD | {"id": f"s{number}"}])
+    whole = files[2].read_bytes()
+    files[2].write_bytes(whole[:-9])
+    (tmp_path / ".out.part").mkdir()  # a kill leaves it
+    command = ["data", "get", "squad", "--out", str(tmp_path / "out"), "--from", str(tmp_path / "brought"), "--quiet"]
+    assert main(command) == 2
+    assert not (tmp_path / "out").exists()
+    files[2].write_bytes(whole)
     assert main(command) == 0
     assert len(DataFolder.open(tmp_path / "out").queries) == 3
     assert not (tmp_path / ".out.part").exists()
