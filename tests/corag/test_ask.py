@@ -48,9 +48,3 @@ def test_an_index_by_its_path_and_one_that_is_not_there(small_index):
     assert by_path.selection.ids == asked(small_index).selection.ids
     with pytest.raises(corag.errors.IndexMismatchError, match="nowhere"):
         corag.ask("How deep?", "nowhere")
-
-
-def test_an_empty_selection_has_a_reason_and_no_answer(small_index):
-    reply = asked(small_index, budget_tokens=1, unit="passage")
-    assert (reply.answer.text, reply.selection.ids) == ("", ())
-    assert reply.shown.headline == "not found" and "budget of 1 " in reply.shown.reason

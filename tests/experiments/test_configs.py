@@ -1,4 +1,4 @@
-"""Every shipped configuration is one that its command takes; studies of papers have tests of their own."""
+"""Every shipped configuration is one that its command takes; studies of papers and sweeps have tests of their own."""
 
 import pytest
 
@@ -8,19 +8,16 @@ from corag.optional import load
 from tests.paths import ROOT
 
 CONFIGS = ROOT / "experiments" / "configs"
-FILES = [path for folder in ("", "ablations", "adapters") for path in sorted((CONFIGS / folder).glob("*.yaml"))]
+FILES = [path for folder in ("", "adapters") for path in sorted((CONFIGS / folder).glob("*.yaml"))]
 OTHERS = {
     "labels": "label", "labels-paper": "label", "labels-search": "label", "agent": "train agent",
     "reader": "train reader", "cross": "train cross",
 }  # fmt: skip
-OF_FOLDER = {"ablations": "sweep", "adapters": "train value"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_configuration_is_valid(path):
-    if path.stem == "search":
-        return  # studies for `corag reproduce`
-    command = OTHERS.get(path.stem) or OF_FOLDER.get(path.parent.name, "evaluate")
+    command = OTHERS.get(path.stem, "train value" if path.parent.name == "adapters" else "evaluate")
     parser = make_parser(command)
     values = vars(parser.instantiate(parser.parse_args(["--config", str(path)])))
     values.pop("config", None)

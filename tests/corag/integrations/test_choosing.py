@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import corag
 from corag.errors import InputError
 from corag.integrations.choosing import KEY, Chooser
 from tests.corag.integrations.worlds import FACTS, QUESTION, Note, Notes, Writes, tokens
-from tests.fakes import COUNTERS, TEXTS, HashReranker, cheap_selector
+from tests.fakes import COUNTERS, TEXTS, HashReranker
 
 TOP = Chooser(method="top-k", k=50)
 PLAIN = Notes()
@@ -73,18 +72,6 @@ def test_a_text_of_the_selectors_own_is_one_document_that_names_its_sources():
         NAMED, 30, Chooser(method=Writes()), Notes(template="<a b='c' d='e' f='g' h='i'>{text}</a>" * 2)
     )
     assert framed == [] and selection["cost_tokens"] == 0
-
-
-@pytest.mark.parametrize("name", corag.SELECTORS.names)
-def test_every_selector_keeps_the_budget_of_what_is_rendered(name):
-    chooser = Chooser(method=cheap_selector(name), score_kind="cosine")
-    adapter = Notes("\n-----\n", "<document title='{title}'>\n{text}\n</document>")
-    documents = [Note(text, f"n{place}", title="Rivers", score=0.9 - place / 9) for place, text in enumerate(FACTS)]
-    for budget in (10, 50, 300):
-        chosen, _ = choose(documents, budget, chooser, adapter)
-        assert not chosen or tokens(adapter.render(chosen)) <= budget
-        assert json.loads(json.dumps([one.meta for one in chosen])) == [one.meta for one in chosen]
-    assert chosen or name == "none"
 
 
 SEPARATORS = st.sampled_from(["\n\n", "", "\n---\n", "b\n", "☃"])

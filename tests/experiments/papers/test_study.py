@@ -173,18 +173,6 @@ def test_a_standin_names_its_data_and_all_that_is_not_as_in_the_papers_study():
     assert rows["budget_for"] == ("prompt", "context") and rows["judge"][1] == "none" and "tokenizer" not in rows
 
 
-@pytest.mark.parametrize(
-    ("name", "replaced"),
-    [
-        ("edc2-noise-top20", "HotpotQA, MuSiQue for TriviaQA, WebQ"), ("corag-table3", " for msmarco"),
-        ("car-counts", "one passage (SQuAD), two to four passages (MuSiQue)"),
-    ],
-)  # fmt: skip
-def test_the_title_of_a_standin_names_the_sets_that_no_label_names(name, replaced):
-    full = find_study(name)
-    assert replaced in title_of(full, full.reduced(), labels_of(full.reduced()))
-
-
 def test_questions_that_a_cell_keeps_are_those_with_a_value_of_a_method():
     queries = {"clean": {"keep": {"Top": {"full_evidence": 1}}}, "all": {}}
     cells = cells_of(small(grid={"budget": [64], "cost_weight": [0], "queries": queries}))
