@@ -84,9 +84,9 @@ def select(
 ) -> Selection:
     """Select texts for a prompt under a token budget.
 
-    Where no candidate has a similarity, selectors that compare similarities get cosines from the default embedder, if
-    it is installed. The others, such as `corag`, leave the order to their reranker. Of a question that consists of
-    several, `trace.missing` names those that the selection does not answer.
+    Where no candidate has a similarity, selectors that compare similarities get cosines from their embedder, or else
+    the default one, if it is installed. The others, such as `corag`, leave the order to their reranker. Of a question
+    that consists of several, `trace.missing` names those that the selection does not answer.
 
     Args:
         query: The question.
@@ -112,16 +112,22 @@ def select(
         chosen = make_selector(method, **settings)
         compares = isinstance(method, str) and compares_similarities(method)
     if compares:
-        candidates = with_missing_cosines(query, candidates, budget_tokens)
+        candidates = with_missing_cosines(query, candidates, budget_tokens, chosen)
     return with_missing(query, chosen.select(query, candidates, budget_tokens))
 
 
-def with_missing_cosines(query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Sequence[Candidate]:
-    """Return candidates; if none has a similarity, the `promising` ones with cosines by the default embedder."""
+def with_missing_cosines(
+    query: str, candidates: Sequence[Candidate], budget_tokens: int, selector: Selector | None = None
+) -> Sequence[Candidate]:
+    """Return candidates; if none has a similarity, the `promising` ones with cosines.
+
+    They are by the selector's embedder, which keeps the vectors for it, or else the default one.
+    """
     if candidates and all(candidate.similarity is None for candidate in candidates):
         # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
         with suppress(MissingExtraError):
-            return with_cosines(query, promising(query, candidates, budget_tokens), make_embedder())
+            embedder = getattr(selector, "cached_embedder", None) or make_embedder()
+            return with_cosines(query, promising(query, candidates, budget_tokens), embedder)
     return candidates
 
 

@@ -210,7 +210,7 @@ class Service:
         check_budget(budget)
         named = None if method is None else str(trusted(SELECTORS, method, "the request"))
         selector, compares = self._selector(named, unit, default_unit)
-        candidates = with_missing_cosines(query, candidates, budget) if compares else candidates
+        candidates = with_missing_cosines(query, candidates, budget, selector) if compares else candidates
         laid_out = {"layout": layout} if layout is not None and isinstance(selector, BudgetedSelector) else {}
         return with_missing(query, selector.select(query, candidates, budget, **laid_out))
 

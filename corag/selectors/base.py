@@ -316,10 +316,11 @@ class ComparingSelector(BudgetedSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._embed = None if self.embedder is None else CachedEmbedder(self.embedder).vectors
+        self.cached_embedder = None if self.embedder is None else CachedEmbedder(self.embedder)
+        self._embed = None if self.cached_embedder is None else self.cached_embedder.vectors
 
     def _reads(self, passages: SelectionProblem) -> bool:
-        return self._embed is not None and not passages.has_cosines
+        return self.cached_embedder is not None and not passages.has_cosines
 
 
 @dataclass(kw_only=True, eq=False)
@@ -334,14 +335,14 @@ class EmbeddingSelector(BudgetedSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._embedder = CachedEmbedder(self.embedder or "minilm")
+        self.cached_embedder = CachedEmbedder(self.embedder or "minilm")
 
     def _with_cosines(self, problem: SelectionProblem) -> SelectionProblem:
-        return problem.comparable(self._embedder.vectors, only_cosines=True)
+        return problem.comparable(self.cached_embedder.vectors, only_cosines=True)
 
     def _vectors(self, problem: SelectionProblem) -> FloatArray:
         """Return the candidates' unit vectors, `[n, d]`."""
-        return self._embedder.vectors([chunk.text for chunk in problem.chunks])
+        return self.cached_embedder.vectors([chunk.text for chunk in problem.chunks])
 
 
 def warn_if_few_fit(problem: SelectionProblem) -> None:

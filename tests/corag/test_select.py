@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import corag
 from corag.candidates import as_candidates
 from corag.errors import InputError
+from tests.fakes import SignEmbedder
 
 QUERY = "What is Germany's capital?"
 TEXTS = ["Cats sleep a lot.", "Paris is the capital of France.", "Berlin is the capital of Germany."]
@@ -83,6 +84,14 @@ def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
         corag.select(QUERY, TEXTS, 8, method=First(), reranker="bm25")
     with pytest.raises(InputError, match="rerankr"):
         corag.select(QUERY, TEXTS, 8, method="naive", rerankr="bm25")
+
+
+@pytest.mark.parametrize("method", ["similarity-cutoff", "car", "mmr", "edc2", "crag", "raptor"])
+def test_the_embedder_of_a_selector_embeds_each_text_once(method):
+    embedder = SignEmbedder()
+    corag.select(QUERY, TEXTS, 8, method=method, embedder=embedder)
+    assert sorted(set(embedder.embedded)) == sorted(embedder.embedded)
+    assert {QUERY, *TEXTS} <= {*embedder.embedded}
 
 
 @given(st.text(st.characters(categories=["Cs"]), min_size=1), st.text(), st.sampled_from(["none", "full", "corag"]))

@@ -59,7 +59,7 @@ class Raptor(WithSummarizer):
         if self._tree is None:
             return super().prepared(passages)
         nodes = self._ranked(self._tree, passages.query)[:MAX_OFFERED]
-        vector = self._embedder.vectors([passages.query])[0]
+        vector = self.cached_embedder.vectors([passages.query])[0]
         cosines = (self._tree.vectors_of(nodes) @ vector).clip(-1, 1).tolist() if nodes else []
         offered = [
             Candidate(node.as_chunk(), cosine, embedder=self._tree.embedder, rank=rank)
@@ -92,9 +92,9 @@ class Raptor(WithSummarizer):
 
     def _ranked(self, tree: RaptorTree, query: str) -> list[Node]:
         """Return the nodes of a tree that have a text, in the order in which they are tried."""
-        if tree.embedder != (name := self._embedder.name):
+        if tree.embedder != (name := self.cached_embedder.name):
             raise IndexMismatchError(f"expected the tree's embedder {tree.embedder!r}, got {name!r}; use the former")
-        vector = self._embedder.vectors([query])[0]
+        vector = self.cached_embedder.vectors([query])[0]
         found = collapsed(tree, vector) if self.retrieval == "collapsed" else traversal(tree, vector, top_k=self.top_k)
         return [node for node in found if node.text.strip()]
 
@@ -103,6 +103,6 @@ class Raptor(WithSummarizer):
         chunks = sorted(problem.chunks, key=lambda chunk: chunk.id)
 
         def build(_: object) -> list[RaptorTree]:
-            return [build_tree(chunks, self._embedder, self._summarizer, self.summary_tokens)]
+            return [build_tree(chunks, self.cached_embedder, self._summarizer, self.summary_tokens)]
 
         return self._built.get_many([tuple((chunk.id, chunk.text) for chunk in chunks)], build)[0]
