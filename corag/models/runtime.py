@@ -46,7 +46,7 @@ class Runtime:
     Attributes:
         device: Where models run: cpu, cuda, cuda:N, mps, or auto, a GPU if PyTorch sees one.
         precision: Arithmetic of models: fp32, bf16, fp16, or auto: where the device has it bf16, for MiniLM's rerankers
-            on a CPU and for rerankers and readers on a GPU; else fp32, for embeddings always.
+            and reader on a CPU and for all rerankers and readers on a GPU; else fp32, for embeddings always.
         trust_remote_code: Run code that comes with a model, with all your rights; read it first.
         batch_tokens: Maximum tokens of a batch, padding included; by default 2048 on a CPU, 16384 on a GPU. A batch
             that does not fit the memory of its device is halved by itself.
@@ -164,8 +164,8 @@ def resolve_device(role: Role, *, backend: Backend = "auto", **settings: Any) ->
     kind = kind_of(device)
     check_choice("backend", backend, Backend)
     precision = wanted.precision if wanted.precision != "auto" else auto_precision(role, device)
-    if wanted.precision == "auto" and (kind, role) == ("cpu", "reranker") and backend != "torch":
-        # Not for embedders and readers: an index and an answer are the same on every CPU.
+    if wanted.precision == "auto" and kind == "cpu" and role != "embedder" and backend != "torch":
+        # Not for embedders: an index is the same on every CPU.
         precision = "bf16" if has_precision("bf16") else "fp32"
     if backend == "openvino" and kind != "cpu":
         raise InputError(f"backend 'openvino' runs on the CPU, not on {kind!r}; use backend='torch'")

@@ -33,7 +33,7 @@ def torch_with(gpus=0, mps=False, capability=(9, 0)):
         ({"gpus": 2}, "cuda:0", ["fp32", "bf16", "bf16"]),
         ({"gpus": 1, "capability": (7, 5)}, "cuda:0", ["fp32", "fp32", "fp32"]),
         ({"mps": True}, "mps", ["fp32", "bf16", "bf16"]),
-        ({}, "cpu", ["fp32", "bf16" if has_precision("bf16") else "fp32", "fp32"]),
+        ({}, "cpu", ["fp32", *["bf16" if has_precision("bf16") else "fp32"] * 2]),
     ],
 )
 def test_auto_takes_a_gpu_that_is_there(monkeypatch, see, device, precisions):
