@@ -94,10 +94,12 @@ QUESTIONS = st.sampled_from(["a", "who is b?", "\x00", "the", "☃ é"])
 def offer(*texts: str, similarities=None) -> list[Candidate]:
     """Candidates `c0`, `c1`, ... of falling similarity."""
     similarities = similarities or [1 - rank / 10 for rank in range(len(texts))]
-    return [
-        Candidate(Chunk(f"c{rank}", text), similarity)
-        for rank, (text, similarity) in enumerate(zip(texts, similarities, strict=True))
-    ]
+    return [Candidate(chunk, similarity) for chunk, similarity in zip(chunks_of(texts), similarities, strict=True)]
+
+
+def chunks_of(texts):
+    """Chunks `c0`, `c1`, ... of texts."""
+    return [Chunk(f"c{rank}", text) for rank, text in enumerate(texts)]
 
 
 CHARACTERS = CallableCounter(len, name="characters")

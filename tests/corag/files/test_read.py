@@ -316,6 +316,8 @@ def test_documents_in_one_order_and_why_others_are_skipped(tmp_path):
     )  # fmt: skip
     binary = "not text, and of no type that is read"
     assert found.skipped == {"a/program": binary, "empty": "empty", "picture.PNG": binary}
+    one = find_files(tmp_path / "b.md")
+    assert (one.root, one.kinds) == (tmp_path, {"b.md": "markdown"})
 
 
 @pytest.mark.parametrize(
@@ -333,20 +335,6 @@ def test_documents_in_one_order_and_why_others_are_skipped(tmp_path):
 def test_globs_choose_files(tmp_path, include, exclude, expected):
     write_files(tmp_path, ["a.md", "sub/b.txt", "sub/deep/c.md"])
     assert list(find_files(tmp_path, include=include, exclude=exclude).kinds) == expected
-
-
-def test_why_files_are_skipped(tmp_path):
-    os.mkfifo(tmp_path / "pipe.txt")
-    (tmp_path / "lost.md").symlink_to("nowhere.md")
-    (tmp_path / "torn.gz").write_bytes(gzip.compress(b"some text of a file" * 99)[:40])
-    os.close(os.open(os.fsencode(tmp_path) + b"/caf\xe9.md", os.O_CREAT))
-    skipped = find_files(tmp_path).skipped
-    assert {name: reason.split()[0] for name, reason in skipped.items()} == {
-        "caf?.md": "its", "lost.md": "a", "pipe.txt": "a", "torn.gz": "damaged:",
-    }  # fmt: skip
-    (tmp_path / "a.md").write_text("text")
-    found = find_files(tmp_path / "a.md")
-    assert (found.root, found.kinds) == (tmp_path, {"a.md": "markdown"})
 
 
 def test_links_out_of_the_folder_are_followed_only_if_asked(tmp_path):

@@ -1,5 +1,6 @@
 """Indexes of folders: updates do only what is missing, in place, and may stop at any moment."""
 
+import gzip
 import json
 import os
 import time
@@ -200,6 +201,9 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(folder, tmp_path, cap
     (folder / "old.docx").write_bytes(b"\xd0\xcf\x11\xe0")
     (folder / "binary.txt").write_bytes(bytes(range(256)) * 9 + bytes(900))
     (folder / "lost.md").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe.txt")
+    (folder / "torn.gz").write_bytes(gzip.compress(b"some text of a file" * 99)[:40])
+    os.close(os.open(os.fsencode(folder) + b"/caf\xe9.md", os.O_CREAT))
     (folder / "western.txt").write_bytes("Die Größe der Straße beträgt fünf.".encode("cp1252"))
     done = update(folder, tmp_path / "index")
     reasons = done.skipped
@@ -209,15 +213,18 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(folder, tmp_path, cap
         "empty.txt": "empty",
         "locked.pdf": "encrypted",
         "old.docx": "encrypted, or in the old .doc format",
+        "pipe.txt": "a broken link, or not a regular file",
         "scan.pdf": "it holds no text",
+        "torn.gz": "damaged",
         "torn.pdf": "damaged",
+        "caf?.md": "its name is not valid UTF-8",
     }
     assert done.index.manifest.settings["skipped"] == reasons
     again = update(folder, tmp_path / "index")
     assert again.skipped == reasons and files_of(again) == (0, 3, 0, 0)
     assert main(["index", "--data", str(folder), "--out", str(tmp_path / "by command"), "--quiet"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("files: 3 new, 7 skipped; 3 chunks embedded, 0 kept\n")
+    assert said.startswith("files: 3 new, 10 skipped; 3 chunks embedded, 0 kept\n")
     assert all(f"  skipped: {name}: {reason}" in said for name, reason in reasons.items())
     (folder / "torn.pdf").write_bytes(pdf([["text"]]))
     (folder / "a.md").write_bytes(b"")

@@ -43,11 +43,6 @@ def test_citations_lead_to_the_chunks():
         assert reader.answer(QUESTION, three) == Answer(
             "She is Anna Weiss [2][1]. See [9] and [2].", None, chunk=1, citations=(1, 0)
         )
-        texts = [{"id": "a", "text": "Anna."}, {"id": "b", "text": f"Berlin{SEPARATOR}The mayor."}]
-        reply = corag.ask(QUESTION, texts, method="full", reader=reader, budget_tokens=2000)
-        assert reply.selection.text.count(SEPARATOR) == 2
-        first, _ = reply.selection.ids
-        assert reply.to_dict()["citations"] == ({"[2]": "b", "[1]": "a"} if first == "a" else {"[2]": "b", "[1]": "b"})
         plain = OllamaReader(host=server.host).answer(QUESTION, three)
     assert plain.citations == ()
 

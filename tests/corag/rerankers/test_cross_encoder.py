@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag import Chunk
 from corag.errors import InputError
 from corag.models.engine import quiet
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.text.documents import SEPARATOR
 from tests.corag.models.worlds import byte_level, change_json, save_bert, save_xlm_roberta
+from tests.fakes import chunks_of
 
 pytestmark = pytest.mark.slow
 
@@ -46,10 +46,6 @@ def folders(tmp_path_factory):
 @pytest.fixture(scope="module")
 def rerankers(folders):
     return {name: CrossEncoder(model=folder, max_tokens=60) for name, folder in folders.items()}
-
-
-def chunks_of(texts):
-    return [Chunk(str(rank), text) for rank, text in enumerate(texts)]
 
 
 @pytest.mark.parametrize("name", ["bert", "xlm-roberta", "bytes"])

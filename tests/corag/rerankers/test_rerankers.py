@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag import Chunk
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
@@ -18,12 +17,9 @@ from corag.rerankers.softsim import MiniLMSoftSim
 from corag.testing import ODD, PASSAGES, QUESTION, RerankerContract
 from corag.text.documents import SEPARATOR
 from tests.corag.models.worlds import save_bert
+from tests.fakes import chunks_of
 
 pytestmark = pytest.mark.slow
-
-
-def chunks_of(texts):
-    return [Chunk(f"c{rank}", text) for rank, text in enumerate(texts)]
 
 
 @pytest.fixture(params=corag.RERANKERS.names, scope="module")

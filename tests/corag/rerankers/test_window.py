@@ -7,8 +7,7 @@ from corag.rerankers.window import WindowedQuestion, WindowedReranker, window_sp
 from corag.selectors.corag.selector import Corag
 from corag.selectors.reranking import Naive, Upper
 from corag.text.documents import SEPARATOR
-from corag.types import Chunk
-from tests.fakes import CHARACTERS, HashReranker, offer
+from tests.fakes import CHARACTERS, HashReranker, chunks_of, offer
 
 pytestmark = pytest.mark.slow
 
@@ -34,10 +33,6 @@ class Letters(WindowedReranker):
     def values(self, pairs):
         self.calls.append([text for _, text in pairs])
         return np.array([HashReranker().score(query, [text])[0] for query, text in pairs])
-
-
-def chunks_of(texts):
-    return [Chunk(str(rank), text) for rank, text in enumerate(texts)]
 
 
 @pytest.mark.parametrize(

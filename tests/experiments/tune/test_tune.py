@@ -28,14 +28,13 @@ def shipped_agent(names=NAMES[:2], min_lead=0.1):
     )
 
 
-def labels_of(tmp_path, values, tokens=(0, 0, 0)):
-    """Labels of quality `[n, C]`, each question about a document of its own."""
+def labels_of(tmp_path, values, tokens=(0, 0, 0), names=NAMES):
+    """Labels of quality `[n, C]`, each question about a document of its own; `tokens` and `names` of configurations."""
     rows = [
-        label_row(f"q{row}", "a", value, configuration=name, f1=value, evidence_recall=value, cost_tokens=cost,
-                  full_evidence=float(value > 0.5))
+        label_row(f"q{row}", "a", value, configuration=name, evidence_recall=value, cost_tokens=cost)
         for row, of_row in enumerate(values)
-        for name, value, cost in zip(NAMES, of_row, tokens, strict=False)
-    ]  # fmt: skip
+        for name, value, cost in zip(names, of_row, tokens, strict=False)
+    ]
     questions = [question_row(f"q{row}", "?", np.eye(4)[row % 4]) for row in range(len(values))]
     return read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
 
@@ -93,13 +92,7 @@ def test_what_gains_is_used_and_the_default_kept_in_doubt(tmp_path):
 
 def test_the_promise_by_hand(tmp_path):
     # Ten questions: what is used holds .9 of what filling holds, each time, at a quarter of its tokens.
-    rows = [
-        label_row(f"q{row}", "a", held, configuration=name, answer_recall=held, evidence_recall=held, cost_tokens=cost)
-        for row in range(30)
-        for name, held, cost in (("top-k", 0.72, 16), (FILLING, 0.8, 64))
-    ]
-    questions = [question_row(f"q{row}", "?", np.eye(4)[row % 4]) for row in range(30)]
-    labels = read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
+    labels = labels_of(tmp_path, [[0.72, 0.8]] * 30, (16, 64), ("top-k", FILLING))
     tuning = choose(labels, shipped_agent(("top-k",), 0.0), TargetConfig(metric="answer_recall", price=1.0))
     assert tuning.promise() == "It keeps 90% to 90% of what filling holds, at 25% of its tokens."
     assert tuning.promise() in tuning.decision()
@@ -109,16 +102,8 @@ def test_the_promise_by_hand(tmp_path):
 def test_of_what_keeps_a_promise_the_cheapest_is_used(tmp_path):
     # Each of 30 questions is about a document of its own. "top-k" keeps .97 of what filling holds, "full" all of it at
     # half of its tokens, and "mmr" as much on the mean, but nothing on two thirds of the questions.
-    held = {"top-k": (0.776,) * 3, "full": (0.8,) * 3, "mmr": (0.0, 0.0, 2.4), FILLING: (0.8,) * 3}
-    tokens = {"top-k": 8, "full": 32, "mmr": 4, FILLING: 64}
-    rows = [
-        label_row(f"q{row}", "a", of[row % 3], configuration=name, answer_recall=of[row % 3],
-                  evidence_recall=of[row % 3], cost_tokens=tokens[name])
-        for row in range(30)
-        for name, of in held.items()
-    ]  # fmt: skip
-    questions = [question_row(f"q{row}", "?", np.eye(4)[row % 4]) for row in range(30)]
-    labels = read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
+    held = [[0.776, 0.8, 0.0, 0.8], [0.776, 0.8, 0.0, 0.8], [0.776, 0.8, 2.4, 0.8]] * 10
+    labels = labels_of(tmp_path, held, (8, 32, 4, 64), ("top-k", "full", "mmr", FILLING))
     named, least = promised_agent(labels, 0.98)
     assert str(named.config.fallback) == "full" and not named.has_network
     assert least[[0, 1, 3]] == pytest.approx([0.97, 1, 1]) and least[2] < 0.9
