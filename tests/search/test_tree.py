@@ -1,4 +1,4 @@
-"""The policy tree by hand: walks, back-up, the final pick, several nodes a round."""
+"""The policy tree by hand: back-up, utility, the last expansion; and several nodes a round."""
 
 from dataclasses import replace
 from math import log, sqrt
@@ -72,29 +72,6 @@ def test_the_last_expansion_is_cut_to_the_cheapest_children():
     assert closed == {(): False, (0,): False, (1,): False, (2,): False, (1, 0): True}
     assert result.tree.cut and not result.complete
     assert (result.order, result.num_scored, result.num_calls) == ((1, 0), 4, 2)
-
-
-def pick(choice, table, costs, budget, **settings):
-    config = paper_config(iterations=50, choice=choice, exploration=0, **settings)
-    return search(costs, TableScorer(table), budget, config).order
-
-
-# Costs 4 and 2 of 8. (0, 1) gives a worth 1.0; W/n of (0,): (0.75+1)/2, of (1,): (0.5+0)/2.
-TABLE = {(0,): 0.75, (1,): 0.5, (0, 1): 1.0, (1, 0): 0.0}
-
-
-@pytest.mark.parametrize(
-    ("choice", "cost_weight", "expected"),
-    [
-        ("value", 9.0, (0, 1)),  # the weight only steers the walk
-        ("value-minus-cost", 0.5, (0, 1)),  # 1-0.375=0.625 | 0.75-0.25=0.5 | 0.5-0.125=0.375
-        ("value-minus-cost", 1.1, (1,)),  # 1-0.825=0.175 | 0.75-0.55=0.2 | 0.5-0.275=0.225
-        ("mean", 0.5, (0, 1)),  # 1 | 0.875 | 0.25
-        ("utility", 0.5, (0,)),  # 1-0.375=0.625 | 0.875-0.25=0.625, cheaper | 0.25-0.125=0.125
-    ],
-)
-def test_choice_by_hand(choice, cost_weight, expected):
-    assert pick(choice, TABLE, [4, 2], 8, cost_weight=cost_weight) == expected
 
 
 many = st.integers(2, 6)
