@@ -122,14 +122,7 @@ def test_every_command_is_accepted(words, monkeypatch):
 
 def check_parts(values):
     """Raise `InputError` for a part, or a setting of one, that is not there."""
-    kinds = {
-        "method": SELECTORS,
-        "reranker": RERANKERS,
-        "reader": READERS,
-        "summarizer": SUMMARIZERS,
-        "embedder": EMBEDDERS,
-    }
-    for name, registry in kinds.items():
+    for name, registry in {**PARTS, "method": SELECTORS}.items():
         for field in (name, f"{name}s"):
             text = getattr(values, field, None)
             for one in split_parts(text) if text and not os.path.exists(str(text)) else ():
