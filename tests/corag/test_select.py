@@ -82,8 +82,6 @@ def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
     assert corag.select(QUERY, TEXTS, 8, method=First()).text == TEXTS[0]
     with pytest.raises(InputError, match="reranker"):
         corag.select(QUERY, TEXTS, 8, method=First(), reranker="bm25")
-    with pytest.raises(InputError, match="rerankr"):
-        corag.select(QUERY, TEXTS, 8, method="naive", rerankr="bm25")
 
 
 @pytest.mark.parametrize("method", ["similarity-cutoff", "car", "mmr", "edc2", "crag", "raptor"])
