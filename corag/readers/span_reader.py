@@ -35,6 +35,7 @@ NUM_OUTPUTS = 2 + len(KINDS)
 MIN_ROOM = 32
 """Minimum tokens of context that a window must hold beside the question."""
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +164,16 @@ def to_answer(reading: SpanReading, context: str, settings: ReaderSettings) -> A
     yes, no = reading.kinds[_YES], reading.kinds[_NO]
     if yes + no > reading.kinds[_SPAN]:
         return Answer("yes" if yes >= no else "no", confidence=max(yes, no))
-    start, end = reading.span
+    start, end = span = with_whole_numbers(context, reading.span)
     odds = settings.slope * reading.margin + settings.offset
     confidence = 0.5 + 0.5 * float(np.tanh(0.5 * odds))
-    return Answer(context[start:end], confidence, (reading.span,), chunk=context.count(SEPARATOR, 0, start))
+    return Answer(context[start:end], confidence, (span,), chunk=context.count(SEPARATOR, 0, start))
+
+
+def with_whole_numbers(text: str, span: Span) -> Span:
+    """Return a span of a text, widened to the numbers that it cuts: 876 of 1,876 is another number."""
+    cut = [at for at in _NUMBER.finditer(text) if any(at.start() < edge < at.end() for edge in span)]
+    return min([span[0], *(at.start() for at in cut)]), max([span[1], *(at.end() for at in cut)])
 
 
 def best_span(

@@ -73,6 +73,17 @@ def test_yes_and_no_win_when_they_are_likelier_than_a_span(kinds, text):
         assert (answer.spans, answer.chunk, answer.confidence) == ((), None, 0.4)
 
 
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [("876", "1,876"), ("1", "1,876"), ("365", "1,365.4"), ("sets", "sets"), ("of 22", "of 22"), ("7", "687")],
+)
+def test_an_answer_never_holds_half_of_a_number(said, text):
+    context = "It lists 1,876 questions of 22 sets, 1,365.4 a day, 687."
+    start = context.rindex(said) if said == "7" else context.index(said)
+    answer = to_answer(SpanReading((start, start + len(said)), 0.0, (1.0, 0.0, 0.0, 0.0)), context, SETTINGS)
+    assert (answer.text, [context[slice(*span)] for span in answer.spans]) == (text, [text])
+
+
 CHUNKS = SEPARATOR.join(
     [
         "Bonn\nBonn was the capital of West Germany.",
