@@ -82,7 +82,9 @@ def _panel(shown: Shown) -> Panel:
         line = Text()
         for text, marked in passage.pieces:
             star = mark if marked else ""
-            line.append(f"{star}{visible(text)}{star}", "bold reverse" if marked else "")
+            # Asterisks of the text's own would end the mark.
+            held = visible(text).replace(star, "") if star else visible(text)
+            line.append(f"{star}{held}{star}", "bold reverse" if marked else "")
         lines.append(line.append(f" {passage.marker}"))
     if shown.reason:
         lines.append(plain(f"{shown.reason[:1].upper()}{shown.reason[1:]}."))

@@ -15,16 +15,16 @@ from tests.corag.test_ask import COUNTS
 LONG = "The pump of the mill by the river, which Otto Brunner built in the year 1790, is " + "very " * 60 + "old."
 
 
-def reply(probability=0.7, document="pump.md"):
+def reply(probability=0.7, document="pump.md", told=LONG, marked="1790"):
     chunks = tuple(
         Chunk(f"{document}#{place}", text, {"document": document, "line": place + 1, "headings": ("Use", "Start" * 8)})
-        for place, text in enumerate([LONG, "Short \x1b[2J and \u202eodd."])
+        for place, text in enumerate([told, "Short \x1b[2J and \u202eodd."])
     )
     text, spans = assemble(chunks)
-    at = LONG.index("1790")
+    at = told.index(marked)
     trace = Trace(chunk_tokens=(90, 7), chunk_similarities=(0.5, None))
     selection = Selection(chunks, text, 97, 128, 0.5, "top-k", trace, tuple(spans))
-    answer, passages = Answer("1790", 0.6), (Passage(chunks[0], probability, ((at, at + 4),), "1790"),)
+    answer, passages = Answer("1790", 0.6), (Passage(chunks[0], probability, ((at, at + len(marked)),), "1790"),)
     return Reply("When?", answer, selection, {"read": 0.01}, COUNTS, read=(Reading("When?", answer, passages),))
 
 
@@ -44,6 +44,11 @@ def test_no_line_is_wider_than_the_screen_and_no_excerpt_is_wrapped(capsys):
     assert [line.split()[:2] for line in excerpts] == [["90", "0.50"], ["7", "-"]]
     assert excerpts[0].endswith("…") and "Short \\x1b[2J and \\u202eodd." in excerpts[1]
     assert "**1790**" in shown and "very old. [1]" in " ".join(shown.replace("│", " ").split())
+
+
+def test_asterisks_of_a_text_do_not_end_a_mark(capsys):
+    show_reply(reply(told="Built by **Otto Brunner** in 1790.", marked="**Otto Brunner** in 1790"))
+    assert "Built by **Otto Brunner in 1790**. [1]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
