@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from corag import Chunk
 from corag.models.minilm import minilm_encoder
-from corag.rerankers.late import PASSAGE_SHARE, SHARPNESS, LateScorer, MiniLMLate
+from corag.rerankers.late import PASSAGE_SHARE, LateScorer, MiniLMLate
 from corag.text.units import SENTENCE, units
 
 QUESTION = "How high is it?"
@@ -61,12 +61,3 @@ def test_a_set_is_worth_at_least_its_parts_and_whatever_its_order(table, weights
     assert whole == backwards
     assert whole >= less - 1e-12
     assert whole >= score([(row,) for row in everything]).max() - 1e-12
-
-
-def test_chunks_that_answer_different_parts_are_worth_more_than_two_that_answer_one():
-    score = LateScorer(np.array([[0.9, 0.1], [0.9, 0.1], [0.1, 0.8]]), np.array([0.5, 0.5]))
-    same, both = score([(0, 1), (0, 2)])
-    assert both > same
-    # By hand: (.9^8 + .1^8)^(1/8) = .9 and (.1^8 + .8^8)^(1/8) = .8 to eight places.
-    assert both == pytest.approx((0.9 + 0.8) / 2, abs=1e-7)
-    assert same == pytest.approx((2 ** (1 / SHARPNESS) * 0.9 + 2 ** (1 / SHARPNESS) * 0.1) / 2)

@@ -8,7 +8,7 @@ from corag.errors import BudgetError, InputError
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.testing import SelectorContract
 from corag.text.tokens import CallableCounter
-from tests.fakes import CHARACTERS, HashEmbedder, TableReranker, cheap_selector, offer
+from tests.fakes import CHARACTERS, HashEmbedder, cheap_selector, offer
 
 NAMES = [name for name in corag.SELECTORS.names if name != "sentence-threshold"]
 """What that chooses is not among the candidates; see test_sentence_threshold.py."""
@@ -92,16 +92,6 @@ class Broken(BudgetedSelector):
 def test_broken_selector_never_reaches_the_prompt(order):
     with pytest.raises(BudgetError, match="'broken'"):
         Broken(order).select("a?", offer("a", "bbbbbb"), 5)
-
-
-def test_naive_takes_the_best_valued_first_and_values_the_combination():
-    values = {("c0",): 0.2, ("c1",): 0.9, ("c2",): 0.5, ("c1", "c2", "c0"): 0.7, ("c1", "c0"): 0.6}
-    selector = corag.selector("naive", reranker=TableReranker(values), tokenizer=CHARACTERS)
-    everything = selector.select("a?", offer("aaaa", "bbbb", "cccccccc"), 100)
-    assert (everything.ids, everything.value) == (("c1", "c2", "c0"), 0.7)
-    # What no longer fits is passed over.
-    some = selector.select("a?", offer("aaaa", "bbbb", "cccccccc"), 10)
-    assert (some.ids, some.value) == (("c1", "c0"), 0.6)
 
 
 def test_a_budget_for_fewer_than_three_candidates_is_a_warning_once(caplog):
