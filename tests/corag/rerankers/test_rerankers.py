@@ -90,11 +90,3 @@ def by_bm25s(query, passages, k1, b):
 def test_bm25_equals_bm25s_on_single_chunks(query, k1, b):
     values = Bm25(k1=k1, b=b).scorer(query, chunks_of(PASSAGES))([(row,) for row in range(len(PASSAGES))])
     assert values == pytest.approx(by_bm25s(query, list(PASSAGES), k1, b), abs=1e-6)
-
-
-def test_bm25_of_a_combination_by_hand():
-    scorer = Bm25(k1=1.5, b=0.4).scorer("Berlin wall", chunks_of(["Berlin, Berlin!", "walls", "river"]))
-    # Either term is in one of three chunks, so both weigh 1/2; the average length is (2 + 1 + 1) / 3 = 4/3.
-    # Damping: 1.5 * (0.6 + 0.4 * 2 * 3/4) = 1.8 for length 2, 1.5 * (0.6 + 0.4 * 3 * 3/4) = 2.25 for 3.
-    expected = [0.5 * 2 / 3.8, 0.5 * 2 / 4.25 + 0.5 * 1 / 3.25, 0.0]
-    assert scorer([(0,), (1, 0), (2,)]) == pytest.approx(expected)
