@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 import corag
 from corag.errors import InputError
 from corag.selectors.corag.features import (
-    CURVE,
     LOWEST_LOG_BUDGET,
     TEXTS,
-    curve_statistics,
     feature_dim,
     feature_vectors,
     question_vectors,
@@ -32,20 +30,6 @@ def statistics(query, texts, similarities, budget=256, title=""):
     found = text_statistics(SelectionProblem(query, candidates, TOKENS, budget), similarities)
     assert found.shape == (len(TEXTS),) and found.dtype == np.float32
     return dict(zip(TEXTS, found.tolist(), strict=True))
-
-
-def test_a_curve_worked_by_hand():
-    found = dict(zip(CURVE, curve_statistics([0.5, 0.8, 0.75]).tolist(), strict=True))
-    assert [found[f"similarity_{rank}"] for rank in (1, 2, 3, 5, 10, 20)] == pytest.approx(
-        [0.8, 0.75, 0.5, 0.5, 0.5, 0.5]
-    )
-    assert found["mean"] == pytest.approx(2.05 / 3)
-    assert found["deviation"] == pytest.approx(np.std([0.5, 0.8, 0.75]))
-    # From 0.75 to 0.5, behind the second of three; 0.8 and 0.75 are near the best.
-    assert found["largest_gap"] == pytest.approx(0.25)
-    assert found["place_of_largest_gap"] == pytest.approx(1 / 3)
-    assert found["share_near"] == pytest.approx(2 / 3)
-    assert found["log_count"] == pytest.approx(np.log(4) / 10)
 
 
 def test_texts_worked_by_hand():
