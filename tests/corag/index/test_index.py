@@ -1,7 +1,6 @@
 """The vector index on real LanceDB tables, small ones."""
 
 import json
-import shutil
 from dataclasses import asdict, replace
 
 import lancedb
@@ -136,15 +135,6 @@ def garble_versions(folder):
         path.write_bytes(b"garbage" * 20)
 
 
-def garble_records(folder):
-    for path in folder.glob("corag_manifest.lance/data/*"):
-        path.write_bytes(b"")
-
-
-def lose_rows(folder):
-    shutil.rmtree(folder / "corag_chunks.lance" / "data")
-
-
 def make_lance_panic(folder):
     newest = min((folder / "corag_chunks.lance" / "_versions").glob("*.manifest"))
     content = newest.read_bytes()
@@ -157,9 +147,7 @@ def newer_format(folder):
     table.add([{"record": json.dumps(record), "files": "{}"}], mode="overwrite")
 
 
-@pytest.mark.parametrize(
-    "damage", [cut_off, garble_versions, garble_records, lose_rows, make_lance_panic, newer_format]
-)
+@pytest.mark.parametrize("damage", [cut_off, garble_versions, make_lance_panic, newer_format])
 def test_a_damaged_index_is_refused_and_overwriting_repairs_it(tmp_path, chunks, damage):
     ChunkIndex.build(tmp_path, chunks, HashEmbedder())
     damage(tmp_path)
