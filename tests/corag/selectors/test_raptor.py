@@ -9,7 +9,7 @@ import corag
 from corag.errors import DataError, IndexMismatchError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.build import build_tree
-from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
+from corag.selectors.raptor.tree import Node, RaptorTree
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
 from tests.fakes import CHARACTERS, SignEmbedder, offer
 
@@ -67,26 +67,20 @@ def hand_made():
     return RaptorTree(tuple(nodes), np.column_stack([np.cos(angles), np.sin(angles)]), "sign")
 
 
-def test_retrieval_by_hand():
-    tree, query = hand_made(), np.array([1.0, 0.0])
-    assert [node.id for node in collapsed(tree, query)] == ["b", "1/0", "a", "c", "1/1", "d"]
-    assert [node.id for node in traversal(tree, query, top_k=1)] == ["1/0", "b"]
-    assert [node.id for node in traversal(tree, query, top_k=2)] == ["1/0", "1/1", "b", "a"]
-
-
 @pytest.mark.parametrize(
     ("retrieval", "budget", "texts", "ids"),
     [
         ("collapsed", 100, ["text b", "sum ab", "text a", "text c", "sum cd", "text d"], "b 1/0 a c 1/1 d"),
         ("collapsed", 6, ["text b"], "b"),
         ("collapsed", 5, [], ""),
-        ("traversal", 14, ["sum ab", "text b"], "1/0 b"),
+        ("traversal, top_k=1", 14, ["sum ab", "text b"], "1/0 b"),
+        ("traversal, top_k=2", 100, ["sum ab", "sum cd", "text b", "text a"], "1/0 1/1 b a"),
     ],
 )
 def test_all_nodes_of_a_tree_are_searched_whatever_the_candidates(retrieval, budget, texts, ids):
     expected = "\n\n".join(texts), tuple(ids.split())
-    given_ = {"retrieval": retrieval, "top_k": 1, "embedder": SignEmbedder(), "tokenizer": CHARACTERS}
-    made = corag.selector("raptor", tree=hand_made(), **given_)
+    given_ = {"tree": hand_made(), "embedder": SignEmbedder(), "tokenizer": CHARACTERS}
+    made = corag.selector(f"raptor(retrieval={retrieval})", **given_)
     for pool in ([], offer("another text")):
         selection = made.select("?", pool, budget)
         assert (selection.text, selection.ids) == expected
