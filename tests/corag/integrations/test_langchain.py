@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableLambda
 
 from corag.integrations.choosing import KEY
 from corag.integrations.langchain import CoragCompressor
-from tests.corag.integrations.worlds import FACTS, QUESTION, tokens
+from tests.corag.integrations.worlds import FACTS, QUESTION, context, tokens
 from tests.fakes import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
@@ -48,11 +48,6 @@ def compressing(compressor, found):
 
 def chain(retriever, **given):
     return create_retrieval_chain(retriever, create_stuff_documents_chain(REPEATS, PROMPT, **given))
-
-
-def context(answer):
-    """The context that the chain put into its prompt."""
-    return answer.partition("BEGIN\n")[2].rpartition("\nEND")[0]
 
 
 def test_documents_given_are_not_changed_and_metadata_survives():

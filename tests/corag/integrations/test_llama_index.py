@@ -17,7 +17,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 import corag
 from corag.integrations.choosing import KEY
 from corag.integrations.llama_index import CoragPostprocessor
-from tests.corag.integrations.worlds import FACTS, QUESTION, tokens
+from tests.corag.integrations.worlds import FACTS, QUESTION, context, tokens
 from tests.fakes import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
@@ -68,11 +68,6 @@ def engine(found, *processors, **given):
     return RetrieverQueryEngine.from_args(
         Finds(found), llm=Repeats(), node_postprocessors=list(processors), text_qa_template=QA, **given
     )
-
-
-def context(prompt):
-    """The context that a synthesizer put into a prompt."""
-    return str(prompt).partition("BEGIN\n")[2].rpartition("\nEND")[0]
 
 
 def test_nodes_given_are_not_changed_and_chosen_ones_tell_how_outside_of_every_prompt():

@@ -19,6 +19,11 @@ def tokens(text, counter=MINILM):
     return int(counter.count([text])[0])
 
 
+def context(prompt):
+    """The context that was put into a prompt, between BEGIN and END."""
+    return str(prompt).partition("BEGIN\n")[2].rpartition("\nEND")[0]
+
+
 @dataclass(frozen=True)
 class Note:
     """A document of a framework that does not exist."""

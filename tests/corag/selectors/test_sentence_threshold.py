@@ -3,10 +3,9 @@
 import corag
 from corag.text.documents import Document, passage
 from corag.types import Candidate
+from tests.corag.selectors.test_units import LAKE, MILL
 from tests.fakes import WORDS
 
-LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it. Nobody swims there.", "Lake Oro")
-MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mill")
 SEA = Document("sea", "The sea is salty. The sea is 90 metres deep.", "The sea")
 OFFERED = [Candidate(passage(one), 0.9 - place / 10) for place, one in enumerate((MILL, LAKE, SEA))]
 
