@@ -21,7 +21,7 @@ from corag.naming import Spelling, parse
 from corag.registry import RERANKERS, SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.registry import selector as make_selector
-from corag.selectors.problem import MOST_READ, promising
+from corag.selectors.problem import promising
 from corag.shown import with_missing
 from corag.text.documents import with_title
 from corag.types import Candidate, Chunk, Embedder, Selection, Selector
@@ -127,8 +127,7 @@ def with_missing_cosines(
         # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
         with suppress(MissingExtraError):
             embedder = getattr(selector, "cached_embedder", None) or make_embedder()
-            by_words = getattr(selector, "by_words", MOST_READ)
-            return with_cosines(query, promising(query, candidates, budget_tokens, by_words), embedder)
+            return with_cosines(query, promising(query, candidates, budget_tokens), embedder)
     return candidates
 
 

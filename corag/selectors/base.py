@@ -26,7 +26,7 @@ from corag.naming import Part, Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
 from corag.selectors.order import NEW_SHARE, PREVIOUS, PromptOrder, arranged, continued
-from corag.selectors.problem import BY_WORDS, DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
+from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts
 from corag.text.units import Span, Unit, UnitChunk
@@ -89,8 +89,6 @@ class BudgetedSelector(Part):
     name: ClassVar[str]
     queries_at_once: ClassVar[int] = 64
     """Queries that `select_many` has in memory and advances together."""
-    by_words: ClassVar[int] = BY_WORDS
-    """Candidates that its models read of many that have neither rank nor similarity; see `promising`."""
     max_respends: ClassVar[int] = 3
     """How often it chooses again with the tokens that chosen units save below one shared title."""
 
@@ -184,7 +182,7 @@ class BudgetedSelector(Part):
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the candidates, or their units."""
         passages = SelectionProblem(query, candidates, self.tokenizer, budget_tokens)
-        return self.prepared(passages.prefiltered(self.by_words) if self._reads(passages) else passages)
+        return self.prepared(passages.prefiltered() if self._reads(passages) else passages)
 
     def _reads(self, passages: SelectionProblem) -> bool:
         """Return whether a model reads all candidates, so that of many only the most promising are considered."""

@@ -37,10 +37,6 @@ DEFAULT_MAX_UNITS = 60
 """20 chunks of 128 tokens have about 100 sentences."""
 MOST_READ = 100
 """Candidates that models read; of more, the most promising. MiniLM reads as many passages in some seconds on a CPU."""
-BY_WORDS = 50
-"""As many of these are read if only their words say how promising they are. Of 60 questions each, the gold passages
-among the best 50 of 4,026 (SQuAD), 3,938 (HotpotQA) and 745 (FairytaleQA) are .98, .96 and .95, among 100 .98, .97 and
-.97."""
 NEIGHBOUR = 0.8
 """What a unit's score counts for its neighbours: "He was born ..." follows the sentence that says who."""
 
@@ -90,9 +86,9 @@ class SelectionProblem:
         object.__setattr__(self, "budget_tokens", int(self.budget_tokens))
         self.kind  # noqa: B018  (refuses candidates that cannot be compared)
 
-    def prefiltered(self, by_words: int = BY_WORDS) -> SelectionProblem:
+    def prefiltered(self) -> SelectionProblem:
         """Return the problem with its most promising candidates, where models read them; see `promising`."""
-        kept = promising(self.query, self.candidates, self.budget_tokens, by_words)
+        kept = promising(self.query, self.candidates, self.budget_tokens)
         return self if kept is self.candidates else replace(self, candidates=kept, memory={})
 
     @cached_property
@@ -253,13 +249,11 @@ def cut_problem(passages: SelectionProblem, unit: Unit, max_units: int = DEFAULT
     return SelectionProblem(passages.query, offered, passages.tokens, passages.budget_tokens, whole=passages)
 
 
-def promising(
-    query: str, candidates: Sequence[Candidate], budget_tokens: int, by_words: int = BY_WORDS
-) -> Sequence[Candidate]:
+def promising(query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Sequence[Candidate]:
     """Return the candidates that models read: of more than `MOST_READ` the most promising, best first.
 
-    Those are the best by rank or similarity, where all have one, else the best `by_words` by `shared_words`; the first
-    among equals. More are read where these do not fill twice the budget, a token being four bytes of UTF-8.
+    Those are the best by rank or similarity, where all have one, else by `shared_words`; the first among equals. More
+    than `MOST_READ` are read where these do not fill twice the budget, a token being four bytes of UTF-8.
     """
     if len(candidates) <= MOST_READ:
         return candidates
@@ -269,17 +263,16 @@ def promising(
     )
     texts = [candidate.chunk.text for candidate in candidates]
     ranks, similarities = [one.rank for one in candidates], [one.similarity for one in candidates]
-    most = MOST_READ
     if None not in ranks:
         promise = -np.array(ranks, dtype=np.float64)
     elif None not in similarities:
         promise = np.array(similarities, dtype=np.float64)
     else:
-        promise, most = shared_words(query, texts), by_words
+        promise = shared_words(query, texts)
     best = np.argsort(-promise, kind="stable")
     sizes = np.array([len(text.encode("utf-8", "replace")) for text in texts])[best]
     needed = int(np.searchsorted(sizes.cumsum(), 8 * budget_tokens)) + 1
-    return [candidates[row] for row in best[: max(most, needed)]]
+    return [candidates[row] for row in best[: max(MOST_READ, needed)]]
 
 
 def unit_candidates(passages: SelectionProblem, unit: Unit, max_units: int) -> list[Candidate]:

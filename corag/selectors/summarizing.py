@@ -41,8 +41,6 @@ class WithSummarizer(EmbeddingSelector):
     """A selector that embeds candidates and has groups of them summarized, by a `summarizer`: name or object."""
 
     summarizer: Spelling | Summarizer = "extractive"
-    by_words = 25
-    """Fewer than others read: they are summarized, too, which encodes each sentence or asks a language model."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
