@@ -25,6 +25,7 @@ from corag.models.runtime import Backend, Placement, Precision, resolve_device
 from corag.optional import require
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from corag.text.tokens.counters import MINILM_FOLDER, check_published
+from corag.types import FloatArray
 
 Ids = NDArray[np.int64]
 
@@ -101,6 +102,32 @@ class TextEncoder(ABC):
         """Return unit vectors: means of all token states of the first window, `[len(texts), DIMENSION]`."""
         vectors = np.array([text.vector for text in self.encoded(texts)], dtype=np.float32)
         return vectors.reshape(len(texts), DIMENSION)
+
+
+def token_cosines(encoder: TextEncoder, question: Encoded, texts: Sequence[str]) -> list[tuple[Float32, Ids]]:
+    """Return, of each text, the cosines of its T tokens to the Q of a question, `[T, Q]`, and where each begins, `[T]`.
+
+    A text longer than a window is encoded in several.
+    """
+    found = []
+    for text, first in zip(texts, encoder.encoded(texts), strict=True):
+        windows = [first, *(encoder.encoded([text], window)[0] for window in range(1, first.num_windows))]
+        cosines = np.concatenate([question.cosines(window) for window in windows])
+        found.append((cosines, np.concatenate([window.starts for window in windows])))
+    return found
+
+
+def best_cosines(cosines: Float32) -> FloatArray:
+    """Return the best cosine of each question token, `[T, Q]` to `[Q]`, in [0, 1]; 0 without tokens."""
+    return np.asarray(np.clip(cosines.max(axis=0, initial=0.0), 0.0, 1.0), dtype=np.float64)
+
+
+def tokens_within(starts: Ids, spans: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Return which tokens begin in one of the spans, `[T]`."""
+    inside = np.zeros(len(starts), dtype=bool)
+    for start, end in spans:
+        inside[np.searchsorted(starts, start) : np.searchsorted(starts, end)] = True
+    return inside
 
 
 class MiniLMEncoder(TextEncoder):

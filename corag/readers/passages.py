@@ -12,8 +12,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from corag.models.minilm import TextEncoder
-from corag.rerankers.late import best, token_cosines, within
+from corag.models.minilm import TextEncoder, best_cosines, token_cosines, tokens_within
 from corag.text.boilerplate import concerns_origin, contents_of
 from corag.text.documents import citation
 from corag.text.questions import PLAIN, POINTS_BACK, asks_to_explain, definition, is_yes_no, stems
@@ -127,7 +126,7 @@ def signals(
     parts = list(map(sentences_of if concerns_origin(question) else contents_of, passages))
     of_tokens = token_cosines(encoder, encoder.encoded([question])[0], texts)
     by_sentence = [
-        np.array([best(near[within(starts, [span])]).sum() for span in spans]) / max(1, near.shape[1])
+        np.array([best_cosines(near[tokens_within(starts, [span])]).sum() for span in spans]) / max(1, near.shape[1])
         for (near, starts), spans in zip(of_tokens, parts, strict=True)
     ]
     place = place_of(answer.spans[0], selection) if answer.spans else None

@@ -16,15 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corag.models.cached import CachedEncoder
-from corag.models.engine import Float32
-from corag.models.minilm import Encoded, TextEncoder, minilm_encoder
+from corag.models.minilm import Encoded, TextEncoder, best_cosines, minilm_encoder, token_cosines, tokens_within
 from corag.models.runtime import Backend, Precision
 from corag.naming import Part
 from corag.rerankers.scorers import ChunkScorer, by_length
-from corag.text.chunking import Span
 from corag.text.units import UnitChunk, source_of
 from corag.types import Chunk, FloatArray, Order
 
@@ -62,21 +59,23 @@ class MiniLMLate(Part):
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text by itself, `[len(texts)]`; 0 for an empty one."""
         question, weights = self._question(query)
-        return np.array([best(cosines) @ weights for cosines, _ in token_cosines(self._encoder, question, texts)])
+        return np.array(
+            [best_cosines(cosines) @ weights for cosines, _ in token_cosines(self._encoder, question, texts)]
+        )
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""
         question, weights = self._question(query)
         sources = list(dict.fromkeys(source_of(chunk).text for chunk in chunks))
         of_sources = dict(zip(sources, token_cosines(self._encoder, question, sources), strict=True))
-        of_passages = {text: best(cosines) for text, (cosines, _) in of_sources.items()}
+        of_passages = {text: best_cosines(cosines) for text, (cosines, _) in of_sources.items()}
         maxima = np.zeros((len(chunks), len(weights)))
         for row, chunk in enumerate(chunks):
             text = source_of(chunk).text
             maxima[row] = of_passages[text]
             if isinstance(chunk, UnitChunk):
                 cosines, starts = of_sources[text]
-                own = best(cosines[within(starts, [(0, chunk.body), *chunk.leads, chunk.span])])
+                own = best_cosines(cosines[tokens_within(starts, [(0, chunk.body), *chunk.leads, chunk.span])])
                 maxima[row] = PASSAGE_SHARE * maxima[row] + (1 - PASSAGE_SHARE) * own
         return LateScorer(maxima, weights)
 
@@ -84,31 +83,6 @@ class MiniLMLate(Part):
         """Return a question, and the weights of its tokens, which add up to 1, `[Q]`."""
         [question] = self._encoder.encoded([query])
         return question, np.full(len(question.ids), 1 / max(1, len(question.ids)))
-
-
-def token_cosines(
-    encoder: TextEncoder, question: Encoded, texts: Sequence[str]
-) -> list[tuple[Float32, NDArray[np.int64]]]:
-    """Return each token's cosines to those of the question, `[T, Q]`, and where in its text it begins, `[T]`."""
-    found = []
-    for text, first in zip(texts, encoder.encoded(texts), strict=True):
-        windows = [first, *(encoder.encoded([text], window)[0] for window in range(1, first.num_windows))]
-        cosines = np.concatenate([question.cosines(window) for window in windows])
-        found.append((cosines, np.concatenate([window.starts for window in windows])))
-    return found
-
-
-def best(cosines: Float32) -> FloatArray:
-    """Return the best cosine of each question token, `[T, Q]` to `[Q]`, in [0, 1]; 0 without tokens."""
-    return np.asarray(np.clip(cosines.max(axis=0, initial=0.0), 0.0, 1.0), dtype=np.float64)
-
-
-def within(starts: NDArray[np.int64], spans: Sequence[Span]) -> NDArray[np.bool_]:
-    """Return which tokens begin in one of the spans, `[T]`."""
-    inside = np.zeros(len(starts), dtype=bool)
-    for start, end in spans:
-        inside[np.searchsorted(starts, start) : np.searchsorted(starts, end)] = True
-    return inside
 
 
 class LateScorer(ChunkScorer):
