@@ -20,8 +20,6 @@ from experiments.data.folder import Question, distinct
 
 Converter = Callable[[Files, str], Iterator[Question]]
 
-AMAZON_PHONES = {f"reviews-{number}": number for number in (4, 17, 30, 37, 42, 73, 75)}
-"""Splits: products with exactly so many reviews; the numbers are those of table 1 of CRAG."""
 HOLOBENCH_DATABASES = ("wine_1", "college_2", "flight_4", "store_1", "soccer_1")
 HOLOBENCH_AMOUNTS = {"info-5k": 5_000, "info-10k": 10_000, "info-25k": 25_000, "info-50k": 50_000}
 """Splits: tokens of the rows that matter, of `HOLOBENCH_TOKENS` in all; as in Adaptive-k."""
@@ -338,16 +336,16 @@ def multihop_rag_facts(files: Files, split: str) -> Iterator[Question]:
 def amazon_phones(files: Files, split: str) -> Iterator[Question]:
     """Convert the reviews of unlocked phones: a question about each product with so many reviews, which are its pool.
 
-    All of a product's reviews are evidence, repeated ones too: CRAG gives all of them to its baseline. Its questions
-    and products are not published.
+    Its splits have the numbers of table 1 of CRAG. All of a product's reviews are evidence, repeated ones too: CRAG
+    gives all of them to its baseline. Its questions and products are not published.
     """
     by_product: dict[str, list[str]] = {}
-    for row in files.rows(split):
+    for row in files.rows("reviews"):
         product, review = (row["Product Name"] or "").strip(), (row["Reviews"] or "").strip()
         if product and review:
             by_product.setdefault(product, []).append(review)
     for product, reviews in by_product.items():
-        if len(reviews) == AMAZON_PHONES[split]:
+        if split == f"reviews-{len(reviews)}":
             name = passage_id("phone", product)
             passages = [Document(f"{name}-{number}", review) for number, review in enumerate(reviews)]
             asked = f"What do customers like about {product}, and what do they complain about?"

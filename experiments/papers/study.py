@@ -113,14 +113,30 @@ class Published:
     Attributes:
         source: Where they are, such as `table 2`.
         figures: What the values of a row are; by default the figures of the table.
+        along: Axis over whose values the `values` of a row go, as in a table of the paper: a value for each, or a list
+            of several figures.
         rows: For each method and values of axes, by name, the `values`; a dash for an unknown one.
         note: What a reader should know of them.
     """
 
     source: str = ""
     figures: tuple[str, ...] = ()
+    along: str | None = None
     rows: tuple[Mapping[str, Any], ...] = ()
     note: str = ""
+
+    def spread(self, grid: Grid) -> Published:
+        """Return the same figures with a row for each value of the axis."""
+        if self.along is None:
+            return self
+        check_choice("published.along", self.along, grid)
+        rows: list[Mapping[str, Any]] = []
+        for row in self.rows:
+            if len(row[VALUES]) != len(grid[self.along]):
+                raise InputError(f"published row {dict(row)}: expected values for {', '.join(grid[self.along])}")
+            for name, values in zip(grid[self.along], row[VALUES], strict=True):
+                rows.append({self.along: name, **row, VALUES: values if isinstance(values, list) else [values]})
+        return replace(self, along=None, rows=tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -282,6 +298,8 @@ def make_study(content: Mapping[str, Any]) -> Study:
             given[name] = _make(kind, given[name], name)
     given["grid"] = {str(axis): _axis(str(axis), values) for axis, values in given.get("grid", {}).items()}
     given["methods"] = {str(label): parse(text) for label, text in given.get("methods", {}).items()}
+    if given.get("published") is not None:
+        given["published"] = given["published"].spread(given["grid"])
     study: Study = _make(Study, given, "a study")
     study.check()
     return study

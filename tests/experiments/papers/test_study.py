@@ -62,6 +62,7 @@ def small(**changes):
         ({"baseline": "naive"}, "Naive"),
         ({"grid": {"budget": [64], "cost_weight": [0], "mood": [1]}}, "mood"),
         ({"published": {"rows": [{"budget": 64, "method": "Top", "values": [1, 2]}]}}, "published"),
+        ({"published": {"along": "budget", "rows": [{"method": "Top", "values": [1, 2, 3]}]}}, "64, 96"),
     ],
 )
 def test_what_a_study_says_wrong_is_named(changes, named):
@@ -103,10 +104,8 @@ def found(method, cost_weight, values, **others):
 
 
 def test_figures_leads_and_the_papers_own_by_hand():
-    published = {"source": "table 9", "rows": [
-        {"budget": 64, "cost_weight": 0, "method": "CORAG", "values": [0.7]},
-        {"budget": 96, "cost_weight": 0, "method": "CORAG", "values": [0.8]},
-    ]}  # fmt: skip
+    rows = [{"cost_weight": 0, "method": "CORAG", "values": [0.7, 0.8]}]
+    published = {"source": "table 9", "along": "budget", "rows": rows}
     better = [found("CORAG", "0", [1.0] * 10), found("Naive", "0", [0.0, 0.5] * 5), found("Top", "0", [0.5, 0.0] * 5)]
     measured = StudyResult(small(published=published), StandIn("stand-in"), methods=better)
     where = {"budget": "64", "cost_weight": "0"}
