@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ RECIPES: Mapping[Recipe, Mapping[Group, Mapping[str, Any]]] = {
         "training": {"keep": "best"},
     },
     "paper": {
-        "agent": {"features": "query", "settings_head": True, "promise": False, "min_lead": 0.0},
+        "agent": {"features": "query", "settings_head": True, "promise": False},
         "target": {"metric": "rougeL", "price": 0.0, "weighting": "rule"},
         "training": {"keep": "last"},
     },
@@ -31,34 +31,12 @@ RECIPES: Mapping[Recipe, Mapping[Group, Mapping[str, Any]]] = {
 All others are by default as in sections 5 and 6.1 of the CORAG paper, which names no optimizer and no choice of an
 epoch.
 """
-OF_RECIPE = (
-    "features",
-    "settings_head",
-    "promise",
-    "novelty",
-    "hidden",
-    "map_dim",
-    "min_lead",
-    "trainer",
-    "target",
-    "training",
-)
 
 
 def with_recipe_defaults(config: C, recipe: Recipe, group: Group) -> C:
     """Return settings with those that are None as the recipe has them."""
     values = {name: value for name, value in RECIPES[recipe][group].items() if getattr(config, name) is None}
     return replace(config, **values)
-
-
-def departures(config: DataclassInstance, defaults: DataclassInstance) -> dict[str, Any]:
-    """Return the settings of a training that differ from those of its recipe, `defaults`, by dotted name."""
-    others = flattened(asdict(defaults))
-    return {
-        name: value
-        for name, value in flattened(asdict(config)).items()
-        if value != others[name] and name.split(".")[0] in OF_RECIPE and name != "training.seed"
-    }
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

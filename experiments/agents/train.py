@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,17 +23,14 @@ from corag.selectors.corag.features import check_recipe, feature_dim
 from corag.writing import write_atomically
 from experiments.agents.compare import comparison
 from experiments.agents.left_out import (
-    LEADS,
     NOVELTIES,
     LeftOut,
-    chosen_lead,
     chosen_novelty,
     leave_kinds_out,
-    left_out_section,
     promise_section,
     shortfalls,
 )
-from experiments.agents.recipes import RECIPES, Recipe, departures, with_recipe_defaults
+from experiments.agents.recipes import RECIPES, Recipe, with_recipe_defaults
 from experiments.agents.targets import FILLING, TargetConfig, best_fallback, learnt_targets, make_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
@@ -83,8 +79,7 @@ class TrainAgentConfig(Runtime, Tracking):
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
         min_lead: Lead in probability, from 0 to 1, that another configuration needs over the best single one for the
-            agent to depart from it. 0 follows the prediction, 1 never departs. By default the one that gains most on
-            kinds left out of the training and loses on none; 0 in the paper's recipe, and with less than three kinds.
+            agent to depart from it, without a promise: 0 follows the prediction, 1 never departs.
         target: What makes one configuration better than another.
         training: Settings of the training.
         trainer: Further settings of Lightning's Trainer by name, such as `{gradient_clip_val: 1.0}`. `callbacks` is a
@@ -105,7 +100,7 @@ class TrainAgentConfig(Runtime, Tracking):
     novelty: float | None = None
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
-    min_lead: float | None = None
+    min_lead: float = 0.0
     target: TargetConfig = field(default_factory=TargetConfig)
     training: agent.TrainConfig = field(default_factory=agent.TrainConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
@@ -146,9 +141,9 @@ class TrainAgentConfig(Runtime, Tracking):
 def train(config: TrainAgentConfig) -> agent.TrainReport:
     """Train an agent, save its checkpoint and compare it with baselines; an interrupted training is resumed.
 
-    With labels of several kinds, an agent is trained without each of them, too: it says what agents are worth on texts
-    that they do not know, and which `min_lead` is safe. Of several processes with one `out`, one works and the others
-    wait.
+    With labels of several kinds, an agent that promises is trained without each of them, too: it says what agents keep
+    on texts that they do not know, and which `novelty` is safe. Of several processes with one `out`, one works and the
+    others wait.
 
     A damaged table or a missing split is a `DataError`, an unknown measure an `InputError`, too little to learn from an
     `agent.AgentError`.
@@ -167,21 +162,14 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         known = np.isfinite(utility(tests, config.target)).all(axis=1)
         labels, tests = labels.of(known), tests.of(known)
     kinds: list[LeftOut] = []
-    if len(set(labels.kind)) > 2 and not config.own_splits:
-        without, given = partial(_fitted_without, config), config.novelty if config.promise else config.min_lead
-        if config.promise:
-            kinds = leave_kinds_out(labels, tests, config.target, without, _grid(given, NOVELTIES), "novelty")
-        else:
-            kinds = leave_kinds_out(labels, tests, config.target, without, _grid(given, LEADS))
     if config.promise:
+        if len(set(labels.kind)) > 2 and not config.own_splits:
+            grid = NOVELTIES if config.novelty is None else (config.novelty,)
+            kinds = leave_kinds_out(labels, tests, config.target, partial(_fitted_without, config), grid)
         if config.novelty is None:
             place = chosen_novelty(shortfalls(tests, kinds), agent.KEEP) if kinds else -1
             config = replace(config, novelty=NOVELTIES[place])
         config = replace(config, min_lead=0.0)
-    elif config.min_lead is None:
-        values = utility(tests, config.target)
-        lead = LEADS[chosen_lead([left.gains(values) for left in kinds])] if kinds else 0.0
-        config = replace(config, min_lead=lead)
     parts = divided(labels, config)
     pages: list[Page] = []
 
@@ -192,11 +180,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         validation = labels.of(parts == VAL) if (parts == VAL).any() else None
         page = comparison(trained.agent, training, validation, test, config.target)
         if kinds:
-            if config.promise:
-                section = promise_section(tests, kinds, config.novelty or 0.0)
-            else:
-                section = left_out_section(tests, config.target, kinds)
-            page = replace(page, sections=[*page.sections, section])
+            page = replace(page, sections=[*page.sections, promise_section(tests, kinds, config.novelty or 0.0)])
         body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
         card, heading = trained.checkpoint / CARD_FILE, "## On questions it has not seen"
         before = card.read_text(encoding="utf-8").partition(heading)[0].rstrip()
@@ -210,10 +194,6 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
     if pages and not config.quiet:
         pages[0].show()
     return trained
-
-
-def _grid(given: float | None, grid: tuple[float, ...]) -> tuple[float, ...]:
-    return grid if given is None else (given,)
 
 
 def known_labels(config: TrainAgentConfig) -> Labels:
@@ -284,12 +264,6 @@ def fit(
         page = compare(trained)
         # A training that was finished already has logged this.
         if trained.epochs_resumed < len(trained.history):
-            name, rows = ("train", training) if validation is None else ("val", validation)
-            chosen = decisions(trained.agent, rows, config)
-            run.log_table(f"{name}_confusion", *confusion(chosen, agent_config.configurations))
-            rerankers = {str(of): str(of.reranker) for of in agent_config.configurations}
-            by_reranker = [(rerankers[best], rerankers[named]) for best, named in chosen]
-            run.log_table(f"{name}_rerankers", *confusion(by_reranker, sorted(set(rerankers.values()))))
             kept = trained.history[trained.best_epoch]
             if page is not None:
                 run.log_html("report", page.html())
@@ -299,21 +273,6 @@ def fit(
             card = (trained.checkpoint / CARD_FILE).read_text(encoding="utf-8")
             run.log_checkpoint(trained.checkpoint, {**agent_config.to_dict(), **kept, "card": card})
         return trained
-
-
-def decisions(trained: agent.ConfigurationAgent, labels: Labels, config: TrainAgentConfig) -> list[tuple[str, str]]:
-    """Return the best class of each question, and the one that the agent finds most probable, whatever `min_lead`."""
-    classes, targets = trained.config.configurations, make_targets(labels, config.target, config.parts)
-    predictions = trained.predict(targets.features)
-    assert isinstance(predictions, list)
-    odds = [prediction.probabilities for prediction in predictions]
-    return [(classes[best], max(of, key=of.__getitem__)) for best, of in zip(targets.label, odds, strict=True)]
-
-
-def confusion(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> tuple[list[str], list[list[Any]]]:
-    """Return the columns and rows of a table: how often each name is the first of a pair, with each as the second."""
-    counts = Counter(pairs)
-    return ["best", *map(str, names)], [[str(best), *(counts[best, named] for named in names)] for best in names]
 
 
 def _fitted_without(config: TrainAgentConfig, labels: Labels, unknown: Labels, kind: str) -> agent.ConfigurationAgent:
@@ -371,7 +330,7 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
         hidden=tuple(config.hidden),
         map_dim=config.map_dim,
         ranges=ranges,
-        min_lead=config.min_lead or 0.0,
+        min_lead=config.min_lead,
         novelty=(config.novelty or 0.0) if config.promise else None,
         filling=filling,  # type: ignore[arg-type]  # parsed
     )
@@ -390,8 +349,6 @@ def placement() -> dict[str, Any]:
 
 
 def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
-    defaults = TrainAgentConfig(config.labels, config.out, recipe=config.recipe).with_recipe_defaults()
-    changed = ", ".join(f"{name}={value}" for name, value in departures(config, defaults).items())
     counts = ", ".join(f"{name} {(labels.data == name).sum()}" for name in sorted(set(labels.data)))
     readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in labels.metadata))
     division = "their own splits" if config.own_splits else f"shares {config.shares} by document"
@@ -400,7 +357,9 @@ def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
         for row in merge_records(metadata.get("models", ()) for metadata in labels.metadata)
     )
     return {
-        "recipe": config.recipe + (f" with {changed}" if changed else ""),
+        "recipe": config.recipe,
+        "layers": f"hidden={config.hidden}, map_dim={config.map_dim}",
+        **({"trainer": config.trainer} if config.trainer else {}),
         "labels": f"{len(labels.configurations)} configurations on {len(labels)} questions: {counts}",
         "label tables": ", ".join(f"{path.name} (sha256 {digest(path)[:16]})" for path in label_paths(config.labels)),
         "divided by": division,

@@ -61,11 +61,6 @@ def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
         metadata = json.loads(artifact.metadata)
         assert "How it was made" in metadata["card"]
         assert {entry.path for entry in artifact.manifest.contents} >= {"config.json", "model.safetensors"}
-        [table] = [json.loads(path.read_text()) for path in folder.rglob("val_confusion*.json")]
-        assert sum(sum(row[1:]) for row in table["data"]) == 6
-        [table] = [json.loads(path.read_text()) for path in folder.rglob("val_rerankers*.json")]
-        assert table["columns"] == ["best", "bm25", "minilm-softsim"]
-        assert sum(sum(row[1:]) for row in table["data"]) == 6
 
 
 @pytest.mark.slow
