@@ -6,11 +6,15 @@ or ends need `subprocess`.
 
 import multiprocessing
 import os
+import re
 import resource
+import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from functools import cache
+from types import SimpleNamespace
 from typing import BinaryIO
 
 from tests.paths import ROOT
@@ -89,3 +93,22 @@ class Command:
 def run_command(*arguments, limit_bytes=None, **changes):
     """Run `corag` to its end."""
     return Command(*arguments, limit_bytes=limit_bytes, **changes).end()
+
+
+@contextmanager
+def served(*arguments, **changes):
+    """Yield the process, the address and, in the end, all words of a `corag serve` or `corag app`, ended by Ctrl-C."""
+    command = [sys.executable, "-m", "corag.cli.main", *map(str, arguments), "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    variables = environment(PYTHONUNBUFFERED="1", **changes)
+    with subprocess.Popen(command, cwd=ROOT, env=variables, **pipes) as process:
+        try:
+            said = process.stdout.readline()
+            port = re.search(r"http://[^ ;]*:(\d+)", said)[1]
+            server = SimpleNamespace(process=process, url=f"http://127.0.0.1:{port}/", said=said)
+            yield server
+            process.send_signal(signal.SIGINT)
+            server.said += process.communicate(timeout=60)[0]
+            assert process.returncode == 0, server.said
+        finally:
+            process.kill()

@@ -3,10 +3,7 @@
 import http.client
 import json
 import resource
-import signal
 import socket
-import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, suppress
 from multiprocessing import get_context
@@ -22,8 +19,7 @@ from corag.app.service import Service
 from tests.corag.app.worlds import make_workbench, serving
 from tests.effort import CAMPAIGN, FULL
 from tests.experiments.worlds import QUERIES
-from tests.paths import ROOT
-from tests.processes import environment
+from tests.processes import served as running
 
 pytestmark = pytest.mark.slow
 
@@ -198,30 +194,19 @@ def memory_over_rounds(rounds):
 @pytest.mark.timeout(120)
 def test_the_key_of_the_command_is_nowhere():
     secret = "sk-PLANTED"
-    command = [sys.executable, "-m", "corag.cli.main", "serve", "--host", "0.0.0.0", "--port", "0"]
-    settings = environment(CORAG_API_KEY=secret, PYTHONUNBUFFERED="1")
-    process = subprocess.Popen(
-        [*command, "--method", "naive(reranker=bm25)"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=settings,
-    )  # fmt: skip
-    try:
-        line = process.stdout.readline()
-        place = f"127.0.0.1:{line.split(';')[0].rstrip('/').rpartition(':')[2]}"
+    given = ("--host", "0.0.0.0", "--method", "naive(reranker=bm25)")
+    with running("serve", *given, CORAG_API_KEY=secret) as server:
         statuses = []
         for key in (secret, secret[:-1], f"{secret}x", "\xff"):
             headers = {"Authorization": f"Bearer {key}".encode("latin-1")}
-            reply = httpx.post(f"http://{place}/v1/select", json=SELECT, headers=headers, timeout=60)
+            reply = httpx.post(f"{server.url}v1/select", json=SELECT, headers=headers, timeout=60)
             statuses.append(reply.status_code)
             assert secret not in reply.text
         assert statuses == [200, 401, 401, 401]
-        with connected(place) as connection:  # no HTTP
+        with connected(server.url.split("/")[2]) as connection:  # no HTTP
             connection.sendall(secret.encode() + b"\r\n\r\n")
             assert status_of(connection) == 400
-        process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 0 and secret not in line + said
+    assert secret not in server.said
 
 
 def test_keys_are_compared_in_constant_time(monkeypatch):

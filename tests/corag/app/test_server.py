@@ -2,14 +2,9 @@
 
 import http.client
 import json
-import os
 import random
 import re
-import signal
-import subprocess
-import sys
 import threading
-import urllib.request
 from pathlib import Path
 
 import httpx
@@ -26,7 +21,7 @@ from corag.types import Answer
 from tests.corag.app.worlds import FirstWords, client, make_workbench, serving
 from tests.experiments.worlds import write_folder
 from tests.fakes import FixedReader, HashEmbedder
-from tests.paths import ROOT
+from tests.processes import served
 
 STATIC = Path(corag.app.__file__).with_name("static")
 
@@ -251,19 +246,7 @@ def test_questions_without_candidates_need_an_index(tmp_path):
 
 @pytest.mark.slow
 def test_the_page_is_served_until_it_is_stopped(small_data):
-    command = [sys.executable, "-m", "corag.cli.main", "app", "--data", str(small_data), "--port", "0"]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    served = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
-    )
-    try:
-        line = served.stdout.readline()
-        assert line.startswith("page at http://127.0.0.1:")
-        url = line.split()[2].rstrip(";")
-        with urllib.request.urlopen(f"{url}api/about", timeout=60) as answer:
-            assert json.load(answer)["questions"] == 12
-        served.send_signal(signal.SIGINT)
-        _, err = served.communicate(timeout=30)
-        assert (served.returncode, err) == (0, "")
-    finally:
-        served.kill()
+    with served("app", "--data", small_data) as server:
+        assert server.said.startswith("page at http://127.0.0.1:")
+        assert httpx.get(f"{server.url}api/about", timeout=60).json()["questions"] == 12
+    assert server.said.count("\n") == 1
