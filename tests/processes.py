@@ -1,4 +1,4 @@
-"""The command line in processes that can be killed, limited and interrupted, and that import no library again.
+"""The command line in processes that can be killed and interrupted, and that import no library again.
 
 A process of its own is forked from a server that has imported torch and its like; only those who test how Python starts
 or ends need `subprocess`.
@@ -7,7 +7,6 @@ or ends need `subprocess`.
 import multiprocessing
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -33,29 +32,27 @@ def environment(**changes):
     return os.environ | {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "COLUMNS": "200"} | changes
 
 
-def _run(arguments, variables, limit_bytes, out, err):
+def _run(arguments, variables, out, err):
     for number, stream in enumerate((out, err), start=1):
         os.dup2(stream.fileno(), number)
         stream.close()
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(ROOT)
-    if limit_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
     from corag.cli.main import main
 
     sys.exit(main(arguments))
 
 
 class Command:
-    """A running `corag`; with a limit, files may not grow beyond it, as on a full disk."""
+    """A running `corag`."""
 
-    def __init__(self, *arguments, limit_bytes=None, **changes):
+    def __init__(self, *arguments, **changes):
         context = fork_server()
         pipes = [context.Pipe(duplex=False) for _ in range(2)]
         ends = [end for _, end in pipes]
         self._process = context.Process(
-            target=_run, args=([str(argument) for argument in arguments], environment(**changes), limit_bytes, *ends)
+            target=_run, args=([str(argument) for argument in arguments], environment(**changes), *ends)
         )
         self._process.start()
         self._said = [b"", b""]
@@ -90,9 +87,9 @@ class Command:
         return subprocess.CompletedProcess([], self._process.exitcode, out, err)
 
 
-def run_command(*arguments, limit_bytes=None, **changes):
+def run_command(*arguments, **changes):
     """Run `corag` to its end."""
-    return Command(*arguments, limit_bytes=limit_bytes, **changes).end()
+    return Command(*arguments, **changes).end()
 
 
 @contextmanager

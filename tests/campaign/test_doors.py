@@ -18,22 +18,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 METHODS = ("top-k", "naive(reranker=bm25)", "corag(agent=none, reranker=bm25, unit=passage)", "full", "top-tokens")
 CASES, PARTS = (10_000, 20) if CAMPAIGN else (60, 2)
 WORDS = [
-    "the",
-    "river",
-    "lake",
-    "mill",
-    "glass",
-    "door",
-    "of",
-    "высокий",
-    "水",
-    "a.b",
-    "<b>",
-    "&amp;",
-    "\u200d",
-    "🦔",
+    "the", "river", "lake", "mill", "glass", "door", "of", "высокий", "水", "a.b", "<b>", "&amp;", "\u200d", "🦔",
     "e\u0301",
-]
+]  # fmt: skip
 
 
 def drawn(rng):

@@ -1,4 +1,4 @@
-"""Texts that would move the cursor or fit into no file, input that looks odd and is right, and a disk that is full."""
+"""Texts that would move the cursor or fit into no file, and input that looks odd and is right."""
 
 import json
 import logging
@@ -12,9 +12,8 @@ from corag.index import ChunkIndex
 from corag.registry import READERS
 from corag.text.visible import visible
 from corag.types import Answer
-from tests.experiments.worlds import QUERIES, listing, write_folder
+from tests.experiments.worlds import QUERIES, write_folder
 from tests.fakes import FixedReader
-from tests.processes import run_command
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202edeep\u202c"
 """Clears the screen, sets the title, turns red, and reads from right to left."""
@@ -131,29 +130,3 @@ def test_any_text_goes_from_corpus_to_answer(tmp_path, capsys):
     out = tmp_path / "r.json"
     succeeds(capsys, "evaluate", "--data", data, "--out", out, "--methods", "naive,corag", "--quiet")
     assert all(row["over_budget"] == 0 for row in json.loads(out.read_text())["methods"])
-
-
-COMMANDS = {
-    "index": (600, "index", ["--max_tokens", "24"]),
-    "evaluate": (3000, "r.json", ["--methods", "naive,corag", "--budget", "96"]),
-}
-"""Command: the most bytes of a file, what it writes, and its settings."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_disk_is_one_error_and_the_work_goes_on_after_it(tmp_path, small_data, command):
-    limit_bytes, out, settings = COMMANDS[command]
-    corag.embedder().embed(["text"])  # converts the model, so that a limited process need not write it
-    before = listing(small_data)
-    arguments = [command, "--data", small_data, "--out", tmp_path / out, *settings, "--quiet"]
-    done = run_command(*arguments, limit_bytes=limit_bytes, TMPDIR=str(tmp_path))
-    assert done.returncode == MISTAKE, done.stderr
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("error: ") and "too large" in lines[0]
-    assert str(tmp_path) in lines[0]
-    assert listing(small_data) == before
-    assert command == "index" or not (tmp_path / out).exists()
-    done = run_command(*arguments)
-    assert (done.returncode, "error:" in done.stderr) == (0, False), done.stderr
-    assert (tmp_path / out).exists() and not list(tmp_path.glob("*journal*"))
