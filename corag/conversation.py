@@ -12,8 +12,8 @@ from corag.budget import AUTO, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text
 from corag.checks import check_budget, check_query
 from corag.index import ChunkIndex
-from corag.models.chat.base import MESSAGE_TOKENS
-from corag.models.chat.prompts import Prompt, prompt
+from corag.models.chat import MESSAGE_TOKENS
+from corag.models.prompts import Prompt, prompt
 from corag.naming import Spelling
 from corag.readers.chat import ChatReader, without_thoughts
 from corag.registry import SELECTORS

@@ -12,7 +12,7 @@ import numpy as np
 from corag.candidates import select, with_missing_cosines
 from corag.checks import check_budget
 from corag.errors import InputError
-from corag.models.chat.base import MESSAGE_TOKENS
+from corag.models.chat import MESSAGE_TOKENS
 from corag.naming import Spelling
 from corag.registry import tokens as make_tokens
 from corag.selectors.problem import shared_words

@@ -219,7 +219,7 @@ RERANKERS: Registry[Reranker] = Registry(
         "minilm-evidence": "corag.rerankers.evidence.reranker:EvidenceReranker",
         "minilm-cosine": "corag.rerankers.cosine:MiniLMCosine",
         "minilm-late": "corag.rerankers.late:MiniLMLate",
-        "minilm-softsim": "corag.rerankers.softsim:MiniLMSoftSim",
+        "minilm-softsim": "corag.rerankers.late:MiniLMSoftSim",
         "minilm-cross": "corag.rerankers.minilm_cross:MiniLMCross",
         "bm25": "corag.rerankers.bm25:Bm25",
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",

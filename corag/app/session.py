@@ -12,10 +12,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, cast, get_args
 
-from corag.app.growth import tree_data
 from corag.app.source import Evidence, Source
-from corag.app.view import blocks, title_of, trace_rows
-from corag.app.why import verdicts
+from corag.app.view import blocks, title_of, trace_rows, tree_data, verdicts
 from corag.budget import AUTO, Budget, reader_and_tokens, tokens_setting
 from corag.checks import check_choice, check_count, check_query, check_range
 from corag.errors import CoragError, InputError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from functools import partial
@@ -77,6 +78,6 @@ def _inherited(parts: registry.Registry[Any], name: str) -> Iterator[str]:
     """Yield the sections that describe the settings that a part has from its bases."""
     build = parts.builder(name)
     for base in build.__mro__[1:] if inspect.isclass(build) and is_dataclass(build) else ():
-        _, heading, section = inspect.cleandoc(vars(base).get("__doc__") or "").partition("\nAttributes:\n")
-        if heading:
-            yield f"\nSettings of {base.__name__}:\n{section}"
+        _, *section = re.split(r"\n(?:Args|Attributes):\n", inspect.cleandoc(vars(base).get("__doc__") or ""))
+        if section:
+            yield f"\nSettings of {base.__name__}:\n{section[0]}"

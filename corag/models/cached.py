@@ -1,19 +1,22 @@
-"""Encoders and embedders that run each text once, and the check of what an embedder returns."""
+"""Encoders and embedders that run each text once, and the parts that use MiniLM's encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
 from corag.memory import LRU, Capacity, megabytes, shared_capacity
+from corag.models.devices import Role
 from corag.models.engine import Float32
-from corag.models.minilm import DIMENSION, Encoded, TextEncoder
-from corag.models.runtime import current, use_runtime
-from corag.naming import Spelling, spelling
+from corag.models.minilm import DIMENSION, Encoded, TextEncoder, encoder_at
+from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
+from corag.naming import Part, Spelling, spelling
 from corag.registry import embedder as make_embedder
 from corag.types import Embedder, FloatArray
 
@@ -127,3 +130,41 @@ class CachedEncoder(TextEncoder):
         """See `TextEncoder.vectors`."""
         windows = self._first.get_many(texts, self._encoder.encoded, self._batch)
         return np.array([window.vector for window in windows], dtype=np.float32).reshape(len(texts), DIMENSION)
+
+
+@dataclass(kw_only=True, eq=False)
+class MiniLMPart(Part):
+    """A part that MiniLM, or a network trained on it, computes.
+
+    Attributes:
+        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
+        precision: `fp32`, `bf16` or `fp16`.
+        device: `cpu`, `cuda`, `cuda:N` or `mps`.
+
+    Raises:
+        InputError: A setting does not exist, or not on this machine.
+        MissingExtraError: The encoder's package or the backend is not installed.
+    """
+
+    role: ClassVar[Role] = "reranker"
+
+    backend: Backend = "auto"
+    precision: Precision | None = None
+    device: str | None = None
+
+    def _placement(self) -> Placement:
+        return resolve_device(self.role, backend=self.backend, precision=self.precision, device=self.device)
+
+
+@dataclass(kw_only=True, eq=False)
+class EncodingPart(MiniLMPart):
+    """A part that looks at MiniLM's states of texts.
+
+    Attributes:
+        encoder: Used in place of the encoder that the other settings select.
+    """
+
+    encoder: TextEncoder | None = None
+
+    def __post_init__(self) -> None:
+        self._encoder = self.encoder or CachedEncoder(encoder_at(self._placement()))

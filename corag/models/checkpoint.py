@@ -1,4 +1,4 @@
-"""Models that users name: found, and loaded by sentence-transformers or transformers, with one clear error when not.
+"""Models that users name: found, and loaded by sentence-transformers, with one clear error when not.
 
 Weights are safetensors or, where a model has none, PyTorch's older files, of which only tensors are read: what else a
 pickle may hold is refused (`torch.load(weights_only=True)`, the default of both libraries).
@@ -11,12 +11,15 @@ import json
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from corag.errors import MissingExtraError, ModelError
 from corag.models.engine import DTYPES, on_device, quiet
-from corag.models.runtime import Placement
+from corag.models.known import KNOWN_RERANKERS
+from corag.models.runtime import Placement, Precision, resolve_device
+from corag.naming import Part
 from corag.optional import require
 
 _SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
@@ -26,13 +29,47 @@ HOW_TO_TRUST = "give --trust_remote_code, or trust_remote_code=True in Python"
 _OWN_CODE = f"its own code has to run: if you trust it, {HOW_TO_TRUST}"
 
 
-def load_model(kind: Literal["CrossEncoder", "SentenceTransformer"], model: str | Path, placement: Placement) -> Any:
-    """Return a model of sentence-transformers, given by folder or by name on the hub, on its device.
+Kind = Literal["CrossEncoder", "SentenceTransformer"]
+
+
+@dataclass(kw_only=True, eq=False)
+class LoadedModel(Part):
+    """A part around a model of sentence-transformers.
+
+    Attributes:
+        model: Its folder, or its name on the hub.
+        precision: `fp32`, `bf16` or `fp16`; see `corag.models.runtime`, as for the next.
+        device: `cpu`, `cuda`, `cuda:N` or `mps`.
+        trust_remote_code: Whether code that comes with the model may run.
 
     Raises:
+        InputError: A setting does not exist, or not on this machine.
         MissingExtraError: sentence-transformers is not installed.
         ModelError: It is missing, damaged, or no such model, or does not fit the memory of its device.
     """
+
+    kind: ClassVar[Kind]
+
+    model: str | Path
+    precision: Precision | None = None
+    device: str | None = None
+    trust_remote_code: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_path(self.model)
+        settings = {"precision": self.precision, "device": self.device, "trust_remote_code": self.trust_remote_code}
+        role: Literal["reranker", "embedder"] = "reranker" if self.kind == "CrossEncoder" else "embedder"
+        self.placement = resolve_device(role, backend="torch", **settings)
+        self._model = _load(self.kind, self.model, self.placement)
+
+
+def _load(kind: Kind, model: str | Path, placement: Placement) -> Any:
+    known = KNOWN_RERANKERS.get(str(model))
+    if known is not None and known.needs_own_code and not placement.trust_remote_code:
+        raise ModelError(
+            f"the model {known.name!r} runs only with code of {known.source}, which was written for transformers 4 and "
+            f"may not run with 5; to try it, {HOW_TO_TRUST}"
+        )
     # With WANDB_MODE=offline, transformers prints a notice when it is imported; the output of --json must not hold it.
     with redirect_stdout(io.StringIO()):
         library, torch = require("sentence_transformers", "models"), require("torch", "models")

@@ -6,73 +6,45 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 
 import numpy as np
 
 from corag.checks import check_count, check_text
 from corag.errors import ModelError
 from corag.models import minilm
-from corag.models.checkpoint import check_path, load_model
+from corag.models.cached import EncodingPart
+from corag.models.checkpoint import LoadedModel
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.known import BGE_M3, announce
-from corag.models.runtime import Backend, Precision, record_use, resolve_device
+from corag.models.runtime import record_use
 from corag.models.servers import OllamaServer, OpenAIServer, Server
-from corag.naming import Part
 from corag.text.tokens import estimated_tokens
 
 
-class MiniLMEmbedder(Part):
-    """all-MiniLM-L6-v2 from its package: offline, 384 dimensions, weights checked against their hash.
+class MiniLMEmbedder(EncodingPart):
+    """all-MiniLM-L6-v2 from its package: offline, 384 dimensions, weights checked against their hash."""
 
-    Args:
-        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
-        precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N` or `mps`.
-        encoder: Used in place of the encoder that the other settings select.
-    """
-
+    name = "minilm"
     dimension = minilm.DIMENSION
+    role = "embedder"
 
-    def __init__(
-        self,
-        *,
-        backend: Backend = "auto",
-        precision: Precision | None = None,
-        device: str | None = None,
-        encoder: minilm.TextEncoder | None = None,
-    ) -> None:
-        self.name = "minilm"
-        self._encoder = encoder or minilm.minilm_encoder(backend, precision, device)
+    def __post_init__(self) -> None:
+        # Whoever wants vectors again keeps them, which takes a thousandth of the memory of states.
+        self._encoder = self.encoder or minilm.encoder_at(self._placement())
 
     def embed(self, texts: Sequence[str]) -> Float32:
         """Return unit vectors, `[len(texts), 384]`; texts are cut to the window of 510 tokens."""
         return self._encoder.vectors(texts)
 
 
-class SentenceTransformerEmbedder(Part):
-    """Any sentence-transformers model.
+class SentenceTransformerEmbedder(LoadedModel):
+    """Any sentence-transformers model."""
 
-    Args:
-        model: Hub name, or a local folder.
-        precision: `fp32`, `bf16` or `fp16`; see `corag.models.runtime`, as for the next.
-        device: `cpu`, `cuda`, `cuda:N` or `mps`.
-        trust_remote_code: Whether code that comes with the model may run.
-    """
+    kind = "SentenceTransformer"
 
-    def __init__(
-        self,
-        *,
-        model: str | Path,
-        precision: Precision | None = None,
-        device: str | None = None,
-        trust_remote_code: bool | None = None,
-    ) -> None:
-        check_path(model)
-        settings = {"precision": precision, "device": device, "trust_remote_code": trust_remote_code}
-        self._placement = resolve_device("embedder", backend="torch", **settings)
-        self.name = str(model)
-        self._model = load_model("SentenceTransformer", model, self._placement)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.name = str(self.model)
         if self.name == BGE_M3.name:
             announce(BGE_M3)
         self.dimension = int(self._model.get_embedding_dimension())
@@ -80,7 +52,7 @@ class SentenceTransformerEmbedder(Part):
 
     def embed(self, texts: Sequence[str]) -> Float32:
         """Return unit vectors, `[len(texts), dimension]`; longer texts than the model's window are cut."""
-        record_use(self.name, self._placement)
+        record_use(self.name, self.placement)
 
         def run(rows: Rows) -> Float32:
             vectors = self._model.encode(
@@ -94,7 +66,7 @@ class SentenceTransformerEmbedder(Part):
 
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         lengths = [min(estimated_tokens(text), self.max_tokens) for text in texts]
-        for rows, of_batch in run_packed(run, lengths, self._placement.batch_tokens):
+        for rows, of_batch in run_packed(run, lengths, self.placement.batch_tokens):
             vectors[rows] = of_batch
         return vectors
 

@@ -1,6 +1,6 @@
 """Connections to models on servers: Ollama's, or any OpenAI-compatible one, through their own client packages.
 
-Chats (`corag.models.chat.servers`) and embedders (`corag.models.embedders`) are built on them.
+Chats (`corag.models.chat`) and embedders (`corag.models.embedders`) are built on them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Server(Part, ABC):
     timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
-        check_model(self.model)
+        if not str(self.model).strip():
+            raise InputError(f"model must be the name of a model, got {self.model!r}")
         check_range("timeout_s", self.timeout_s, 0.001, _MOST_SECONDS, "typical: 120")
         url, self._key = self._server()
         remember_secrets(self._key, secret=True)
@@ -195,12 +196,6 @@ class OpenAIServer(Server):
         weakref.finalize(self, http.close)
         settings = {"timeout": self.timeout_s, "max_retries": self.retries, "http_client": http}
         return openai.OpenAI(base_url=url, api_key=self._key or "none", **settings)
-
-
-def check_model(name: object) -> None:
-    """Raise `InputError` for an empty name of a model."""
-    if not str(name).strip():
-        raise InputError(f"model must be the name of a model, got {name!r}")
 
 
 def ollama_address(host: str | None = None) -> str:

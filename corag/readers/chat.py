@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from corag.checks import check_query
-from corag.models.chat.base import Chat, ChatReply, Messages
-from corag.models.chat.prompts import Prompt, prompt
-from corag.models.chat.servers import DEFAULT_OLLAMA_MODEL, OllamaChat, OpenAIChat
+from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, ChatReply, OllamaChat, OpenAIChat
+from corag.models.prompts import Messages, Prompt, prompt
 from corag.optional import warn_once
 from corag.readers.context import MARKER, answer_chunk
 from corag.text.documents import SEPARATOR
@@ -37,7 +36,7 @@ class ChatReader(Chat):
     Attributes:
         prompt: What the model is asked: `short`, `sentences`, `cited`, `paper-crag`, or the path of a text file with
             the fields `{question}` and `{context}`, or `{numbered_context}`, in which parts begin with `[1]`, `[2]`,
-            ...; see `corag.models.chat.prompts`.
+            ...; see `corag.models.prompts`.
     """
 
     prompt: str = "short"
@@ -128,7 +127,7 @@ class ChatReader(Chat):
 
 @dataclass(kw_only=True, eq=False)
 class OllamaReader(ChatReader, OllamaChat):
-    """Asks an Ollama server; for the settings see `ChatReader` and `corag.models.chat.servers.OllamaChat`."""
+    """Asks an Ollama server; for the settings see `ChatReader` and `corag.models.chat.OllamaChat`."""
 
     # Fields of the first base, which has no default here, override those of the second.
     model: str = DEFAULT_OLLAMA_MODEL
@@ -136,7 +135,7 @@ class OllamaReader(ChatReader, OllamaChat):
 
 @dataclass(kw_only=True, eq=False)
 class OpenAIReader(ChatReader, OpenAIChat):
-    """Asks an OpenAI-compatible server; see `ChatReader` and `corag.models.chat.servers.OpenAIChat`."""
+    """Asks an OpenAI-compatible server; see `ChatReader` and `corag.models.chat.OpenAIChat`."""
 
 
 def numbered(context: str) -> str:

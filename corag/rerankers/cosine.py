@@ -7,34 +7,28 @@ that a bi-encoder retriever would give the finished prompt.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.models.minilm import MAX_TOKENS, minilm_encoder
-from corag.models.runtime import Backend, Precision
+from corag.models.cached import MiniLMPart
+from corag.models.minilm import MAX_TOKENS, encoder_at
 from corag.rerankers.window import WindowedQuestion, WindowedReranker
 from corag.types import FloatArray
 
 Ids = NDArray[np.int64]
 
 
-class MiniLMCosine(WindowedReranker):
-    """Cosine similarity in [0, 1]; negative cosines count as 0.
+@dataclass(kw_only=True, eq=False)
+class MiniLMCosine(MiniLMPart, WindowedReranker):
+    """Cosine similarity in [0, 1]; negative cosines count as 0."""
 
-    Args:
-        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
-        precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N` or `mps`.
-    """
-
+    name = "minilm-cosine"
     max_tokens = MAX_TOKENS
 
-    def __init__(
-        self, *, backend: Backend = "auto", precision: Precision | None = None, device: str | None = None
-    ) -> None:
-        self.name = "minilm-cosine"
-        self._encoder = minilm_encoder(backend, precision, device, role="reranker")
+    def __post_init__(self) -> None:
+        self._encoder = encoder_at(self._placement())
 
     def question(self, query: str) -> WindowedQuestion:
         """Return the embedding of a question, `[384]`."""

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from corag.checks import check_choice
-from corag.errors import InputError, ModelError
+from corag.errors import InputError
 from corag.memory import LRU
 from corag.models.cached import cache_capacity
-from corag.models.checkpoint import HOW_TO_TRUST, check_path, load_model
+from corag.models.checkpoint import LoadedModel
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
-from corag.models.runtime import Precision, record_use, resolve_device
+from corag.models.runtime import record_use
 from corag.optional import require
 from corag.rerankers.window import Output, WindowedQuestion, WindowedReranker, as_output, room_beside
 from corag.text.documents import SEPARATOR
@@ -45,57 +45,34 @@ class TokenisedText:
         return self.text[self.offsets[start][0] : self.offsets[end - 1][1]]
 
 
-class CrossEncoder(WindowedReranker):
+@dataclass(kw_only=True, eq=False)
+class CrossEncoder(LoadedModel, WindowedReranker):
     """The model's logit as a probability, in [0, 1]; an empty text is worth 0.
 
     With `output=logit` values are the logits as they are, at least `LOWEST_LOGIT`, which is what an empty text is
     worth. They rank texts alike, but the best of several close to 1 stay apart; the paper's c and lambda are for them.
-
-    Args:
-        model: Folder, or name on the hub, of a cross-encoder that gives one score.
-        precision: `fp32`, `bf16` or `fp16`; see `corag.models.runtime`, as for the next.
-        device: `cpu`, `cuda`, `cuda:N` or `mps`.
-        max_tokens: The window; by default, and at most, what tokenizer and model allow.
-        trust_remote_code: Whether code that comes with the model may run.
-        output: `probability` or `logit`.
+    `card` has the model's window and licence; of an unknown model, only what its files say.
 
     Attributes:
-        card: The model's window and licence; of an unknown model, only what its files say.
-        max_tokens: The window: tokens of question and text together, special tokens included. A question is never cut.
-
-    Raises:
-        InputError: A setting does not exist, or not on this machine.
-        MissingExtraError: sentence-transformers is not installed.
-        ModelError: The model is missing, damaged, or no such model.
+        max_tokens: The window: tokens of question and text together, special tokens included; by default, and at most,
+            what tokenizer and model allow. A question is never cut.
+        output: `probability` or `logit`.
     """
 
-    def __init__(
-        self,
-        *,
-        model: str | Path,
-        precision: Precision | None = None,
-        device: str | None = None,
-        max_tokens: int | None = None,
-        trust_remote_code: bool | None = None,
-        output: Output = "probability",
-    ) -> None:
-        check_choice("output", output, Output)
-        check_path(model)
-        self.output = output
-        settings = {"precision": precision, "device": device, "trust_remote_code": trust_remote_code}
-        self.placement = resolve_device("reranker", backend="torch", **settings)
-        known = KNOWN_RERANKERS.get(str(model))
-        if known is not None and known.needs_own_code and not self.placement.trust_remote_code:
-            raise ModelError(
-                f"the model {known.name!r} runs only with code of {known.source}, which was written for transformers 4 "
-                f"and may not run with 5; to try it, {HOW_TO_TRUST}"
-            )
-        self._model = load_model("CrossEncoder", model, self.placement)
-        self.name = "cross-encoder" if Path(model).is_dir() else str(model)
+    kind = "CrossEncoder"
+
+    max_tokens: int | None = None  # type: ignore[assignment]  # a number once it is built
+    output: Output = "probability"
+
+    def __post_init__(self) -> None:
+        check_choice("output", self.output, Output)
+        super().__post_init__()
+        known = KNOWN_RERANKERS.get(str(self.model))
+        self.name = "cross-encoder" if Path(self.model).is_dir() else str(self.model)
         allowed = [window for window in (self._model.max_seq_length, known and known.window_tokens) if window]
-        self.max_tokens = _window(max_tokens, min(allowed, default=None), model)
+        self.max_tokens = self._limit = _window(self.max_tokens, min(allowed, default=None), self.model)
         self._model.max_seq_length = self.max_tokens
-        self.card = known or ModelCard(str(model), min(allowed, default=self.max_tokens))
+        self.card = known or ModelCard(str(self.model), min(allowed, default=self.max_tokens))
         announce(self.card)
         # The library switches truncation and padding of its own on and off with every call.
         self._tokenizer = copy.deepcopy(self._model.tokenizer.backend_tokenizer)
@@ -107,7 +84,7 @@ class CrossEncoder(WindowedReranker):
     def question(self, query: str) -> WindowedQuestion:
         """Return a question with what fits beside it; `InputError` where that is nothing."""
         [whole] = self.join([[query]])
-        return WindowedQuestion(query, room_beside(len(whole), self.max_tokens, self._num_special))
+        return WindowedQuestion(query, room_beside(len(whole), self._limit, self._num_special))
 
     def read(self, texts: Sequence[str]) -> Sequence[str]:
         """Return the texts: some tokenizers give a joined text other tokens than its parts."""
@@ -126,7 +103,7 @@ class CrossEncoder(WindowedReranker):
 
     def _run(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         filled = np.array([row for row, (_, text) in enumerate(pairs) if text.strip()], dtype=np.intp)
-        lengths = [min(sum(map(estimated_tokens, pairs[row])), self.max_tokens) for row in filled]
+        lengths = [min(sum(map(estimated_tokens, pairs[row])), self._limit) for row in filled]
         as_logit = require("torch", "models").nn.Identity()
 
         def run(rows: Rows) -> Float32:

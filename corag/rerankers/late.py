@@ -1,26 +1,31 @@
-"""`minilm-late`: late interaction in which a passage is encoded once.
+"""Late interaction over token embeddings of all-MiniLM-L6-v2: `minilm-softsim` and `minilm-late`.
 
-As in ColBERT (Khattab and Zaharia, 2020, eq. 3), a question token is worth its best cosine among the tokens of a text.
-A sentence is valued by its tokens in the encoding of its passage, where what its pronouns stand for is known, and
-partly by the passage itself, so that of two equal sentences the one from the better passage wins.
+As in ColBERT (Khattab and Zaharia, 2020, eq. 3), a question token is worth its best cosine among the tokens of a text,
+here with a mean in place of the sum, so that values of one chunk are in [0, 1]. Tokens are encoded once per chunk; an
+order then costs a few operations on a few rows.
 
 A combination is worth what its chunks cover of the question together: for each question token the chunks' cosines are
-pooled by a norm, a soft maximum, so every part of the question counts, and the second best chunk for it a little. Of
-many chunks that each cover a question nearly whole the value may exceed 1 a little, as that of `minilm-softsim`.
+pooled by a norm, a soft maximum, so every part of the question counts, and the second best chunk for it a little. With
+a maximum, chunks beyond the first few would add almost nothing, and at larger budgets a search for the best value would
+leave out evidence. Of many chunks that each cover a question nearly whole the value may exceed 1 a little.
 
-Letters: C chunks, Q tokens of the question.
+`minilm-late` encodes a passage once and values a sentence by its tokens in that encoding, where what its pronouns stand
+for is known, and partly by the passage itself, so that of two equal sentences the one from the better passage wins.
+
+Letters: C chunks, Q tokens of the question, T tokens of a text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from corag.models.cached import CachedEncoder
-from corag.models.minilm import Encoded, TextEncoder, best_cosines, minilm_encoder, token_cosines, tokens_within
-from corag.models.runtime import Backend, Precision
-from corag.naming import Part
+from corag.errors import InputError
+from corag.models.cached import EncodingPart
+from corag.models.minilm import MAX_TOKENS, best_cosines, token_cosines, tokens_within
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.text.units import UnitChunk, source_of
 from corag.types import Chunk, FloatArray, Order
@@ -32,79 +37,106 @@ PASSAGE_SHARE = 0.5
 answer's words at equal tokens on nine kinds of texts (lab notebook)."""
 
 
-class MiniLMLate(Part):
-    """Late interaction, in [0, 1] for one chunk; order does not matter, and nothing is cut.
+class LateScorer(ChunkScorer):
+    """What combinations cover of a question.
 
     Args:
-        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
-        precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N` or `mps`.
-        encoder: Used in place of the encoder that backend and precision select.
+        maxima: Best cosine of each question token in each chunk, in [0, 1], `[C, Q]`.
+        sharpness: Order of the norm.
+        truncated: Which chunks were cut, `[C]`; none by default.
+    """
+
+    order_matters = False
+
+    def __init__(
+        self, maxima: FloatArray, sharpness: float = SHARPNESS, truncated: NDArray[np.bool_] | None = None
+    ) -> None:
+        super().__init__(np.zeros(len(maxima), dtype=bool) if truncated is None else truncated)
+        self._maxima, self._sharpness = maxima, sharpness
+
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return one value per order, `[len(orders)]`."""
+        self.count_truncated(orders)
+        values = np.empty(len(orders), dtype=np.float64)
+        for rows, chunks in by_length(orders):
+            # Ascending, so that rounding is the same for every order of the same chunks.
+            values[rows] = self._pooled(self._maxima[np.sort(chunks, axis=1)]).mean(axis=1)
+        return values
+
+    def _pooled(self, maxima: FloatArray) -> FloatArray:
+        """Return the norm over chunks, `[orders, Q]`, given `[orders, chunks, Q]`."""
+        largest: FloatArray = maxima.max(axis=1)
+        if maxima.shape[1] == 1:
+            return largest
+        # Relative to the largest, so that no power is too small for a float.
+        shares = maxima / np.where(largest > 0, largest, 1.0)[:, None]
+        sums: FloatArray = (shares**self._sharpness).sum(axis=1)
+        return np.asarray(largest * sums ** (1 / self._sharpness))
+
+
+@dataclass(kw_only=True, eq=False)
+class MiniLMSoftSim(EncodingPart):
+    """Late interaction of a question and texts; the order of chunks does not matter, and texts are cut to the window.
+
+    Attributes:
+        sharpness: Order of the norm that pools the chunks of a combination, at least 1. Infinity is their maximum.
+    """
+
+    name = "minilm-softsim"
+    max_tokens = MAX_TOKENS
+
+    sharpness: float = SHARPNESS
+
+    def __post_init__(self) -> None:
+        if not self.sharpness >= 1:
+            raise InputError(f"sharpness must be at least 1, got {self.sharpness!r}; typical: 4-12")
+        super().__post_init__()
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Return the value of each text, `[len(texts)]`."""
+        return self._scorer(query, texts)([(row,) for row in range(len(texts))])
+
+    def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
+        """Return a scoring function over the best cosines of each chunk, computed here once."""
+        return self._scorer(query, [chunk.text for chunk in chunks])
+
+    def _scorer(self, query: str, texts: Sequence[str]) -> LateScorer:
+        encoded = self._encoder.encoded(texts)
+        [question] = self._encoder.encoded([query])
+        maxima = np.zeros((len(texts), max(1, len(question.ids))))
+        if len(question.ids):
+            for row, of_text in enumerate(encoded):
+                maxima[row] = best_cosines(question.cosines(of_text))
+        cut = np.array([of_text.num_windows > 1 for of_text in encoded], dtype=bool)
+        return LateScorer(maxima, self.sharpness, cut)
+
+
+class MiniLMLate(EncodingPart):
+    """Late interaction of a question and passages, sentences in the encoding of theirs; nothing is cut.
+
+    The order of chunks does not matter.
     """
 
     name = "minilm-late"
     max_tokens = None
     """Longer texts are encoded in several windows."""
 
-    def __init__(
-        self,
-        *,
-        backend: Backend = "auto",
-        precision: Precision | None = None,
-        device: str | None = None,
-        encoder: TextEncoder | None = None,
-    ) -> None:
-        self._encoder = encoder or CachedEncoder(minilm_encoder(backend, precision, device, role="reranker"))
-
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text by itself, `[len(texts)]`; 0 for an empty one."""
-        question, weights = self._question(query)
-        return np.array(
-            [best_cosines(cosines) @ weights for cosines, _ in token_cosines(self._encoder, question, texts)]
-        )
+        return self.scorer(query, [Chunk("text", text) for text in texts])([(row,) for row in range(len(texts))])
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""
-        question, weights = self._question(query)
+        [question] = self._encoder.encoded([query])
         sources = list(dict.fromkeys(source_of(chunk).text for chunk in chunks))
         of_sources = dict(zip(sources, token_cosines(self._encoder, question, sources), strict=True))
         of_passages = {text: best_cosines(cosines) for text, (cosines, _) in of_sources.items()}
-        maxima = np.zeros((len(chunks), len(weights)))
-        for row, chunk in enumerate(chunks):
+        maxima = np.zeros((len(chunks), max(1, len(question.ids))))
+        for row, chunk in enumerate(chunks if len(question.ids) else ()):
             text = source_of(chunk).text
             maxima[row] = of_passages[text]
             if isinstance(chunk, UnitChunk):
                 cosines, starts = of_sources[text]
                 own = best_cosines(cosines[tokens_within(starts, [(0, chunk.body), *chunk.leads, chunk.span])])
                 maxima[row] = PASSAGE_SHARE * maxima[row] + (1 - PASSAGE_SHARE) * own
-        return LateScorer(maxima, weights)
-
-    def _question(self, query: str) -> tuple[Encoded, FloatArray]:
-        """Return a question, and the weights of its tokens, which add up to 1, `[Q]`."""
-        [question] = self._encoder.encoded([query])
-        return question, np.full(len(question.ids), 1 / max(1, len(question.ids)))
-
-
-class LateScorer(ChunkScorer):
-    """What combinations cover of a question.
-
-    Args:
-        maxima: Best cosine of each question token in each chunk, in [0, 1], `[C, Q]`.
-        weights: Of the question's tokens, `[Q]`.
-    """
-
-    order_matters = False
-
-    def __init__(self, maxima: FloatArray, weights: FloatArray) -> None:
-        super().__init__(np.zeros(len(maxima), dtype=bool))
-        self._powers, self._weights = maxima**SHARPNESS, weights
-
-    def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`."""
-        values = np.empty(len(orders), dtype=np.float64)
-        for rows, chunks in by_length(orders):
-            # Ascending, so that rounding is the same for every order of the same chunks.
-            summed = self._powers[np.sort(chunks, axis=1)].sum(axis=1)
-            # Not by BLAS: it sums some rows in another sequence, and equal sets would differ by a bit.
-            values[rows] = np.einsum("nq,q->n", summed ** (1 / SHARPNESS), self._weights)
-        return values
+        return LateScorer(maxima)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from corag.checks import check_choice
 from corag.errors import ModelError
+from corag.models.cached import MiniLMPart
 from corag.models.engine import Int64
 from corag.models.minilm import pair_row
-from corag.models.runtime import Backend, Precision, resolve_device
 from corag.models.trained import Adapter, adapted_engine, load_adapter, shipped_adapter
 from corag.rerankers.window import Output, WindowedQuestion, WindowedReranker, as_output, room_beside
 from corag.text.tokens import encode, load_tokenizer, model_folder
@@ -30,39 +31,29 @@ WINDOW_TOKENS = 512
 NUM_SPECIAL = 3
 
 
-class MiniLMCross(WindowedReranker):
+@dataclass(kw_only=True, eq=False)
+class MiniLMCross(MiniLMPart, WindowedReranker):
     """The probability that a combination of chunks, in its order, is enough to answer; an empty text is worth 0.
 
-    Args:
+    Attributes:
         adapter: The adapter's folder; by default the shipped one.
         output: `probability`; or `logit`, at least `LOWEST_LOGIT`, for which the paper's c and lambda are meant.
-        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
-        precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N` or `mps`.
 
     Raises:
-        InputError: A setting does not exist, or not on this machine.
-        MissingExtraError: The encoder's package or the backend is not installed.
         ModelError: The adapter or the encoder is missing or damaged, or they do not match.
     """
 
+    name = NAME
     max_tokens = WINDOW_TOKENS
 
-    def __init__(
-        self,
-        *,
-        adapter: str | Path | None = None,
-        output: Output = "probability",
-        backend: Backend = "auto",
-        precision: Precision | None = None,
-        device: str | None = None,
-    ) -> None:
-        check_choice("output", output, Output)
-        self.name, self.output = NAME, output
-        loaded = load_adapter(adapter or shipped_adapter(NAME), FORM)
+    adapter: str | Path | None = None
+    output: Output = "probability"
+
+    def __post_init__(self) -> None:
+        check_choice("output", self.output, Output)
+        loaded = load_adapter(self.adapter or shipped_adapter(NAME), FORM)
         self._slope, self._offset = _calibration(loaded)
-        placement = resolve_device("reranker", backend=backend, precision=precision, device=device)
-        self._engine = adapted_engine(loaded, 1, placement)
+        self._engine = adapted_engine(loaded, 1, self._placement())
         self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
 
     def question(self, query: str) -> WindowedQuestion:

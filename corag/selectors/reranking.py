@@ -44,7 +44,11 @@ class RerankingSelector(BudgetedSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.reranker = self._reranker = RERANKERS.offer(self.reranker or DEFAULT_RERANKER, SHARED.get())
+        self.reranker = self._reranker = RERANKERS.offer(self.reranker or DEFAULT_RERANKER, self._offered())
+
+    def _offered(self) -> Mapping[str, Any]:
+        """Return the settings that a reranker given by name gets, as far as it takes them."""
+        return SHARED.get()
 
     def _scorer(self, problem: SelectionProblem) -> CachedScorer:
         """Return what values orders of a problem."""

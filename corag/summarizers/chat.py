@@ -6,13 +6,12 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from corag.checks import check_choice
 from corag.errors import InputError, ReaderError, SummarizerError
-from corag.models.chat.base import Chat
-from corag.models.chat.prompts import prompt
-from corag.models.chat.servers import DEFAULT_OLLAMA_MODEL, OllamaChat, OpenAIChat
+from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, OllamaChat, OpenAIChat
+from corag.models.prompts import prompt
 from corag.types import SummaryRequest, TokenCounter
 
 Task = Literal["question", "statement", "person", "summary"]
@@ -47,9 +46,7 @@ class ChatSummarizer(Chat):
         check_choice("task", self.task, Task)
         needs = {self.task: ["documents", "words", "question"], "summary": ["documents", "words"]}
         self._prompts = {name: prompt(name, "corag/prompts/summaries", needs=needs[name]) for name in needs}
-        server: Any = self
-        if server.tokenizer is None:
-            server.tokenizer = self.tokens
+        self.tokenizer = self.tokenizer or self.tokens
         super().__post_init__()
         self.tokens = self.tokens or self.counter
         if self.window_tokens is not None and self.window_tokens < 1:
@@ -94,7 +91,7 @@ class ChatSummarizer(Chat):
 
 @dataclass(kw_only=True, eq=False)
 class OllamaSummarizer(ChatSummarizer, OllamaChat):
-    """Asks an Ollama server; for the settings see `ChatSummarizer` and `corag.models.chat.servers.OllamaChat`.
+    """Asks an Ollama server; for the settings see `ChatSummarizer` and `corag.models.chat.OllamaChat`.
 
     Attributes:
         num_ctx: Tokens of the model's context window. Texts beyond it are summarized in parts.
@@ -107,7 +104,7 @@ class OllamaSummarizer(ChatSummarizer, OllamaChat):
 
 @dataclass(kw_only=True, eq=False)
 class OpenAISummarizer(ChatSummarizer, OpenAIChat):
-    """Asks an OpenAI-compatible server; see `ChatSummarizer` and `corag.models.chat.servers.OpenAIChat`."""
+    """Asks an OpenAI-compatible server; see `ChatSummarizer` and `corag.models.chat.OpenAIChat`."""
 
 
 def says_nothing(reply: str) -> bool:

@@ -20,7 +20,7 @@ from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.reranker import FORM, VOCABULARY, EvidenceParts
-from corag.rerankers.evidence.signals import PAIRS, SINGLES, places, read_question, signals
+from corag.rerankers.evidence.signals import PAIRS, SINGLES, read_question, signals
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.text.documents import passage
 from corag.types import FloatArray, Order
@@ -153,7 +153,7 @@ def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: Flo
                     example = ValueExample(
                         f"{pooled.id} {len(pooled.chunks)}",
                         source.kind if several else f"part {_part(pooled.id, config)}",
-                        signals(question, passages, places(question, pooled.chunks, passages, sources)),
+                        signals(question, passages, pooled.chunks, sources),
                         pooled.golds,
                         pooled.ordered if source.data in config.order_sources and pooled.gold else (),
                         source.weight,

@@ -17,8 +17,8 @@ from corag.checks import check_count, check_range
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.memory import DiskStore
-from corag.models.chat.base import Chat
-from corag.models.chat.prompts import prompt
+from corag.models.chat import Chat
+from corag.models.prompts import prompt
 from corag.text.chunking import sentence_spans
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document

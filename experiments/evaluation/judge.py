@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import corag
 from corag.errors import InputError
-from corag.models.chat.base import Chat, ChatError, Messages
-from corag.models.chat.prompts import prompt
+from corag.models.chat import Chat, ChatError
+from corag.models.prompts import Messages, prompt
 from corag.naming import Spelling
 from corag.readers.chat import ChatReader
 from corag.redaction import shown

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from corag.errors import DataError, InputError
-from corag.models.chat.base import Chat, Messages
-from corag.models.chat.prompts import prompt
+from corag.models.chat import Chat
+from corag.models.prompts import Messages, prompt
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import SelfConsistentReader
 from corag.rerankers.evidence.passages import STOP_WORDS

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from multiprocessing.pool import AsyncResult, ThreadPool
 from typing import NamedTuple
 
-from corag.models.chat.servers import ServerChat
+from corag.models.chat import Chat
 from corag.readers.wrappers import SelfConsistentReader
 from corag.types import Answer, BatchReader, Reader
 from experiments.evaluation.measure import Prompt
@@ -58,4 +58,4 @@ class Readings(AbstractContextManager["Readings"]):
 
 def is_served(reader: Reader) -> bool:
     """Return whether a reader asks a server, which works on many prompts at the same time."""
-    return isinstance(reader.readers[0] if isinstance(reader, SelfConsistentReader) else reader, ServerChat)
+    return isinstance(reader.readers[0] if isinstance(reader, SelfConsistentReader) else reader, Chat)

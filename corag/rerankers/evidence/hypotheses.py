@@ -135,8 +135,8 @@ def describer(signals: Signals) -> Callable[[Sets], Float32]:
     which it is larger, the mean, the largest, and the least that any chunk has with its best partner; what the set
     covers of the question; its size; flags of the question, crossed with the size and with some of the others.
     """
-    singles = np.concatenate([signals.singles, signals.places.singles], axis=1)
-    pairs = np.concatenate([signals.pairs, signals.places.pairs], axis=2)
+    singles = np.concatenate([signals.singles, signals.unit_singles], axis=1)
+    pairs = np.concatenate([signals.pairs, signals.unit_pairs], axis=2)
     # In single precision, as the network computes: thousands of sets take as long as their bytes.
     figures = singles.astype(np.float32)
     either = np.maximum(pairs, pairs.transpose(1, 0, 2)).astype(np.float32)

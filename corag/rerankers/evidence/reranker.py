@@ -11,25 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.models.cached import CachedEncoder
+from corag.models.cached import EncodingPart
 from corag.models.engine import Float32
-from corag.models.minilm import MAX_TOKENS, TextEncoder, encoder_at
-from corag.models.runtime import Backend, Precision, resolve_device
+from corag.models.minilm import MAX_TOKENS
 from corag.models.trained import load_adapter, shipped_adapter
-from corag.naming import Part
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.passages import PassageFeatures, PassageReader
-from corag.rerankers.evidence.signals import (
-    PAIRS,
-    SINGLES,
-    Places,
-    QuestionFeatures,
-    Signals,
-    places,
-    read_question,
-    signals,
-)
+from corag.rerankers.evidence.signals import PAIRS, SINGLES, QuestionFeatures, Signals, read_question, signals
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.types import Chunk, FloatArray
 
@@ -93,11 +82,15 @@ class EvidenceParts:
         self,
         question: QuestionFeatures,
         passages: Sequence[PassageFeatures],
+        chunks: Sequence[Chunk] = (),
+        sources: Sequence[PassageFeatures] = (),
         logits: Callable[[Float32], FloatArray] | None = None,
-        places: Places | None = None,
     ) -> EvidenceScorer:
-        """Weigh the hypotheses about candidates; `logits` is the network where it runs elsewhere, see `Ensemble.on`."""
-        found = signals(question, passages, places)
+        """Weigh the hypotheses about candidates, given as to `signals`.
+
+        `logits` is the network where it runs elsewhere, see `Ensemble.on`.
+        """
+        found = signals(question, passages, chunks, sources)
         return EvidenceScorer(
             weigh(found, self.max_size, logits or self.network),
             tokens=np.array([len(passage.ids) for passage in passages], dtype=np.float64),
@@ -114,21 +107,15 @@ def reading_order(found: Signals, weights: FloatArray) -> FloatArray:
     return np.asarray(np.tanh((of_chunks[:, None] - of_chunks[None] + of_pairs - of_pairs.T) / 2))
 
 
-class EvidenceReranker(Part):
+@dataclass(kw_only=True, eq=False)
+class EvidenceReranker(EncodingPart):
     """Values combinations by how likely they are to hold the evidence for a question; see `corag.rerankers.evidence`.
 
-    A value depends on all candidates, since hypotheses compete.
-
-    Args:
-        adapter: Used in place of the shipped one: its folder, or its parts.
-        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
-        precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N` or `mps`.
-        encoder: Used in place of the encoder that backend and precision select.
+    A value depends on all candidates, since hypotheses compete. Only single chunks are cut to a window. The values are
+    probabilities, so they enter the search of `corag` as they are.
 
     Attributes:
-        max_tokens: The window *of one chunk*; combinations are never cut.
-        gives_probabilities: Its values are probabilities, so they enter the search of `corag` as they are.
+        adapter: Used in place of the shipped one: its folder, or its parts.
 
     Raises:
         ModelError: The adapter is missing, damaged or of another form, or its parts do not go together.
@@ -137,32 +124,24 @@ class EvidenceReranker(Part):
     max_tokens = MAX_TOKENS
     gives_probabilities = True
 
-    def __init__(
-        self,
-        *,
-        adapter: str | Path | EvidenceParts | None = None,
-        backend: Backend = "auto",
-        precision: Precision | None = None,
-        device: str | None = None,
-        encoder: TextEncoder | None = None,
-    ) -> None:
-        if not isinstance(adapter, EvidenceParts):
-            adapter = EvidenceParts.load(adapter or shipped_adapter(NAME))
-        self.parts = adapter
+    adapter: str | Path | EvidenceParts | None = None
+
+    def __post_init__(self) -> None:
+        given = self.adapter
+        self.parts = given if isinstance(given, EvidenceParts) else EvidenceParts.load(given or shipped_adapter(NAME))
         self.name = self.parts.name
-        placement = resolve_device("reranker", backend=backend, precision=precision, device=device)
-        self._logits = self.parts.network.on(placement.device)
-        self.encoder = encoder or CachedEncoder(encoder_at(placement))
-        self._read = PassageReader(self.encoder)
+        self._logits = self.parts.network.on(self._placement().device)
+        super().__post_init__()
+        self._read = PassageReader(self._encoder)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text as if it were the only candidate, `[len(texts)]`."""
-        question = read_question(self.encoder, query, self.parts.rarity)
-        scorers = [self.parts.scorer(question, [passage], self._logits) for passage in self._read(texts)]
+        question = read_question(self._encoder, query, self.parts.rarity)
+        scorers = [self.parts.scorer(question, [passage], logits=self._logits) for passage in self._read(texts)]
         return np.array([scorer([(0,)])[0] for scorer in scorers], dtype=np.float64)
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> EvidenceScorer:
         """Return a scoring function over the hypotheses about these chunks, weighed here once."""
-        question = read_question(self.encoder, query, self.parts.rarity)
+        question = read_question(self._encoder, query, self.parts.rarity)
         passages, sources = self._read.with_sources(chunks)
-        return self.parts.scorer(question, passages, self._logits, places(question, chunks, passages, sources))
+        return self.parts.scorer(question, passages, chunks, sources, self._logits)

@@ -99,20 +99,6 @@ class QuestionFeatures:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """What is known of units besides their text, `[n, len(UNIT_SINGLES)]` and `[n, n, len(UNIT_PAIRS)]`."""
-
-    singles: FloatArray
-    pairs: FloatArray
-
-    @classmethod
-    def unknown(cls, num_candidates: int) -> Places:
-        """Return the places of passages, of which nothing is known: zeros."""
-        n = num_candidates
-        return cls(np.zeros((n, len(UNIT_SINGLES))), np.zeros((n, n, len(UNIT_PAIRS))))
-
-
-@dataclass(frozen=True, slots=True)
 class Signals:
     """All that hypotheses are described by.
 
@@ -123,7 +109,8 @@ class Signals:
         held: Whether each chunk holds each question token, `[n, Q]`.
         weights: Of the question's tokens, `[Q]`.
         flags: Of the question, `[len(FLAGS)]`.
-        places: Of units; zeros for passages.
+        unit_singles: `[n, len(UNIT_SINGLES)]`, zeros for passages.
+        unit_pairs: `[n, n, len(UNIT_PAIRS)]`, likewise.
     """
 
     singles: FloatArray
@@ -132,7 +119,8 @@ class Signals:
     held: FloatArray
     weights: FloatArray
     flags: FloatArray
-    places: Places
+    unit_singles: FloatArray
+    unit_pairs: FloatArray
 
 
 def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> QuestionFeatures:
@@ -151,8 +139,16 @@ def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating])
     )
 
 
-def signals(question: QuestionFeatures, passages: Sequence[PassageFeatures], places: Places | None = None) -> Signals:
-    """Compare passages with a question and with each other; `places` are those of units among them."""
+def signals(
+    question: QuestionFeatures,
+    passages: Sequence[PassageFeatures],
+    chunks: Sequence[Chunk] = (),
+    sources: Sequence[PassageFeatures] = (),
+) -> Signals:
+    """Compare passages with a question and with each other.
+
+    If some are units, `chunks` are those that the features are of, and `sources` the features of what these stand in.
+    """
     nearest = np.zeros((len(passages), len(question.ids)))
     held = np.zeros((len(passages), len(question.ids)))
     for row, passage in enumerate(passages):
@@ -173,8 +169,9 @@ def signals(question: QuestionFeatures, passages: Sequence[PassageFeatures], pla
         titles = np.array([passage.title_vector for passage in passages])
         bridges = _bridges(sentences, starts, near, titles), _bridges(sentences, starts, near, sentences[starts])
         pairs = _pairs(question, passages, nearest, held, named, bridges)
-    places = Places.unknown(len(passages)) if places is None else places
-    return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64), places)
+    numbers = np.array(flags, dtype=np.float64)
+    places = _places(question, passages, chunks, sources)
+    return Signals(singles, pairs, nearest, held, question.weights, numbers, *places)
 
 
 def _singles(
@@ -322,33 +319,32 @@ def _gain(covered: FloatArray, weights: FloatArray) -> FloatArray:
     return np.asarray(together - np.maximum(alone[:, None], alone[None]))
 
 
-def places(
+def _places(
     question: QuestionFeatures,
-    chunks: Sequence[Chunk],
     passages: Sequence[PassageFeatures],
+    chunks: Sequence[Chunk],
     sources: Sequence[PassageFeatures],
-) -> Places:
-    """Return what is known of the places of chunks, given their features and those of the passages they stand in.
-
-    A chunk that is no unit is its own source, and all that is known of its place is 0.
-    """
-    found = Places.unknown(len(chunks))
+) -> tuple[FloatArray, FloatArray]:
+    """Return what is known of the places of units, `[n, len(UNIT_SINGLES)]` and `[n, n, len(UNIT_PAIRS)]`."""
+    count = len(passages)
+    singles, pairs = np.zeros((count, len(UNIT_SINGLES))), np.zeros((count, count, len(UNIT_PAIRS)))
     cosines = [float(source.vector @ question.vector) for source in sources]
     ranking = sorted(set(cosines), reverse=True)
     wants_number = _WANTS_NUMBER.search(question.text) is not None
     wants_name = _WANTS_NAME.search(question.text) is not None
     covered: dict[int, float] = {}
     of_source: dict[str, list[tuple[int, UnitChunk]]] = {}
-    for row, (chunk, passage, source) in enumerate(zip(chunks, passages, sources, strict=True)):
+    for row, (chunk, source) in enumerate(zip(chunks, sources, strict=True)):
         if not isinstance(chunk, UnitChunk):
             continue
+        passage = passages[row]
         of_source.setdefault(chunk.source.id, []).append((row, chunk))
         if id(source) not in covered:
             covered[id(source)] = _covered(question, source)
         text, body, start = chunk.source.text, chunk.body, chunk.span[0]
         has_number = _DIGIT.search(text, *chunk.span) is not None
         has_name = any(f" {name} " not in question.text and name != passage.title for name in passage.names)
-        found.singles[row] = (
+        singles[row] = (
             1.0,
             cosines[row],
             covered[id(source)],
@@ -359,11 +355,11 @@ def places(
             wants_number * (1.0 if has_number else -1.0),
             wants_name * (1.0 if has_name else -1.0),
         )
-    refers = found.singles[:, UNIT_SINGLES.index("refers")]
+    refers = singles[:, UNIT_SINGLES.index("refers")]
     for (row, one), (column, other) in chain.from_iterable(permutations(same, 2) for same in of_source.values()):
         follows = one.span[1] <= other.span[0] and not one.source.text[one.span[1] : other.span[0]].strip()
-        found.pairs[row, column] = (1.0, follows, follows and refers[column])
-    return found
+        pairs[row, column] = (1.0, follows, follows and refers[column])
+    return singles, pairs
 
 
 def _covered(question: QuestionFeatures, source: PassageFeatures) -> float:

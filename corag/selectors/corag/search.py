@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -12,17 +12,13 @@ import numpy as np
 
 from corag.checks import check_choice, check_range
 from corag.errors import InputError, search_errors
-from corag.naming import Spelling
 from corag.optional import warn_once
-from corag.registry import RERANKERS
-from corag.registry import tokens as make_tokens
 from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, Scaling, gives_probabilities, score_together
-from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
-from corag.selectors.base import BudgetedSelector, Choice
-from corag.selectors.order import PromptOrder
-from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem
-from corag.selectors.reranking import DEFAULT_RERANKER, SHARED
-from corag.types import FloatArray, Order, Reranker, Scorer, TokenCounter
+from corag.rerankers.window import WindowedScorer
+from corag.selectors.base import Choice, checked
+from corag.selectors.problem import SelectionProblem
+from corag.selectors.reranking import RerankingSelector
+from corag.types import FloatArray, Order, Reranker, Scorer
 from search import PRESETS, Policy, Preset, SearchConfig, SearchResult, search_many
 
 LOGITS: Mapping[str, Any] = {"output": "logit"}
@@ -38,14 +34,11 @@ on it keeps the tree shallow: with 60 sentences, 40 iterations reach a net value
 .632 with 0.3. An order has at most as many chunks as there are iterations, so there are more where more fit."""
 
 
-class SearchSelector(BudgetedSelector):
+@dataclass(kw_only=True, eq=False)
+class SearchSelector(RerankingSelector):
     """Searches for the ordered combination with the highest value, net of the price of its tokens.
 
     Args:
-        unit: What is chosen; see `BudgetedSelector`.
-        max_units: Likewise.
-        order: Likewise.
-        reranker: Values combinations: name or object.
         cost_weight: lambda: what 256 tokens cost, whatever the budget is. The search maximises
             value - lambda * tokens / 256. Values are probabilities if the reranker gives these, else the single
             candidates of a question span 0 to 1. With a preset, the price of the whole budget, by default 0.1.
@@ -56,39 +49,28 @@ class SearchSelector(BudgetedSelector):
         search: Settings of the search, laid over the preset or the defaults: a mapping of fields of
             `search.SearchConfig`, or one whose fields that differ from its defaults count. For the policy see
             `default_policy`.
-        window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
-        tokenizer: Counts tokens as the answering model does: name or object; MiniLM's by default.
     """
 
+    cost_weight: float | None = checked(None, check_range, low=0, high=100, hint="typical: 0 to 0.5")
+    preset: Preset | None = checked(None, check_choice, names=PRESETS)
+    search: SearchConfig | Mapping[str, Any] | None = None
     name = "corag"
 
-    def __init__(
-        self,
-        *,
-        unit: str = "passage",
-        max_units: int = DEFAULT_MAX_UNITS,
-        order: PromptOrder = "value",
-        reranker: Spelling | Reranker = DEFAULT_RERANKER,
-        cost_weight: float | None = None,
-        preset: Preset | None = None,
-        search: SearchConfig | Mapping[str, Any] | None = None,
-        window: WindowPolicy = DEFAULT_POLICY,
-        tokenizer: Spelling | TokenCounter | None = None,
-    ) -> None:
-        config = check_search(cost_weight, preset, search, window)
-        super().__init__(unit=unit, max_units=max_units, order=order, tokenizer=make_tokens(tokenizer or "minilm"))
-        self.preset, self.window = preset, window
-        offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
-        self._reranker = RERANKERS.offer(reranker, offered)
-        self._given = _as_mapping(search)
-        self._price = config.cost_weight if cost_weight is None else cost_weight
+    def __post_init__(self) -> None:
+        self._given = as_mapping(self.search)
+        config = search_config("paper", self.preset, self._given)
+        self._price = config.cost_weight if self.cost_weight is None else self.cost_weight
+        super().__post_init__()
+
+    def _offered(self) -> Mapping[str, Any]:
+        return {**super()._offered(), **({} if self.preset is None else LOGITS)}
 
     def search_of(self, problem: SelectionProblem) -> SearchConfig:
         """Return the settings of the search of a problem, with lambda for its whole budget."""
         price = self._price * (problem.capacity / REFERENCE_TOKENS if self.preset is None else 1.0)
         policy: Policy = "paper"
         if self.preset is None:
-            policy = default_policy(problem.scorer(self._reranker, self.window).scorer)
+            policy = default_policy(self._scorer(problem).scorer)
         config = replace(search_config(policy, self.preset, self._given), cost_weight=price)
         if self.preset is None and config.policy == "paper" and "iterations" not in self._given:
             most = int((np.cumsum(np.sort(problem.costs)) <= problem.capacity).sum())
@@ -97,7 +79,7 @@ class SearchSelector(BudgetedSelector):
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         # In lock-step, their orders scored in shared batches; values are cached in the problems.
-        scorers = [problem.scorer(self._reranker, self.window) for problem in problems]
+        scorers = [self._scorer(problem) for problem in problems]
         # Probabilities enter as they are, other values are standardised per question. The first expansion of a tree
         # scores the same orders, and then they are cached.
         raw = self.preset is not None or gives_probabilities(self._reranker)
@@ -168,21 +150,6 @@ def _is_probable(reranker: Reranker) -> bool:
     return gives_probabilities(reranker) or getattr(reranker, "output", None) == "probability"
 
 
-def check_search(
-    cost_weight: float | None,
-    preset: Preset | None,
-    search: SearchConfig | Mapping[str, Any] | None,
-    window: WindowPolicy,
-) -> SearchConfig:
-    """Return the settings of a search under the tree; `InputError` for one of `SearchSelector` that breaks a rule."""
-    if preset is not None:
-        check_choice("preset", preset, PRESETS)
-    if cost_weight is not None:
-        check_range("cost_weight", cost_weight, 0, 100, "typical: 0 to 0.5")
-    check_choice("window", window, WindowPolicy)
-    return search_config("paper", preset, _as_mapping(search))
-
-
 def default_policy(scorer: Scorer) -> Policy:
     """Return the policy of a search whose settings name none, by what it costs to value an order.
 
@@ -224,7 +191,7 @@ def _non_default(config: SearchConfig) -> dict[str, Any]:
     }
 
 
-def _as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, Any]:
+def as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return the fields that are set."""
     if given is None:
         return {}

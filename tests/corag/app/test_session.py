@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import search
-from corag.app.growth import steps
-from corag.app.why import verdicts
+from corag.app.view import steps, verdicts
 from corag.errors import InputError
 from corag.index import ChunkIndex
 from corag.selectors.problem import SelectionProblem

@@ -8,7 +8,7 @@ import pytest
 import corag
 from corag.cli.main import main
 from corag.errors import InputError
-from corag.models.chat.prompts import prompt
+from corag.models.prompts import prompt
 from corag.readers.chat import NO_ANSWER, NUMBERED, OllamaReader, numbered
 from corag.registry import with_prompt
 from corag.text.documents import SEPARATOR

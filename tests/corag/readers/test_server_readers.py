@@ -9,7 +9,7 @@ import time
 import pytest
 
 from corag.errors import InputError, ReaderError
-from corag.models.chat.base import ChatError
+from corag.models.chat import ChatError
 from corag.readers.chat import NO_ANSWER, OllamaReader, OpenAIReader
 from corag.types import Answer
 from tests.chat_server import ChatServer, Reply

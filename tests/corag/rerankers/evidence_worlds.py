@@ -8,7 +8,7 @@ from corag.models.minilm import DIMENSION, MAX_TOKENS, Encoded, TextEncoder
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.reranker import VOCABULARY, EvidenceParts
-from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Places, Signals
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, UNIT_PAIRS, UNIT_SINGLES, Signals
 from corag.rerankers.evidence.values import Weights
 
 
@@ -79,5 +79,6 @@ def signals_of(num_candidates, seed=0, question_tokens=3):
         (rng.random((num_candidates, question_tokens)) > 0.5).astype(float),
         np.full(question_tokens, 1 / max(1, question_tokens)),
         rng.random(len(FLAGS)),
-        Places.unknown(num_candidates),
+        np.zeros((num_candidates, len(UNIT_SINGLES))),
+        np.zeros((num_candidates, num_candidates, len(UNIT_PAIRS))),
     )

@@ -13,7 +13,7 @@ import corag
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
-from corag.rerankers.softsim import MiniLMSoftSim
+from corag.rerankers.late import MiniLMSoftSim
 from corag.testing import ODD, PASSAGES, QUESTION, RerankerContract
 from corag.text.documents import SEPARATOR
 from tests.corag.models.worlds import save_bert

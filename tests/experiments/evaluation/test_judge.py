@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from corag.models.chat.base import ChatError
-from corag.models.chat.servers import OllamaChat
+from corag.models.chat import ChatError, OllamaChat
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import JUDGEMENTS, Judge, JudgedAnswer, chat_of

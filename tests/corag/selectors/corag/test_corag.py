@@ -11,6 +11,7 @@ import corag
 from corag.naming import parse
 from corag.registry import RERANKERS
 from corag.selectors.corag.agents import load_agent
+from corag.selectors.corag.search import SearchSelector
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import Upper
@@ -39,8 +40,8 @@ def test_a_search_is_a_config_or_a_mapping_and_both_are_spelled():
     mapped = Corag(reranker="bm25", search={"policy": "bayesian", "max_scored": 20})
     given = Corag(reranker="bm25", search=SearchConfig(policy="bayesian", max_scored=20))
     for selector in (spelled, mapped, given):
-        config = selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, 40))
-        assert (config.policy, config.max_scored) == ("bayesian", 20)
+        trace = selector.select("who?", POOL, 40).trace
+        assert (trace.policy, trace.details["max_scored"]) == ("bayesian", 20)
     assert essence(corag.selector(str(spelled)).select("who?", POOL, 40)) == essence(mapped.select("who?", POOL, 40))
 
 
@@ -143,7 +144,7 @@ class Logits(HashReranker):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_is_the_search_of_its_source(preset):
-    selector = corag.selector(f"corag(preset={preset}, reranker=bm25)")
+    selector = SearchSelector(preset=preset, reranker="bm25")
     for budget in (40, 4000):  # lambda is that of eq. 5, of the whole budget
         assert selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, budget)) == SearchConfig(**PRESETS[preset])
     tree = Corag(preset=preset, reranker=COSTLY, tokenizer=CHARACTERS).select("who?", POOL, 40).trace.result.tree

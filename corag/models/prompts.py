@@ -14,7 +14,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from corag.errors import InputError
-from corag.models.chat.base import Messages
+
+Messages = list[dict[str, str]]
+"""Role (`system`, `user`, `assistant`) and content of each."""
 
 _ROLE = re.compile(r"^\[(system|user|assistant)\][ \t]*\n", re.MULTILINE)
 _FIELD = re.compile(r"\{([a-z]+(?:_[a-z]+)*)\}")

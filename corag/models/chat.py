@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.checks import check_count, check_range, check_text
-from corag.errors import CoragError
+from corag.errors import CoragError, InputError, ReaderError
 from corag.memory import LRU
 from corag.models.cached import cache_capacity
-from corag.models.chat.base import CHAT_TOKENS, MESSAGE_TOKENS, Chat, ChatError, ChatReply, Messages
+from corag.models.prompts import Messages
 from corag.models.servers import OPENAI, OllamaServer, OpenAIServer, Server
 from corag.naming import Spelling
 from corag.optional import warn_once
@@ -34,6 +34,10 @@ from corag.text.tokens.models import tokens_for_model
 from corag.text.visible import well_formed
 from corag.types import TokenCounter
 
+MESSAGE_TOKENS = 8
+"""The most that a chat template puts around a message, if the template itself is unknown."""
+CHAT_TOKENS = 32
+"""The most that it puts around all of them, such as today's date."""
 DEFAULT_OLLAMA_MODEL = "llama3.1:8b"
 # The characters of a reply for each of its `max_answer_tokens`; far above what any vocabulary has.
 _MAX_TOKEN_CHARACTERS = 64
@@ -45,11 +49,41 @@ _WINDOW_NAMES = ("max_model_len", "n_ctx", "loaded_context_length", "max_context
 _OPTIONAL_FIELDS = frozenset(("logprobs", "stream_options", "seed"))
 
 
-@dataclass(kw_only=True, eq=False)
-class ServerChat(Server, Chat):
-    """A chat with a model on a server.
+class ChatError(ReaderError):
+    """A model gave no whole reply.
 
     Attributes:
+        can_retry: Whether the same request may succeed later.
+    """
+
+    def __init__(self, message: str, *, can_retry: bool = False) -> None:
+        super().__init__(message)
+        self.can_retry = can_retry
+
+
+@dataclass(slots=True)
+class ChatReply:
+    """A reply.
+
+    Attributes:
+        log_probabilities: Of its tokens, `[t]`; empty if they were not requested, or the server has none.
+        cut: Whether it ends because `max_answer_tokens` were written.
+        prompt_tokens: As the model counted them, as the next; None if a server does not say.
+    """
+
+    text: str = ""
+    log_probabilities: tuple[float, ...] = ()
+    cut: bool = False
+    prompt_tokens: int | None = None
+    answer_tokens: int | None = None
+
+
+@dataclass(kw_only=True, eq=False)
+class Chat(Server):
+    """A language model to chat with: the base of the readers and summarizers that ask one. Threads may share it.
+
+    Attributes:
+        max_answer_tokens: Maximum tokens of a reply.
         temperature: Sampling temperature; 0 is greedy.
         seed: Seed of the sampling.
         max_concurrent: Maximum requests at the same time; the server may queue some of them.
@@ -57,16 +91,17 @@ class ServerChat(Server, Chat):
             machine (see `corag.text.tokens.models.tokens_for_model`) or the server tells its tokens, else an estimate.
     """
 
+    max_answer_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
     max_concurrent: int = 4
     tokenizer: Spelling | TokenCounter | None = None
 
     def __post_init__(self) -> None:
+        check_count("max_answer_tokens", self.max_answer_tokens, "typical: 64-1024")
         check_range("temperature", self.temperature, 0, 100, "0 is greedy")
         check_count("seed", self.seed, "typical: 0", least=0)
         check_count("max_concurrent", self.max_concurrent, "typical: 1-8")
-        Chat.__post_init__(self)
         super().__post_init__()
         self._given_window: int | None = None
         self._free = threading.BoundedSemaphore(self.max_concurrent)
@@ -84,7 +119,7 @@ class ServerChat(Server, Chat):
 
     @property
     def name(self) -> str:
-        """Kind and name of the model."""
+        """Kind and name of the model, such as `ollama/llama3.1:8b`."""
         return f"{self.package}/{self.model}"
 
     @property
@@ -94,7 +129,7 @@ class ServerChat(Server, Chat):
 
     @cached_property
     def counter(self) -> TokenCounter:
-        """Counts as the setting `tokenizer` says."""
+        """Counts as the model does; an estimate, flagged as such, if its tokenizer is not at hand."""
         if self.tokenizer is not None:
             return make_tokens(self.tokenizer)
         if (own := tokens_for_model(self.model) or self._served_counter()) is not None:
@@ -131,7 +166,14 @@ class ServerChat(Server, Chat):
             raise self._explained(error) from error
 
     def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[ChatReply]:
-        """Return the reply to each conversation, at most `max_concurrent` at a time; the first failure ends all."""
+        """Return the reply to each conversation, at most `max_concurrent` at a time; the first failure ends all.
+
+        With `scored`, replies have log-probabilities, if the server tells any.
+
+        Raises:
+            InputError: A prompt does not fit the window, or is not valid Unicode.
+            ReaderError: A reply is missing.
+        """
         for messages in conversations:
             self._check(messages)
 
@@ -157,15 +199,29 @@ class ServerChat(Server, Chat):
         return [replies[row] for row in range(len(conversations))]
 
     def stream_reply(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
-        """Yield the pieces of the reply as they arrive, and return the whole; see `Chat`."""
+        """Yield the pieces of a reply as they arrive, none empty, and return the whole; closing stops the model.
+
+        It raises as `ask_many`; a `ReaderError` while iterating.
+        """
         self._check(messages)
         return self._streamed(messages, scored)
+
+    def ask(self, messages: Messages) -> ChatReply:
+        """Return the whole reply to one conversation; see `ask_many`."""
+        return self.ask_many([messages])[0]
 
     def _check(self, messages: Messages) -> None:
         for message in messages:
             check_text("a message", message["content"])
-        if self.context_window is not None:
-            self.check_window(self.count(messages))
+        if (window := self.context_window) is None:
+            return
+        if (prompt_tokens := self.count(messages)) + self.max_answer_tokens > window:
+            counted = "" if self.counter.exact else " (an upper estimate: name the model's tokenizer to count exactly)"
+            raise InputError(
+                f"the prompt has {prompt_tokens} tokens{counted} and the reply up to {self.max_answer_tokens}, more "
+                f"than the {window} of the window of {self.title}; lower the token budget or max_answer_tokens, or "
+                "shorten the question"
+            )
 
     def _streamed(self, messages: Messages, scored: bool) -> Generator[str, None, ChatReply]:
         reply, limit = ChatReply(), self.max_answer_tokens
@@ -197,8 +253,8 @@ class ServerChat(Server, Chat):
 
 
 @dataclass(kw_only=True, eq=False)
-class OllamaChat(OllamaServer, ServerChat):
-    """A model of an Ollama server to chat with. See `OllamaServer` and `ServerChat` for the other settings.
+class OllamaChat(OllamaServer, Chat):
+    """A model of an Ollama server to chat with. See `OllamaServer` and `Chat` for the other settings.
 
     Attributes:
         num_ctx: Tokens of the model's context window. A server cuts a longer prompt without an error, so by default the
@@ -253,8 +309,8 @@ class OllamaChat(OllamaServer, ServerChat):
 
 
 @dataclass(kw_only=True, eq=False)
-class OpenAIChat(OpenAIServer, ServerChat):
-    """A model of an OpenAI-compatible server to chat with. See `OpenAIServer` and `ServerChat` for other settings.
+class OpenAIChat(OpenAIServer, Chat):
+    """A model of an OpenAI-compatible server to chat with. See `OpenAIServer` and `Chat` for other settings.
 
     A field that the server refuses, such as `logprobs`, is omitted from then on.
 
