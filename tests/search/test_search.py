@@ -70,6 +70,14 @@ def test_many_equals_one_by_one(work, seed):
 
 
 @every_policy
+def test_equal_values_and_zero_costs(policy):
+    # Nothing costs anything, so the shortest order of the best-ranked candidate wins.
+    result = search([0] * 6, lambda orders: [0.5] * len(orders), 1, SearchConfig(policy=policy, max_scored=50))
+    assert (result.order, result.value, result.cost) == ((0,), 0.5, 0)
+    assert result.num_scored <= 50
+
+
+@every_policy
 def test_costs_at_the_upper_bound_do_not_overflow(policy):
     # 1,500 of them add up to more than an int64 holds.
     result = search([2**53] * 1500, HashScorer(3), 2**53, SearchConfig(policy=policy, iterations=2))
@@ -132,3 +140,17 @@ def test_bad_settings(setting):
 def test_one_config_for_each_problem():
     with pytest.raises(SearchError):
         search_many([([1], 1), ([1], 1)], zeros, [SearchConfig()])
+
+
+@every_policy
+def test_every_policy_picks_by_its_choice(policy):
+    worth = {(0,): 0.6, (1,): 0.5, (0, 1): 0.9, (1, 0): 0.8}
+
+    def score(orders):
+        return [worth[order] for order in orders]
+
+    def answer(**settings):
+        return search([1, 7], score, 8, SearchConfig(policy=policy, iterations=50, **settings)).order
+
+    assert answer() == answer(choice="value-minus-cost", cost_weight=0.0) == (0, 1)
+    assert answer(choice="value-minus-cost", cost_weight=0.5) == (0,)
