@@ -6,16 +6,11 @@ A case that fails is named by its number: `tried(NUMBER, Figures())` of `tests.c
 import inspect
 import logging
 import os
-import random
 
-import numpy as np
 import pytest
 
 import corag
-from corag import Candidate, Chunk
-from corag.errors import CoragError
-from tests.campaign.draws import DRAWN, drawn_selector
-from tests.campaign.parts import COUNTERS
+from tests.campaign.draws import DRAWN
 from tests.campaign.sound import campaign
 from tests.effort import CAMPAIGN, FULL
 
@@ -52,19 +47,3 @@ def test_every_setting_of_every_selector_is_drawn():
         # An agent is drawn in place of a reranker.
         takes -= {"agent", "embedder", "keep"} if name == "corag" else set()
         assert takes - NOT_DRAWN == set(DRAWN[name]), name
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_thousands_of_candidates(name, figure):
-    rng = random.Random(name)
-    about = [rng.choice(["lakes", "mills", "glass"]) for _ in range(200 if name == "raptor" else 2000)]
-    texts = [f"Text {place} is about {word} {place % 700}." for place, word in enumerate(about)]
-    cosines = np.linspace(0.9, 0.1, len(texts)).tolist()
-    pool = [Candidate(Chunk(f"c{place}", text), cosines[place]) for place, text in enumerate(texts)]
-    tokens = COUNTERS["characters"]
-    try:
-        selection = drawn_selector(rng, name, tokens).select("Which glass?", pool, 900)
-        assert selection.cost_tokens == len(selection.text) <= 900
-    except CoragError as error:
-        assert "\n" not in str(error)
-    figure("selections: from 2,000 candidates", 1)

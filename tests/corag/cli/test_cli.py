@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from typing import get_type_hints
 
 import pytest
@@ -19,6 +20,7 @@ from corag.cli.console import progress
 from corag.cli.main import COMMANDS, INTERRUPTED, MISTAKE, main
 from corag.errors import InputError
 from corag.optional import load
+from corag.progress import counted, showing
 from corag.registry import READERS
 from tests.fakes import FixedReader
 from tests.paths import ROOT
@@ -172,6 +174,21 @@ def test_progress_is_on_standard_error_and_can_be_silenced(capsys):
         captured = capsys.readouterr()
         assert captured.out == ""
         assert ("work" in captured.err and "3/3" in captured.err) != quiet
+
+
+@contextmanager
+def told(reports, description):
+    reports.append(description)
+    yield lambda done, total: reports.append((done, total))
+
+
+def test_counted_items_are_reported_where_somebody_listens():
+    reports = []
+    assert list(counted("quiet", "ab")) == ["a", "b"]
+    with showing(lambda description: told(reports, description)):
+        assert list(counted("work", {"a": 1, "b": 2}.items())) == [("a", 1), ("b", 2)]
+        assert list(counted("nothing", [])) == []
+    assert reports == ["work", (0, 2), (1, 2), "nothing"]
 
 
 @pytest.mark.parametrize(

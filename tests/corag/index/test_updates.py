@@ -16,7 +16,7 @@ from corag.errors import DataError, IndexMismatchError
 from corag.index import ChunkIndex, store, update_index, write
 from corag.text.chunking import ChunkConfig
 from tests.corag.files.worlds import pdf
-from tests.corag.index.worlds import table_of
+from tests.corag.index.worlds import StoppedEmbedder, table_of
 from tests.fakes import HashEmbedder
 from tests.processes import Command
 
@@ -59,19 +59,6 @@ def folder(tmp_path):
         place, a="# A\n\nThe red stone.\n", b="# B\n\nThe blue river.\n\n## More\n\nMany green trees grow there.\n"
     )
     return place
-
-
-class StoppedEmbedder(HashEmbedder):
-    """Stops after so many texts."""
-
-    def __init__(self, num_texts):
-        super().__init__()
-        self.num_texts = num_texts
-
-    def embed(self, texts):
-        if self.num_embedded + len(texts) > self.num_texts:
-            raise KeyboardInterrupt
-        return super().embed(texts)
 
 
 @pytest.mark.parametrize("large_from", [1, 10_000])

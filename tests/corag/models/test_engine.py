@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -142,31 +141,24 @@ print(consents + [Telemetry().consent])
 
 
 @pytest.mark.slow
-def test_a_damaged_cache_is_mended(tiny, tmp_path, monkeypatch):
+@pytest.mark.parametrize("pattern", ["*.bin", "*.xml", f"*{SEAL}", "compiled/*.blob"])
+def test_a_cached_model_that_is_cut_or_of_which_a_bit_flips_is_mended(tiny, tmp_path, monkeypatch, pattern):
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path))
     expected = openvino_forward(tiny, "fp32")(INPUTS)
     np.testing.assert_allclose(expected, torch_forward(tiny.load())(INPUTS), atol=1e-5)
-    shutil.rmtree(tmp_path / "compiled", ignore_errors=True)  # what was compiled would do
-    (description,) = tmp_path.glob("*.xml")
-    whole = description.read_bytes()
-    description.write_bytes(whole[: len(whole) // 2])
-    np.testing.assert_allclose(openvino_forward(tiny, "fp32")(INPUTS), expected, atol=1e-6)
-    assert len(description.read_bytes()) > len(whole) / 2
-    assert sorted(file.suffix for file in tmp_path.iterdir() if file.is_file()) == [".bin", SEAL, ".xml"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["*.bin", "*.xml", f"*{SEAL}", "compiled/*.blob"])
-def test_a_cached_model_of_which_a_bit_flips_computes_the_same(tiny, tmp_path, monkeypatch, pattern):
-    monkeypatch.setenv("CORAG_CACHE", str(tmp_path))
-    expected = openvino_forward(tiny, "fp32")(INPUTS)
     np.testing.assert_array_equal(openvino_forward(tiny, "fp32")(INPUTS), expected)  # compiled from what was converted
     (file,) = tmp_path.glob(pattern)
     whole, rng = file.read_bytes(), np.random.default_rng(0)
-    for at in rng.integers(len(whole), size=2):
+    flipped = [
+        whole[:at] + bytes([whole[at] ^ 1 << int(rng.integers(6, 8))]) + whole[at + 1 :]
+        for at in rng.integers(len(whole), size=2)
+    ]
+    for damaged in (*flipped, whole[: len(whole) // 2]):
         file.unlink()
-        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << int(rng.integers(6, 8))]) + whole[at + 1 :])
+        file.write_bytes(damaged)
         np.testing.assert_allclose(openvino_forward(tiny, "fp32")(INPUTS), expected, rtol=1e-6)
+        assert "compiled" in pattern or file.read_bytes() != damaged  # OpenVINO passes over some flips of its own
+    assert {one.suffix for one in tmp_path.iterdir() if one.is_file()} == {".bin", SEAL, ".xml"}
 
 
 @pytest.mark.slow

@@ -5,12 +5,11 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import corag
 from corag.selectors.problem import promising, shared_words
-from tests.fakes import HashReranker
+from tests.fakes import HashReranker, SignEmbedder
 from tests.paths import ROOT
 from tests.processes import environment
 
@@ -64,29 +63,16 @@ def test_five_thousand_candidates():
     assert megabytes < MEGABYTES
 
 
-class Reading:
-    """An embedder that keeps what it reads."""
-
-    name, dimension = "reading", 2
-
-    def __init__(self):
-        self.texts = []
-
-    def embed(self, texts):
-        self.texts += texts
-        return np.full((len(texts), 2), 0.5**0.5, dtype=np.float32)
-
-
 PUMPS = [f"Pump {number} is here. It is number {number} of all." for number in range(5000)]
 ASKED = "Where is pump 4711?"
 
 
 @pytest.mark.parametrize("method", ["mmr", "similarity-cutoff", "crag", "corag(agent=none)", "naive(unit=sentence)"])
 def test_of_many_texts_models_read_the_promising(method):
-    embedder, reranker = Reading(), HashReranker()
+    embedder, reranker = SignEmbedder(), HashReranker()
     selector = corag.SELECTORS.offer(method, {"embedder": embedder, "reranker": reranker})
     assert selector.select(ASKED, PUMPS, 64).cost_tokens > 0
-    read = {*embedder.texts, *reranker.asked}
+    read = {*embedder.embedded, *reranker.asked}
     assert any(PUMPS[4711].startswith(text) for text in read if text)
     assert len({PUMPS.index(text) for text in read if text in PUMPS}) <= 100
 
@@ -117,7 +103,7 @@ def test_what_no_model_reads_is_not_filtered():
     ("query", "expected"), [("", "Pump 0 is here."), ("Where is pump 4711?", "Pump 4711 is here.")]
 )
 def test_of_many_sentences_the_promising_are_encoded(query, expected):
-    embedder = Reading()
-    texts = tuple(f"Pump {number} is here. It is number {number} of all." for number in range(5000))
-    assert corag.summarizer("extractive", embedder=embedder).summarize(corag.types.SummaryRequest(texts, 40, query))
-    assert len(embedder.texts) <= 501 and expected in embedder.texts
+    embedder = SignEmbedder()
+    request = corag.types.SummaryRequest(tuple(PUMPS), 40, query)
+    assert corag.summarizer("extractive", embedder=embedder).summarize(request)
+    assert len(embedder.embedded) <= 501 and expected in embedder.embedded

@@ -11,7 +11,7 @@ from corag.text.tokens import CallableCounter
 from tests.fakes import CHARACTERS, HashEmbedder, cheap_selector, offer
 
 NAMES = [name for name in corag.SELECTORS.names if name != "sentence-threshold"]
-"""What that chooses is not among the candidates; see test_sentence_threshold.py."""
+"""What that chooses is not among the candidates; see test_simple.py."""
 
 
 @pytest.fixture(params=NAMES, scope="module")

@@ -1,14 +1,18 @@
-"""What takes the ranking as it is, cuts it off or keeps chunks apart: by hand, and against loops."""
+"""What takes the ranking as it is, cuts it off, keeps chunks apart, keeps sentences or asks a reader: by hand."""
 
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
 from corag.selectors.mmr import marginal_relevance
-from tests.fakes import CHARACTERS, offer
+from corag.text.documents import Document, passage
+from corag.types import Answer, Candidate
+from tests.corag.selectors.test_units import LAKE, MILL
+from tests.fakes import CHARACTERS, WORDS, FixedReader, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
 
@@ -89,3 +93,64 @@ def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first
         assert ids(name, pool=pool) == ids(name)
     # Of a partly ranked pool the similarities are the ranking.
     assert ids("top-k", pool=[replace(pool[0], rank=None), *pool[1:]]) == ids("top-k")
+
+
+# --- `sentence-threshold`: which sentences it keeps, in which order, and at which cost ---
+
+SEA = Document("sea", "The sea is salty. The sea is 90 metres deep.", "The sea")
+OFFERED = [Candidate(passage(one), 0.9 - place / 10) for place, one in enumerate((MILL, LAKE, SEA))]
+
+
+def threshold(budget=60, **given):
+    selector = corag.selector("sentence-threshold", reranker="bm25", tokenizer=WORDS, **given)
+    return selector.select("How deep is the lake?", OFFERED, budget)
+
+
+def test_every_sentence_of_a_high_value_stays_in_rank_order():
+    selection = threshold(threshold=0.5)
+    assert selection.text == "Lake Oro\nThe lake is 40 metres deep.\n\nThe sea\nThe sea is 90 metres deep."
+    assert selection.trace.details["passing"] == 2
+    assert threshold(threshold=1.0).ids == ("lake#12-39",)
+    assert threshold(threshold=0.0).cost_tokens == sum(
+        len(f"{one.title} {one.text}".split()) for one in (MILL, LAKE, SEA)
+    )
+
+
+def test_a_sentence_is_kept_where_none_passes():
+    assert threshold(threshold=1.0, relative=False).ids == ("lake#12-39",)
+    empty = threshold(threshold=1.0, relative=False, at_least=0)
+    assert empty.text == "" and "no sentence" in empty.trace.reason
+    assert threshold(threshold=1.0, budget=4, k=1).text == ""
+
+
+# --- `self-route`: a small selection if the reader can answer from it, else a large one ---
+
+LETTERS = offer("aaaa", "bbbb", "cccc", "dddd")
+
+
+def route(reader, budget=100, k=2, **settings):
+    made = corag.selector("self-route", reader=reader, part=f"top-k(k={k})", tokenizer=CHARACTERS, **settings)
+    return made.select("Why?", LETTERS, budget)
+
+
+def test_an_answer_stays_with_the_part():
+    reader = FixedReader(Answer("Because."))
+    selection = route(reader)
+    assert selection.ids == ("c0", "c1")
+    assert reader.asked == [("Why?", "aaaa\n\nbbbb")]
+    assert (selection.trace.details["routed"], selection.trace.details["answer"]) == ("top-k", "Because.")
+
+
+@pytest.mark.parametrize(("text", "confidence"), [("", None), (" ", 0.9), ("Because.", 0.4)])
+def test_no_answer_goes_to_the_full_context(text, confidence):
+    selection = route(FixedReader(Answer(text, confidence)))
+    assert selection.ids == ("c0", "c1", "c2", "c3")
+    assert selection.trace.details["routed"] == "full"
+    assert "answer" not in selection.trace.details
+
+
+def test_the_reader_is_not_asked_where_there_is_no_more_to_read():
+    reader = FixedReader(Answer(""))
+    assert route(reader, k=4).trace.details["asked"] is False
+    assert route(reader, budget=10).ids == ("c0", "c1")
+    assert reader.asked == []

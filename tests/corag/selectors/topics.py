@@ -1,7 +1,5 @@
 """Chunks about topics, an embedder that tells them apart, and a summarizer that counts what it is asked."""
 
-import time
-
 import numpy as np
 
 from corag import Chunk
@@ -30,12 +28,10 @@ class FirstOfAll:
     window_tokens = None
     max_concurrent = 1
 
-    def __init__(self, delay_s=0.0):
+    def __init__(self):
         self.asked = []
-        self.delay_s = delay_s
 
     def summarize(self, request):
-        time.sleep(self.delay_s)
         self.asked.append(request)
         return f"{request.texts[0].split()[0]} sum of {len(request.texts)}"
 
