@@ -243,7 +243,7 @@ SELECTORS: Registry[Selector] = Registry(
         "top-tokens": "corag.selectors.simple:TopTokens",
         "similarity-cutoff": "corag.selectors.simple:SimilarityCutoff",
         "mmr": "corag.selectors.mmr:Mmr",
-        "sentence-threshold": "corag.selectors.sentence_threshold:SentenceThreshold",
+        "sentence-threshold": "corag.selectors.reranking:SentenceThreshold",
         "adaptive-k": "corag.selectors.adaptive_k:AdaptiveK",
         "car": "corag.selectors.car:Car",
         "edc2": "corag.selectors.edc2:Edc2",

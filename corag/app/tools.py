@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial, wraps
+from typing import Any, NamedTuple
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -29,8 +29,6 @@ from corag.text.tokens import token_counts
 from corag.text.units import source_of
 from corag.text.visible import to_json
 from corag.types import Chunk
-
-T = TypeVar("T")
 
 LEFT_OUT = "Left out (fetch by id):"
 STUB_SHARE, STUBS_FROM = 8, 256
@@ -56,16 +54,26 @@ class Headed(NamedTuple):
 
 
 class Replies:
-    """What the tools say."""
+    """The tools; what they say of themselves, an assistant reads."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._texts: LRU[str, str] = LRU(MEMORY_BYTES)
 
     def select_context(
-        self, question: str, texts: Sequence[str] | None = None, budget_tokens: int | None = None, trace: bool = False
+        self, question: str, texts: list[str] | None = None, budget_tokens: int | None = None, trace: bool = False
     ) -> str:
-        """Return the tool's reply."""
+        """Choose what a prompt should contain to answer a question, under a token budget for the whole reply.
+
+        Passages begin with their [id]. What was left out is listed by id, as far as the budget allows; `fetch` returns
+        it.
+
+        Args:
+            question: The question.
+            texts: The texts to choose from; leave them out to choose from the server's index.
+            budget_tokens: The most tokens of the reply.
+            trace: Whether the reply says how the text was chosen.
+        """
         budget = self._checked(budget_tokens)
         head = partial(self._head, cited=texts is None)  # texts of the caller have no source but the caller
         for share in (budget - (budget // STUB_SHARE if budget >= STUBS_FROM else 0), budget):
@@ -89,7 +97,12 @@ class Replies:
         return reply
 
     def fetch(self, id: str, budget_tokens: int | None = None) -> str:  # noqa: A002 - the name that assistants see
-        """Return the tool's reply."""
+        """Return a whole text that `select_context` showed in part or listed.
+
+        Args:
+            id: The id of the text.
+            budget_tokens: The most tokens of the reply; a longer text ends with the id of its rest.
+        """
         budget = self._checked(budget_tokens)
         name, _, start = id.strip().strip("[]").partition("+")
         text = self._texts.get([name]).get(name)
@@ -152,37 +165,16 @@ def make_tools(service: Service, *, deadline: float = DEADLINE_S) -> MCPServer[A
     server: MCPServer[Any] = MCPServer("corag", version=corag.__version__)
     replies = Replies(service)
 
-    @server.tool(structured_output=False)
-    async def select_context(
-        question: str, texts: list[str] | None = None, budget_tokens: int | None = None, trace: bool = False
-    ) -> str:
-        """Choose what a prompt should contain to answer a question, under a token budget for the whole reply.
+    def in_time(reply: Callable[..., str]) -> Callable[..., Awaitable[str]]:
+        @wraps(reply)
+        async def called(*args: Any, **given: Any) -> str:
+            try:
+                return await in_thread(partial(reply, *args, **given), deadline)
+            except CoragError as error:  # an assistant sees the message
+                raise ToolError(str(error)) from error
 
-        Passages begin with their [id]. What was left out is listed by id, as far as the budget allows; `fetch` returns
-        it.
+        return called
 
-        Args:
-            question: The question.
-            texts: The texts to choose from; leave them out to choose from the server's index.
-            budget_tokens: The most tokens of the reply.
-            trace: Whether the reply says how the text was chosen.
-        """
-        return await called(partial(replies.select_context, question, texts, budget_tokens, trace))
-
-    @server.tool(structured_output=False)
-    async def fetch(id: str, budget_tokens: int | None = None) -> str:  # noqa: A002 - the name that assistants see
-        """Return a whole text that `select_context` showed in part or listed.
-
-        Args:
-            id: The id of the text.
-            budget_tokens: The most tokens of the reply; a longer text ends with the id of its rest.
-        """
-        return await called(partial(replies.fetch, id, budget_tokens))
-
-    async def called(call: Callable[[], T]) -> T:
-        try:
-            return await in_thread(call, deadline)
-        except CoragError as error:  # an assistant sees the message
-            raise ToolError(str(error)) from error
-
+    for tool in (replies.select_context, replies.fetch):
+        server.add_tool(in_time(tool), structured_output=False)
     return server

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, time
 from typing import Any
 
-from corag.files.compose import TextBuilder
-from corag.files.markdown import FileText
+from corag.files.markdown import FileText, TextBuilder
 from corag.files.web import check_archive
 from corag.optional import require
 

@@ -6,9 +6,8 @@ import json
 import re
 from typing import Any
 
-from corag.files.compose import TextBuilder
 from corag.files.lines import joined_words, without_running_heads
-from corag.files.markdown import Block, FileText, read_markdown, sections_of
+from corag.files.markdown import Block, FileText, TextBuilder, read_markdown, sections_of
 from corag.files.read import UnreadableFileError, decode
 
 # What names a row, in this order.

@@ -15,13 +15,12 @@ from typing import Any
 
 from corag.errors import InputError
 from corag.optional import needed
-from corag.types import Selector, SimilarityKind
 
 with needed("haystack", "haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict
     from haystack.components.builders import PromptBuilder
 
-    from corag.integrations.choosing import KEY, Chooser, DocumentLayout, DocumentOrder, Given, as_json
+    from corag.integrations.choosing import KEY, Chooser, DocumentLayout, Given, as_json
 
 LOOP = "{% for doc in documents %}\n{{ doc.content }}\n{% endfor %}"
 """The loop over documents of the prompts in Haystack's documentation."""
@@ -51,24 +50,11 @@ class CoragSelector:
         self,
         budget_tokens: int = 1024,
         tokenizer: Any = None,
-        method: str | Selector = "corag",
         template: str = LOOP,
-        order: DocumentOrder = "selected",
-        score_kind: SimilarityKind = "score",
         meta_fields_to_embed: Sequence[str] = ("title",),
-        trace: bool = True,
-        settings: Mapping[str, Any] | None = None,
-        **others: Any,
+        **settings: Any,
     ) -> None:
-        self._chooser = Chooser(
-            budget_tokens,
-            tokenizer=tokenizer,
-            method=method,
-            order=order,
-            score_kind=score_kind,
-            trace=trace,
-            settings={**(settings or {}), **others},
-        )
+        self._chooser = Chooser(budget_tokens, tokenizer=tokenizer, **settings)
         self.template, self.meta_fields_to_embed = template, list(meta_fields_to_embed)
         self._builder = PromptBuilder(template, required_variables="*")
         if self._builder.variables != ["documents"]:

@@ -78,7 +78,7 @@ class CachedScorer:
         self.scorer = scorer
         self.name = name
         self._ids = ids
-        self._values: dict[Order, float] = {}
+        self.values: dict[Order, float] = {}
         self.order_matters = scorer.order_matters
 
     @property
@@ -89,7 +89,7 @@ class CachedScorer:
     @property
     def num_computed(self) -> int:
         """Distinct orders, or sets where order does not matter, that the reranker was asked for."""
-        return len(self._values)
+        return len(self.values)
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`; only new orders reach the reranker.
@@ -107,12 +107,8 @@ class CachedScorer:
         """Return what the values of orders are kept by: themselves, or their sets where the order does not matter."""
         return orders if self.order_matters else [tuple(sorted(order)) for order in orders]
 
-    def unknown(self, keys: Sequence[Order]) -> list[Order]:
-        """Return the keys whose values are not known yet, each once."""
-        return [key for key in dict.fromkeys(keys) if key not in self._values]
-
     def put(self, orders: list[Order], answer: ArrayLike) -> None:
-        """Keep the reranker's answer for `unknown` orders; raise as a call does."""
+        """Keep the reranker's answer for orders; raise as a call does."""
 
         def named(bad: Sequence[Order]) -> str:
             chunks = ", ".join(repr(self._ids[index]) for index in bad[0])
@@ -122,11 +118,7 @@ class CachedScorer:
             values = checked_values(answer, orders, f"reranker {self.name!r}", named)
         except SearchError as error:
             raise ScoringError(str(error)) from error
-        self._values.update(zip(orders, values.tolist(), strict=True))
-
-    def known(self, keys: Sequence[Order]) -> FloatArray:
-        """Return the known values of keys, `[len(keys)]`."""
-        return np.array([self._values[key] for key in keys], dtype=np.float64)
+        self.values.update(zip(orders, values.tolist(), strict=True))
 
 
 def gives_probabilities(reranker: Reranker) -> bool:
@@ -166,7 +158,7 @@ def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> 
     asked = [(cached, cached.keys(orders)) for cached, orders in requests]
     groups: dict[tuple[Any, int], list[tuple[CachedScorer, list[Order]]]] = {}
     for cached, keys in asked:
-        if new := cached.unknown(keys):
+        if new := [key for key in dict.fromkeys(keys) if key not in cached.values]:
             joint = getattr(cached.scorer, "score_jointly", None)
             owner: Any = cached.scorer if joint is None else cast(Any, cached.scorer).reranker
             groups.setdefault((joint, id(owner)), []).append((cached, new))
@@ -175,4 +167,4 @@ def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> 
         answers = [scorer(new) for scorer, new in requests_of_one] if joint is None else joint(requests_of_one)
         for (cached, new), answer in zip(members, answers, strict=True):
             cached.put(new, answer)
-    return [cached.known(keys) for cached, keys in asked]
+    return [np.array([cached.values[key] for key in keys], dtype=np.float64) for cached, keys in asked]

@@ -20,9 +20,9 @@ if typing.TYPE_CHECKING:
     from corag.selectors.problem import SelectionProblem as SelectionProblem
     from corag.selectors.raptor.selector import Raptor as Raptor
     from corag.selectors.reranking import Naive as Naive
+    from corag.selectors.reranking import SentenceThreshold as SentenceThreshold
     from corag.selectors.reranking import Upper as Upper
     from corag.selectors.self_route import SelfRoute as SelfRoute
-    from corag.selectors.sentence_threshold import SentenceThreshold as SentenceThreshold
     from corag.selectors.simple import Full as Full
     from corag.selectors.simple import NoContext as NoContext
     from corag.selectors.simple import SimilarityCutoff as SimilarityCutoff

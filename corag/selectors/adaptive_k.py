@@ -4,29 +4,24 @@ Taguchi, Maekawa and Bhutani, "Efficient Context Selection for Long-Context QA: 
 Adaptive-k" (arXiv:2506.08479), section 3.3 and algorithm 1, and their public code
 (github.com/megagonlabs/adaptive-k-retrieval). Letters: N candidates.
 
-Paper and code differ in what the index of the largest gap means. Both count documents from 0. With the gap between
-the documents i and i + 1, algorithm 1 returns k = i as the number of documents, the code keeps the documents 0 to i,
-one more, which is what the text of the paper describes ("the documents before the gap"). `variant` chooses.
+With the largest gap between the documents i and i + 1, counted from 0, algorithm 1 returns k = i as the number of
+documents; the code keeps the documents 0 to i, one more, which is what the text of the paper describes ("the documents
+before the gap"), and so does this. With one less as the buffer it keeps what algorithm 1 does.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corag.checks import check_choice, check_count, check_range
+from corag.checks import check_count, check_range
 from corag.selectors.base import Choice, ComparingSelector, finite_numbers, keep_best, unscored
 from corag.selectors.problem import SelectionProblem
 
-Variant = Literal["code", "paper"]
 
-
-def largest_gap_cutoff(
-    similarities: ArrayLike, *, head: float = 0.0, tail: float = 0.1, buffer: int = 5, variant: Variant = "code"
-) -> int:
+def largest_gap_cutoff(similarities: ArrayLike, *, head: float = 0.0, tail: float = 0.1, buffer: int = 5) -> int:
     """Return how many of the most similar documents to keep: those before the largest gap, and a few more.
 
     Args:
@@ -34,9 +29,6 @@ def largest_gap_cutoff(
         head: Share of the gaps at the top that are ignored, in [0, 1].
         tail: Share of the gaps at the bottom that are ignored, in [0, 1]; 0.1 is the paper's "top 90%".
         buffer: Documents kept beyond the gap; the paper's B.
-        variant: `code` keeps min(N, i + 1 + buffer) documents, where i (from 0) is the last before the gap, and
-            leaves out `int((N - 1) * tail)` gaps. `paper` keeps min(N, i + buffer) and considers the gaps among the
-            first `N - int(N * tail)` documents.
 
     Returns:
         A number from 0 (of no documents) to N. Ties go to the first gap, so equal similarities keep min(N, 1 + buffer).
@@ -45,22 +37,20 @@ def largest_gap_cutoff(
     Raises:
         InputError: A similarity is not finite, the shape is not `[N]`, or a setting is out of its range.
     """
-    _check_settings(head, tail, buffer, variant)
+    _check_settings(head, tail, buffer)
     ranked = -np.sort(-finite_numbers("similarities", similarities))
     num_gaps = max(len(ranked) - 1, 0)
-    dropped = int(len(ranked) * tail) if variant == "paper" else int(num_gaps * tail)
-    first, last = int(num_gaps * head), num_gaps - dropped
+    first, last = int(num_gaps * head), num_gaps - int(num_gaps * tail)
     if first >= last:
         return len(ranked)
     before_gap = int(np.diff(ranked[first : last + 1]).argmin()) + first
-    return min(before_gap + buffer + (variant == "code"), len(ranked))
+    return min(before_gap + 1 + buffer, len(ranked))
 
 
-def _check_settings(head: float, tail: float, buffer: int, variant: str) -> None:
+def _check_settings(head: float, tail: float, buffer: int) -> None:
     check_range("head", head, 0, 1, "typical: 0")
     check_range("tail", tail, 0, 1, "typical: 0.1")
     check_count("buffer", buffer, "typical: 5", least=0)
-    check_choice("variant", variant, Variant)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -73,16 +63,13 @@ class AdaptiveK(ComparingSelector):
     head: float = 0.0
     tail: float = 0.1
     buffer: int = 5
-    variant: Variant = "code"
     name = "adaptive-k"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_settings(self.head, self.tail, self.buffer, self.variant)
+        _check_settings(self.head, self.tail, self.buffer)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = problem.comparable(self._embed)
-        cutoff = largest_gap_cutoff(
-            problem.relevance, head=self.head, tail=self.tail, buffer=self.buffer, variant=self.variant
-        )
+        cutoff = largest_gap_cutoff(problem.relevance, head=self.head, tail=self.tail, buffer=self.buffer)
         return unscored(problem, keep_best(problem, cutoff), {"cutoff": cutoff})

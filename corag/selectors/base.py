@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -162,15 +162,12 @@ class BudgetedSelector(Part):
         """
         check_budget(budget_tokens)
         read = iter(pairs)
-        blocks = iter(lambda: list(islice(read, self.queries_at_once)), [])
-        return chain.from_iterable(self._of_block(block, budget_tokens) for block in blocks)
-
-    def _of_block(self, pairs: Sequence[tuple[str, Iterable[Text]]], budget_tokens: int) -> Iterator[Selection]:
-        problems: deque[SelectionProblem] = deque()
-        for query, candidates in pairs:
-            check_query(query)
-            problems.append(self.problem(query, as_candidates(candidates), budget_tokens))
-        yield from self.select_from_many(problems)
+        while block := list(islice(read, self.queries_at_once)):
+            problems: deque[SelectionProblem] = deque()
+            for query, candidates in block:
+                check_query(query)
+                problems.append(self.problem(query, as_candidates(candidates), budget_tokens))
+            yield from self.select_from_many(problems)
 
     def select_from_many(self, problems: deque[SelectionProblem]) -> Iterator[Selection]:
         """Choose from problems that are set up already, together; it takes each out of the queue."""

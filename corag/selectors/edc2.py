@@ -20,27 +20,23 @@ from corag.selectors.mmr import unit_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.summarizing import SummarizingSelector
 
-Variant = Literal["paper", "code"]
 Clustering = Literal["dynamic", "average", "random", "one"]
 
 
-def dynamic_clusters(
-    query: ArrayLike, vectors: ArrayLike, *, tau: int = 3, max_size: int = 20, variant: Variant = "paper"
-) -> list[list[int]]:
+def dynamic_clusters(query: ArrayLike, vectors: ArrayLike, *, tau: int = 3, max_size: int = 20) -> list[list[int]]:
     """Return clusters of documents: algorithm 1 of the paper.
 
     The document most similar to the query is the root of the first cluster and draws the documents most similar to
     itself to it; the most similar one that is left is the next root, and so on. Each cluster may be twice as large
-    as the one before.
+    as the one before. The public code does not count the root towards the size of its cluster, and gives chosen
+    documents a similarity of 0, so that they are chosen again before any with a negative one; here no document is ever
+    in two clusters.
 
     Args:
         query: Embedding of the query, `[D]`.
         vectors: Embeddings of the documents, `[N, D]`.
         tau: Size of the first cluster; the paper has 3 for answering questions and 1 for checking facts.
         max_size: The most documents of a cluster (Lambda of the paper), at least `tau`.
-        variant: `paper` counts the root towards the size of its cluster. `code` does not: each cluster has one
-            document more. The public code also gives chosen documents a similarity of 0, so that they are chosen again
-            before any with a negative one; here no document is ever in two clusters.
 
     Returns:
         Indices of documents, every one once: clusters in the order in which they are made, each with its root first
@@ -49,7 +45,7 @@ def dynamic_clusters(
     Raises:
         InputError: Shapes that do not fit, a vector that is not finite or has length 0, or a size below 1.
     """
-    _check_sizes(tau, max_size, variant)
+    _check_sizes(tau, max_size)
     if not len(np.asarray(vectors)):
         return []
     unit, direction = unit_vectors(vectors), unit_vectors(np.asarray(query)[None])[0]
@@ -64,17 +60,16 @@ def dynamic_clusters(
         nearness = np.where(left, unit @ unit[root], -np.inf)
         # Rounding must not put a copy of the root before the root.
         nearness[root] = np.inf
-        members = np.argsort(-nearness, kind="stable")[: min(size + (variant == "code"), int(left.sum()))]
+        members = np.argsort(-nearness, kind="stable")[: min(size, int(left.sum()))]
         left[members] = False
         clusters.append(members.tolist())
         size = min(2 * size, max_size)
     return clusters
 
 
-def _check_sizes(tau: int, max_size: int, variant: str) -> None:
+def _check_sizes(tau: int, max_size: int) -> None:
     check_count("tau", tau, "the paper has 3 and 1")
     check_count("max_size", max_size, f"it must not be below tau={tau}, and the code has 20", least=tau)
-    check_choice("variant", variant, Variant)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -84,7 +79,6 @@ class Edc2(SummarizingSelector):
     Args:
         tau: Size of the first cluster.
         max_size: The most candidates of a cluster.
-        variant: See `dynamic_clusters`.
         clustering: `dynamic`; one of the ablations of section 6.3.1, `average` (as many clusters of equal sizes, cut
             from the ranking) and `random` (clusters of the same sizes, drawn at random); or `one`, all candidates in
             one cluster: compressed with the question in mind, and not clustered.
@@ -93,20 +87,19 @@ class Edc2(SummarizingSelector):
 
     tau: int = 3
     max_size: int = 20
-    variant: Variant = "paper"
     clustering: Clustering = checked("dynamic", check_choice, names=Clustering)
     seed: int = checked(0, check_seed)
     name = "edc2"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_sizes(self.tau, self.max_size, self.variant)
+        _check_sizes(self.tau, self.max_size)
 
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         if self.clustering == "one":
             return [problem.by_relevance]
         vectors, query = self._vectors(problem), self.cached_embedder.vectors([problem.query])[0]
-        clusters = dynamic_clusters(query, vectors, tau=self.tau, max_size=self.max_size, variant=self.variant)
+        clusters = dynamic_clusters(query, vectors, tau=self.tau, max_size=self.max_size)
         if self.clustering == "average":
             ranking = np.argsort(-(vectors @ query), kind="stable")
             return [part.tolist() for part in np.array_split(ranking, len(clusters))]

@@ -47,9 +47,9 @@ _WORD = re.compile(r"\w+")
 class SelectionProblem:
     """One query with its candidates, without duplicates, and a budget.
 
-    A search adds up `costs` and stays within `capacity`. What a set really costs is `cost`: units of one document share
-    its title, and under some tokenizers a joined text has more tokens than its parts. `BudgetedSelector` settles the
-    difference by `slack` and `extra_separator_tokens`.
+    A search adds up `costs` and stays within `capacity`. What a set really costs is another number: units of one
+    document share its title, and under some tokenizers a joined text has more tokens than its parts. `BudgetedSelector`
+    settles the difference by `slack` and `extra_separator_tokens`.
 
     Args:
         query: The question.
@@ -221,10 +221,6 @@ class SelectionProblem:
     def summed_tokens(self, order: Order) -> int:
         """Return the tokens of the parts of an order and of what joins them, 0 for the empty one."""
         return int(self.costs[list(order)].sum()) - self.separator_tokens if order else 0
-
-    def cost(self, order: Order) -> int:
-        """Return the tokens of an order's text, in which units share titles; 0 for the empty one."""
-        return int(token_counts(self.tokens, [self.text(order)])[0]) if order else 0
 
     def text(self, order: Order) -> str:
         """Return the joined text of an order, as it goes into the prompt."""

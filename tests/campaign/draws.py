@@ -110,7 +110,6 @@ DRAWN = {
     "adaptive-k": {
         **UNITS, **EMBEDDED,
         "head": number(0.0, 1.0), "tail": number(0.0, 1.0), "buffer": one_of(0, 1, 5),
-        "variant": one_of("code", "paper"),
     },
     "car": {
         **UNITS, **EMBEDDED, **SEED,
@@ -120,7 +119,7 @@ DRAWN = {
     },
     "edc2": {
         **GROUPED,
-        "tau": one_of(1, 2, 3), "max_size": one_of(3, 20), "variant": one_of("paper", "code"),
+        "tau": one_of(1, 2, 3), "max_size": one_of(3, 20),
         "clustering": one_of("dynamic", "average", "random", "one"),
     },
     "crag": {**GROUPED, "k": one_of(1, 4)},

@@ -47,18 +47,17 @@ class SearchSelector(RerankingSelector):
             (`output=logit`), or of its probabilities. Other values enter as they are, with a warning;
             `trace.details["logits"]` says so.
         search: Settings of the search, laid over the preset or the defaults: a mapping of fields of
-            `search.SearchConfig`, or one whose fields that differ from its defaults count. For the policy see
-            `default_policy`.
+            `search.SearchConfig`. For the policy see `default_policy`.
     """
 
     cost_weight: float | None = checked(None, check_range, low=0, high=100, hint="typical: 0 to 0.5")
     preset: Preset | None = checked(None, check_choice, names=PRESETS)
-    search: SearchConfig | Mapping[str, Any] | None = None
+    search: Mapping[str, Any] | None = None
     name = "corag"
 
     def __post_init__(self) -> None:
-        self._given = as_mapping(self.search)
-        config = search_config("paper", self.preset, self._given)
+        config = search_config("paper", self.preset, self.search)
+        self._given = self.search or {}
         self._price = config.cost_weight if self.cost_weight is None else self.cost_weight
         super().__post_init__()
 
@@ -163,8 +162,11 @@ def search_config(policy: Policy, preset: Preset | None = None, given: Mapping[s
     """Return the settings of a search: those given, then the preset's, then the defaults for a policy.
 
     Raises:
-        InputError: A field is unknown, is the price of tokens, has no use under the policy, or breaks a rule.
+        InputError: They are no mapping; or a field is unknown, is the price of tokens, has no use under the policy, or
+            breaks a rule.
     """
+    if not isinstance(given, Mapping | None):
+        raise InputError(f"search: expected a mapping of fields of search.SearchConfig, got {given!r:.100}")
     given = dict(given or {})
     known = [name for name in SearchConfig.__dataclass_fields__ if name != "cost_weight"]
     for name in given:
@@ -189,15 +191,3 @@ def _non_default(config: SearchConfig) -> dict[str, Any]:
         **({"exploration": config.exploration} if config.policy == "paper" else {}),
         **{name: value for name in names if (value := getattr(config, name)) != defaults[name]},
     }
-
-
-def as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the fields that are set."""
-    if given is None:
-        return {}
-    if isinstance(given, SearchConfig):
-        defaults = asdict(SearchConfig())
-        return {name: value for name, value in asdict(given).items() if name == "policy" or value != defaults[name]}
-    if not isinstance(given, Mapping):
-        raise InputError(f"search: expected a search.SearchConfig or a mapping of its fields, got {given!r:.100}")
-    return given

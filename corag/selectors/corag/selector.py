@@ -13,10 +13,10 @@ from corag.registry import embedder as make_embedder
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, checked
 from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSelectors, AgentSource, decides, fixed_configuration
-from corag.selectors.corag.search import SearchSelector, as_mapping, search_config
+from corag.selectors.corag.search import SearchSelector, search_config
 from corag.selectors.problem import SelectionProblem
 from corag.types import Candidate, Embedder, Reranker, Selection
-from search import PRESETS, Preset, SearchConfig
+from search import PRESETS, Preset
 
 if TYPE_CHECKING:
     from agent import AgentPrediction
@@ -56,7 +56,7 @@ class Corag(BudgetedSelector):
     reranker: Spelling | Reranker | None = None
     cost_weight: float | None = checked(None, check_range, low=0, high=100, hint="typical: 0 to 0.5")
     preset: Preset | None = checked(None, check_choice, names=PRESETS)
-    search: SearchConfig | Mapping[str, Any] | None = None
+    search: Mapping[str, Any] | None = None
     window: WindowPolicy = checked(DEFAULT_POLICY, check_choice, names=WindowPolicy)
     keep: float | None = checked(None, check_range, low=0, high=1, hint="typical: 0.95 to 1")
     agent: AgentSource = DEFAULT_AGENT
@@ -67,7 +67,7 @@ class Corag(BudgetedSelector):
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name in GIVEN}
         given = {name: value for name, value in values.items() if value != getattr(type(self), name)}
         is_open = self.preset is None and decides(self.agent) and not given.keys() >= set(COMPLETE)
-        search_config("paper", self.preset, as_mapping(self.search))  # refused now, not with the first question
+        search_config("paper", self.preset, self.search)  # refused now, not with the first question
         complete = given if is_open or self.preset is not None else {**fixed_settings(given), **given}
         self.unit = complete.get("unit", "passage")
         super().__post_init__()

@@ -31,22 +31,22 @@ SHARES = st.sampled_from([0.0, 0.1, 0.3, 0.5])
 BUFFERS = st.integers(0, 6)
 
 
-def naive_largest_gap(similarities, head, tail, buffer, variant):
+def naive_largest_gap(similarities, head, tail, buffer):
     ranked = sorted(similarities, reverse=True)
     n = len(ranked)
     start = int((n - 1) * head)
-    stop = n - 1 - int(n * tail if variant == "paper" else (n - 1) * tail)
+    stop = n - 1 - int((n - 1) * tail)
     gaps = {i: ranked[i] - ranked[i + 1] for i in range(start, stop)}
     if not gaps:
         return n
     last = max(gaps, key=lambda i: (gaps[i], -i))
-    return min(n, last + buffer + (variant == "code"))
+    return min(n, last + 1 + buffer)
 
 
-@given(SIMILARITIES, SHARES, SHARES, BUFFERS, st.sampled_from(["code", "paper"]))
-def test_largest_gap_as_in_algorithm_1(similarities, head, tail, buffer, variant):
-    kept = largest_gap_cutoff(similarities, head=head, tail=tail, buffer=buffer, variant=variant)
-    assert kept == naive_largest_gap(similarities, head, tail, buffer, variant)
+@given(SIMILARITIES, SHARES, SHARES, BUFFERS)
+def test_largest_gap_as_in_the_public_code(similarities, head, tail, buffer):
+    kept = largest_gap_cutoff(similarities, head=head, tail=tail, buffer=buffer)
+    assert kept == naive_largest_gap(similarities, head, tail, buffer)
 
 
 def test_the_selector_keeps_what_fits_of_what_stands_before_the_gap():
@@ -165,13 +165,13 @@ def cosine(a, b):
     return float(a @ b) / math.sqrt(float(a @ a)) / math.sqrt(float(b @ b))
 
 
-def naive_clusters(query, vectors, tau, limit, extra=0):
+def naive_clusters(query, vectors, tau, limit):
     left = list(range(len(vectors)))
     clusters, size = [], tau
     while left:
         root = max(left, key=lambda j: (cosine(query, vectors[j]), -j))
         near = sorted(left, key=lambda j: (-math.inf if j == root else -cosine(vectors[root], vectors[j]), j))
-        clusters.append(near[: size + extra])
+        clusters.append(near[:size])
         left = [j for j in left if j not in clusters[-1]]
         size = min(2 * size, limit)
     return clusters
@@ -189,5 +189,3 @@ def test_clusters_as_in_algorithm_1(seed, sizes):
     found = dynamic_clusters(query, vectors, tau=tau, max_size=limit)
     assert found == naive_clusters(query, vectors, tau, limit)
     assert sorted(index for cluster in found for index in cluster) == list(range(len(vectors)))
-    in_code = dynamic_clusters(query, vectors, tau=tau, max_size=limit, variant="code")
-    assert in_code == naive_clusters(query, vectors, tau, limit, extra=1)

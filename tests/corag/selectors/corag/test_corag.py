@@ -35,11 +35,10 @@ def probable(values, **given):
     return reranker
 
 
-def test_a_search_is_a_config_or_a_mapping_and_both_are_spelled():
+def test_a_search_is_a_mapping_and_is_spelled():
     spelled = corag.selector('corag(reranker=bm25, search={"policy": "bayesian", "max_scored": 20})')
     mapped = Corag(reranker="bm25", search={"policy": "bayesian", "max_scored": 20})
-    given = Corag(reranker="bm25", search=SearchConfig(policy="bayesian", max_scored=20))
-    for selector in (spelled, mapped, given):
+    for selector in (spelled, mapped):
         trace = selector.select("who?", POOL, 40).trace
         assert (trace.policy, trace.details["max_scored"]) == ("bayesian", 20)
     assert essence(corag.selector(str(spelled)).select("who?", POOL, 40)) == essence(mapped.select("who?", POOL, 40))
