@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from corag.errors import CoragError, InputError, ModelError
 from corag.limits import too_large
-from corag.models.known import KNOWN_RERANKERS
+from corag.models.checkpoint import KNOWN_RERANKERS
 from corag.naming import (
     BUILDERS,
     Part,
@@ -29,7 +29,7 @@ from corag.naming import (
 )
 from corag.optional import load, warn_once
 from corag.redaction import HIDDEN, SECRETS, without_hidden
-from corag.text.tokens.counters import CallableCounter
+from corag.text.tokens import CallableCounter
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer, TokenCounter
 from search.config import SearchConfig
 
@@ -282,16 +282,16 @@ SUMMARIZERS: Registry[Summarizer] = Registry(
 TOKENIZERS: Registry[TokenCounter] = Registry(
     "tokenizer",
     {
-        "auto": "corag.text.tokens.counters:automatic",
-        "minilm": "corag.text.tokens.counters:minilm",
-        "estimate": "corag.text.tokens.counters:estimate",
-        "tiktoken": "corag.text.tokens.models:by_tiktoken",
-        "huggingface": "corag.text.tokens.models:of_model",
-        "model": "corag.text.tokens.models:of_model",
+        "auto": "corag.text.tokens:automatic",
+        "minilm": "corag.text.tokens:minilm",
+        "estimate": "corag.text.tokens:estimate",
+        "tiktoken": "corag.text.model_tokens:by_tiktoken",
+        "huggingface": "corag.text.model_tokens:of_model",
+        "model": "corag.text.model_tokens:of_model",
     },
     does="count",
     other="model",
-    is_model=lambda name: bool(load("corag.text.tokens.models:is_model")(name)),
+    is_model=lambda name: bool(load("corag.text.model_tokens:is_model")(name)),
     remedy="; or give a model such as Qwen/Qwen3-8B or gpt-4o, a folder or a tokenizer.json",
 )
 
@@ -405,7 +405,7 @@ _CHOICE = re.compile(r"[\w.:+ -]{0,100}(\([\w., -]{0,100}\))?")
 def _is_cached(table: Registry[Any], model: str) -> bool:
     """Return whether the hub's cache has all that a part needs of a model."""
     if table is TOKENIZERS:
-        return bool(load("corag.text.tokens.models:in_cache")(model))
+        return bool(load("corag.text.model_tokens:in_cache")(model))
     return bool(load("corag.models.checkpoint:is_whole_in_cache")(model))
 
 

@@ -109,8 +109,7 @@ def _models() -> Iterator[Finding]:
 
     from corag.models.minilm import WEIGHTS_FILE, WEIGHTS_SHA256
     from corag.models.trained import FOLDER
-    from corag.text.tokens import model_folder
-    from corag.text.tokens.counters import check_published
+    from corag.text.tokens import check_published, model_folder
     from storage import CONFIG_FILE
 
     try:

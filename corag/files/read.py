@@ -54,7 +54,7 @@ READERS: Mapping[str, Reader] = {
     "pdf": Reader("corag.files.pdf:read_pdf", 1),
     "pptx": Reader("corag.files.office:read_pptx", 1),
     "xlsx": Reader("corag.files.office:read_xlsx", 1),
-    "man": Reader("corag.files.man:read_man", 2),
+    "man": Reader("corag.files.web:read_man", 2),
 }
 """Type -> its reader."""
 

@@ -1,19 +1,25 @@
-"""HTML and DOCX, turned into Markdown: the main part of a page, and the text of a Word document."""
+"""HTML, DOCX and manual pages in roff, turned into Markdown: the main part of a page, and the text of a document."""
 
 from __future__ import annotations
 
 import io
 import re
+import subprocess
 import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from shutil import which
 from typing import Any
 
 from corag.files.markdown import FileText, letters, read_markdown
-from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError
+from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError, decode
 from corag.optional import require
+from corag.text.units import INDENT
+
+MAX_SECONDS = 60
+"""Time for mandoc: less than for a reader, which would leave it running."""
 
 # What is no text of the document: code, forms, and what leads to other pages.
 _NO_TEXT = (
@@ -29,6 +35,8 @@ _TRAILING_SPACE = re.compile(r"(?<![ \t])[ \t]++$", re.MULTILINE)
 # Patterns of markdownify take the square of such a run's length.
 _LONG_SPACE = re.compile(r"(?<!\s)(\s{1000})\s++")
 _COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
+_CODE = re.compile("<pre.*?</pre>", re.DOTALL)
+_INCLUDED = re.compile(r"[.']\s*so\s+(\S+)")
 # The style `Title` names the document; headings keep their levels below it.
 _STYLES = "p[style-name='Title'] => p.title:fresh\np[style-name='Subtitle'] => p:fresh"
 
@@ -127,6 +135,40 @@ def read_docx(data: bytes, name: str) -> FileText:
     for element in titles[:1]:
         element.decompose()
     return read_markdown(to_markdown(soup), name, title=title, lines=False)
+
+
+def read_man(data: bytes, name: str) -> FileText:
+    """Return the text of a manual page under its headings, titled as in `ls(1)`, as mandoc renders it.
+
+    Of the programs that render roff, mandoc is the one that opens no other file when it reads from standard input:
+    groff, which `man` calls on many systems, copies any file of this machine that a page names in `.so` into its text.
+
+    Raises:
+        UnreadableFileError: mandoc is not installed, or the page only refers to another one.
+    """
+    page = decode(data)
+    if included := _INCLUDED.match(page):
+        raise UnreadableFileError(f"it only refers to {included[1]}")
+    if (mandoc := which("mandoc")) is None:
+        raise UnreadableFileError(
+            "a manual page in roff, which needs mandoc: install it, or write the page as text (man -l FILE)"
+        )
+    # What is wrong with a page is for its author; mandoc renders it as far as it goes.
+    command = [mandoc, "-K", "utf-8", "-T", "html", "-O", "fragment"]
+    try:
+        done = subprocess.run(command, input=page.encode(), capture_output=True, check=False, timeout=MAX_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise UnreadableFileError(f"mandoc takes more than {MAX_SECONDS} seconds for it") from None
+    html = done.stdout.decode()
+    tree = parse_html(_CODE.sub(lambda code: code[0].replace("<br/>\n", ""), html))
+    title = tree.select_one(".head-ltitle").get_text().lower()
+    for mark in tree.select("b, i, :not(pre) > code"):
+        mark.unwrap()
+    for synopsis in tree.select("table.Nm"):
+        synopsis.replace_with(" ".join(synopsis.get_text().split()))
+    markdown = to_markdown(tree.select_one(".manual-text"))
+    described = re.sub(r"^:   ", INDENT, markdown, flags=re.MULTILINE)  # an option, by what is set in below it
+    return read_markdown(described, name, title="" if title == "()" else title, lines=False)
 
 
 @contextmanager

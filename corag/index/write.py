@@ -22,25 +22,7 @@ import numpy as np
 from corag.checks import check_count
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index import store
-from corag.index.store import (
-    CHUNK_COLUMNS,
-    CHUNKS,
-    MANIFEST,
-    REMEDY,
-    IndexManifest,
-    Row,
-    accessing,
-    connect,
-    index_lock,
-    metadata_json,
-    open_table,
-    read_manifest,
-    read_parts,
-    text_key,
-    to_chunk,
-    to_rows,
-    write_manifest,
-)
+from corag.index.store import IndexManifest, Row, accessing, connect, open_table
 from corag.index.where import quoted
 from corag.models.cached import vectors_by
 from corag.text.scripts import unspaced
@@ -103,7 +85,7 @@ def listed(chunks: Iterable[Chunk]) -> ChunkSource:
         if chunk.id in given:
             raise DataError(f"chunk id {chunk.id!r} occurs twice; every chunk needs an id of its own")
         given[chunk.id] = chunk
-        digest.update(json.dumps([chunk.id, chunk.text, metadata_json(chunk)]).encode())
+        digest.update(json.dumps([chunk.id, chunk.text, store.metadata_json(chunk)]).encode())
     if not given:
         raise DataError(_NO_CHUNKS)
     fingerprint = digest.hexdigest()
@@ -131,7 +113,7 @@ def write_index(
 ) -> Written:
     """Embed and store the chunks of a source, update an index of it, or finish a build; see `ChunkIndex.build`."""
     check_count("batch_size", batch_size, "typical: 256")
-    with index_lock(uri):
+    with store.index_lock(uri):
         with accessing(uri, "write"):
             database = connect(uri, "write")
             old, known = _usable_manifest(database, uri, overwrite)
@@ -146,7 +128,7 @@ def write_index(
             as_recorded = old is not None and old.version == table.version
             unchanged = {name for name, key in source.parts.items() if as_recorded and known.get(name) == key}
             # Rows are taken from the version of now, in which their ids stay the same.
-            stored = open_table(connect(uri), CHUNKS, table.version)
+            stored = open_table(connect(uri), store.CHUNKS, table.version)
             writer = _Writer(table, stored, unchanged, embedder, batch_size, uri)
         parts: dict[str, str] = {}
         for name, key in source.parts.items():
@@ -175,17 +157,17 @@ def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[I
     """
     try:
         with accessing(uri, "write"):
-            if (table := open_table(connect(uri), CHUNKS)) is not None:
+            if (table := open_table(connect(uri), store.CHUNKS)) is not None:
                 # A file that was cut off has lost its footer, without which no column of it can be read.
                 table.rows(["position"])
-            return read_manifest(connect(uri), uri), read_parts(connect(uri))
+            return store.read_manifest(connect(uri), uri), store.read_parts(connect(uri))
     except (CoragError, TypeError):
         with suppress(CoragError, TypeError), accessing(uri, "write"):
             if _undo_torn(database, uri):
-                return read_manifest(connect(uri), uri), read_parts(connect(uri))
+                return store.read_manifest(connect(uri), uri), store.read_parts(connect(uri))
         if not overwrite:
             raise
-        for name in (MANIFEST, CHUNKS):
+        for name in (store.MANIFEST, store.CHUNKS):
             database.drop_table(name, ignore_missing=True)
         return None, {}
 
@@ -195,16 +177,16 @@ def _undo_torn(database: Any, uri: str | Path) -> bool:
 
     LanceDB commits a file that a failed write has cut off.
     """
-    if (table := open_table(database, CHUNKS)) is None:
+    if (table := open_table(database, store.CHUNKS)) is None:
         return False
-    manifest = read_manifest(connect(uri), uri)
+    manifest = store.read_manifest(connect(uri), uri)
     first = 0 if manifest is None else manifest.version
     versions = sorted(one["version"] for one in table.list_versions() if one["version"] >= first)
 
     def is_torn(version: int) -> bool:
         try:
             with accessing(uri, "read"):
-                open_table(connect(uri), CHUNKS, version).rows(["position"])  # type: ignore[union-attr]
+                open_table(connect(uri), store.CHUNKS, version).rows(["position"])  # type: ignore[union-attr]
         except CoragError:
             return True
         return False
@@ -227,19 +209,19 @@ def _require_same_source(there: IndexManifest, wanted: IndexManifest, uri: str |
     if different or not wanted.settings:
         raise IndexMismatchError(
             f"the index at {uri} holds another corpus or was made with other settings "
-            f"({'; '.join(different) or 'other chunks'}); {REMEDY}"
+            f"({'; '.join(different) or 'other chunks'}); {store.REMEDY}"
         )
 
 
 def _table_to_write(database: Any, wanted: IndexManifest) -> Any:
     """Return the table of chunks, emptied if its vectors are of another embedder or its columns of another version."""
     no_vectors = np.zeros((0, wanted.dimension), dtype=np.float32)
-    schema = to_rows([], no_vectors).schema.with_metadata({_EMBEDDER: wanted.embedder_name})
-    table = open_table(database, CHUNKS)
+    schema = store.to_rows([], no_vectors).schema.with_metadata({_EMBEDDER: wanted.embedder_name})
+    table = open_table(database, store.CHUNKS)
     if table is not None and _layout(table.schema) == _layout(schema):
         return table
     # An overwritten table keeps its old versions, among them the one that is read.
-    return database.create_table(CHUNKS, schema=schema, mode="create" if table is None else "overwrite")
+    return database.create_table(store.CHUNKS, schema=schema, mode="create" if table is None else "overwrite")
 
 
 def _layout(schema: Any) -> tuple[Any, ...]:
@@ -271,21 +253,21 @@ class _Writer:
 
     def add(self, row: Row) -> None:
         """Store a row unless the table holds it; rows are stored in batches."""
-        metadata_json(row.chunk)  # refuses what cannot be stored
+        store.metadata_json(row.chunk)  # refuses what cannot be stored
         self.wanted.add(row.chunk.id)
         self._batch.append(row)
-        self._num_missing += text_key(row.chunk) not in self._by_text
+        self._num_missing += store.text_key(row.chunk) not in self._by_text
         if self._num_missing == self._batch_size or len(self._batch) == max(self._batch_size, _MAX_BATCH):
             self.flush()
 
     def flush(self) -> None:
         """Store the rows that were added."""
         keys = [self._by_id.get(row.chunk.id) for row in self._batch]
-        keys += [self._by_text.get(text_key(row.chunk)) for row in self._batch]
+        keys += [self._by_text.get(store.text_key(row.chunk)) for row in self._batch]
         with accessing(self._uri, "write"):
-            columns = ["part", "position", *CHUNK_COLUMNS, "vector"]
+            columns = ["part", "position", *store.CHUNK_COLUMNS, "vector"]
             known = self._stored.rows_at(sorted({key for key in keys if key is not None}), columns)
-        there = {Row(to_chunk(row), row["part"], row["position"]) for row in known}
+        there = {Row(store.to_chunk(row), row["part"], row["position"]) for row in known}
         batch, self._batch, self._num_missing = [row for row in self._batch if row not in there], [], 0
         if not batch:
             return
@@ -293,7 +275,7 @@ class _Writer:
         missing = [row.chunk.text for row in batch if row.chunk.text not in vectors]
         new = iter(vectors_by(self._embedder, missing, unit=True))
         of_batch = [vectors[row.chunk.text] if row.chunk.text in vectors else next(new) for row in batch]
-        rows = to_rows(batch, np.array(of_batch, np.float32))
+        rows = store.to_rows(batch, np.array(of_batch, np.float32))
         with accessing(self._uri, "write"):
             if self._by_id.keys().isdisjoint(row.chunk.id for row in batch):
                 # A merge looks for each id in the whole table. Several writers would split the batch and could lose
@@ -322,14 +304,16 @@ def _complete(
     num_changed = _make_search_structures(table, manifest)
     stored = table.search().select(["id"]).to_arrow()["id"].to_pylist()
     if len(stored) != len(wanted) or wanted != set(stored):
-        raise IndexMismatchError(f"the rows stored at {uri} are not those of this corpus; did two builds run? {REMEDY}")
+        raise IndexMismatchError(
+            f"the rows stored at {uri} are not those of this corpus; did two builds run? {store.REMEDY}"
+        )
 
     def record() -> None:
         # LanceDB also commits search structures of which a file could not be written.
-        if (written := open_table(connect(uri), CHUNKS, table.version)) is not None:
+        if (written := open_table(connect(uri), store.CHUNKS, table.version)) is not None:
             written.matching("a", 1, None)
             written.nearest(np.ones((1, manifest.dimension), dtype=np.float32), 1, None, ["id"])
-        write_manifest(database, uri, replace(manifest, version=table.version, num_changed=num_changed), parts)
+        store.write_manifest(database, uri, replace(manifest, version=table.version, num_changed=num_changed), parts)
 
     record()
     version = table.version

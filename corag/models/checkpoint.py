@@ -1,5 +1,7 @@
 """Models that users name: found, and loaded by sentence-transformers, with one clear error when not.
 
+What is known of some by name are the facts of their cards and configurations on the hub.
+
 Weights are safetensors or, where a model has none, PyTorch's older files, of which only tensors are read: what else a
 pickle may hold is refused (`torch.load(weights_only=True)`, the default of both libraries).
 """
@@ -8,25 +10,76 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from corag.errors import MissingExtraError, ModelError
 from corag.models.engine import DTYPES, on_device, quiet
-from corag.models.known import KNOWN_RERANKERS
 from corag.models.runtime import Placement, Precision, resolve_device
 from corag.naming import Part
 from corag.optional import require
+
+logger = logging.getLogger(__name__)
 
 _SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
 _OLDER_WEIGHTS = "pytorch_model*.bin"
 _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece")
 HOW_TO_TRUST = "give --trust_remote_code, or trust_remote_code=True in Python"
 _OWN_CODE = f"its own code has to run: if you trust it, {HOW_TO_TRUST}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """Facts on a model.
+
+    Attributes:
+        name: Its name on the hub, or its folder.
+        window_tokens: Maximum tokens of an input, special tokens included.
+        licence: SPDX identifier of the licence of its weights.
+        needs_own_code: Whether it runs only with code from its repository.
+    """
+
+    name: str
+    window_tokens: int
+    licence: str = "not known here"
+    needs_own_code: bool = False
+
+    @property
+    def source(self) -> str:
+        """Address of its page on the hub."""
+        return f"https://huggingface.co/{self.name}"
+
+
+_CARDS = (
+    ModelCard("jinaai/jina-reranker-v1-turbo-en", 8192, "Apache-2.0", needs_own_code=True),
+    ModelCard("jinaai/jina-reranker-v2-base-multilingual", 1024, "CC-BY-NC-4.0", needs_own_code=True),
+    # FlagEmbedding reads 512 tokens of it unless told otherwise: max_tokens=512 does so here.
+    ModelCard("BAAI/bge-reranker-v2-m3", 8192, "Apache-2.0"),
+    ModelCard("BAAI/bge-reranker-large", 512, "MIT"),
+    ModelCard("BAAI/bge-reranker-base", 512, "MIT"),
+    # A folder converted to the architecture `gte` of transformers needs no code.
+    ModelCard("Alibaba-NLP/gte-multilingual-reranker-base", 8192, "Apache-2.0", needs_own_code=True),
+)
+
+KNOWN_RERANKERS = {card.name: card for card in _CARDS}
+"""Cross-encoders by their names on the hub: those of the CORAG paper."""
+
+BGE_M3 = ModelCard("BAAI/bge-m3", 8192, "MIT")
+"""The query embedding of the CORAG paper."""
+
+
+@lru_cache(maxsize=64)
+def announce(card: ModelCard) -> None:
+    """Log a model's window and licence, once per process; warn of a licence that forbids commercial use."""
+    logger.info("%s: window %d tokens, licence %s", card.name, card.window_tokens, card.licence)
+    if "-NC-" in card.licence.upper():
+        logger.warning("%s is under %s, which forbids commercial use; see %s", card.name, card.licence, card.source)
 
 
 Kind = Literal["CrossEncoder", "SentenceTransformer"]

@@ -13,9 +13,8 @@ from corag.checks import check_count, check_text
 from corag.errors import ModelError
 from corag.models import minilm
 from corag.models.cached import EncodingPart
-from corag.models.checkpoint import LoadedModel
+from corag.models.checkpoint import BGE_M3, LoadedModel, announce
 from corag.models.engine import Float32, Rows, run_packed
-from corag.models.known import BGE_M3, announce
 from corag.models.runtime import record_use
 from corag.models.servers import OllamaServer, OpenAIServer, Server
 from corag.text.tokens import estimated_tokens

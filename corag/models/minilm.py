@@ -23,8 +23,7 @@ from corag.models.devices import Role
 from corag.models.engine import EncoderSource, Engine, Float32, load_engine, quiet
 from corag.models.runtime import Backend, Placement, Precision, resolve_device
 from corag.optional import require
-from corag.text.tokens import encode, load_tokenizer, model_folder
-from corag.text.tokens.counters import MINILM_FOLDER, check_published
+from corag.text.tokens import MINILM_FOLDER, check_published, encode, load_tokenizer, model_folder
 from corag.types import FloatArray
 
 Ids = NDArray[np.int64]

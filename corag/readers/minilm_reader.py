@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from corag.checks import check_range
 from corag.errors import ModelError
-from corag.models.cached import CachedEncoder
+from corag.models.cached import CachedEncoder, MiniLMPart
 from corag.models.minilm import minilm_encoder
-from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
+from corag.models.runtime import Placement, current, use_runtime
 from corag.models.trained import Adapter, adapted_engine, load_adapter, shipped_adapter
-from corag.naming import Part
 from corag.readers.passages import Passage, judged
 from corag.readers.span_reader import KINDS, MIN_ROOM, NUM_OUTPUTS, ReaderSettings, SpanReader, to_answer
 from corag.text.tokens import load_tokenizer, model_folder
@@ -28,42 +28,33 @@ FORM = "low-rank-spans"
 """Format of its adapters: low-rank updates and whole tensors of a `SpanNetwork`."""
 
 
-class MiniLMReader(Part):
+@dataclass(kw_only=True, eq=False)
+class MiniLMReader(MiniLMPart):
     """Answers with a span of the context, or with yes or no, and judges which passages answer.
 
-    Args:
+    `identity` is everything that answers depend on besides question and context.
+
+    Attributes:
         adapter: The adapter's folder; by default the shipped one.
         min_confidence: Below this confidence the answer is empty. By default the best span is always given, as in
             SQuAD 1.1.
-        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
-        precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N` or `mps`.
-
-    Attributes:
-        identity: Everything that answers depend on besides question and context.
     """
 
-    def __init__(
-        self,
-        *,
-        adapter: str | Path | None = None,
-        min_confidence: float = 0.0,
-        backend: Backend = "auto",
-        precision: Precision | None = None,
-        device: str | None = None,
-    ) -> None:
-        check_range("min_confidence", min_confidence, 0, 1, "0 always answers")
-        self.name = NAME
-        self.min_confidence = min_confidence
-        folder = shipped_adapter(NAME) if adapter is None else Path(adapter)
-        loaded = load_adapter(folder, FORM)
-        placement = resolve_device("reader", backend=backend, precision=precision, device=device)
+    name = NAME
+    role = "reader"
+
+    adapter: str | Path | None = None
+    min_confidence: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_range("min_confidence", self.min_confidence, 0, 1, "0 always answers")
+        loaded = load_adapter(self.adapter or shipped_adapter(NAME), FORM)
+        placement = self._placement()
         self._reader = span_reader(loaded, placement)
-        self._load_encoder = partial(minilm_encoder, backend, None, device, role="reranker")
         self._runtime = current()
         self.identity = (
             f"{NAME} {loaded.sha256} {placement.values_depend_on} window_tokens={self._reader.settings.window_tokens} "
-            f"whole chunks min_confidence={min_confidence}"
+            f"whole chunks min_confidence={self.min_confidence}"
         )
 
     def answer(self, query: str, context: str) -> Answer:
@@ -93,7 +84,7 @@ class MiniLMReader(Part):
     def _encoder(self) -> CachedEncoder:
         """Encodes passages as rerankers do, so that those of a selection by MiniLM are encoded once."""
         with use_runtime(self._runtime):
-            return CachedEncoder(self._load_encoder())
+            return CachedEncoder(minilm_encoder(self.backend, None, self.device, role="reranker"))
 
 
 def span_reader(adapter: Adapter, placement: Placement) -> SpanReader:

@@ -17,9 +17,8 @@ from corag.checks import check_choice
 from corag.errors import InputError
 from corag.memory import LRU
 from corag.models.cached import cache_capacity
-from corag.models.checkpoint import LoadedModel
+from corag.models.checkpoint import KNOWN_RERANKERS, LoadedModel, ModelCard, announce
 from corag.models.engine import Float32, Rows, run_packed
-from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
 from corag.models.runtime import record_use
 from corag.optional import require
 from corag.rerankers.window import Output, WindowedQuestion, WindowedReranker, as_output, room_beside

@@ -86,7 +86,8 @@ class ChatSummarizer(Chat):
             )
         if not reply.text.strip():
             raise SummarizerError(f"{self.title} sent an empty reply; try it by hand, or use another model")
-        return "" if says_nothing(reply.text) else reply.text.strip()
+        is_nothing = re.sub(r"[\W_]+", " ", reply.text).strip().casefold() == NOTHING.casefold()
+        return "" if is_nothing else reply.text.strip()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -105,8 +106,3 @@ class OllamaSummarizer(ChatSummarizer, OllamaChat):
 @dataclass(kw_only=True, eq=False)
 class OpenAISummarizer(ChatSummarizer, OpenAIChat):
     """Asks an OpenAI-compatible server; see `ChatSummarizer` and `corag.models.chat.OpenAIChat`."""
-
-
-def says_nothing(reply: str) -> bool:
-    """Tell whether a reply says that there is nothing, and nothing else."""
-    return re.sub(r"[\W_]+", " ", reply).strip().casefold() == NOTHING.casefold()

@@ -24,7 +24,7 @@ from corag.selectors.raptor.tree import tree_file
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, Query, passage_at, passage_of
 from corag.text.documents import Document, passage
-from corag.text.tokens.counters import minilm
+from corag.text.tokens import minilm
 from corag.types import Candidate, Chunk, Embedder
 from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName

@@ -11,8 +11,8 @@ import corag
 from corag.files import read_file
 from corag.files.chunks import chunk_file
 from corag.files.lines import joined_words, without_running_heads
-from corag.files.man import read_man
 from corag.files.read import UnreadableFileError, find_files, read_bytes
+from corag.files.web import read_man
 from corag.text.documents import citation
 from tests.corag.files.worlds import outline
 

@@ -9,8 +9,7 @@ import corag
 from corag.errors import ModelError
 from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
 from corag.text.documents import SEPARATOR
-from corag.text.tokens import load_tokenizer, model_folder
-from corag.text.tokens.counters import check_published
+from corag.text.tokens import check_published, load_tokenizer, model_folder
 
 pytestmark = pytest.mark.slow
 

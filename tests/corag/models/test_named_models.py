@@ -13,8 +13,8 @@ import transformers
 
 import corag
 from corag.errors import ModelError
+from corag.models.checkpoint import KNOWN_RERANKERS
 from corag.models.engine import quiet
-from corag.models.known import KNOWN_RERANKERS
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.testing import EmbedderContract
 from tests.corag.models.worlds import (

@@ -17,8 +17,8 @@ from sentence_transformers.sentence_transformer import modules
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import dynamic_module_utils
 
+from corag.models.checkpoint import BGE_M3, KNOWN_RERANKERS
 from corag.models.engine import quiet
-from corag.models.known import BGE_M3, KNOWN_RERANKERS
 from corag.text.tokens import model_folder
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}

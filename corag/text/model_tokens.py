@@ -9,7 +9,7 @@ from typing import Any
 
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.optional import require
-from corag.text.tokens.counters import FILE, CallableCounter, TokenizerCounter, file_counter
+from corag.text.tokens import FILE, CallableCounter, TokenizerCounter, file_counter
 from corag.types import TokenCounter
 
 _OPENAI_MODEL = re.compile(r"(ft:)?(gpt-|chatgpt-|o[1-9](-|$)|text-embedding-|davinci|babbage)", re.IGNORECASE)
