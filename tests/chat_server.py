@@ -101,6 +101,7 @@ class ChatServer:
         about: What `/v1/models` says of them; None means that it has no such address, as for `tokenizes`.
         refuses: Fields of a request to `/v1/chat/completions` that are an error, which is `vague` or names the field.
         tokenizes: What `/tokenize` returns for a request.
+        echoes: Refuse all and say what was in the header Authorization.
         gate: No chat is answered until so many are under way at the same time, once; a minute is too long to wait.
     """
 
@@ -113,10 +114,11 @@ class ChatServer:
         refuses=(),
         vague=False,
         tokenizes=None,
+        echoes=False,
         gate=0,
     ):
         self.models, self.about, self.refuses, self.vague = models, about, refuses, vague
-        self.tokenizes = tokenizes
+        self.tokenizes, self.echoes = tokenizes, echoes
         self.show = {} if model_info is None else {"model_info": model_info}
         self.requests = []
         self.headers = []
@@ -193,7 +195,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.chat.requests.append((self.path, body))
         self.chat.headers.append({name.lower(): value for name, value in self.headers.items()})
         refused = [name for name in self.chat.refuses if name in body and self.path.startswith("/v1")]
-        if self.path == "/tokenize" and self.chat.tokenizes is not None:
+        if self.chat.echoes:
+            self._send(400, {"errors": [{"message": f"you sent {self.headers['Authorization']}"}]})
+        elif self.path == "/tokenize" and self.chat.tokenizes is not None:
             self._send(200, self.chat.tokenizes(body))
         elif self.path not in (*CHATS, *EMBEDDINGS, "/api/show"):
             self._send_404()

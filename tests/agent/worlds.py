@@ -2,11 +2,9 @@
 
 import numpy as np
 
-import agent
 from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges, TrainConfig, TrainingTable
 
 DIM = 6
-NUM_EPOCHS = 12
 RANGES = Ranges(iterations=(1, 64), exploration=(0.0, 3.0), cost_weight=(0.0, 0.3))
 
 
@@ -46,10 +44,3 @@ def random_weights(config, seed=0, scale=1.0):
 def random_agent(config=None, **settings):
     config = config or toy_config()
     return ConfigurationAgent(config, random_weights(config, **settings))
-
-
-def train(out_dir):
-    """A training that tests run in processes of their own."""
-    return agent.fit(
-        toy_table(), toy_table(20, seed=1, prefix="val"), toy_config(), toy_train_config(epochs=NUM_EPOCHS), out_dir
-    )

@@ -83,7 +83,9 @@ def test_two_writers_at_once_give_what_one_gives(inputs, tmp_path, figure, name)
     assert run_command(*task.arguments(inputs, whole)).returncode == 0
     both = [Command(*task.arguments(inputs, shared)) for _ in range(2)]
     ends = [command.end(timeout_s=600) for command in both]
-    assert all(end.returncode in (0, 2) and "Traceback" not in end.stderr for end in ends), ends
+    codes = sorted(end.returncode for end in ends)
+    assert codes in ([0, 0], [0, 2]) and "Traceback" not in ends[0].stderr + ends[1].stderr, ends
+    assert codes == [0, 0] or name not in ("index", "train agent")  # one waits for the other
     again = run_command(*task.arguments(inputs, shared))
     assert again.returncode == 0, again.stderr
     assert names_in(shared) == names_in(whole)

@@ -1,14 +1,11 @@
 """No key and no password is in anything that is printed, logged or written."""
 
 import base64
-import contextlib
 import copy
 import json
 import subprocess
 import sys
-import threading
 from dataclasses import asdict, dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
 import pytest
@@ -155,30 +152,6 @@ def test_a_known_value_is_hidden_wherever_it_is():
         assert LONG_KEY not in hide_secrets(text) and basic not in hide_secrets(text) and "***" in hide_secrets(text)
 
 
-@contextlib.contextmanager
-def echo_server():
-    """Yield the address of a server that refuses each request and says what was in its header Authorization."""
-
-    class Echo(BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            body = json.dumps({"errors": [{"message": f"you sent {self.headers['Authorization']}"}]}).encode()
-            self.send_response(400)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
 @given(st.text(max_size=9), st.text(max_size=9))
 def test_a_known_value_is_hidden_in_base64_whatever_stands_around_it(before, behind):
     remember_secrets(LONG_KEY, secret=True)
@@ -214,8 +187,10 @@ _configure_logging(debug=True)
 with TrackedRun("evaluate", Tracking(logger="wandb"), Path({str(tmp_path)!r}) / "log", {{}}) as run:
     assert run.start() is None
 """
-    with echo_server() as url:
-        variables = environment(WANDB_BASE_URL=url, WANDB_API_KEY=key, WANDB_MODE="online", WANDB_INIT_TIMEOUT="20")
+    with ChatServer(echoes=True) as server:
+        variables = environment(
+            WANDB_BASE_URL=server.host, WANDB_API_KEY=key, WANDB_MODE="online", WANDB_INIT_TIMEOUT="20"
+        )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=variables)
     assert done.returncode == 0 and "W&B could not start" in done.stderr, done.stderr
     said = [done.stdout + done.stderr, *(file.read_text(errors="replace") for file in tmp_path.rglob("*.log"))]

@@ -1,12 +1,8 @@
-"""Folders that are replaced as a whole, by one process at a time, whatever moment it is killed at."""
-
-import os
+"""Folders that are replaced as a whole, whatever moment the process is killed at."""
 
 import pytest
 
 from storage import replace_folder
-from tests.agent.worlds import NUM_EPOCHS, train
-from tests.processes import fork_server
 
 
 def content(folder):
@@ -38,15 +34,3 @@ def test_no_kill_loses_a_folder_even_if_the_next_call_fails(tmp_path, monkeypatc
     replace_folder(folder, {"a": "newest"}, "a test")
     assert content(folder) == {"a": "newest"}
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
-
-
-@pytest.mark.slow
-def test_two_trainings_into_one_folder_are_one(tmp_path):
-    context = fork_server()
-    processes = [context.Process(target=train, args=(tmp_path,)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [os.EX_OK, os.EX_OK]
-    assert len(train(tmp_path).history) == NUM_EPOCHS

@@ -87,11 +87,8 @@ def samples():
 def changed_alone(made, recorded):
     """Names of readers, or "chunking", of which something is not as recorded although the version is."""
     old, new = ({**each["readers"], "chunking": each["chunking"]} for each in (recorded, made))
-    return [name for name in new if name in old and new[name] != old[name] and not raised(new[name], old[name])]
-
-
-def raised(new, old):
-    return new["version"] > old["version"]
+    changed = [name for name in new if name in old and new[name] != old[name]]
+    return [name for name in changed if new[name]["version"] <= old[name]["version"]]
 
 
 def readings():

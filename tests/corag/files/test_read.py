@@ -337,27 +337,22 @@ def test_links_out_of_the_folder_are_followed_only_if_asked(tmp_path):
     (tmp_path / "docs" / "deep").mkdir(parents=True)
     (tmp_path / "README.md").write_text("text")
     (tmp_path / "docs" / "index.md").symlink_to("../README.md")
+    (tmp_path / "docs" / "again.md").symlink_to("index.md")
+    (tmp_path / "docs" / "own.txt").write_text("text")
+    (tmp_path / "docs" / "alias.txt").symlink_to("own.txt")
     (tmp_path / "docs" / "secrets").symlink_to("/etc/passwd")
     (tmp_path / "docs" / "deep" / "loop").symlink_to("..")
     (tmp_path / "docs" / "deep" / "out").symlink_to(tmp_path)
     found = find_files(tmp_path / "docs")
-    assert list(found.kinds) == [] and list(found.skipped) == ["deep/out", "index.md", "secrets"]
+    assert list(found.kinds) == ["own.txt"]
+    assert list(found.skipped) == ["again.md", "alias.txt", "deep/out", "index.md", "secrets"]
     assert all("a link " in reason for reason in found.skipped.values())
     found = find_files(tmp_path / "docs", follow_links=True)
-    assert (list(found.kinds), list(found.skipped)) == (["index.md", "secrets"], ["deep/out"])
+    assert list(found.kinds) == ["again.md", "index.md", "own.txt", "secrets"]
+    # A link to a file of the folder is that file.
+    assert list(found.skipped) == ["alias.txt", "deep/out"] and found.skipped["alias.txt"] == "a link to own.txt"
     # The folder itself, or a document that is named, may be a link.
     (tmp_path / "link").symlink_to("docs/deep")
     (tmp_path / "docs" / "deep" / "a.md").write_text("text")
     assert list(find_files(tmp_path / "link").kinds) == ["a.md"]
     assert list(find_files(tmp_path / "docs" / "index.md").kinds) == ["index.md"]
-
-
-def test_a_link_to_a_file_of_the_folder_is_that_file(tmp_path):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "README.md").write_text("text")
-    (tmp_path / "docs" / "index.md").symlink_to("../README.md")
-    (tmp_path / "docs" / "again.md").symlink_to("index.md")
-    (tmp_path / "docs" / "own.md").write_text("text")
-    (tmp_path / "docs" / "alias.md").symlink_to("own.md")
-    found = find_files(tmp_path / "docs", follow_links=True)
-    assert (list(found.kinds), found.skipped) == (["again.md", "index.md", "own.md"], {"alias.md": "a link to own.md"})

@@ -143,16 +143,17 @@ def test_flag_embedding_gives_the_same_values(models):
     np.testing.assert_allclose(corag.reranker("BAAI/bge-reranker-v2-m3").score(QUESTION, PASSAGES), values, atol=1e-5)
 
 
-@pytest.mark.parametrize("path", ["/etc", "/no/such/folder", "./nowhere"])
-@pytest.mark.parametrize("make", ["reranker", "embedder"])
-def test_what_is_no_folder_of_a_model_is_refused_before_a_library_is_imported(make, path):
-    code = f"""
+def test_what_is_no_folder_of_a_model_is_refused_before_a_library_is_imported():
+    code = """
 import sys, corag
-try:
-    corag.{make}({path!r})
-except corag.errors.ModelError as error:
-    print(error)
-assert not {{"torch", "transformers", "sentence_transformers"}} & sys.modules.keys()
+for path in ("/etc", "/no/such/folder", "./nowhere"):
+    for make in (corag.reranker, corag.embedder):
+        try:
+            make(path)
+        except corag.errors.ModelError as error:
+            assert path in str(error)
+            print(path)
+assert not {"torch", "transformers", "sentence_transformers"} & sys.modules.keys()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment())
-    assert done.returncode == 0 and path in done.stdout, done.stderr
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 6, done.stderr

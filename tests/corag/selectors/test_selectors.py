@@ -14,16 +14,6 @@ NAMES = [name for name in corag.SELECTORS.names if name != "sentence-threshold"]
 """What that chooses is not among the candidates; see test_simple.py."""
 
 
-@pytest.fixture(params=NAMES, scope="module")
-def name(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def selector(name):
-    return cheap_selector(name, tokens=CHARACTERS)
-
-
 class TestShippedSelectors(SelectorContract):
     @pytest.fixture(params=corag.SELECTORS.names)
     def selector(self, request):
@@ -42,8 +32,9 @@ def given_by(kind):
 
 
 @pytest.mark.parametrize("kind", ["score", None])
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*COMPARING, "mmr")], indirect=True)
-def test_what_only_ranks_needs_no_cosines(selector, kind):
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*COMPARING, "mmr")])
+def test_what_only_ranks_needs_no_cosines(name, kind):
+    selector = cheap_selector(name, tokens=CHARACTERS)
     for budget in (10, 25):
         told, ranked = (selector.select("a?", given_by(one), budget) for one in ("cosine", kind))
         assert (ranked.ids, ranked.text) == (told.ids, told.text)
