@@ -17,7 +17,7 @@ from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
 from corag.models.cached import vectors_by
 from corag.models.runtime import current
-from corag.naming import Spelling, parse
+from corag.naming import Spelling
 from corag.registry import RERANKERS, SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.registry import selector as make_selector
@@ -105,13 +105,11 @@ def select(
     # A `PartName` may hold a key that its text does not tell.
     if type(method) is str and all(isinstance(value, _PLAIN) for value in settings.values()):
         parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
-        chosen, compares = _kept_selector(
-            method, tuple((name, type(value), value) for name, value in settings.items()), current(), parts
-        )
+        given = tuple((name, type(value), value) for name, value in settings.items())
+        chosen = _kept_selector(method, given, current(), parts)
     else:
         chosen = make_selector(method, **settings)
-        compares = isinstance(method, str) and compares_similarities(method)
-    if compares:
+    if isinstance(method, str):
         candidates = with_missing_cosines(query, candidates, budget_tokens, chosen)
     return with_missing(query, chosen.select(query, candidates, budget_tokens))
 
@@ -119,22 +117,17 @@ def select(
 def with_missing_cosines(
     query: str, candidates: Sequence[Candidate], budget_tokens: int, selector: Selector | None = None
 ) -> Sequence[Candidate]:
-    """Return candidates; if none has a similarity, the `promising` ones with cosines.
+    """Return candidates; if none has a similarity and the selector compares these, the `promising` ones with cosines.
 
     They are by the selector's embedder, which keeps the vectors for it, or else the default one.
     """
-    if candidates and all(candidate.similarity is None for candidate in candidates):
+    lacking = bool(candidates) and all(candidate.similarity is None for candidate in candidates)
+    if lacking and getattr(selector, "compares", True):
         # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
         with suppress(MissingExtraError):
             embedder = getattr(selector, "cached_embedder", None) or make_embedder()
             return with_cosines(query, promising(query, candidates, budget_tokens), embedder)
     return candidates
-
-
-def compares_similarities(method: Spelling) -> bool:
-    """Return whether a selector compares the similarities of candidates, rather than values of a reranker."""
-    # "none" and "full" compare neither.
-    return parse(method).name not in ("none", "full") and "reranker" not in SELECTORS.settings(method)
 
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -143,9 +136,9 @@ _PLAIN = (str, int, float, bool, type(None))
 @lru_cache(maxsize=8)
 def _kept_selector(
     method: str, settings: tuple[tuple[str, type, Any], ...], runtime: object, parts: object
-) -> tuple[Selector, bool]:
-    """Return a selector, built once while runtime and registered parts are the same, and whether it wants cosines."""
-    return make_selector(method, **{name: value for name, _, value in settings}), compares_similarities(method)
+) -> Selector:
+    """Return a selector, built once while runtime and registered parts are the same."""
+    return make_selector(method, **{name: value for name, _, value in settings})
 
 
 def _candidate(text: Text, name: str) -> Candidate:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from corag.candidates import Text, as_candidates, compares_similarities, with_missing_cosines
+from corag.candidates import Text, as_candidates, with_missing_cosines
 from corag.checks import check_budget, check_count, check_query
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex, Retrieval
@@ -40,17 +40,7 @@ MAX_RESULTS = 200
 
 
 class Service:
-    """Ranks and selects; threads may share it.
-
-    Args:
-        method: Selector, if a request names none.
-        budget: Token budget, if a request sets none.
-        tokenizer: Counts tokens as the answering model does.
-        agent: Agent of method `corag`, as for `corag ask`.
-        index: Searched if a request has no texts.
-        num_candidates: Chunks of the index to choose from.
-        retrieval: How the index finds them.
-    """
+    """Ranks and selects, with the settings of `corag serve`; threads may share it."""
 
     def __init__(
         self,
@@ -209,17 +199,16 @@ class Service:
         budget = self.budget if budget_tokens is None else budget_tokens
         check_budget(budget)
         named = None if method is None else str(trusted(SELECTORS, method, "the request"))
-        selector, compares = self._selector(named, unit, default_unit)
-        candidates = with_missing_cosines(query, candidates, budget, selector) if compares else candidates
+        selector = self._selector(named, unit, default_unit)
+        candidates = with_missing_cosines(query, candidates, budget, selector)
         laid_out = {"layout": layout} if layout is not None and isinstance(selector, BudgetedSelector) else {}
         return with_missing(query, selector.select(query, candidates, budget, **laid_out))
 
-    def _new_selector(self, method: str | None, unit: str | None, default_unit: str | None) -> tuple[Selector, bool]:
-        """Return a selector, and whether it compares similarities."""
+    def _new_selector(self, method: str | None, unit: str | None, default_unit: str | None) -> Selector:
         named = self._method if method is None else method
         offered = self._offered | ({} if default_unit is None else {"unit": default_unit})
         settings = {} if unit is None else {"unit": unit}
-        return SELECTORS.offer(named, offered, **settings), compares_similarities(named)
+        return SELECTORS.offer(named, offered, **settings)
 
     def _new_reranker(self, model: str | None) -> Reranker:
         """Return the reranker that a request names; for a name that is foreign here, that of the server's method."""

@@ -31,7 +31,7 @@ from corag.shown import Reading, readings
 from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.data import Query
 from corag.text.documents import body
-from corag.text.units import Unit, UnitChunk, source_of
+from corag.text.units import UnitChunk, source_of, unit_size
 from corag.text.visible import well_formed
 from corag.types import Answer, Candidate, PromptedReader, Reader, Reranker, Selection, Selector, TokenCounter
 from search import Policy
@@ -105,14 +105,8 @@ class Inquiry:
 class Workbench:
     """Computes what the page asks for; threads may share it.
 
-    Args:
-        source: Where questions and candidates come from.
-        reader: Answers from a context: name or object.
-        tokens: Counts tokens: name or object.
-        agent: Agent of method `corag`, as for `corag ask`.
-        reranker: Initial reranker; by default the agent's, else the one that ships.
-        budget: Initial budget.
-        methods: Methods that are compared; an `InputError` says that one is unknown.
+    Questions and candidates come from the `source`; the other settings are those of `corag app`, reader and tokens by
+    name or as objects.
     """
 
     def __init__(
@@ -323,7 +317,7 @@ class Workbench:
         tokens = self._within(budget).for_context(inquiry.question)
         if unit not in inquiry.problems:
             given = (inquiry.question, inquiry.candidates, self.tokens, tokens)
-            inquiry.problems[unit] = cut_problem(SelectionProblem(*given).prefiltered(), Unit.parse(unit))
+            inquiry.problems[unit] = cut_problem(SelectionProblem(*given).prefiltered(), unit_size(unit))
         return replace(inquiry.problems[unit], budget_tokens=tokens)
 
     def _search(self, inquiry: Inquiry, settings: Settings) -> tuple[SelectionProblem, SearchSelector, Selection]:

@@ -131,6 +131,9 @@ class _Built:
 class Chooser(BaseModel):
     """Chooses documents under a token budget.
 
+    If the selector chooses sentences, as `corag` does for questions about facts, a document comes back with these
+    alone; `unit="passage"` keeps documents whole. Documents given are never changed; those without text are left out.
+
     Args:
         budget_tokens: The most tokens of the context, as the framework puts it into the prompt.
         tokenizer: Counts tokens as the answering model does: name or object, such as `gpt-4o`. By default as the

@@ -33,14 +33,11 @@ class CoragSelector:
     The budget is that of the part of the prompt that shows the documents: what `template`, the loop over `documents`
     in the template of your `PromptBuilder`, renders. Give that loop as it is there.
 
-    If the selector chooses sentences, as `corag` does for questions about facts, a document comes back with these
-    alone; `unit="passage"` keeps documents whole. Documents given are never changed; those without text are left out.
-
     Args:
         template: The loop over `documents`.
         meta_fields_to_embed: The metadata that the reranker reads before the text, if a document has it.
 
-    See `corag.integrations.choosing.Chooser` for the other settings.
+    See `corag.integrations.choosing.Chooser` for what comes back, and the other settings.
 
     Raises:
         InputError: A setting is wrong, or the template shows no documents.

@@ -31,14 +31,11 @@ class CoragCompressor(Chooser, BaseDocumentCompressor):
     with `separator` between them. Give the chain's own if it has others than LangChain's defaults. The reranker reads
     the `title` in a document's metadata before its text; `relevance_score` there is its score.
 
-    If the selector chooses sentences, as `corag` does for questions about facts, a document comes back with these
-    alone; `unit="passage"` keeps documents whole. Documents given are never changed.
-
     Args:
         document_prompt: How the prompt shows a document, as a text or a prompt template.
         separator: The text between two documents in the prompt.
 
-    See `corag.integrations.choosing.Chooser` for the other settings.
+    See `corag.integrations.choosing.Chooser` for what comes back, and the other settings.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -34,15 +34,12 @@ class CoragPostprocessor(Chooser, BaseNodePostprocessor):
     sees it, by default with the metadata in front, and empty lines between nodes. The reranker reads what the embedding
     model saw: the metadata that is not excluded for it (a title without its key), and the text.
 
-    If the selector chooses sentences, as `corag` does for questions about facts, a node comes back with these
-    alone; `unit="passage"` keeps nodes whole. Nodes given are never changed. Nodes without text are left out.
-
     Args:
         metadata_mode: How the prompt shows a node; synthesizers use `MetadataMode.LLM`. With `MetadataMode.ALL`, which
             shows every field, nodes do not say how they were chosen.
         separator: The text between two nodes in the prompt.
 
-    See `corag.integrations.choosing.Chooser` for the other settings.
+    See `corag.integrations.choosing.Chooser` for what comes back, and the other settings.
     """
 
     metadata_mode: MetadataMode = MetadataMode.LLM

@@ -17,6 +17,7 @@ Letters: C chunks, Q tokens of the question, T tokens of a text.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,8 +75,20 @@ class LateScorer(ChunkScorer):
         return np.asarray(largest * sums ** (1 / self._sharpness))
 
 
+class LateInteraction(EncodingPart, ABC):
+    """Base of the two, whose values of a text do not depend on others."""
+
+    @abstractmethod
+    def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
+        """Return a scoring function over the best cosines of each chunk, computed here once."""
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Return the value of each text by itself, `[len(texts)]`; 0 for an empty one."""
+        return self.scorer(query, [Chunk("text", text) for text in texts])([(row,) for row in range(len(texts))])
+
+
 @dataclass(kw_only=True, eq=False)
-class MiniLMSoftSim(EncodingPart):
+class MiniLMSoftSim(LateInteraction):
     """Late interaction of a question and texts; the order of chunks does not matter, and texts are cut to the window.
 
     Attributes:
@@ -92,18 +105,11 @@ class MiniLMSoftSim(EncodingPart):
             raise InputError(f"sharpness must be at least 1, got {self.sharpness!r}; typical: 4-12")
         super().__post_init__()
 
-    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Return the value of each text, `[len(texts)]`."""
-        return self._scorer(query, texts)([(row,) for row in range(len(texts))])
-
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""
-        return self._scorer(query, [chunk.text for chunk in chunks])
-
-    def _scorer(self, query: str, texts: Sequence[str]) -> LateScorer:
-        encoded = self._encoder.encoded(texts)
+        encoded = self._encoder.encoded([chunk.text for chunk in chunks])
         [question] = self._encoder.encoded([query])
-        maxima = np.zeros((len(texts), max(1, len(question.ids))))
+        maxima = np.zeros((len(chunks), max(1, len(question.ids))))
         if len(question.ids):
             for row, of_text in enumerate(encoded):
                 maxima[row] = best_cosines(question.cosines(of_text))
@@ -111,7 +117,7 @@ class MiniLMSoftSim(EncodingPart):
         return LateScorer(maxima, self.sharpness, cut)
 
 
-class MiniLMLate(EncodingPart):
+class MiniLMLate(LateInteraction):
     """Late interaction of a question and passages, sentences in the encoding of theirs; nothing is cut.
 
     The order of chunks does not matter.
@@ -120,10 +126,6 @@ class MiniLMLate(EncodingPart):
     name = "minilm-late"
     max_tokens = None
     """Longer texts are encoded in several windows."""
-
-    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Return the value of each text by itself, `[len(texts)]`; 0 for an empty one."""
-        return self.scorer(query, [Chunk("text", text) for text in texts])([(row,) for row in range(len(texts))])
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""

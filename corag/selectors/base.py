@@ -29,7 +29,7 @@ from corag.selectors.order import NEW_SHARE, PREVIOUS, PromptOrder, arranged, co
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts
-from corag.text.units import Span, Unit, UnitChunk
+from corag.text.units import Span, UnitChunk, unit_size
 from corag.types import Candidate, Embedder, FloatArray, Order, Selection, TokenCounter, Trace
 
 
@@ -92,9 +92,14 @@ class BudgetedSelector(Part):
     max_respends: ClassVar[int] = 3
     """How often it chooses again with the tokens that chosen units save below one shared title."""
 
+    @property
+    def compares(self) -> bool:
+        """Whether it compares the similarities of candidates, rather than values of a reranker."""
+        return not hasattr(self, "reranker")
+
     def __post_init__(self) -> None:
         self.tokenizer = make_tokens(self.tokenizer or "minilm")
-        self._unit = Unit.parse(self.unit)
+        self._unit_size = unit_size(self.unit)
         for setting in fields(self):
             value = getattr(self, setting.name)
             if "check" in setting.metadata and not (value is None and setting.default is None):
@@ -187,7 +192,7 @@ class BudgetedSelector(Part):
 
     def prepared(self, passages: SelectionProblem) -> SelectionProblem:
         """Return what is chosen from, given the candidates as they are; `problem` for a caller that has these."""
-        return cut_problem(passages, self._unit, self.max_units)
+        return cut_problem(passages, self._unit_size, self.max_units)
 
     async def aselect(self, query: str, candidates: Iterable[Text], budget_tokens: int) -> Selection:
         """Choose chunks for one query without blocking the event loop; see `select`."""

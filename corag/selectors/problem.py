@@ -24,7 +24,7 @@ from corag.text.documents import SEPARATOR
 from corag.text.layout import Layout, laid_out, pieces
 from corag.text.scripts import character_pairs
 from corag.text.tokens import token_counts
-from corag.text.units import Span, Unit, assemble, text_alone, units
+from corag.text.units import Span, assemble, text_alone, units
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
 Int64 = NDArray[np.int64]
@@ -96,14 +96,14 @@ class SelectionProblem:
         """Distinct chunks, best first."""
         return [candidate.chunk for candidate in self.candidates]
 
-    def units(self, unit: Unit) -> list[list[Chunk]]:
-        """Return the units of each chunk, `[n]`."""
-        key = ("units", unit)
+    def units(self, size: int | None) -> list[list[Chunk]]:
+        """Return the units of each chunk, `[n]`; see `corag.text.units.unit_size`."""
+        key = ("units", size)
         if key not in self.memory:
             cut = self.memory[key] = []
             for chunk in self.chunks:
                 checkpoint()
-                cut.append(units(chunk, unit))
+                cut.append(units(chunk, size))
         return self.memory[key]  # type: ignore[no-any-return]
 
     @cached_property
@@ -237,11 +237,11 @@ class SelectionProblem:
         return replace(self, layout=layout, whole=whole)
 
 
-def cut_problem(passages: SelectionProblem, unit: Unit, max_units: int = DEFAULT_MAX_UNITS) -> SelectionProblem:
+def cut_problem(passages: SelectionProblem, size: int | None, max_units: int = DEFAULT_MAX_UNITS) -> SelectionProblem:
     """Return what a selector chooses from: the passages, or the most promising `max_units` of their units."""
-    if unit.size is None:
+    if size is None:
         return passages
-    offered = unit_candidates(passages, unit, max_units)
+    offered = unit_candidates(passages, size, max_units)
     return SelectionProblem(passages.query, offered, passages.tokens, passages.budget_tokens, whole=passages)
 
 
@@ -271,14 +271,14 @@ def promising(query: str, candidates: Sequence[Candidate], budget_tokens: int) -
     return [candidates[row] for row in best[: max(MOST_READ, needed)]]
 
 
-def unit_candidates(passages: SelectionProblem, unit: Unit, max_units: int) -> list[Candidate]:
+def unit_candidates(passages: SelectionProblem, size: int, max_units: int) -> list[Candidate]:
     """Return the units of passages that are most promising, best first, with their scores.
 
     The score of a unit is the share of the question's words that it contains, by rarity among the units, plus the rank
     of its passage in the `ranking` of indices, from 1 down to 0. The `max_units` of the highest scores stay, and their
     neighbours.
     """
-    of_passages, ranking = passages.units(unit), passages.ranking
+    of_passages, ranking = passages.units(size), passages.ranking
     cut = [of_passages[index] for index in ranking]
     parts = [part for of_passage in cut for part in of_passage]
     if not parts:

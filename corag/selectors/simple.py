@@ -20,6 +20,7 @@ class NoContext(RankedSelector):
     """Takes nothing: the reader answers from what it knows."""
 
     name = "none"
+    compares = False
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         return unscored(problem, (), {"reason": "the selector 'none' never takes anything"})
@@ -29,6 +30,7 @@ class Full(RankedSelector):
     """Takes all candidates that fit, in the order in which they were given."""
 
     name = "full"
+    compares = False
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         return unscored(problem, fill(range(len(problem.chunks)), problem.costs, problem.capacity))

@@ -49,29 +49,24 @@ Range = tuple[str, int, int]
 """Characters of a document: its id, the first, and the one behind the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """What is chosen: a passage, as it was retrieved, or `size` neighbouring sentences of one."""
-
-    size: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Unit:
-        """Return the unit that `passage`, `sentence` or `window(n)` means; else raise `InputError`."""
-        window = _WINDOW.fullmatch(text) if isinstance(text, str) else None
-        if text == "passage":
-            return cls()
-        if text == "sentence" or (window and 0 < int(window[1]) <= MAX_WINDOW):
-            return cls(1 if window is None else int(window[1]))
-        raise InputError(
-            f"unit is {text!r:.80}; it must be passage, sentence, or window(n) with n sentences, at most {MAX_WINDOW}"
-        )
-
-    def __str__(self) -> str:
-        return {None: "passage", 1: "sentence"}.get(self.size, f"window({self.size})")
+SENTENCE = 1
+"""The size of the unit `sentence`; see `unit_size`."""
 
 
-PASSAGE, SENTENCE = Unit(), Unit(1)
+def unit_size(unit: str) -> int | None:
+    """Return how many neighbouring sentences are chosen together; None for a `passage`, as it was retrieved.
+
+    Raises:
+        InputError: It is neither `passage`, `sentence` nor `window(n)`.
+    """
+    if unit == "passage":
+        return None
+    window = _WINDOW.fullmatch(unit) if isinstance(unit, str) else None
+    if unit == "sentence" or (window and 0 < int(window[1]) <= MAX_WINDOW):
+        return SENTENCE if window is None else int(window[1])
+    raise InputError(
+        f"unit is {unit!r:.80}; it must be passage, sentence, or window(n) with n sentences, at most {MAX_WINDOW}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,20 +115,20 @@ def ranges_of(chunk: Chunk) -> list[Range] | None:
     return [(str(chunk.metadata["document"]), int(chunk.metadata["start"]), int(chunk.metadata["end"]))]
 
 
-def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
-    """Return the units of a chunk in its order; the chunk itself for unit `passage`, or where it has no words.
+def units(chunk: Chunk, size: int | None) -> list[Chunk]:
+    """Return the units of a chunk of some `unit_size`, in its order; the chunk itself where it has no words.
 
     A row of a table, an item of a list and a block of code are each one unit, unless longer than `MAX_CHARACTERS`. A
     line that needs what follows it to be understood (a heading, one with a colon at its end, a question, a term above
     its description) is one unit with that; above a list or a table, it leads into each item and row.
     """
-    if unit.size is None:
+    if size is None:
         return [chunk]
     body = _body_of(chunk)
     pieces = _with_openings(_pieces(chunk.text, body))
     made: list[Chunk] = []
-    for first in range(0, len(pieces), unit.size):
-        window = pieces[first : first + unit.size]
+    for first in range(0, len(pieces), size):
+        window = pieces[first : first + size]
         span = (window[0].span[0], window[-1].span[1])
         leads = tuple(dict.fromkeys(lead for piece in window for lead in piece.leads if lead[1] <= span[0]))
         made.append(_unit(chunk, span, leads, body, cut=any(piece.cut for piece in window)))
@@ -227,7 +222,8 @@ def _joint(last: UnitChunk | None, unit: UnitChunk) -> str:
 
 def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int, *, cut: bool) -> UnitChunk:
     document = chunk.metadata["document"] if _has_place(chunk) else chunk.id
-    start, end = (offset + _shift(chunk, body) for offset in span)
+    shift = _shift(chunk, body)
+    start, end = span[0] + shift, span[1] + shift
     lines = [chunk.text[first:last] for first, last in leads]
     text = chunk.text[:body] + "\n".join([*lines, chunk.text[span[0] : span[1]]])
     metadata = {**chunk.metadata, "start": start, "end": end}

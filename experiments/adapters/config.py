@@ -9,7 +9,7 @@ from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.models.runtime import Runtime
 from corag.rerankers.evidence.hypotheses import MAX_SIZE
-from corag.text.units import Unit
+from corag.text.units import unit_size
 from experiments.run.track import UNMEASURED, Tracker, Tracking
 
 Within = Literal["candidates", "article", "corpus"]
@@ -124,7 +124,7 @@ class EvidenceTraining(AdapterTraining):
         if not self.sources:
             raise InputError("sources is empty; give at least one data folder to learn from")
         for unit in self.units:
-            Unit.parse(unit)
+            unit_size(unit)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, Query, passage_at
 from corag.text.documents import Document, body, passage
 from corag.text.support import supporting_spans
-from corag.text.units import Unit, UnitChunk
+from corag.text.units import UnitChunk, unit_size
 from corag.types import Candidate, Chunk, Embedder
 from experiments.adapters.config import EvidenceSource
 from experiments.data.splits import held_out
@@ -206,17 +206,17 @@ def questions_by_unit(
     whole, by_id = pools(folder, embedder, source, queries), {query.id: query for query in queries}
     by_unit = {}
     for name in units:
-        cuts = (cut(pooled, by_id[pooled.id], folder, Unit.parse(name)) for pooled in whole)
+        cuts = (cut(pooled, by_id[pooled.id], folder, unit_size(name)) for pooled in whole)
         by_unit[name] = [pooled for pooled in cuts if pooled is not None]
     return by_unit
 
 
-def cut(pooled: Pooled, query: Query, folder: DataFolder, unit: Unit) -> Pooled | None:
+def cut(pooled: Pooled, query: Query, folder: DataFolder, size: int | None) -> Pooled | None:
     """Return the question with the units of its candidates; None if its evidence is not among these."""
-    if unit.size is None:
+    if size is None:
         return pooled
     candidates = list(map(Candidate, pooled.chunks, pooled.similarities))
-    problem = cut_problem(SelectionProblem(pooled.question, candidates, make_tokens(), 1), unit)
+    problem = cut_problem(SelectionProblem(pooled.question, candidates, make_tokens(), 1), size)
     chunks = tuple(problem.chunks)
     golds = _golds(query, folder, chunks) if pooled.gold else ()
     if pooled.gold and not golds:

@@ -10,7 +10,7 @@ from corag.checks import check_budget, check_choice, check_count
 from corag.errors import InputError
 from corag.naming import Spelling, Spellings, split_parts
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
-from corag.text.units import Unit
+from corag.text.units import unit_size
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, candidate_settings, spell_out
 from experiments.evaluation.judge import GRADE, judgements
 from experiments.evaluation.methods import check_used
@@ -111,7 +111,7 @@ class EvaluateConfig(SelectionSettings, Tracking):
             raise InputError(f"logger {self.logger!r} writes beside the result; give --out with it")
         spell_out(self, "reranker", "summarizer", "judge")
         if self.unit is not None:
-            Unit.parse(self.unit)
+            unit_size(self.unit)
         object.__setattr__(self, "methods", tuple(split_parts(self.methods)) or self.methods)
         names = [one.name for one in self.sets]
         if not self.data and not names:

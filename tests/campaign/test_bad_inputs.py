@@ -23,7 +23,7 @@ from corag import Candidate, Chunk
 from corag.cli.main import MISTAKE, main
 from corag.errors import CoragError
 from corag.index import ChunkIndex
-from corag.text.units import Unit
+from corag.text.units import unit_size
 from corag.types import Answer
 from experiments.labels.table import VECTORS
 from tests.experiments.worlds import MANY_QUERIES, listing, save_small_agent, write_folder, write_labels
@@ -278,8 +278,8 @@ CALLS = [
         lambda: corag.ChunkConfig(10**22),
     ),
     *(lambda: Chunk("a", "One. Two.", None), lambda: Chunk("a", "a\ud83d"), lambda: select("mmr", candidates=HUGE)),
-    *(lambda: corag.select("q", [{"text": "a", "similarity": 10**400}], method="top-k"), lambda: Unit.parse(None)),
-    *(lambda: Unit.parse(f"window({10**20})"), lambda: corag.ask("q?", ["a text"], num_candidates=10**9)),
+    *(lambda: corag.select("q", [{"text": "a", "similarity": 10**400}], method="top-k"), lambda: unit_size(None)),
+    *(lambda: unit_size(f"window({10**20})"), lambda: corag.ask("q?", ["a text"], num_candidates=10**9)),
     *(lambda: answered(None), lambda: answered(Answer("a", citations=(99,)))),
     *(lambda: answered(Answer("a", chunk=99)), lambda: answered(Answer("a", spans=((5, 10**6),)))),
     *(lambda: Answer("a", float("nan")),),

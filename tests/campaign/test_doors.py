@@ -46,12 +46,10 @@ def test_all_doors_give_the_same(api, figure, part):
         selector = corag.selector(chosen)
         others = [drawn(rng)[:2] for _ in range(2)]
         batch = [(query, texts), *others]
-        if corag.candidates.compares_similarities(chosen):
-            batch = [
-                (asked, corag.candidates.with_missing_cosines(asked, as_candidates(of), budget)) for asked, of in batch
-            ]
-        else:
-            batch = [(asked, as_candidates(of)) for asked, of in batch]
+        batch = [
+            (asked, corag.candidates.with_missing_cosines(asked, as_candidates(of), budget, selector))
+            for asked, of in batch
+        ]
         [many, *_] = selector.select_many([asked for asked, _ in batch], [of for _, of in batch], budget)
         assert (many.ids, many.text, many.cost_tokens) == (one.ids, one.text, one.cost_tokens), (part, number)
         body = {"query": query, "texts": texts, "budget_tokens": budget, "method": chosen}

@@ -13,7 +13,7 @@ from corag.readers.passages import Passage, signals
 from corag.reply import Reply
 from corag.shown import Reading, label, one_text, shown
 from corag.text.documents import Document, passage
-from corag.text.units import GAP, Unit, assemble, units
+from corag.text.units import GAP, assemble, units
 from corag.types import Answer, Chunk, Selection, Trace
 from tests.chat_server import ChatServer
 from tests.chat_server import Reply as Sent
@@ -25,7 +25,7 @@ LIST = Chunk(
     "```\npump  --start\n```",
     {"document": "guide", "title": "Pump", "start": 0, "end": 99},
 )
-CHOSEN_LIST = [units(LIST, Unit(1))[index] for index in (0, 1)]
+CHOSEN_LIST = [units(LIST, 1)[index] for index in (0, 1)]
 
 
 def selection_of(*chunks, reason=None):
@@ -198,7 +198,7 @@ MILL = Document(
     "Mill",
 )
 LAKE = Document("lake", "The lake is cold. Nobody swims there.", "Lake")
-CHOSEN = [units(passage(LAKE), Unit(1))[0], *(units(passage(MILL), Unit(1))[place] for place in (0, 2, 3))]
+CHOSEN = [units(passage(LAKE), 1)[0], *(units(passage(MILL), 1)[place] for place in (0, 2, 3))]
 TEXT = (
     f"Lake\nThe lake is cold.\n\nMill\nThe mill stands in Aldorf.{GAP}Otto Brunner built it in 1790."
     "\n\nToday it is a museum."

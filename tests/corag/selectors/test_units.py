@@ -5,14 +5,14 @@ import pytest
 import corag
 from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.documents import Document, passage
-from corag.text.units import Unit
+from corag.text.units import unit_size
 from tests.fakes import CHARACTERS, WORDS
 
 LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it. Nobody swims there.", "Lake Oro")
 MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mill")
 QUESTION = "How deep is the lake?"
 OFFERED = [corag.Candidate(passage(LAKE), 0.9), corag.Candidate(passage(MILL), 0.4)]
-SENTENCE = Unit.parse("sentence")
+SENTENCE = unit_size("sentence")
 
 
 def select(budget=60, tokens=WORDS, **given):

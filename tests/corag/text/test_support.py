@@ -5,7 +5,7 @@ import pytest
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document, passage
 from corag.text.support import findable, places, support_recall, supporting_spans
-from corag.text.units import Unit, units
+from corag.text.units import units
 from tests.paths import DATA
 
 LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it.", "Lake Oro")
@@ -76,13 +76,13 @@ def test_nothing_is_known_of_questions_without_an_answer_or_evidence(given):
 def test_all_facts_are_needed_and_one_place_of_the_answer_is_enough():
     facts = supporting_spans(query(gold=("lake", "mill"), supporting_facts=[["lake", [1]], ["mill", [0]]]), DOCUMENTS)
     lake, mill = passage(LAKE), passage(MILL)
-    first = units(mill, Unit(1))[0]
+    first = units(mill, 1)[0]
     assert [support_recall(facts, chosen) for chosen in ([], [lake], [first], [lake, first], [lake, mill])] == [
         0.0, 0.5, 0.5, 1.0, 1.0,
     ]  # fmt: skip
-    assert support_recall(facts, [units(mill, Unit(1))[1]]) == 0.0
+    assert support_recall(facts, [units(mill, 1)[1]]) == 0.0
     offsets = supporting_spans(query(["cold", "deep"], answer_starts=[6, LAKE.text.index("deep")]), DOCUMENTS)
-    assert [support_recall(offsets, chosen) for chosen in ([], units(lake, Unit(1))[:1], [lake])] == [0.0, 1.0, 1.0]
+    assert [support_recall(offsets, chosen) for chosen in ([], units(lake, 1)[:1], [lake])] == [0.0, 1.0, 1.0]
     guessed = supporting_spans(query(), DOCUMENTS)
     assert guessed
     assert support_recall(guessed, [lake]) is None

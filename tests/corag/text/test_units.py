@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corag.text.documents import Document, passage
-from corag.text.units import GAP, LINE_GAP, MAX_CHARACTERS, Unit, UnitChunk, assemble, units
+from corag.text.units import GAP, LINE_GAP, MAX_CHARACTERS, UnitChunk, assemble, unit_size, units
 from corag.types import Chunk
 
-SENTENCE = Unit.parse("sentence")
+SENTENCE = unit_size("sentence")
 MANUAL = """Start it. See Fig. 3 first! Then do:
 - open the valve
 - press the key
@@ -59,7 +59,7 @@ def bodies(chunks):
 def test_spans_are_the_documents_text(text, title, size):
     document = Document("d", text, title)
     chunk = passage(document)
-    found = units(chunk, Unit(size))
+    found = units(chunk, size)
     for one in found:
         if isinstance(one, UnitChunk):
             start, end = one.metadata["start"], one.metadata["end"]
@@ -78,7 +78,7 @@ def test_spans_are_the_documents_text(text, title, size):
 
 @given(TEXTS, st.integers(1, 2), st.randoms())
 def test_chosen_units_stand_in_the_text_where_their_spans_say(text, size, random):
-    found = units(passage(Document("d", text, "T")), Unit(size)) + units(passage(Document("e", text)), Unit(size))
+    found = units(passage(Document("d", text, "T")), size) + units(passage(Document("e", text)), size)
     chosen = random.sample(found, random.randint(0, len(found)))
     joined, spans = assemble(chosen)
     for chunk, (start, end) in zip(chosen, spans, strict=True):
@@ -133,11 +133,9 @@ def test_units_of_neighbouring_chunks_are_joined():
 
 def test_windows_and_passages():
     chunk = Chunk("c", "One. Two. Three. Four. Five.")
-    assert bodies(units(chunk, Unit.parse("window(2)"))) == ["One. Two.", "Three. Four.", "Five."]
-    assert units(chunk, Unit.parse("passage")) == [chunk]
+    assert bodies(units(chunk, unit_size("window(2)"))) == ["One. Two.", "Three. Four.", "Five."]
+    assert units(chunk, unit_size("passage")) == [chunk]
     assert units(Chunk("c", " \n "), SENTENCE) == [Chunk("c", " \n ")]
-    for text in ("passage", "sentence", "window(3)"):
-        assert str(Unit.parse(text)) == text
 
 
 def cut(text, title="Title"):

@@ -14,7 +14,7 @@ from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import PAIRS, SINGLES
 from corag.text.data import DataFolder
-from corag.text.units import Unit, units
+from corag.text.units import unit_size, units
 from corag.types import Chunk
 from experiments.adapters.config import EvidenceSource, ValueTraining
 from experiments.adapters.pools import cut, open_folder, pools, questions_of
@@ -75,7 +75,7 @@ def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tm
     (pooled,) = pools(folder, MiniLMEmbedder(encoder=WordEncoder()), source, [query])
     (gold,) = (pooled.chunks[index] for index in pooled.gold)
     assert "thing 20." in gold.text
-    of_sentences = cut(pooled, query, folder, Unit.parse("sentence"))
+    of_sentences = cut(pooled, query, folder, unit_size("sentence"))
     ((index,),) = of_sentences.golds
     assert of_sentences.chunks[index].text.endswith("Sentence number 20 is about thing 20.")
 
@@ -178,7 +178,7 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, 
     reranker = EvidenceReranker(adapter=report.adapter, encoder=WordEncoder())
     assert reranker.parts.network.linear.shape[1] == NUM_FEATURES
     whole = Chunk("d", "Film 3\nFilm 3 was made by Dan Orr. It is long.", {"title": "Film 3"})
-    for chunks in ([whole], units(whole, Unit.parse("sentence"))):
+    for chunks in ([whole], units(whole, unit_size("sentence"))):
         assert np.isfinite(reranker.scorer("Who made Film 3?", chunks)([(0,)])).all()
     monkeypatch.setattr(training, "minilm_encoder", None)  # whoever starts again fails
     assert training.train_value(config) == report

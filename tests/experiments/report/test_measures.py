@@ -8,7 +8,7 @@ import corag
 from corag.budget import Budget
 from corag.text.data import Query
 from corag.text.documents import Document, passage
-from corag.text.units import Unit, units
+from corag.text.units import units
 from corag.types import Chunk, Selection
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
@@ -67,7 +67,7 @@ def test_the_budget_is_counted_anew():
 
 def test_measures_of_sentences():
     of = query(supporting_facts=[["lake", [1]], ["mill", [0]]])
-    lake, mill = units(passage(LAKE), Unit(1)), units(passage(MILL), Unit(1))
+    lake, mill = units(passage(LAKE), 1), units(passage(MILL), 1)
 
     def found(chunks, text):
         values = measured(outcome(chunks, text, of=of, support=Support.of(of, DOCUMENTS)))

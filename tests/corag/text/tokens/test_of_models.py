@@ -1,6 +1,5 @@
 """Tokenizers by the names of models: files, the hub's cache, tiktoken."""
 
-import json
 import logging
 
 import huggingface_hub
@@ -8,7 +7,7 @@ import pytest
 import tiktoken
 
 import corag
-from corag.errors import InputError, ReaderError
+from corag.errors import InputError, ModelError, ReaderError
 from corag.readers.chat import OllamaReader, OpenAIReader
 from corag.text.model_tokens import _encoding, tokens_for_model
 from tests.chat_server import ChatServer, Reply
@@ -38,17 +37,9 @@ def test_a_tokenizer_file_is_counted_whole_and_bare(word_file):
     assert counter.name == str(word_file)
 
 
-def test_a_model_without_a_tokenizer_file_is_loaded_by_transformers(hub, tmp_path):
-    folder = tmp_path / "bert"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "BertTokenizer", "model_max_length": 2})
-    )
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "a"]))
-    put_on_hub(hub, "Someone/bert", folder)
-    for part in (folder, "Someone/bert"):
-        assert corag.tokens(part).count(TEXTS).tolist() == [2, 0, 3]
+def test_a_folder_without_a_tokenizer_file_is_an_error_that_names_the_file(tmp_path):
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
+        corag.tokens(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["gpt-4o", "openai/gpt-4o-mini", "gpt-oss:20b"])
