@@ -233,30 +233,6 @@ def drained(pieces):
             return received, end.value
 
 
-SUMMARIZING = ("edc2", "crag", "raptor")
-EMBEDDING = ("mmr", *SUMMARIZING)
-
-
-def cheap_selector(name, *, reranker=None, tokens=None):
-    """Build any registered selector; where it takes a reranker, a cheap one."""
-    settings = {"tokenizer": tokens} if tokens else {}
-    if name in ("naive", "corag", "upper"):
-        settings["reranker"] = reranker or HashReranker()
-    if name == "corag":
-        settings |= {"unit": "passage", "cost_weight": 0.03}  # disables the agent
-    if name == "corag-fixed":
-        settings["agent"] = sign_agent()
-    if name in EMBEDDING:
-        settings["embedder"] = HashEmbedder()
-    if name in SUMMARIZING:
-        settings["summarizer"] = OddSummarizer(tokens)
-    if name == "raptor":
-        settings["summary_tokens"] = 8
-    if name == "self-route":
-        settings["reader"] = OddReader()
-    return corag.selector(name, **settings)
-
-
 def essence(selection):
     """What two equal selections agree in: all but timings."""
     return selection.ids, selection.text, selection.cost_tokens, selection.value, selection.method

@@ -1,11 +1,24 @@
-"""What the campaign's tests counted, printed at the end; workers of a parallel run hand it over with their reports."""
+"""What the campaign reads; and what it counted, printed at the end: workers hand that over with their reports."""
 
+import shutil
 from collections import Counter
 
 import pytest
 
 from corag.registry import RERANKERS
+from tests.experiments.worlds import save_small_agent, write_folder, write_labels
 from tests.fakes import HashReranker
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, small_index):
+    """A folder with data, index, agent and labels that are right."""
+    folder = tmp_path_factory.mktemp("world")
+    write_folder(folder / "data")
+    save_small_agent(folder / "agent")
+    write_labels(folder / "labels.parquet")
+    shutil.copytree(small_index, folder / "index")
+    return folder
 
 
 @pytest.fixture(autouse=True)

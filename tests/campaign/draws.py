@@ -21,10 +21,6 @@ def one_of(*values):
     return lambda rng, tokens: rng.choice(values)
 
 
-def whole(low, high):
-    return lambda rng, tokens: rng.randint(low, high)
-
-
 def number(low, high):
     return lambda rng, tokens: rng.choice([low, high, rng.uniform(low, high)])
 
@@ -69,72 +65,34 @@ def drawn_search(rng, tokens):
     return {name: draw(rng, tokens) for name, draw in draws.items() if rng.random() < 0.3}
 
 
-ORDER = {"order": one_of("value", "ends", "document", "stable")}
-UNITS = {**ORDER, "unit": one_of("passage", "passage", "sentence", "window(2)"), "max_units": one_of(1, 3, 10, 60)}
-RERANKED = {"reranker": fake_reranker, "window": one_of("windows", "truncate")}
-EMBEDDED = {"embedder": fake_embedder}
-SEED = {"seed": one_of(0, 1, 2**32 - 1)}
-SUMMARIZED = {
-    **UNITS, **EMBEDDED,
+SHARE, EITHER = number(0.0, 1.0), one_of(True, False)
+DRAWS = {
+    "unit": one_of("passage", "passage", "sentence", "window(2)"), "max_units": one_of(1, 3, 10, 60),
+    "order": one_of("value", "ends", "document", "stable"),
+    "reranker": fake_reranker, "window": one_of("windows", "truncate"),
+    "embedder": fake_embedder, "seed": one_of(0, 1, 2**32 - 1),
     "summarizer": lambda rng, tokens: OddSummarizer(tokens),
+    "max_summary_tokens": one_of(None, 1, 20), "summary_tokens": one_of(1, 8), "with_query": EITHER,
+    "preset": one_of(None, None, None, "paper", "public-code"), "search": drawn_search, "cost_weight": number(0.0, 2.0),
+    "max_length": one_of(1, 2, 3), "max_orders": one_of(50, 3000),
+    "k": one_of(1, 2, 5, 10**6), "top_k": one_of(1, 5), "num_tokens": one_of(1, 20, 1024), "skip": EITHER,
+    "minimum": SHARE, "threshold": SHARE, "relative": EITHER, "at_least": one_of(0, 1, 3), "relevance_weight": SHARE,
+    "head": SHARE, "tail": SHARE, "buffer": one_of(0, 1, 5),
+    "method": one_of(*get_args(Method)), "max_candidates": one_of(1, 5, 40),
+    "scaling": one_of("unit", "standard"), "solver": one_of("exact", "scikit-learn"),
+    "tau": one_of(1, 2, 3), "max_size": one_of(3, 20), "clustering": one_of("dynamic", "average", "random", "one"),
+    "tree": made(lambda: None, lambda: None, lambda: None, tree), "retrieval": one_of("collapsed", "traversal"),
+    "part": inner("top-k", "adaptive-k", "crag"), "full": inner("full", "corag"),
+    "reader": made(OddReader), "min_confidence": SHARE, "agent": made(sign_agent),
 }  # fmt: skip
-GROUPED = {
-    **SUMMARIZED, **SEED,
-    "max_summary_tokens": one_of(None, 1, 20),
-    "with_query": one_of(True, False),
-}  # fmt: skip
+"""How settings are drawn, by name; a new one needs a line here."""
 
+# Every case has a tokenizer, and `corag` an agent in place of a reranker.
+BY_ITSELF = {"corag": {"tokenizer", "agent", "embedder", "keep"}}
 DRAWN = {
-    "top-k": {**UNITS, "k": one_of(1, 2, 5, 10**6)},
-    "naive": {**UNITS, **RERANKED},
-    "corag": {
-        **UNITS, **RERANKED,
-        "preset": one_of(None, None, None, "paper", "public-code"),
-        "search": drawn_search,
-        "cost_weight": number(0.0, 2.0),
-    },
-    "upper": {**UNITS, **RERANKED, "max_length": whole(1, 3), "max_orders": one_of(50, 3000)},
-    "none": UNITS,
-    "full": UNITS,
-    "top-tokens": {**UNITS, "num_tokens": one_of(1, 20, 1024), "skip": one_of(True, False)},
-    "similarity-cutoff": {
-        **UNITS, **EMBEDDED, "minimum": number(0.0, 1.0), "relative": one_of(True, False), "at_least": one_of(0, 1, 3),
-    },
-    "mmr": {**UNITS, **EMBEDDED, "relevance_weight": number(0.0, 1.0), "k": one_of(None, 1, 3)},
-    "sentence-threshold": {
-        **RERANKED,
-        "threshold": number(0.0, 1.0), "relative": one_of(True, False), "at_least": one_of(0, 1, 3),
-        **UNITS, "k": one_of(None, 1, 3),
-    },
-    "corag-fixed": {"agent": made(sign_agent)},
-    "adaptive-k": {
-        **UNITS, **EMBEDDED,
-        "head": number(0.0, 1.0), "tail": number(0.0, 1.0), "buffer": one_of(0, 1, 5),
-    },
-    "car": {
-        **UNITS, **EMBEDDED, **SEED,
-        "method": one_of(*get_args(Method)),
-        "max_candidates": one_of(1, 5, 40),
-        "scaling": one_of("unit", "standard"), "solver": one_of("exact", "scikit-learn"),
-    },
-    "edc2": {
-        **GROUPED,
-        "tau": one_of(1, 2, 3), "max_size": one_of(3, 20),
-        "clustering": one_of("dynamic", "average", "random", "one"),
-    },
-    "crag": {**GROUPED, "k": one_of(1, 4)},
-    "raptor": {
-        **SUMMARIZED,
-        "tree": made(lambda: None, lambda: None, lambda: None, tree),
-        "retrieval": one_of("collapsed", "traversal"),
-        "top_k": one_of(1, 5), "summary_tokens": one_of(1, 8),
-    },
-    "self-route": {
-        **UNITS,
-        "part": inner("top-k", "adaptive-k", "crag"), "full": inner("full", "corag"),
-        "reader": made(OddReader), "min_confidence": number(0.0, 1.0),
-    },
-}  # fmt: skip
+    name: {key: DRAWS[key] for key in corag.SELECTORS.parameters(name) if key not in BY_ITSELF.get(name, {"tokenizer"})}
+    for name in corag.SELECTORS.names
+}
 """How each setting of each selector is drawn."""
 
 ALWAYS = {

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-import corag
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
@@ -85,7 +84,6 @@ COUNTERS = {
     counter.name: counter
     for counter in (
         *DOZEN,
-        corag.tokens("estimate"),
         byte_level(),
         unigram(),
         CallableCounter(made_encoding().encode_ordinary, name="tiktoken/made"),

@@ -7,7 +7,6 @@ Python calls, below. What an error says is tested where it helps: it names the f
 import json
 import math
 import shlex
-import shutil
 from collections import UserDict
 from itertools import cycle
 from pathlib import Path
@@ -26,7 +25,7 @@ from corag.index import ChunkIndex
 from corag.text.units import unit_size
 from corag.types import Answer
 from experiments.labels.table import VECTORS
-from tests.experiments.worlds import MANY_QUERIES, listing, save_small_agent, write_folder, write_labels
+from tests.experiments.worlds import MANY_QUERIES, listing, write_folder
 from tests.fakes import FixedReader, HashEmbedder
 
 pytestmark = pytest.mark.slow
@@ -49,35 +48,30 @@ YAML = {
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory, small_index):
-    """A folder with data, index, agent and labels that are right, and some files that are not."""
-    folder = tmp_path_factory.mktemp("bad inputs")
-    write_folder(folder / "data")
-    write_folder(folder / "many", queries=MANY_QUERIES)
-    save_small_agent(folder / "agent")
-    write_labels(folder / "labels.parquet")
-    shutil.copytree(small_index, folder / "index")
-    (folder / "r.json").write_text("{}")
-    (folder / "notes.md").write_text("# Mine\n\nSome words.\n")
-    (folder / "empty.txt").touch()
-    (folder / "folder").mkdir()
+def mistakes(world):
+    """What commands read that is right, and some files that are not."""
+    write_folder(world / "many", queries=MANY_QUERIES)
+    (world / "r.json").write_text("{}")
+    (world / "notes.md").write_text("# Mine\n\nSome words.\n")
+    (world / "empty.txt").touch()
+    (world / "folder").mkdir()
     for name, content in YAML.items():
-        (folder / f"{name}.yaml").write_text(content)
-    return folder
+        (world / f"{name}.yaml").write_text(content)
+    return world
 
 
 @pytest.fixture
-def refused(world, capsys, monkeypatch):
+def refused(mistakes, capsys, monkeypatch):
     """Return a function that runs a command, which changes nothing, and returns its one line of error."""
-    monkeypatch.chdir(world)
+    monkeypatch.chdir(mistakes)
 
     def run(arguments):
-        before = listing(world)
+        before = listing(mistakes)
         assert main(shlex.split(arguments)) == MISTAKE
         captured = capsys.readouterr()
         lines = [line for line in captured.err.splitlines() if not ("━" in line or ":00:" in line)]
         assert captured.out == "" and len(lines) == 1 and lines[0].startswith("error: ")
-        assert listing(world) == before
+        assert listing(mistakes) == before
         return lines[0]
 
     return run

@@ -3,14 +3,11 @@
 A case that fails is named by its number: `tried(NUMBER, Figures())` of `tests.campaign.sound` does it again.
 """
 
-import inspect
 import logging
 import os
 
 import pytest
 
-import corag
-from tests.campaign.draws import DRAWN
 from tests.campaign.sound import campaign
 from tests.effort import CAMPAIGN, FULL
 
@@ -19,8 +16,6 @@ pytestmark = pytest.mark.slow
 NUM_CASES, NUM_PARTS = (1_000_000, 400) if CAMPAIGN else (10_000, 20) if FULL else (4_000, 8)
 FIRST = int(os.environ.get("CORAG_FIRST_CASE", "0"))
 """Cases that no run has had begin elsewhere."""
-NOT_DRAWN = {"tokenizer", "settings"}
-"""Settings that every case draws by itself, or that belong to another selector."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,11 +34,3 @@ def test_selections_keep_their_promises(part, figure):
     assert not figures.failures, f"{len(figures.failures)} failures, the first:\n" + "\n".join(figures.failures[:3])
     # Refusals are many enough to be tested and few enough to leave something to select.
     assert 0 < counts["spoilt and refused"] < counts["cases"] / 10 and counts["with chunks"] > counts["cases"] / 2
-
-
-def test_every_setting_of_every_selector_is_drawn():
-    for name in corag.SELECTORS.names:
-        takes = set(inspect.signature(corag.SELECTORS.builder(name)).parameters)
-        # An agent is drawn in place of a reranker.
-        takes -= {"agent", "embedder", "keep"} if name == "corag" else set()
-        assert takes - NOT_DRAWN == set(DRAWN[name]), name

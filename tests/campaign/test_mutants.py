@@ -1,7 +1,6 @@
 """Files with bytes that are changed, lost, doubled or put elsewhere: one line of error, or the same as before."""
 
 import random
-import shutil
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from corag.index import ChunkIndex
 from corag.text.data import DataFolder
 from experiments.labels.table import read_labels
 from tests.effort import CAMPAIGN
-from tests.experiments.worlds import save_small_agent, write_folder, write_labels
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
@@ -70,22 +68,11 @@ WORLDS = {
 """Reader, and mutants in the campaign and outside of it."""
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, small_index):
-    """A folder of files that are right."""
-    folder = tmp_path_factory.mktemp("whole")
-    save_small_agent(folder / "agent")
-    write_labels(folder / "labels.parquet")
-    write_folder(folder / "data")
-    shutil.copytree(small_index, folder / "index")
-    return folder
-
-
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_mutant_is_refused_in_one_line_or_read_as_it_was(whole, figure, name):
+def test_a_mutant_is_refused_in_one_line_or_read_as_it_was(world, figure, name):
     read, *numbers = WORLDS[name]
-    expected, wrong = read(whole), []
-    files = sorted(path for path in (whole / name).rglob("*") if path.is_file()) or [whole / name]
+    expected, wrong = read(world), []
+    files = sorted(path for path in (world / name).rglob("*") if path.is_file()) or [world / name]
     files = [path for path in files if path.stat().st_size]
     for number in range(numbers[0] if CAMPAIGN else numbers[1]):
         rng = random.Random(f"{name} {number}")
@@ -93,13 +80,13 @@ def test_a_mutant_is_refused_in_one_line_or_read_as_it_was(whole, figure, name):
         content = file.read_bytes()
         file.write_bytes(mutated(rng, content))
         try:
-            outcome = "read as it was" if read(whole) == expected else "WRONG"
+            outcome = "read as it was" if read(world) == expected else "WRONG"
         except (CoragError, AgentError) as error:
             outcome = "refused" if "\n" not in str(error) else f"LINES {error!r:.200}"
         except BaseException as error:  # noqa: BLE001 - a panic of Lance is no Exception
             outcome = f"TRACEBACK {type(error).__name__}: {error!s:.200}"
         file.write_bytes(content)
         if outcome[0].isupper():
-            wrong.append(f"{number}: {file.relative_to(whole)}: {outcome}")
+            wrong.append(f"{number}: {file.relative_to(world)}: {outcome}")
         figure(f"mutants of {name}: {outcome.split(' ')[0] if outcome[0].isupper() else outcome}", 1)
     assert not wrong, f"{len(wrong)}: " + "\n".join(wrong[:8])

@@ -60,13 +60,18 @@ def test_threads_share_a_capacity():
 
     def work(seed):
         rng = np.random.default_rng(seed)
-        for _ in range(500):
+        for _ in range(3000):
             cache = caches[rng.integers(4)]
             values = cache.get_many(rng.integers(0, 40, 3).tolist(), lambda new: [bytes(key % 7) for key in new])
             assert all(len(value) < 7 for value in values)
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # without the lock the bytes are wrong
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+    finally:
+        sys.setswitchinterval(interval)
     entries = [entry for cache in caches for entry in cache.get(range(40)).items()]
     kept = [size_of(key) + size_of(value) + ENTRY_BYTES for key, value in entries]
     assert (sum(kept), len(kept)) == (capacity.used_bytes, len(capacity.entries))

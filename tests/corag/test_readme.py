@@ -16,7 +16,7 @@ import corag.selectors
 import search
 from corag.naming import split_parts
 from corag.optional import load
-from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS
+from corag.registry import SELECTORS, TABLES
 from experiments.papers.study import cells_of, find_study, methods_of
 from experiments.report.measures import MEASURES
 from tests.paths import ROOT
@@ -73,9 +73,7 @@ def test_every_block_is_of_a_kind_that_is_run_or_checked():
     assert [page.stem for page in PAGES if blocks(page, "bash")] == ["serve"]
 
 
-PARTS = {
-    "reranker": RERANKERS, "reader": READERS, "summarizer": SUMMARIZERS, "embedder": EMBEDDERS, "selector": SELECTORS
-}  # fmt: skip
+PARTS = {table.kind: table for table in TABLES}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python skip")], ids=lambda page: page.stem)

@@ -35,8 +35,7 @@ cheap = {
 }
 seconds = {}
 for name in names:
-    takes = corag.SELECTORS.settings(name)
-    selector = corag.selector(name, **{key: part for key, part in cheap.items() if key in takes})
+    selector = corag.SELECTORS.offer(name, cheap)
     selector.select("Where is the river?", offered[:5], 256)  # imports
     begun = time.process_time()
     try:

@@ -8,16 +8,29 @@ from corag.errors import BudgetError, InputError
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.testing import SelectorContract
 from corag.text.tokens import CallableCounter
-from tests.fakes import CHARACTERS, HashEmbedder, cheap_selector, offer
+from tests.fakes import CHARACTERS, HashEmbedder, HashReranker, OddReader, OddSummarizer, offer, sign_agent
 
 NAMES = [name for name in corag.SELECTORS.names if name != "sentence-threshold"]
 """What that chooses is not among the candidates; see test_simple.py."""
 
 
+def cheap_selector(name):
+    """Any registered selector, of parts that cost next to nothing."""
+    offered = {
+        "tokenizer": CHARACTERS, "reranker": HashReranker(), "embedder": HashEmbedder(), "reader": OddReader(),
+        "summarizer": OddSummarizer(CHARACTERS), "summary_tokens": 8,
+    }  # fmt: skip
+    if name == "corag":
+        offered |= {"unit": "passage", "cost_weight": 0.03, "agent": "none"}
+    elif name == "corag-fixed":
+        offered["agent"] = sign_agent()
+    return corag.SELECTORS.offer(name, offered)
+
+
 class TestShippedSelectors(SelectorContract):
     @pytest.fixture(params=corag.SELECTORS.names)
     def selector(self, request):
-        return cheap_selector(request.param, tokens=CHARACTERS)
+        return cheap_selector(request.param)
 
 
 COMPARING = ("similarity-cutoff", "adaptive-k", "car")
@@ -34,7 +47,7 @@ def given_by(kind):
 @pytest.mark.parametrize("kind", ["score", None])
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in (*COMPARING, "mmr")])
 def test_what_only_ranks_needs_no_cosines(name, kind):
-    selector = cheap_selector(name, tokens=CHARACTERS)
+    selector = cheap_selector(name)
     for budget in (10, 25):
         told, ranked = (selector.select("a?", given_by(one), budget) for one in ("cosine", kind))
         assert (ranked.ids, ranked.text) == (told.ids, told.text)
