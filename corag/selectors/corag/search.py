@@ -56,10 +56,10 @@ class SearchSelector(RerankingSelector):
     name = "corag"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         config = search_config("paper", self.preset, self.search)
         self._given = self.search or {}
         self._price = config.cost_weight if self.cost_weight is None else self.cost_weight
-        super().__post_init__()
 
     def _offered(self) -> Mapping[str, Any]:
         return {**super()._offered(), **({} if self.preset is None else LOGITS)}

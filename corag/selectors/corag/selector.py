@@ -93,12 +93,12 @@ class Corag(BudgetedSelector):
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name in GIVEN}
         given = {name: value for name, value in values.items() if value != getattr(type(self), name)}
         is_open = self.preset is None and decides(self.agent) and not given.keys() >= set(COMPLETE)
-        search_config("paper", self.preset, self.search)  # refused now, not with the first question
         complete = given
         if not is_open and self.preset is None and not given.keys() >= set(COMPLETE):
             complete = {**fixed_configuration().settings, **given}
         self.unit = complete.get("unit", "passage")
         super().__post_init__()
+        search_config("paper", self.preset, self.search)  # refused now, not with the first question
         if self.keep is not None and not is_open:
             raise InputError(
                 f"keep is {self.keep}, but {'a preset' if self.preset else 'unit, reranker and cost_weight'} or "
