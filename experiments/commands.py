@@ -67,8 +67,8 @@ def train_adapter(config: Any) -> None:
         return
     training: Any = {ValueTraining: train_value, CrossTraining: train_cross, ReaderTraining: train_reader}[type(config)]
     with folder_lock(Path(config.out)):
-        trained = training(config)
-    say(f"adapter in {trained.adapter}; its README.md has the results")
+        adapter = training(config)
+    say(f"adapter in {adapter}; its README.md has the results")
 
 
 def evaluate(config: Any) -> None:

@@ -12,8 +12,6 @@ from corag.rerankers.evidence.hypotheses import MAX_SIZE
 from corag.text.units import unit_size
 from experiments.run.track import UNMEASURED, Tracker, Tracking
 
-Within = Literal["candidates", "article", "corpus"]
-
 
 def _check(settings: object, *, shares: str = "", counts: str = "", positive: str = "") -> None:
     for name in shares.split():
@@ -90,7 +88,7 @@ class EvidenceSource(TrainingSource):
 
     kind: str = ""
     part: Literal["training", "held-out"] = "training"
-    within: Within = "candidates"
+    within: Literal["candidates", "article", "corpus"] = "candidates"
     num_candidates: int = 10
     limit: int = 0
     unanswerable: float = 0.2

@@ -31,15 +31,14 @@ from corag.types import FloatArray, Order
 from experiments.adapters.config import CrossTraining, EvidenceSource
 from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, plain_name
 from experiments.adapters.pools import Pooled, questions_by_unit
-from experiments.adapters.states import StoredEncoder
 from experiments.adapters.training import (
-    AdapterReport,
     Learned,
     calibration_error,
     figures_table,
     fit_sigmoid,
     train_once,
 )
+from experiments.data.pools import shared_encoder
 from experiments.run.journal import fingerprint
 
 ABOUT = """\
@@ -82,7 +81,8 @@ def draw(pooled: Pooled, tokens: Any, generator: np.random.Generator) -> list[Co
         text = np.concatenate([chunks[index] for index in order])
         if 0 < len(text) <= room:
             share = _share(pooled, order)
-            wrong = len(pooled.ordered) > 1 and _evidence_of(pooled, order) == pooled.ordered[::-1]
+            evidence = tuple(index for index in order if index in pooled.ordered)
+            wrong = len(pooled.ordered) > 1 and evidence == pooled.ordered[::-1]
             rows.append(Combination(*pair_row(question, text), share - 0.001 * wrong, share == 1))
     return rows
 
@@ -102,11 +102,6 @@ def _fitting(pooled: Pooled, orders: Iterable[Order], lengths: Sequence[int], ro
 def _telling(pooled: Pooled) -> set[int]:
     """Return the chunks that may be evidence."""
     return set().union(*pooled.golds) if pooled.golds else set()
-
-
-def _evidence_of(pooled: Pooled, order: Order) -> Order:
-    """Return the evidence in an order, without distractors."""
-    return tuple(index for index in order if index in pooled.ordered)
 
 
 def _share(pooled: Pooled, order: Order) -> float:
@@ -229,7 +224,7 @@ def started(seed: int) -> SpanNetwork:
 
 
 @in_runtime
-def train_cross(config: CrossTraining) -> AdapterReport:
+def train_cross(config: CrossTraining) -> Path:
     """Train, calibrate and measure the cross-encoder; see `train_once`.
 
     Raises:
@@ -242,7 +237,7 @@ def train_cross(config: CrossTraining) -> AdapterReport:
 
 def _learned(config: CrossTraining, work: str) -> Learned:
     out = Path(config.out)
-    encoder = StoredEncoder(minilm_encoder(), out / "states.sqlite")
+    encoder = shared_encoder()
     questions = [pooled for of_source in _questions(config, config.sources, encoder).values() for pooled in of_source]
     checks = _questions(config, config.calibration, encoder)
     batches = partial(batches_of, config, questions, minilm_encoder().whole_ids)

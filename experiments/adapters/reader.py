@@ -34,7 +34,6 @@ from experiments.adapters.config import ReaderTraining
 from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, plain_name
 from experiments.adapters.reader_rows import ReadingExample, ReadingRow, batches, collate, examples, rows
 from experiments.adapters.training import (
-    AdapterReport,
     Learned,
     calibration_error,
     facts_table,
@@ -81,7 +80,7 @@ class _HeldOut(NamedTuple):
 
 
 @in_runtime
-def train_reader(config: ReaderTraining) -> AdapterReport:
+def train_reader(config: ReaderTraining) -> Path:
     """Train, calibrate and measure the reader; see `train_once`.
 
     Raises:

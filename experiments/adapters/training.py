@@ -42,14 +42,6 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterReport:
-    """The adapter's folder, and its figures: of each test by method, or of each set of questions."""
-
-    adapter: Path
-    figures: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class Learned:
     """What a training ends with: the adapter, its figures, and for its card what was measured and how it was made."""
 
@@ -59,20 +51,18 @@ class Learned:
     facts: Mapping[str, object]
 
 
-def train_once(
-    config: AdapterTraining, work: str, learn: Callable[[str], Learned], *, about: str, use: str
-) -> AdapterReport:
-    """Return the report of a finished training of the same work, or train, and save the adapter with its card.
+def train_once(config: AdapterTraining, work: str, learn: Callable[[str], Learned], *, about: str, use: str) -> Path:
+    """Return the folder of the adapter that a finished training of the same work has left, or train and save it.
 
-    An interrupted training resumes after the last epoch that `fit` has kept.
-    The card says what the adapter is, `about`, and has the Python that makes it, `use`. The adapter is logged as the
-    model of the training's run in W&B. In the end the state of the training, `epochs-*` and `draft`, is deleted.
+    An interrupted training resumes after the last epoch that `fit` has kept. The card says what the adapter is,
+    `about`, and has the Python that makes it, `use`. The adapter is logged as the model of the training's run in W&B;
+    its figures are in `training.json`. In the end the state of the training, `epochs-*` and `draft`, is deleted.
     """
     out, start = Path(config.out), time.perf_counter()
     folder = out / ADAPTER_DIR
-    if (record := finished_record(out / RECORD_FILE, work)) is not None and folder.is_dir():
+    if finished_record(out / RECORD_FILE, work) is not None and folder.is_dir():
         logger.info("%s is trained already; delete it to train again", folder)
-        return AdapterReport(folder, record["figures"])
+        return folder
     learned = learn(work)
     adapter, facts = learned.adapter, {**learned.facts, "hours": round((time.perf_counter() - start) / 3600, 2)}
     card = _card(config, adapter.config.name, about, use, learned.results, facts)
@@ -83,7 +73,7 @@ def train_once(
     write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": learned.figures}, indent=2) + "\n")
     for state in (*out.glob("epochs-*"), out / "draft"):
         shutil.rmtree(state, ignore_errors=True)
-    return AdapterReport(folder, learned.figures)
+    return folder
 
 
 def _card(config: Any, name: str, about: str, use: str, results: Sequence[Block], facts: Mapping[str, object]) -> str:

@@ -26,9 +26,7 @@ from corag.text.documents import passage
 from corag.types import FloatArray, Order
 from experiments.adapters.config import ValueTraining
 from experiments.adapters.pools import Pooled, open_folder, questions_by_unit
-from experiments.adapters.states import StoredEncoder
 from experiments.adapters.training import (
-    AdapterReport,
     Learned,
     calibration_error,
     facts_table,
@@ -45,6 +43,7 @@ from experiments.adapters.value_fit import (
     hypothesise,
     order_accuracy,
 )
+from experiments.data.pools import shared_encoder
 from experiments.run.journal import fingerprint
 
 ABOUT = """\
@@ -70,8 +69,8 @@ Training = Sequence[tuple[Pooled, Hypothesised]]
 
 
 @in_runtime
-def train_value(config: ValueTraining) -> AdapterReport:
-    """Train, calibrate and measure a value; see `train_once`. Token states are kept, too.
+def train_value(config: ValueTraining) -> Path:
+    """Train, calibrate and measure a value; see `train_once`.
 
     A data folder that is missing or damaged, or has nothing to learn, is a `DataError`.
     """
@@ -82,7 +81,7 @@ def train_value(config: ValueTraining) -> AdapterReport:
 
 def _learned(config: ValueTraining, work: str) -> Learned:
     out = Path(config.out)
-    encoder = StoredEncoder(minilm_encoder(), out / "states.sqlite")
+    encoder = shared_encoder()
     rarity = _rarity(config)
     training = _training_questions(config, encoder, rarity)
     left_out, network = _fitted(config, training, work)

@@ -9,7 +9,7 @@ import json
 import re
 from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
@@ -127,25 +127,10 @@ def plan(config: SweepConfig) -> list[tuple[Mapping[str, Any], list[TrainAgentCo
     for values in product(*config.vary.values()):
         settings, runs = dict(zip(config.vary, values, strict=True)), []
         for seed in config.seeds:
-            folder = Path(config.shared.out) / _folder_name(settings, seed)
-            run = with_settings(config.shared, {**settings, SEED: seed})
-            runs.append(replace(run, out=str(folder), quiet=True))
+            own = {SEED: seed, "out": str(Path(config.shared.out) / _folder_name(settings, seed)), "quiet": True}
+            runs.append(read_settings({**flattened(config.base), **settings, **own}))
         combinations.append((settings, runs))
     return combinations
-
-
-def with_settings(config: TrainAgentConfig, changes: Mapping[str, Any]) -> TrainAgentConfig:
-    """Return a configuration with other values for some settings, given by dotted name.
-
-    Values are read as on the command line: a list becomes a tuple where one is expected. Errors are as for `plan`.
-    """
-    flat = flattened(asdict(config))
-    if unknown := [name for name in changes if name not in flat]:
-        raise InputError(f"{unknown[0]!r} is no setting; the settings are {', '.join(flat)}")
-    try:
-        return read_settings({**flat, **changes})
-    except InputError as error:
-        raise InputError(f"{_listed(changes)} cannot be: {error}") from error
 
 
 def _row(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from corag.cli.console import Report, progress
 from corag.errors import DataError
 from corag.index import ChunkIndex, Retrieval, update_index
 from corag.index.search import reciprocal_rank_fusion
-from corag.models.minilm import MAX_TOKENS
+from corag.models.cached import CachedEncoder
+from corag.models.minilm import MAX_TOKENS, minilm_encoder
 from corag.optional import require, warn_once
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.raptor.tree import tree_file
@@ -196,6 +197,13 @@ def embed_all(embedder: Embedder, texts: Sequence[str], report: Report | None = 
         if report is not None:
             report(min(start + EMBEDDED_TOGETHER, len(texts)), len(texts))
     return np.concatenate(vectors)
+
+
+def shared_encoder() -> CachedEncoder:
+    """Return MiniLM's encoder, which runs every text once for all parts that are given it."""
+    encoder = minilm_encoder()
+    # On a CPU one text at a time: a resumed run ends with the same bits.
+    return CachedEncoder(encoder, batch=1 if encoder.placement.kind == "cpu" else None)
 
 
 def resolve(pool: PoolName, queries: Sequence[Query], index: str | Path | None) -> PoolName:

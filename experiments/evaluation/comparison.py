@@ -20,11 +20,12 @@ from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, 
 from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
+from corag.types import Selector
 from corag.writing import write_atomically
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.curves import FEWEST_QUESTIONS, MOST_QUESTIONS, CurveMeasuring, points
+from experiments.evaluation.curves import FEWEST_QUESTIONS, MOST_QUESTIONS, curve_rows, points
 from experiments.evaluation.measure import Measuring, Rows, cold_and_warm
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
 from experiments.evaluation.parts import Parts, checkpoint_hash
@@ -131,8 +132,8 @@ class SetRun:
         )  # fmt: skip
 
     @cached_property
-    def _curves(self) -> CurveMeasuring:
-        return CurveMeasuring(self._parts, self._points, self.config.reranker, self._folder.documents)
+    def _of_curves(self) -> Mapping[str, Selector]:
+        return self._parts.methods(tuple(dict.fromkeys(point.method for point in self._points))).selectors
 
     # --- Results ---
 
@@ -200,9 +201,10 @@ class SetRun:
     def _measured(self, label: str, queries: Sequence[Query]) -> list[Rows]:
         """Return for each question the rows of all methods at a budget, or of the points of the curves."""
         questions = [(query, self._pool.candidates(query)) for query in queries]
+        documents = self._folder.documents
         if label == CURVES:
-            return [self._curves.rows(*question) for question in questions]
-        budget, documents = self._parts.budget(int(label)), self._folder.documents
+            return [curve_rows(self._points, self._of_curves, self._parts, documents, one) for one in questions]
+        budget = self._parts.budget(int(label))
         return Measuring(self._methods.selectors, budget, self._parts, documents=documents).rows(questions)
 
     def _times(self, journal: Journal, budget: int) -> Mapping[str, Mapping[str, Row]]:

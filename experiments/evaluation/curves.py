@@ -5,22 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
-from corag.naming import Spelling, parse
-from corag.registry import SELECTORS
-from corag.selectors.corag.agents import NO_AGENT
-from corag.selectors.problem import SelectionProblem
-from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.text.data import Query
 from corag.text.documents import Document
 from corag.types import Candidate, Selector
-from experiments.evaluation.measure import FAILURES, Measuring, Rows
-from experiments.evaluation.methods import with_shared_problem
+from experiments.evaluation.measure import Measuring, Rows
 from experiments.evaluation.parts import Parts
-from experiments.report.results import CHALLENGER, DEFAULT, CurvePoint
+from experiments.report.results import DEFAULT, CurvePoint
 
 FEWEST_QUESTIONS, MOST_QUESTIONS = 10, 100
 """The curves use a third of a set's questions, drawn at random; these are the minimum and the maximum."""
@@ -46,50 +39,21 @@ def points(budget: int) -> list[CurvePoint]:
     ]
 
 
-class CurveMeasuring:
-    """Measures points, whose selectors share problems and rerankers, so that only their searches differ.
-
-    Lambda replaces that of the configuration that the agent names for a question, as in `corag(cost_weight=...)`.
-    Without a `reranker`, the agent chooses it, and simple methods have their default.
-    """
-
-    def __init__(
-        self, parts: Parts, points: Sequence[CurvePoint], reranker: Spelling | None, documents: Mapping[str, Document]
-    ) -> None:
-        self._parts, self._points, self._reranker, self._documents = parts, points, reranker, documents
-        self._built: dict[str, Selector] = {}
-        self._problems: dict[Any, SelectionProblem] = {}
-        self._corag: Any = parts.methods("corag").selectors["corag"]
-
-    def rows(self, query: Query, candidates: Sequence[Candidate]) -> Rows:
-        """Return the row of each point, by its label, on a question."""
-        self._problems.clear()
-        budgets = {one.budget: self._parts.budget(one.budget) for one in self._points}
-        try:
-            largest = budgets[max(budgets)].for_context(query.question)
-            prediction = self._corag.predict(query.question, candidates, largest)
-        except FAILURES:
-            prediction = None  # each point then fails by itself, which its row says
-        named = None if prediction is None else str(prediction)
-        rows: Rows = {}
-        for tokens, budget in budgets.items():
-            selectors = {one.label: self._selector(one, named) for one in self._points if one.budget == tokens}
-            measuring = Measuring(selectors, budget, self._parts, False, documents=self._documents, measures=OF_CONTEXT)
-            with _small_budgets():
-                rows |= measuring.rows([(query, candidates)])[0]
-        return rows
-
-    def _selector(self, point: CurvePoint, named: str | None) -> Selector:
-        written = parse(point.method)
-        if written.name != CHALLENGER:
-            written = written.with_settings(reranker=self._reranker or DEFAULT_RERANKER)
-        elif named is not None:
-            takes = SELECTORS.settings(named)
-            settings = {name: value for name, value in written.settings.items() if name in takes}
-            written = parse(named).with_settings(**settings, **({"agent": NO_AGENT} if "agent" in takes else {}))
-        if (spelled := str(written)) not in self._built:
-            self._built[spelled] = self._parts.methods((spelled,)).selectors[spelled]
-        return with_shared_problem(self._built[spelled], spelled, self._problems)
+def curve_rows(
+    points: Sequence[CurvePoint],
+    selectors: Mapping[str, Selector],
+    parts: Parts,
+    documents: Mapping[str, Document],
+    question: tuple[Query, Sequence[Candidate]],
+) -> Rows:
+    """Return the row of each point, by its label, on a question; `selectors` has their methods."""
+    rows: Rows = {}
+    for tokens in dict.fromkeys(one.budget for one in points):
+        of_budget = {one.label: selectors[one.method] for one in points if one.budget == tokens}
+        measuring = Measuring(of_budget, parts.budget(tokens), parts, documents=documents, measures=OF_CONTEXT)
+        with _small_budgets():
+            rows |= measuring.rows([question])[0]
+    return rows
 
 
 @contextmanager

@@ -44,16 +44,14 @@ class Measuring:
     """What questions are measured with.
 
     Attributes:
-        reads: Whether the reader, if there is one, reads what was chosen.
         timed: Whether rows have the seconds of the selection, with what methods share.
         documents: The corpus, which tells the supporting sentences.
-        measures: Names of those to compute; by default all, those of judge and verifier included.
+        measures: Names of those to compute, without reading; by default all, those of reader, judge and verifier too.
     """
 
     selectors: Mapping[str, Selector]
     budget: Budget
     parts: Parts
-    reads: bool = True
     timed: bool = False
     documents: Mapping[str, Document] = field(default_factory=dict)
     measures: Collection[str] | None = None
@@ -93,7 +91,7 @@ class Measuring:
 
     def prompts(self, chosen: Chosen) -> list[Prompt]:
         """Return what is to be read: the contexts that were chosen, and the chunks that a summary was made from."""
-        if self.parts.reader is None or not self.reads:
+        if self.parts.reader is None or self.measures is not None:
             return []
         outcomes = chosen.outcomes.values()
         originals = [(one.query.question, one.original_text) for one in outcomes if not one.is_whole]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import corag
@@ -86,9 +86,9 @@ def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[st
 
 @dataclass
 class SharedProblem:
-    """A selector whose problems, with the values of their orders, serve others of the same unit, whatever the budget.
+    """A selector whose problems, with the values of their orders, serve others of the same unit.
 
-    `problems` are by question and unit, and have to be cleared where the candidates are others.
+    `problems` are by question and unit, and have to be cleared where candidates or budget are others.
     """
 
     selector: BudgetedSelector
@@ -116,11 +116,7 @@ class SharedProblem:
         key = query, self.selector.unit, self.selector.max_units
         if key not in self.problems:
             self.problems[key] = self.selector.problem(query, candidates, budget_tokens)
-        problem = self.problems[key]
-        if problem.budget_tokens != budget_tokens:
-            whole = None if problem.whole is None else replace(problem.whole, budget_tokens=budget_tokens)
-            problem = replace(problem, budget_tokens=budget_tokens, whole=whole)
-        return problem
+        return self.problems[key]
 
 
 def with_shared_problem(selector: Selector, method: str, problems: dict[Any, SelectionProblem]) -> Selector:

@@ -9,7 +9,6 @@ from typing import Any
 import corag
 from corag.budget import Budget, reader_and_tokens, tokens_setting
 from corag.models.cached import CachedEmbedder, CachedEncoder
-from corag.models.minilm import minilm_encoder
 from corag.models.runtime import resolve_device
 from corag.naming import Spellings
 from corag.readers.chat import ChatReader
@@ -20,6 +19,7 @@ from corag.selectors.raptor.tree import tree_file
 from corag.selectors.reranking import SHARED
 from corag.text.data import Query
 from corag.types import Reader, Reranker
+from experiments.data.pools import shared_encoder
 from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.evaluation.judge import Judge, chat_of, judgements
 from experiments.evaluation.methods import Methods, make_methods
@@ -78,9 +78,7 @@ class Parts:
     @cached_property
     def encoder(self) -> CachedEncoder:
         """Encodes every passage once for pools, rerankers and embedder."""
-        encoder = minilm_encoder()
-        # On a CPU one text at a time: a resumed run ends with the same bits.
-        return CachedEncoder(encoder, batch=1 if encoder.placement.kind == "cpu" else None)
+        return shared_encoder()
 
     @cached_property
     def embedder(self) -> CachedEmbedder:

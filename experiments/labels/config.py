@@ -39,7 +39,6 @@ class LabelSource(CandidateSettings):
             default the name of the data folder.
         adapter: Folder of an adapter that replaces the shipped one of the same name, such as one that was trained
             without this kind. The table keeps the name.
-        max_tokens: Maximum tokens of a chunk, if an index is built; by default that of the labelling.
     """
 
     data: str
@@ -48,7 +47,6 @@ class LabelSource(CandidateSettings):
     with_gold: bool = False
     kind: str = ""
     adapter: str = ""
-    max_tokens: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -54,7 +54,7 @@ class SourceQuestions:
             self.settings,
             index=self.config.index,
             documents_limit=self.settings.num_candidates,
-            chunking=ChunkConfig(self.settings.max_tokens or self.config.max_tokens),
+            chunking=ChunkConfig(self.config.max_tokens),
             quiet=quiet,
         )
 

@@ -26,7 +26,6 @@ class MethodInCell:
         summary: Its figures over all questions, as `corag evaluate` gives them.
         part: Spelling of the method that ran.
         file: File of the comparison, below the folder of the study.
-        data: Data folder.
         ran: Questions, budget and the like of the comparison, by name.
     """
 
@@ -35,7 +34,6 @@ class MethodInCell:
     summary: Mapping[str, Any]
     part: str = ""
     file: str = ""
-    data: str = ""
     setup: Mapping[str, str] = field(default_factory=dict)
 
     def beside(self, axis: str) -> tuple[tuple[str, str], ...]:

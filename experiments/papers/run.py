@@ -171,7 +171,7 @@ def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparatio
             name, values = parse(text), {**cell.values, METHOD: label}
             rows = [row for row in measured.rows[name] if row["query"] in queries]
             part = str(record["parts"].get(name, name))
-            result.methods.append(MethodInCell(values, rows, summaries[name], part, file, str(config.data), setup))
+            result.methods.append(MethodInCell(values, rows, summaries[name], part, file, setup))
 
 
 def asked(cell: Cell, kept: int, record: Mapping[str, Any]) -> str:

@@ -101,7 +101,9 @@ def new_figure(width_inches: float, height_inches: float, **settings: Any) -> An
 def to_svg(figure: Any) -> str:
     """Return a figure as SVG, the same for the same figure."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    # Ids of its own would differ from one process to the next.
+    with require("matplotlib", "experiments").rc_context({"svg.hashsalt": "corag"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 

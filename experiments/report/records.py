@@ -1,10 +1,10 @@
-"""`RECORDS.md`, its figure and the table of `README.md`, from committed figures.
+"""`RECORDS.md`, table and picture of `README.md`, from committed figures and label tables.
 
     corag evaluate --config experiments/configs/record.yaml --look "why"
     python -m experiments.report.records --results runs/record --changed "what is new"
 
 measures today's default on sealed questions, adds its line to `experiments/records.jsonl`, keeps each question's
-figures in `experiments/results/held-out.parquet`, and writes page, figure and table anew; without `--results` they are
+figures in `experiments/results/held-out.parquet`, and writes page, figures and table anew; without `--results` they are
 written from what is kept. Each data set counts alike.
 """
 
@@ -18,12 +18,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from corag.errors import InputError
 from corag.optional import require
 from corag.text.visible import to_json
 from corag.writing import write_atomically
 from experiments.agents.targets import FILLING
-from experiments.report.drawing import COLORS, MARKERS, finish, new_figure, plain, to_svg
+from experiments.evaluation.metrics import kept
+from experiments.labels.table import Labels, read_labels
+from experiments.report.drawing import COLORS, MARKERS, Points, against_tokens
+from experiments.report.page import markdown_table
 from experiments.report.results import Result
 from experiments.run.journal import commit
 
@@ -32,6 +37,9 @@ LINES, PAGE = ROOT / "experiments" / "records.jsonl", ROOT / "RECORDS.md"
 FIGURE, README = ROOT / "experiments" / "figures" / "records.svg", ROOT / "README.md"
 ROWS = ROOT / "experiments" / "results" / "held-out.parquet"
 """Each sealed question's figures under the present default and beside it."""
+PICTURE, LABELS = ROOT / "experiments" / "figures" / "kept.svg", ROOT / "checkpoints" / "labels"
+LABEL_BUDGETS = (256, 1024, 4096)
+"""Budgets of the label tables that ship, ascending."""
 BUDGETS, METHODS = (256, 1024), ("corag", FILLING, "sentence-threshold")
 TITLES = {
     "hotpotqa": "HotpotQA", "2wikimultihopqa": "2WikiMultihopQA", "multihoprag": "MultiHop-RAG", "squad": "SQuAD",
@@ -124,7 +132,7 @@ def table(rows: Sequence[Mapping[str, Any]], shown: Collection[str] = ()) -> str
         "questions",
         *(f"{'`corag`' if of == 'corag' else 'filling'}, {budget:,}" for budget, of in columns),
     ]
-    lines = [headings, ["---"] * len(headings)]
+    lines = []
     for data, cells in ((data, cells) for data, cells in means.items() if not shown or data in shown):
         number = len(by_cell[data, *columns[0]])
         lines.append([TITLES.get(data, data), str(number), *map(_cell, cells)])
@@ -139,7 +147,7 @@ def table(rows: Sequence[Mapping[str, Any]], shown: Collection[str] = ()) -> str
         spent = (overall[number][-1] or 0.0) / max(overall[number + 1][-1] or 0.0, 1.0)
         said.append(f"at {budget:,} tokens on {held} of {len(means)} sets, with {spent:.0%} of its tokens")
     about = f"The default keeps filling's answer words and evidence, less {SLACK:g} at most, {'; '.join(said)}."
-    return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", about])
+    return f"{markdown_table(headings, lines)}\n\n{about}"
 
 
 def _keeps(ours: Sequence[float | None], theirs: Sequence[float | None]) -> bool:
@@ -168,36 +176,44 @@ def page(lines: Sequence[Mapping[str, Any]], by_set: str = "") -> str:
             [name, *(format(of[one], spec) if one in of else "-" for one, spec in COLUMNS.items())]
             for name, of in line["figures"].items()
         ]
-        table = [f"| {' | '.join(cells)} |" for cells in (headings, ["---"] * len(headings), *rows)]
         about = f"{line['questions']}; by {line['command']}, commit {line['commit']}."
-        parts.append("\n\n".join([f"## {line['date']}: {line['changed']}", about, "\n".join(table)]))
+        parts.append("\n\n".join([f"## {line['date']}: {line['changed']}", about, markdown_table(headings, rows)]))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def figure(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the figure as SVG: evidence recall at the tokens spent, hollow for filling."""
-    drawn = new_figure(6.4, 4.2, layout="constrained")
-    panel = drawn.subplots()
+    drawn: list[tuple[str, Points, Mapping[str, Any]]] = []
     for number, line in enumerate(lines):
-        style = {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 8}
-        for name, of in line["figures"].items():
-            method, _, budget = name.rpartition(", ")
-            if method not in ("corag", "naive", FILLING) or "evidence_recall" not in of:
+        style = {"color": COLORS[number], "marker": MARKERS[number], "markersize": 8, "linewidth": 0.8}
+        for title, names in {"": ("corag",), ", filling": ("naive", FILLING)}.items():
+            figures = [of for name, of in line["figures"].items() if name.rpartition(", ")[0] in names]
+            points = [(of["cost_tokens"], of["evidence_recall"], None) for of in figures if "evidence_recall" in of]
+            hollow = {"markerfacecolor": "white", "linestyle": ":"} if title else {}
+            drawn += [(f"{line['date']}{title}", points, {**style, **hollow})] if points else []
+    return against_tokens(drawn, "evidence recall")
+
+
+def kept_curves(tables: Sequence[Labels]) -> dict[str, Points]:
+    """Return tokens and what is kept, means over data sets, of what fills each budget, and of the others by lambda.
+
+    The budgets of the tables ascend. What has a lambda is drawn under the last, which leaves it the most choice.
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    for labels in tables:
+        measures = labels.measures["cost_tokens"], kept(labels.measures)
+        folders = [labels.data == folder for folder in sorted(set(labels.data.tolist()))]
+        for column, name in enumerate(labels.configurations):
+            if name.unit and labels is not tables[-1]:
                 continue
-            hollow = {} if method == "corag" else {"markerfacecolor": "white"}
-            label = f"{line['date']}, {budget} tokens" if method == "corag" else None
-            panel.plot(
-                of["cost_tokens"], of["evidence_recall"], linestyle="", label=plain(label or ""), **style, **hollow
-            )
-    finish(panel)
-    panel.set_xlabel("tokens spent (hollow: filling)")
-    panel.set_ylabel("evidence recall")
-    panel.legend(frameon=False, fontsize=9)
-    return to_svg(drawn)
+            tokens, held = (float(np.mean([np.nanmean(of[rows, column]) for rows in folders])) for of in measures)
+            line = f"{name.unit}s, {name.reranker}, by lambda" if name.unit else "filling with passages, by budget"
+            found.setdefault(line, []).append((tokens, held))
+    return {name: [(*point, None) for point in sorted(points)] for name, points in found.items()}
 
 
 def main(results: str = "", changed: str = "") -> None:
-    """Add a line of `results`, a pattern of files, and write the page and the figure.
+    """Add a line of `results`, a pattern of files, and write page, figures and table.
 
     Args:
         results: Folder that `corag evaluate` wrote, with sets and budgets; empty for none.
@@ -218,6 +234,10 @@ def main(results: str = "", changed: str = "") -> None:
         write_atomically(ROWS, sink.getvalue())
     rows = parquet.read_table(ROWS).to_pylist()
     write_atomically(FIGURE, figure(lines))
+    curves = kept_curves([read_labels(str(LABELS / f"labels-{budget}.parquet")) for budget in LABEL_BUDGETS])
+    styles = ({"color": color, "marker": mark, "linewidth": 1.6} for color, mark in zip(COLORS, MARKERS, strict=False))
+    drawn = [(*line, style) for line, style in zip(curves.items(), styles, strict=False)]
+    write_atomically(PICTURE, against_tokens(drawn, "evidence kept"))
     write_atomically(PAGE, page(lines, table(rows)))
     before, _, rest = README.read_text(encoding="utf-8").partition(TABLE[0])
     _, _, after = rest.partition(TABLE[1])

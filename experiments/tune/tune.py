@@ -42,8 +42,6 @@ from experiments.run.journal import versions
 from experiments.run.track import log_run
 from experiments.tune.config import LEAST_QUESTIONS, TuneConfig
 
-SECONDS = 0.1
-"""Of one core for a question under one configuration: 20 passages of 150 tokens, and a context read."""
 FOLDS = 5
 TEMPERATURE = 0.05
 """What one unit of a logit of the shipped agent is worth in utility: that of the soft targets it has learned from."""
@@ -147,12 +145,8 @@ def tune(config: TuneConfig) -> Tuning:
     shipped = load_agent(DEFAULT_AGENT)
     labelling, number, held_out = _labelling(config, shipped)
     if not config.quiet:
-        configurations = len(labelling.configuration_list())
-        minutes = max(1, round(SECONDS * number * configurations / 60))
-        say(
-            f"{number} questions, {configurations} configurations: about {minutes} minute{'s' * (minutes > 1)} on one "
-            f"core" + (f"; {held_out} held-out ones left out" * bool(held_out))
-        )
+        left_out = f"; {held_out} held-out ones left out" * bool(held_out)
+        say(f"{number} questions, {len(labelling.configuration_list())} configurations{left_out}")
     keep = config.keep if config.metric == KEPT else 0.0
     tuning = choose(read_labels(str(label(labelling))), shipped, _target(config), config.seed, keep)
     labels, page = tuning.labels, tuning_page(tuning, config, held_out)

@@ -10,7 +10,6 @@ from corag.models.cached import CachedEncoder, vectors_by
 from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
 from corag.types import Chunk
-from experiments.adapters.states import StoredEncoder
 from tests.corag.rerankers.evidence_worlds import WordEncoder
 
 TEXTS = ["Varn\nVarn is an island in the northern sea.", "Kell\nKell is a village.", "", "Its capital is Tolmere."]
@@ -47,18 +46,6 @@ def test_the_windows_of_a_long_text_are_encoded_once_each_and_have_all_of_its_to
     np.testing.assert_array_equal(np.concatenate([first.ids, second.ids]), ids)
     assert text[second.starts[-1] :].strip() == "."
     np.testing.assert_allclose(shared.vectors([text]), encoder.vectors([text]), atol=1e-5)
-
-
-def test_states_on_disk_are_encoded_once_and_survive(tmp_path, encoded):
-    encoder = minilm_encoder()
-    texts = [*TEXTS, TEXTS[0]]
-    first = StoredEncoder(encoder, tmp_path / "states.sqlite").encoded(texts)
-    assert len(encoded) == len(TEXTS)
-    again = StoredEncoder(encoder, tmp_path / "states.sqlite").encoded(texts)
-    assert len(encoded) == len(TEXTS)
-    for expected, one, other in zip(encoder.encoded(texts), first, again, strict=True):
-        np.testing.assert_allclose(one.states, expected.states, rtol=1e-3, atol=1e-3)
-        np.testing.assert_array_equal(one.states, other.states)
 
 
 @pytest.mark.parametrize("name", SHARING)

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -63,12 +65,13 @@ def test_a_training_gives_an_adapter_and_is_not_done_twice(films, tmp_path, monk
         calibration=(EvidenceSource("films", held_out=0.3, part="held-out"),),
         epochs=2, step_tokens=256, validate_every=2, logger="none", quiet=True, device="cpu", precision="fp32",
     )  # fmt: skip
-    report = cross.train_cross(config)
-    assert report.figures["films, passage"]["questions"] >= 2
-    assert "films" in (report.adapter / "README.md").read_text()
-    assert load_adapter(report.adapter).config.name == "minilm-cross"
+    adapter = cross.train_cross(config)
+    figures = json.loads((tmp_path / "out" / "training.json").read_text())["figures"]
+    assert figures["films, passage"]["questions"] >= 2
+    assert "films" in (adapter / "README.md").read_text()
+    assert load_adapter(adapter).config.name == "minilm-cross"
     texts = ["Film 1 was made by Bob Ray. Bob Ray was born in 1901.", "It rained."]
-    values = MiniLMCross(adapter=report.adapter).score("When was the maker of Film 1 born?", texts)
+    values = MiniLMCross(adapter=adapter).score("When was the maker of Film 1 born?", texts)
     assert values[0] > values[1]
     monkeypatch.setattr(cross, "CrossModule", None)  # whoever starts again fails
-    assert cross.train_cross(config) == report
+    assert cross.train_cross(config) == adapter

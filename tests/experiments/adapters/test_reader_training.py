@@ -87,8 +87,8 @@ def test_loss_is_the_cross_entropy_of_the_right_spans(small_data):
 
 
 def test_learns_and_ships_what_it_learned(small_data, tmp_path):
-    report = train_reader(small_training(small_data, tmp_path / "run", epochs=40.0, validate_every=40))
-    reader = minilm_reader.MiniLMReader(adapter=report.adapter, backend="torch")
+    adapter = train_reader(small_training(small_data, tmp_path / "run", epochs=40.0, validate_every=40))
+    reader = minilm_reader.MiniLMReader(adapter=adapter, backend="torch")
     folder = DataFolder.open(small_data)
     queries = folder.split("train")
     learned = [query for query in queries if query.id not in held_out(folder, queries, 0.4)]
@@ -96,7 +96,7 @@ def test_learns_and_ships_what_it_learned(small_data, tmp_path):
     tasks = gold_cases(folder, learned)
     answers = reader.answer_many([task.question for task in tasks], [task.context for task in tasks])
     assert [answer.text for answer in answers] == [query.answers[0] for query in learned]
-    card = (report.adapter / "README.md").read_text()
+    card = (adapter / "README.md").read_text()
     assert f"| {small_data.name}, held out |" in card
 
 
@@ -121,7 +121,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been(small_data, tmp_path, 
     parts = train_reader(config)
     assert steps[0] == 2  # after the last validation
     whole = train_reader(replace(config, out=str(tmp_path / "whole")))
-    expected, found = (load_adapter(report.adapter).tensors for report in (whole, parts))
+    expected, found = (load_adapter(adapter).tensors for adapter in (whole, parts))
     assert expected.keys() == found.keys()
     for name, tensor in expected.items():
         np.testing.assert_array_equal(found[name], tensor, err_msg=name)

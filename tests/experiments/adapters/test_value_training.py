@@ -1,5 +1,6 @@
 """Training of values: pools, fit, and the whole way on a tiny folder."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -168,20 +169,21 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, 
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     held_out = replace(config.sources[0], part="held-out")
     config = replace(config, units=("passage", "sentence"), calibration=(held_out,))
-    report = training.train_value(config)
-    assert {"most probable hypothesis is true", "calibration error", "slope"} <= set(report.figures)
-    assert np.isfinite(list(report.figures.values())).all()
-    card = (report.adapter / "README.md").read_text()
+    adapter = training.train_value(config)
+    figures = json.loads((adapter.parent / "training.json").read_text())["figures"]
+    assert {"most probable hypothesis is true", "calibration error", "slope"} <= set(figures)
+    assert np.isfinite(list(figures.values())).all()
+    card = (adapter / "README.md").read_text()
     assert "calibration error" in card and "films" in card
-    assert load_adapter(report.adapter).config.name == "toy"
-    assert load_adapter(report.adapter.parent / "left-out" / "part 0").config.name == "toy"
-    reranker = EvidenceReranker(adapter=report.adapter, encoder=WordEncoder())
+    assert load_adapter(adapter).config.name == "toy"
+    assert load_adapter(adapter.parent / "left-out" / "part 0").config.name == "toy"
+    reranker = EvidenceReranker(adapter=adapter, encoder=WordEncoder())
     assert reranker.parts.network.linear.shape[1] == NUM_FEATURES
     whole = Chunk("d", "Film 3\nFilm 3 was made by Dan Orr. It is long.", {"title": "Film 3"})
     for chunks in ([whole], units(whole, unit_size("sentence"))):
         assert np.isfinite(reranker.scorer("Who made Film 3?", chunks)([(0,)])).all()
     monkeypatch.setattr(training, "minilm_encoder", None)  # whoever starts again fails
-    assert training.train_value(config) == report
+    assert training.train_value(config) == adapter
 
 
 def test_what_cannot_be_learned_from_is_refused(config, monkeypatch):
