@@ -18,7 +18,7 @@ from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import recording
 from corag.naming import Spelling, spelling
-from corag.readers.passages import spans_of
+from corag.readers.passages import JudgingReader, spans_of
 from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.registry import embedder as make_embedder
 from corag.selectors.base import ComparingSelector
@@ -183,7 +183,7 @@ def ask(
             reason = "the retriever found nothing" if where is None else f"no chunk passed the filter {to_json(where)}"
             selection = replace(selection, trace=replace(selection.trace, reason=reason))
         with _timed(seconds, "read"):
-            answer = read(reading, question, selection.text, on_token)
+            answer = read(reading, question, selection, on_token)
             parts_read = readings(reading, question, answer, selection)
     budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokenizer", counter))
@@ -211,8 +211,11 @@ def embedder_of(source: object) -> CachedEmbedder:
     return CachedEmbedder(DEFAULT_EMBEDDER)
 
 
-def read(reader: Reader, question: str, context: str, on_token: Callable[[str], None] | None = None) -> Answer:
+def read(reader: Reader, question: str, selection: Selection, on_token: Callable[[str], None] | None = None) -> Answer:
     """Return a reader's answer; `on_token` is called with each piece as it is written, if the reader streams."""
+    context = selection.text
+    if isinstance(reader, JudgingReader):
+        return _checked(reader, reader.answer_from(question, selection), context)
     if on_token is None or not isinstance(reader, StreamingReader):
         return _checked(reader, reader.answer(question, context), context)
     with closing(reader.stream(question, context)) as pieces:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from corag.errors import MissingExtraError
 from corag.readers.context import closest
@@ -141,7 +141,7 @@ def readings(reader: Reader, question: str, answer: Answer, selection: Selection
     if not isinstance(reader, JudgingReader) or not selection.chunks or not answer.text:
         return ()
     parts = parts_of(question)
-    answers = [answer] if len(parts) == 1 else [reader.answer(part, selection.text) for part in parts]
+    answers = [answer] if len(parts) == 1 else [reader.answer_from(part, selection) for part in parts]
     read: list[Reading] = []
     for part, said in zip(parts, answers, strict=True):
         first = read[0].passages[0] if read else None
@@ -188,14 +188,14 @@ def with_missing(question: str, selection: Selection) -> Selection:
         return selection
     with suppress(MissingExtraError):
         reader = _shipped_reader()
-        missing = missing_of(readings(reader, question, reader.answer(question, selection.text), selection))
+        missing = missing_of(readings(reader, question, reader.answer_from(question, selection), selection))
         return replace(selection, trace=replace(selection.trace, missing=missing))
     return selection
 
 
 @cache
-def _shipped_reader() -> Reader:
-    return READERS.make("minilm-reader")
+def _shipped_reader() -> JudgingReader:
+    return cast(JudgingReader, READERS.make("minilm-reader"))
 
 
 def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = ()) -> Shown:

@@ -343,7 +343,7 @@ class Workbench:
         text, budget = selection.text, Budget(selection.budget_tokens, self.reader, "context")
         if text not in inquiry.answers:
             budget.check_window(inquiry.question, text)
-            said = read_answer(self.reader, inquiry.question, text, on_token)
+            said = read_answer(self.reader, inquiry.question, selection, on_token)
             inquiry.answers[text] = said, readings(self.reader, inquiry.question, said, selection)
         answer, read = inquiry.answers[text]
         counts = budget.counts(inquiry.question, text, self.tokens)

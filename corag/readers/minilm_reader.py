@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -18,14 +18,19 @@ from corag.models.cached import CachedEncoder, MiniLMPart
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import Placement, current, use_runtime
 from corag.models.trained import Adapter, adapted_engine, load_adapter, shipped_adapter
-from corag.readers.passages import Passage, judged
+from corag.readers.passages import Passage, closest_chunks, judged, spans_of
 from corag.readers.span_reader import KINDS, MIN_ROOM, NUM_OUTPUTS, ReaderSettings, SpanReader, to_answer
+from corag.text.documents import SEPARATOR
 from corag.text.tokens import load_tokenizer, model_folder
+from corag.text.units import assemble
 from corag.types import Answer, Chunk, Selection
 
 NAME = "minilm-reader"
 FORM = "low-rank-spans"
 """Format of its adapters: low-rank updates and whole tensors of a `SpanNetwork`."""
+BEST_TOKENS = 500
+"""Tokens of a selection that are read, of the passages closest to the question: two windows. On fifteen sets the F1 of
+answers from these is that from all of 1,024 or 4,096 tokens, at half the time and less."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -73,6 +78,21 @@ class MiniLMReader(MiniLMPart):
             is_sure = (answer.confidence or 0.0) >= self.min_confidence
             answers.append(answer if is_sure else Answer("", confidence=answer.confidence))
         return answers
+
+    def answer_from(self, question: str, selection: Selection) -> Answer:
+        """See `JudgingReader.answer_from`; of a long selection `BEST_TOKENS` are read."""
+        places = spans_of(selection)
+        kept = closest_chunks(question, selection, self._encoder, BEST_TOKENS) if places else []
+        if len(kept) == len(places):
+            return self.answer(question, selection.text)
+        text, spans = assemble([selection.chunks[index] for index in kept])
+        answer = self.answer(question, text)
+        for (start, end), index in zip(spans, kept, strict=True):
+            if answer.spans and start <= answer.spans[0][0] and answer.spans[0][1] <= end:
+                first = places[index][0] - start + answer.spans[0][0]
+                span = first, first + len(answer.text)
+                return replace(answer, spans=(span,), chunk=selection.text.count(SEPARATOR, 0, first))
+        return replace(answer, spans=(), chunk=None)  # yes, no, or in a title
 
     def judge(
         self, question: str, answer: Answer, selection: Selection, after: Chunk | None = None

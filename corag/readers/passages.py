@@ -45,6 +45,9 @@ class Passage(NamedTuple):
 class JudgingReader(Reader, Protocol):
     """A reader that says which passages of a selection answer a question, and how likely."""
 
+    def answer_from(self, question: str, selection: Selection) -> Answer:
+        """Return the answer from the passages of a selection that are closest to the question; its spans are in all."""
+
     def judge(
         self, question: str, answer: Answer, selection: Selection, after: Chunk | None = None
     ) -> tuple[Passage, ...]:
@@ -107,8 +110,8 @@ class Signals(NamedTuple):
     closest: list[Span | None]
 
 
-WEIGHTS = (1.136, 0.739, 4.527, 6.648, 2.155)
-OFFSET = -4.754
+WEIGHTS = (1.171, 0.753, 4.515, 6.644, 2.124)
+OFFSET = -4.732
 """Logistic regression on `Signals.values`, by `corag train reader --calibrate`."""
 UNRELATED = 0.4
 """Cosine of a passage that competes with no other: a lead over less counts as one over this. The weights are of
@@ -165,6 +168,30 @@ def after_question(chunk: Chunk, sentence: Span) -> tuple[Span, ...]:
     spans = sentences_of(chunk)
     end = spans.index(sentence) + (2 if chunk.text[slice(*sentence)].rstrip().endswith("?") else 1)
     return tuple(spans[spans.index(sentence) : end])
+
+
+def closest_chunks(question: str, selection: Selection, encoder: TextEncoder, most_tokens: int) -> list[int]:
+    """Return which chunks of a selection are from the passages that are closest to a question, in its order.
+
+    Passages are ranked by late interaction of what was chosen of them with the question's tokens; as many are kept as
+    fit `most_tokens` of the encoder together, at least one.
+    """
+    chosen: dict[str, list[int]] = {}
+    for index, chunk in enumerate(selection.chunks):
+        chosen.setdefault(source_of(chunk).id, []).append(index)
+    encoded = token_cosines(encoder, encoder.encoded([question])[0], [chunk.text for chunk in sources(selection)])
+    found = []  # how close a passage is, its tokens and its chunks
+    for (near, starts), indices in zip(encoded, chosen.values(), strict=True):
+        of_units = [chunk.span for chunk in map(selection.chunks.__getitem__, indices) if isinstance(chunk, UnitChunk)]
+        inside = near[tokens_within(starts, of_units)] if of_units else near
+        found.append((float(best_cosines(inside).sum()), len(inside), indices))
+    kept: list[int] = []
+    room = most_tokens
+    for _, num_tokens, indices in sorted(found, key=lambda one: -one[0]):
+        if not kept or num_tokens <= room:
+            kept += indices
+            room -= num_tokens
+    return sorted(kept)
 
 
 def sources(selection: Selection) -> list[Chunk]:

@@ -5,7 +5,8 @@ import pytest
 
 import corag
 from corag.models.trained import AdapterConfig, save_adapter
-from corag.readers.minilm_reader import FORM, NAME, MiniLMReader
+from corag.readers.minilm_reader import BEST_TOKENS, FORM, NAME, MiniLMReader
+from corag.readers.passages import closest_chunks, place_of
 from corag.readers.span_reader import KINDS
 from corag.testing import ReaderContract
 from corag.text.tokens import encode, load_tokenizer, model_folder
@@ -91,3 +92,28 @@ def test_the_shipped_adapter_reads(shipped, question, text, chunk):
     assert answer.text == text
     assert answer.chunk == chunk
     assert answer.confidence > shipped.answer(question, "Bananas\nBananas are yellow and grow in Ecuador.").confidence
+
+
+@pytest.mark.parametrize("method", ["top-k(k=20)", "naive(unit=sentence)"])
+def test_of_a_long_selection_the_closest_passages_are_read(shipped, method):
+    question = "Who opened a workshop in Jena?"
+    things = ("church", "mill", "market", "bridge", "school", "harbour")
+    villages = [" ".join(f"The {thing} of village {n} is {n} miles away." for thing in things) for n in range(17)]
+    texts = [*(f"Village {number}\n{text}" for number, text in enumerate(villages)), *CONTEXT.split("\n\n")]
+    chunks = [corag.Chunk(text, text, {"title": text.partition("\n")[0]}) for text in texts]
+    selection = corag.select(question, chunks, budget_tokens=4096, method=method)
+    kept = closest_chunks(question, selection, shipped._encoder, BEST_TOKENS)
+    assert 0 < len(kept) < len(selection.chunks)
+    assert any("Carl Zeiss" in selection.chunks[index].text for index in kept)
+    answer = shipped.answer_from(question, selection)
+    [span] = answer.spans
+    assert answer.text == selection.text[slice(*span)] == "Carl Zeiss"
+    chunk, within = place_of(span, selection)
+    assert (chunk.metadata["title"], chunk.text[slice(*within)]) == ("Jena", "Carl Zeiss")
+    assert selection.text.split("\n\n")[answer.chunk].startswith("Jena")
+
+
+def test_a_short_selection_is_read_whole(shipped):
+    question = "When did Goethe die?"
+    selection = corag.select(question, CONTEXT.split("\n\n"), budget_tokens=512)
+    assert shipped.answer_from(question, selection) == shipped.answer(question, selection.text)
