@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from corag.ambient import checking
 from corag.checks import check_count
 from corag.errors import CoragError, InputError
-from corag.progress import checking
 from corag.text.visible import to_json
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Workers:
     """Runs calls in threads, at most `at_once`, and answers with their results as JSON.
 
     If a client disconnects while its call waits, or the call is not done after `deadline` seconds, waiting included,
-    the call never starts; one that runs stops at its next `corag.progress.checkpoint`. With `abandon` it leaves its
+    the call never starts; one that runs stops at its next `corag.ambient.checkpoint`. With `abandon` it leaves its
     place to the next call before it has stopped, which is right for calls that wait for others and hardly compute.
     """
 

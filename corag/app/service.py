@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -39,31 +40,26 @@ MAX_QUESTION = 10_000
 MAX_RESULTS = 200
 
 
+@dataclass(kw_only=True, eq=False)
 class Service:
     """Ranks and selects, with the settings of `corag serve`; threads may share it."""
 
-    def __init__(
-        self,
-        *,
-        method: Spelling = "corag",
-        budget: int = 1024,
-        tokenizer: Spelling = "minilm",
-        agent: str = "default",
-        index: ChunkIndex | None = None,
-        num_candidates: int = 20,
-        retrieval: Retrieval = "hybrid",
-    ) -> None:
-        check_budget(budget, "budget")
-        check_count("num_candidates", num_candidates, "typical: 10-50", most=MAX_RESULTS)
-        self.budget, self.index = budget, index
-        self._num_candidates, self._retrieval = num_candidates, retrieval
-        self.tokens = make_tokens(tokenizer)
-        self._offered = {"tokenizer": self.tokens, "agent": agent}
-        self._method = method
+    method: Spelling = "corag"
+    budget: int = 1024
+    tokenizer: Spelling = "minilm"
+    agent: str = "default"
+    index: ChunkIndex | None = None
+    num_candidates: int = 20
+    retrieval: Retrieval = "hybrid"
+
+    def __post_init__(self) -> None:
+        check_budget(self.budget, "budget")
+        check_count("num_candidates", self.num_candidates, "typical: 10-50", most=MAX_RESULTS)
+        self.tokens = make_tokens(self.tokenizer)
         self._selector = lru_cache(maxsize=16)(self._new_selector)
         self._selector(None, None, None)  # refuses a wrong method, and loads its models
         self._reranker = lru_cache(maxsize=4)(self._new_reranker)
-        self._embedder = None if index is None else embedder_of(index)
+        self._embedder = None if self.index is None else embedder_of(self.index)
 
     def select(self, query: str, texts: Sequence[Text] | None = None, **choice: Any) -> dict[str, Any]:
         """Select texts for a prompt; the arguments are the fields of `/v1/select` in `openapi.json`.
@@ -184,7 +180,7 @@ class Service:
         if self.index is None or self._embedder is None:
             raise InputError("there are no texts, and the server has no index; send texts, or start it with --index")
         vector = vectors_by(self._embedder, [query])[0]
-        return self.index.retrieve(query, vector, self._num_candidates, self._retrieval)
+        return self.index.retrieve(query, vector, self.num_candidates, self.retrieval)
 
     def _selected(
         self,
@@ -205,8 +201,9 @@ class Service:
         return with_missing(query, selector.select(query, candidates, budget, **laid_out))
 
     def _new_selector(self, method: str | None, unit: str | None, default_unit: str | None) -> Selector:
-        named = self._method if method is None else method
-        offered = self._offered | ({} if default_unit is None else {"unit": default_unit})
+        named = self.method if method is None else method
+        offered: dict[str, Any] = {"tokenizer": self.tokens, "agent": self.agent}
+        offered |= {} if default_unit is None else {"unit": default_unit}
         settings = {} if unit is None else {"unit": unit}
         return SELECTORS.offer(named, offered, **settings)
 
@@ -215,7 +212,7 @@ class Service:
         with suppress(InputError, ModelError):
             if model is not None and RERANKERS.knows(model):
                 return RERANKERS.make(trusted(RERANKERS, model, "the request"))
-        return RERANKERS.make(parse(self._method).settings.get("reranker") or DEFAULT_RERANKER)
+        return RERANKERS.make(parse(self.method).settings.get("reranker") or DEFAULT_RERANKER)
 
 
 def _summary(selection: Selection) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from corag.progress import Report as Report
-from corag.progress import showing
+from corag.ambient import Report as Report
+from corag.ambient import showing
 from corag.text.visible import visible
 
 FILE_WIDTH = 200
@@ -52,7 +52,7 @@ def say(text: str, console: Console | None = None) -> None:
 def progress(description: str, *, quiet: bool = False, between: bool = False) -> Iterator[Report]:
     """Show a bar with the time left on standard error while the block runs.
 
-    On a terminal, long steps inside the block have bars of their own below it; see `corag.progress`. A thread draws
+    On a terminal, long steps inside the block have bars of their own below it; see `corag.ambient`. A thread draws
     bars ten times a second; with `between`, they are drawn only on reports, which does not disturb measured times.
     """
     bar = Progress(

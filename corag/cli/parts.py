@@ -77,7 +77,8 @@ def _documentation(parts: registry.Registry[Any], name: str) -> str:
 def _inherited(parts: registry.Registry[Any], name: str) -> Iterator[str]:
     """Yield the sections that describe the settings that a part has from its bases."""
     build = parts.builder(name)
-    for base in build.__mro__[1:] if inspect.isclass(build) and is_dataclass(build) else ():
+    bases = build.__mro__[1:] if inspect.isclass(build) else ()
+    for base in filter(is_dataclass, bases):
         _, *section = re.split(r"\n(?:Args|Attributes):\n", inspect.cleandoc(vars(base).get("__doc__") or ""))
         if section:
             yield f"\nSettings of {base.__name__}:\n{section[0]}"

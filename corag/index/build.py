@@ -11,13 +11,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from corag.ambient import Report
 from corag.errors import DataError, InputError
 from corag.files.chunks import chunk_file
 from corag.files.process import read_file
 from corag.files.read import FoundFiles, UnreadableFileError, find_files, kind_of, read_bytes, reading_key
 from corag.index.search import ChunkIndex
 from corag.index.write import ChunkSource, write_index
-from corag.progress import Report
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import find_data, find_file, read_corpus

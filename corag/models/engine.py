@@ -26,10 +26,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.ambient import checkpoint
 from corag.errors import DataError, InputError, ModelError
 from corag.models.runtime import Placement, has_precision, import_openvino, record_use, without_telemetry
 from corag.optional import require
-from corag.progress import checkpoint
 from corag.writing import cache_folder, write_atomically
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ def run_packed(
 ) -> Iterator[tuple[Rows, Result]]:
     """Run batches of rows packed by length, and yield the row indices of each with its result.
 
-    A batch that does not fit the memory of its device is halved. Each is a `corag.progress.checkpoint`.
+    A batch that does not fit the memory of its device is halved. Each is a `corag.ambient.checkpoint`.
 
     Raises:
         ModelError: A single row does not fit the memory.

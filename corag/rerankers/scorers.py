@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from corag.ambient import checkpoint
 from corag.errors import ScoringError
-from corag.progress import checkpoint
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
 from search import SearchError

@@ -14,10 +14,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.ambient import checkpoint
 from corag.errors import InputError
 from corag.memory import LRU
 from corag.optional import warn_once
-from corag.progress import checkpoint
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 import search
-from corag.ambient import Ambient
+from corag.ambient import Ambient, step
 from corag.checks import check_choice, check_count, check_range
 from corag.errors import search_errors
 from corag.naming import Spelling
-from corag.progress import step
 from corag.registry import RERANKERS
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
@@ -90,7 +89,7 @@ class Upper(RerankingSelector):
     """Scores every ordered combination of a few chunks: the best possible value, at the cost of scoring everything.
 
     The paper's CORAG Upper: fewer than six chunks. Orders are made and scored batch by batch; beyond `MAX_CACHED` no
-    value is kept. Long runs report to `corag.progress`, which commands show.
+    value is kept. Long runs report to `corag.ambient`, which commands show.
 
     Args:
         max_length: The most chunks of a combination.

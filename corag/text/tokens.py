@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.ambient import checkpoint
 from corag.checks import MOST_TOKENS
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.memory import LRU
-from corag.progress import checkpoint
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -241,7 +241,7 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False)
     """Yield the encodings of texts, without special tokens; `offsets` into the text take longer.
 
     An encoding takes many times the memory of its text, so few are made ahead. Each batch of them is a
-    `corag.progress.checkpoint`.
+    `corag.ambient.checkpoint`.
     """
     run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
     start = 0

@@ -11,10 +11,10 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Literal, TypeVar
 
+from corag.ambient import counted
 from corag.errors import DataError
 from corag.models.engine import quiet
 from corag.optional import require
-from corag.progress import counted
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder

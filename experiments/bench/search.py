@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 import search
-from corag.progress import counted
+from corag.ambient import counted
 from experiments.bench.harness import Timing
 from search import Order, SearchConfig
 from search.types import FloatArray, IntArray

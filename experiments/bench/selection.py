@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from corag.ambient import counted
 from corag.memory import forget, used_bytes
 from corag.naming import split_parts
 from corag.optional import require
-from corag.progress import counted
 from corag.registry import SELECTORS
 from corag.text.tokens import model_folder
 from experiments.bench.harness import Timing, pooled_questions

@@ -61,7 +61,6 @@ class Corag(BudgetedSelector):
     Without an agent its best single configuration holds. A preset is complete: what is not given is as published.
 
     Args:
-        unit: What is chosen; see `BudgetedSelector`.
         reranker: Values combinations: name or object.
         cost_weight: lambda, the price of 256 tokens; see `SearchSelector`, as for the next.
         preset: `paper` or `public-code`.

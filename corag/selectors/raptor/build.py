@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.ambient import Report
 from corag.errors import DataError, IndexMismatchError, InputError, SummarizerError
 from corag.index.outside import require_inside
 from corag.index.search import ChunkIndex
@@ -28,7 +29,6 @@ from corag.index.store import index_lock, local_folder
 from corag.memory import DiskStore
 from corag.models.cached import CachedEmbedder
 from corag.optional import require
-from corag.progress import Report
 from corag.selectors.car import IntArray
 from corag.selectors.raptor.tree import FOLDER, SUMMARY, Node, RaptorTree, tree_file
 from corag.summarizers.runs import SUMMARIES, Summary, summarize_all

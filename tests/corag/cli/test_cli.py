@@ -15,12 +15,12 @@ import pytest
 from rich.console import Console
 
 import corag
+from corag.ambient import counted, showing
 from corag.cli import console
 from corag.cli.console import progress
 from corag.cli.main import COMMANDS, INTERRUPTED, MISTAKE, main
 from corag.errors import InputError
 from corag.optional import load
-from corag.progress import counted, showing
 from corag.registry import READERS
 from tests.fakes import FixedReader
 from tests.paths import ROOT
