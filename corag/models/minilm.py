@@ -29,7 +29,6 @@ MAX_TOKENS = 510
 """The window: 512 positions less [CLS] and [SEP]."""
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 WEIGHTS_FILE = "model.safetensors"
-NAME_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 CLS, SEP = 101, 102
 
 

@@ -12,6 +12,7 @@ before the gap"), and so does this. With one less as the buffer it keeps what al
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,7 +38,9 @@ def largest_gap_cutoff(similarities: ArrayLike, *, head: float = 0.0, tail: floa
     Raises:
         InputError: A similarity is not finite, the shape is not `[N]`, or a setting is out of its range.
     """
-    _check_settings(head, tail, buffer)
+    check_range("head", head, 0, 1, "typical: 0")
+    check_range("tail", tail, 0, 1, "typical: 0.1")
+    check_count("buffer", buffer, "typical: 5", least=0)
     ranked = -np.sort(-finite_numbers("similarities", similarities))
     num_gaps = max(len(ranked) - 1, 0)
     first, last = int(num_gaps * head), num_gaps - int(num_gaps * tail)
@@ -45,12 +48,6 @@ def largest_gap_cutoff(similarities: ArrayLike, *, head: float = 0.0, tail: floa
         return len(ranked)
     before_gap = int(np.diff(ranked[first : last + 1]).argmin()) + first
     return min(before_gap + 1 + buffer, len(ranked))
-
-
-def _check_settings(head: float, tail: float, buffer: int) -> None:
-    check_range("head", head, 0, 1, "typical: 0")
-    check_range("tail", tail, 0, 1, "typical: 0.1")
-    check_count("buffer", buffer, "typical: 5", least=0)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -67,9 +64,10 @@ class AdaptiveK(ComparingSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_settings(self.head, self.tail, self.buffer)
+        self._cutoff = partial(largest_gap_cutoff, head=self.head, tail=self.tail, buffer=self.buffer)
+        self._cutoff(())  # refuses wrong settings
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = problem.comparable(self._embed)
-        cutoff = largest_gap_cutoff(problem.relevance, head=self.head, tail=self.tail, buffer=self.buffer)
+        cutoff = self._cutoff(problem.relevance)
         return unscored(problem, keep_best(problem, cutoff), {"cutoff": cutoff})

@@ -40,12 +40,6 @@ FLAT = 1e-9
 """Distances that span no more than this are equal but for rounding: normalised, the rounding would be all."""
 
 
-def pairwise_distances(points: FloatArray) -> FloatArray:
-    """Return Euclidean distances, `[N, N]`, of points `[N, D]`, for small N."""
-    distances: FloatArray = np.linalg.norm(points[:, None] - points[None], axis=2)
-    return distances
-
-
 def renumbered(labels: IntArray) -> IntArray:
     """Return the labels, `[N]`, counted from 0 in order of first appearance: equal partitions become equal arrays."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
@@ -256,7 +250,7 @@ def cluster_cutoff(
     points = np.column_stack([np.arange(num_documents) / (num_documents - 1), normalised])
     if scaling == "standard":
         points = (points - points.mean(axis=0)) / points.std(axis=0)
-    between = pairwise_distances(points)
+    between = np.linalg.norm(points[:, None] - points[None], axis=2)
     best = nothing
     for params, labels in partitions(points, method, seed=seed, solver=solver):
         clusters = renumbered(labels)

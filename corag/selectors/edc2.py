@@ -45,7 +45,8 @@ def dynamic_clusters(query: ArrayLike, vectors: ArrayLike, *, tau: int = 3, max_
     Raises:
         InputError: Shapes that do not fit, a vector that is not finite or has length 0, or a size below 1.
     """
-    _check_sizes(tau, max_size)
+    check_count("tau", tau, "the paper has 3 and 1")
+    check_count("max_size", max_size, f"it must not be below tau={tau}, and the code has 20", least=tau)
     if not len(np.asarray(vectors)):
         return []
     unit, direction = unit_vectors(vectors), unit_vectors(np.asarray(query)[None])[0]
@@ -65,11 +66,6 @@ def dynamic_clusters(query: ArrayLike, vectors: ArrayLike, *, tau: int = 3, max_
         clusters.append(members.tolist())
         size = min(2 * size, max_size)
     return clusters
-
-
-def _check_sizes(tau: int, max_size: int) -> None:
-    check_count("tau", tau, "the paper has 3 and 1")
-    check_count("max_size", max_size, f"it must not be below tau={tau}, and the code has 20", least=tau)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -93,7 +89,7 @@ class Edc2(SummarizingSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_sizes(self.tau, self.max_size)
+        dynamic_clusters((), (), tau=self.tau, max_size=self.max_size)  # refuses wrong settings
 
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         if self.clustering == "one":

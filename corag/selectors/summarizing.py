@@ -18,11 +18,11 @@ from corag.naming import Spelling
 from corag.optional import require
 from corag.registry import SUMMARIZERS
 from corag.selectors.base import Choice, EmbeddingSelector, checked, fill, keep_best, unscored
-from corag.selectors.car import IntArray, renumbered
+from corag.selectors.car import renumbered
 from corag.selectors.problem import SelectionProblem
 from corag.summarizers.runs import Summary, summarize_all
 from corag.text.documents import SEPARATOR
-from corag.types import FloatArray, Summarizer, SummaryRequest, TokenCounter
+from corag.types import Summarizer, SummaryRequest, TokenCounter
 
 MIN_SUMMARY_TOKENS = 32
 """The least tokens worth a summary; with a small budget fewer groups are summarized."""
@@ -149,24 +149,6 @@ def shares(sizes: Sequence[int], total: int) -> list[int]:
     return divided
 
 
-def kmeans(points: FloatArray, k: int = 4, *, seed: int = 0) -> IntArray:
-    """Return the cluster of each point, counted from 0 in order of first appearance, `[N]`.
-
-    Args:
-        points: `[N, D]`.
-        k: How many clusters, at most as many as there are different points.
-        seed: Of the random starts.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-    """
-    count = min(k, len(np.unique(points, axis=0))) if len(points) else 0
-    if count < 2:
-        return np.zeros(len(points), dtype=np.int64)
-    fit = require("sklearn.cluster", "clustering").KMeans(count, n_init=10, random_state=seed).fit(points)
-    return renumbered(fit.labels_.astype(np.int64))
-
-
 @dataclass(kw_only=True, eq=False)
 class Crag(SummarizingSelector):
     """A summary of each cluster of candidates; the cluster of the most similar candidate first.
@@ -183,6 +165,11 @@ class Crag(SummarizingSelector):
     name = "crag"
 
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
-        labels = kmeans(self._vectors(problem), self.k, seed=self.seed)
+        vectors = self._vectors(problem)
+        count = min(self.k, len(np.unique(vectors, axis=0)))
+        if count < 2:
+            return [list(range(len(vectors)))]
+        kmeans = require("sklearn.cluster", "clustering").KMeans(count, n_init=10, random_state=self.seed)
+        labels = renumbered(kmeans.fit_predict(vectors).astype(np.int64))
         groups = [np.flatnonzero(labels == label).tolist() for label in range(labels.max() + 1)]
         return sorted(groups, key=lambda group: -max(problem.relevance[group]))

@@ -91,7 +91,8 @@ class SearchSelector(RerankingSelector):
             orders = {index: [order for _, order in group] for index, group in groupby(pairs, key=itemgetter(0))}
             values = score_together([(scorers[index], of_problem) for index, of_problem in orders.items()])
             if as_logits:
-                return logits_of(np.concatenate(values))
+                kept = np.concatenate(values).clip(1 - MAX_PROBABILITY, MAX_PROBABILITY)
+                return np.asarray(np.log(kept / (1 - kept)))
             scaled = [scalings[index](some) for index, some in zip(orders, values, strict=True)]
             return np.concatenate(scaled)
 
@@ -136,12 +137,6 @@ class SearchSelector(RerankingSelector):
                 )
                 warn_once(trace["warning"])
         return Choice(result.order, float(scorer([result.order])[0]) if result.order else 0.0, trace)
-
-
-def logits_of(probabilities: FloatArray) -> FloatArray:
-    """Return the logits of probabilities, `[n]`, clipped at `MAX_PROBABILITY`."""
-    kept = probabilities.clip(1 - MAX_PROBABILITY, MAX_PROBABILITY)
-    return np.asarray(np.log(kept / (1 - kept)))
 
 
 def _is_probable(reranker: Reranker) -> bool:
