@@ -5,11 +5,7 @@ After a change that is meant, raise the version that the test names, write them 
     python -m tests.corag.files.golden
 """
 
-import io
 import json
-
-import openpyxl
-import pptx
 
 import corag
 from corag.files.chunks import chunk_file
@@ -17,7 +13,7 @@ from corag.files.read import READERS, kind_of, parse_file
 from corag.text.chunking import CHUNKING_VERSION, chunk_document
 from corag.text.documents import Document
 from tests.corag.files.worlds import docx as word
-from tests.corag.files.worlds import html, pdf
+from tests.corag.files.worlds import html, pdf, sheets, slides
 from tests.paths import GOLDEN
 
 PATH = GOLDEN / "readings.json"
@@ -45,26 +41,6 @@ pump --all
 """
 
 
-def _saved(document):
-    document.save(data := io.BytesIO())
-    return data.getvalue()
-
-
-def _slides():
-    slides = pptx.Presentation()
-    slide = slides.slides.add_slide(slides.slide_layouts[1])
-    slide.shapes.title.text, slide.placeholders[1].text = "Start", "Open the valve.\vTurn the key."
-    slide.notes_slide.notes_text_frame.text = "Say it slowly."
-    return _saved(slides)
-
-
-def _sheets():
-    book = openpyxl.Workbook()
-    for row in (["part", "price"], ["valve | a", 5.5], [], ["pump", 7]):
-        book.active.append(row)
-    return _saved(book)
-
-
 def samples():
     """Name -> bytes; manual pages are left out, as other programs render them."""
     body = "<h1>Pump</h1><p>It <b>pumps</b> water.<h2 id=parts>Parts</h2><table><tr><th>part<tr><td>a|b</table>"
@@ -79,8 +55,8 @@ def samples():
         "page.html": html(body, title="Pump - My site"),
         "pump.docx": word(styled),
         "pump.pdf": pdf(pages, outline=outline, title="The pump", head="Company"),
-        "talk.pptx": _slides(),
-        "list.xlsx": _sheets(),
+        "talk.pptx": slides(),
+        "list.xlsx": sheets(),
     }
 
 

@@ -1,7 +1,6 @@
 """Slides, spreadsheets, rows of data, manual pages, and printed text."""
 
 import gzip
-import io
 import json
 import shutil
 
@@ -14,24 +13,11 @@ from corag.files.lines import joined_words, without_running_heads
 from corag.files.read import UnreadableFileError, find_files, read_bytes
 from corag.files.web import read_man
 from corag.text.documents import citation
-from tests.corag.files.worlds import outline
+from tests.corag.files.worlds import outline, sheets, slides
 
 
 def test_slides_are_pages_under_their_titles():
-    slides = pytest.importorskip("pptx").Presentation()
-    slides.core_properties.title = "The pump"
-    first = slides.slides.add_slide(slides.slide_layouts[1])
-    first.shapes.title.text = "Start"
-    first.placeholders[1].text = "Open the valve.\vTurn the key."
-    first.notes_slide.notes_text_frame.text = "Say it slowly."
-    second = slides.slides.add_slide(slides.slide_layouts[6])
-    table = second.shapes.add_table(2, 2, 0, 0, 9, 9).table
-    for cell, text in zip(table.iter_cells(), ["part", "price", "valve", "5"], strict=True):
-        cell.text = text
-    group = second.shapes.add_group_shape()
-    group.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "In a group."
-    slides.save(data := io.BytesIO())
-    file = read_file(data.getvalue(), "talk.pptx")
+    file = read_file(slides(), "talk.pptx")
     assert outline(file) == [
         (
             "The pump > Start",
@@ -43,14 +29,7 @@ def test_slides_are_pages_under_their_titles():
 
 
 def test_sheets_are_tables():
-    book = pytest.importorskip("openpyxl").Workbook()
-    book.active.title = "Prices"
-    rows = [["part", None, "price", None], ["valve | a", None, 5.5, None], [], ["pump", "big", 7, None]]
-    for row in rows:
-        book.active.append(row)
-    book.create_sheet("Empty")
-    book.save(data := io.BytesIO())
-    file = read_file(data.getvalue(), "list.xlsx")
+    file = read_file(sheets(), "list.xlsx")
     [(title, table)] = outline(file)
     assert title == "list > Prices"
     assert table == "| part |  | price |\n| --- | --- | --- |\n| valve \\| a |  | 5.5 |\n| pump | big | 7 |"

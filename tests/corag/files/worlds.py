@@ -54,6 +54,36 @@ def docx(parts):
     return file.getvalue()
 
 
+def slides():
+    """Write slides: a title and a text with notes, then a table and a group."""
+    shown = pytest.importorskip("pptx").Presentation()
+    shown.core_properties.title = "The pump"
+    first = shown.slides.add_slide(shown.slide_layouts[1])
+    first.shapes.title.text = "Start"
+    first.placeholders[1].text = "Open the valve.\vTurn the key."
+    first.notes_slide.notes_text_frame.text = "Say it slowly."
+    second = shown.slides.add_slide(shown.slide_layouts[6])
+    table = second.shapes.add_table(2, 2, 0, 0, 9, 9).table
+    for cell, text in zip(table.iter_cells(), ["part", "price", "valve", "5"], strict=True):
+        cell.text = text
+    group = second.shapes.add_group_shape()
+    group.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "In a group."
+    shown.save(data := io.BytesIO())
+    return data.getvalue()
+
+
+def sheets():
+    """Write a workbook of a sheet with empty rows and columns, and of an empty one."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.title = "Prices"
+    rows = [["part", None, "price", None], ["valve | a", None, 5.5, None], [], ["pump", "big", 7, None]]
+    for row in rows:
+        book.active.append(row)
+    book.create_sheet("Empty")
+    book.save(data := io.BytesIO())
+    return data.getvalue()
+
+
 def html(body, *, title="", charset="utf-8"):
     """Write an HTML page with navigation and footer around its body."""
     page = f"""<!DOCTYPE html><html><head><meta charset="{charset}"><title>{title}</title>

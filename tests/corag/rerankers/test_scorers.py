@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from corag import Chunk
 from corag.errors import ScoringError
 from corag.rerankers.scorers import CachedScorer
+from tests.search.worlds import HashScorer
 
 CHUNKS = [Chunk(name, name) for name in "abcd"]
 IDS = [chunk.id for chunk in CHUNKS]
@@ -18,22 +19,17 @@ orders = st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True).map(tu
 batches = st.lists(st.lists(orders, max_size=6), max_size=6)
 
 
-class Recorder:
-    """Gives every order the sum of the powers 2**-i of its members, 0.01 more when it is descending."""
+class Recorder(HashScorer):
+    """Gives every order, or every set, a value of its own."""
 
     num_truncated = 0
 
-    def __init__(self, order_matters=True):
+    def __init__(self, order_matters):
+        super().__init__(0)
         self.order_matters = order_matters
-        self.asked = []
-
-    def __call__(self, asked):
-        self.asked.extend(asked)
-        return [self.value(order) for order in asked]
 
     def value(self, order):
-        descending = self.order_matters and order == tuple(sorted(order, reverse=True))
-        return sum(2.0**-index for index in order) + 0.01 * descending
+        return super().value(order if self.order_matters else tuple(sorted(order)))
 
 
 class Replying:
