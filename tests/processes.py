@@ -10,11 +10,11 @@ import re
 import signal
 import subprocess
 import sys
-import threading
+import tempfile
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
-from typing import BinaryIO
 
 from tests.paths import ROOT
 
@@ -32,10 +32,10 @@ def environment(**changes):
     return os.environ | {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "COLUMNS": "200"} | changes
 
 
-def _run(arguments, variables, out, err):
-    for number, stream in enumerate((out, err), start=1):
-        os.dup2(stream.fileno(), number)
-        stream.close()
+def _run(arguments, variables, said):
+    for number, path in enumerate(said, start=1):
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), number)
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(ROOT)
@@ -48,24 +48,13 @@ class Command:
     """A running `corag`."""
 
     def __init__(self, *arguments, **changes):
-        context = fork_server()
-        pipes = [context.Pipe(duplex=False) for _ in range(2)]
-        ends = [end for _, end in pipes]
-        self._process = context.Process(
-            target=_run, args=([str(argument) for argument in arguments], environment(**changes), *ends)
-        )
+        self._folder = tempfile.TemporaryDirectory()
+        self._said = [Path(self._folder.name) / name for name in ("out", "err")]
+        for path in self._said:
+            path.touch()  # a kill may come before the process opens it
+        given = ([str(argument) for argument in arguments], environment(**changes), self._said)
+        self._process = fork_server().Process(target=_run, args=given)
         self._process.start()
-        self._said = [b"", b""]
-        for end in ends:
-            end.close()
-        self._readers = [threading.Thread(target=self._read, args=(n, start)) for n, (start, _) in enumerate(pipes)]
-        for reader in self._readers:
-            reader.start()
-
-    def _read(self, number, connection):
-        stream: BinaryIO
-        with connection, open(connection.fileno(), "rb", closefd=False) as stream:
-            self._said[number] = stream.read()
 
     def alive(self):
         return self._process.is_alive()
@@ -81,9 +70,8 @@ class Command:
         if self.alive():
             self._process.kill()
             raise TimeoutError(f"still running after {timeout_s} seconds")
-        for reader in self._readers:
-            reader.join()
-        out, err = (text.decode() for text in self._said)
+        out, err = (path.read_text("utf-8") for path in self._said)
+        self._folder.cleanup()
         return subprocess.CompletedProcess([], self._process.exitcode, out, err)
 
 

@@ -8,16 +8,7 @@ from corag.text.tokens import CallableCounter
 from tests.corag.rerankers.test_window import Letters
 from tests.corag.text.tokens.worlds import byte_level, made_encoding, unigram
 from tests.fakes import COUNTERS as DOZEN
-from tests.fakes import HashEmbedder, HashReranker, SetReranker
-
-
-class Flat(HashReranker):
-    """Finds everything equally good."""
-
-    name = "flat"
-
-    def score(self, query, texts):
-        return np.full(len(texts), 0.5)
+from tests.fakes import HashEmbedder, HashReranker, SetReranker, TableReranker
 
 
 class Mean(HashReranker):
@@ -62,7 +53,14 @@ class Coarse(HashEmbedder):
         return np.array([np.eye(8)[len(text) % 4] for text in texts], dtype=np.float32).reshape(len(texts), 8)
 
 
-RERANKERS = (HashReranker, SetReranker, Flat, Mean, lambda: "bm25", lambda: Letters(window=30))
+RERANKERS = (
+    HashReranker,
+    SetReranker,
+    lambda: TableReranker({}, default=0.5),
+    Mean,
+    lambda: "bm25",
+    lambda: Letters(window=30),
+)
 
 
 class Numbered:
