@@ -11,22 +11,19 @@ from corag.app.api import make_api
 from corag.app.service import Service
 from corag.app.tools import LEFT_OUT, Replies
 from corag.candidates import as_candidates
+from tests.campaign.draws import QUERIES, drawn_text
 from tests.effort import CAMPAIGN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 METHODS = ("top-k", "naive(reranker=bm25)", "corag(agent=none, reranker=bm25, unit=passage)", "full", "top-tokens")
 CASES, PARTS = (10_000, 20) if CAMPAIGN else (60, 2)
-WORDS = [
-    "the", "river", "lake", "mill", "glass", "door", "of", "высокий", "水", "a.b", "<b>", "&amp;", "\u200d", "🦔",
-    "e\u0301",
-]  # fmt: skip
 
 
 def drawn(rng):
     """A question, texts, and a budget; no two texts are the same."""
-    texts = {" ".join(rng.choices(WORDS, k=rng.randint(1, 40))): None for _ in range(rng.randint(1, 9))}
-    return " ".join(rng.choices(WORDS, k=rng.randint(1, 8))), list(texts), rng.choice([1, 9, 40, 150, 1000])
+    texts = {drawn_text(rng): None for _ in range(rng.randint(1, 9))}
+    return rng.choice(QUERIES), list(texts), rng.choice([1, 9, 40, 150, 1000])
 
 
 @pytest.fixture(scope="module")
