@@ -71,15 +71,6 @@ def test_what_spells_no_configuration_is_refused(text):
         Configuration.parse(text)
 
 
-@pytest.mark.parametrize(
-    "damaged", [3, None, [3], [{}], [{"selector": 3, "settings": {}}], [{"selector": "a", "settings": 3}]]
-)
-def test_damaged_configurations_of_a_checkpoint_are_refused(damaged):
-    written = AgentConfig(("top-k",), Fallback("top-k")).to_dict()
-    with pytest.raises(AgentError):
-        AgentConfig.from_dict(written | {"configurations": damaged})
-
-
 def test_a_checkpoint_has_configurations_as_data_and_reads_those_spelled_as_text():
     names = (Configuration("corag", {"unit": "passage", "search": {"iterations": 4}}), Configuration("top-k"))
     config = AgentConfig(names, Fallback(names[0]))

@@ -8,6 +8,7 @@ import json
 import math
 import shlex
 from collections import UserDict
+from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from corag.index import ChunkIndex
 from corag.text.units import unit_size
 from corag.types import Answer
 from experiments.labels.table import VECTORS
+from storage import seal_again
 from tests.experiments.worlds import MANY_QUERIES, listing, write_folder
 from tests.fakes import FixedReader, HashEmbedder
 
@@ -175,6 +177,10 @@ FILES = {
         *(lambda content: b"{}", lambda content: b"[" * 10**5, lambda content: b"\xff\xfe", nothing),
         *(having(format_version=99), having(color="red"), having(features=["color"]), having(hidden=[10**9])),
         *(having(embedder=3), having(feature_dim=1024), having(priors={})),
+        *(
+            having(configurations=wrong)
+            for wrong in (3, [3], [{}], [{"selector": 3, "settings": {}}], [{"selector": "a", "settings": 3}])
+        ),
     ],
     WEIGHTS: [
         *(nothing, half, lambda content: b"\xff" * 8 + content[8:], lambda content: content[:8] + b"x" * 40),
@@ -192,6 +198,14 @@ FILES = {
 }
 
 
+def put(file, content):
+    """Write a file; one of an agent is sealed, or the seal would be all that is tested."""
+    file.write_bytes(content)
+    if file.parent.name == "agent":
+        with suppress(ValueError, RecursionError):
+            seal_again(file.parent)
+
+
 @pytest.mark.parametrize(
     ("file", "spoil"),
     [(file, spoil) for file, spoils in FILES.items() for spoil in spoils],
@@ -200,11 +214,11 @@ FILES = {
 def test_bad_files(world, refused, figure, file, spoil):
     name, arguments, named = file
     whole = (world / name).read_bytes()
-    (world / name).write_bytes(spoil(whole))
     try:
+        put(world / name, spoil(whole))
         assert named in refused(arguments)
     finally:
-        (world / name).write_bytes(whole)
+        put(world / name, whole)
     figure("bad inputs: files", 1)
 
 
