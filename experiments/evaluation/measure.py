@@ -44,7 +44,6 @@ class Measuring:
     """What questions are measured with.
 
     Attributes:
-        timed: Whether rows have the seconds of the selection, with what methods share.
         documents: The corpus, which tells the supporting sentences.
         measures: Names of those to compute, without reading; by default all, those of reader, judge and verifier too.
     """
@@ -52,7 +51,6 @@ class Measuring:
     selectors: Mapping[str, Selector]
     budget: Budget
     parts: Parts
-    timed: bool = False
     documents: Mapping[str, Document] = field(default_factory=dict)
     measures: Collection[str] | None = None
 
@@ -72,15 +70,12 @@ class Measuring:
 
     def choose(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[Chosen]:
         """Let every selector choose for each question; those that can search for all questions in lock-step."""
-        ahead: dict[str, float] = {}
-        for name, selector in self.selectors.items():
+        for selector in self.selectors.values():
             if isinstance(selector, SharedProblem):
-                started = time.perf_counter()
                 with suppress(*FAILURES):  # whichever question it is, is named below
                     room = self._with_room(questions)
                     selector.search_ahead([(query.question, offered, tokens) for query, offered, tokens in room])
-                ahead[name] = (time.perf_counter() - started) / len(questions)
-        return [self._choose(query, candidates, ahead) for query, candidates in questions]
+        return [self._choose(query, candidates) for query, candidates in questions]
 
     def _with_room(
         self, questions: Sequence[tuple[Query, Sequence[Candidate]]]
@@ -109,19 +104,18 @@ class Measuring:
                 one.rows[name] |= {**_row(outcome, self.measures), **judged.get(key[1], {}), **verdicts.get(key, {})}
         return [one.rows for one in chosen]
 
-    def _choose(self, query: Query, candidates: Sequence[Candidate], ahead: Mapping[str, float]) -> Chosen:
+    def _choose(self, query: Query, candidates: Sequence[Candidate]) -> Chosen:
         outcomes: dict[str, Outcome] = {}
         rows: Rows = {}
         ranking = [candidate.chunk for candidate in candidates]
         support = Support.of(query, self.documents)
         shared = self.budget, self.parts.tokens, self.parts.embedder, support
         for name, selector in self.selectors.items():
-            selection, seconds = select(selector, query, candidates, self.budget)
+            selection = select(selector, query, candidates, self.budget)
             if isinstance(selection, Exception):
                 rows[name] = {"query": query.id, "failed": 1, "error": f"{type(selection).__name__}: {selection}"}
             else:
-                timed = {"seconds": seconds + ahead.get(name, 0.0)} if self.timed else {}
-                rows[name] = {"query": query.id, "failed": 0, **timed}
+                rows[name] = {"query": query.id, "failed": 0}
                 outcomes[name] = Outcome(query, selection, ranking, *shared)
         return Chosen(outcomes, rows)
 
@@ -166,18 +160,14 @@ def _row(outcome: Outcome, names: Collection[str] | None) -> dict[str, Any]:
     }
 
 
-def select(
-    selector: Selector, query: Query, candidates: Sequence[Candidate], budget: Budget
-) -> tuple[Selection | Exception, float]:
-    """Return a selection and the seconds that it took, or why this question was too much for the selector."""
-    started = time.perf_counter()
+def select(selector: Selector, query: Query, candidates: Sequence[Candidate], budget: Budget) -> Selection | Exception:
+    """Return a selection, or why this question was too much for the selector."""
     try:
-        selection = budget.select(selector, query.question, candidates)
+        return budget.select(selector, query.question, candidates)
     except DataError:
         raise  # files that cannot be used are no question's fault
     except FAILURES as error:
-        return error, 0.0
-    return selection, time.perf_counter() - started
+        return error
 
 
 def cold_and_warm(
@@ -190,8 +180,8 @@ def cold_and_warm(
     forget()
     times = {}
     for name in ("latency_ms", "warm_latency_ms"):
-        selection, seconds = select(selector, query, candidates, budget)
-        if isinstance(selection, Exception):
+        started = time.perf_counter()
+        if isinstance(select(selector, query, candidates, budget), Exception):
             return None
-        times[name] = 1000 * seconds
+        times[name] = 1000 * (time.perf_counter() - started)
     return times

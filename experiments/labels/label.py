@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from functools import cache
 from glob import escape
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,23 +22,24 @@ import numpy as np
 from corag.budget import Budget
 from corag.cli.console import progress
 from corag.errors import DataError
+from corag.models.chat import Chat
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.models.trained import load_adapter
 from corag.naming import PartName, parse
+from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import READERS
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.text.data import Query
-from corag.types import Candidate
+from corag.types import Answer, Candidate, Reader
 from experiments.data.pools import Pool, content_hash
 from experiments.evaluation.config import NO_READER, EvaluateConfig
-from experiments.evaluation.measure import Chosen, Measuring
+from experiments.evaluation.measure import Chosen, Measuring, Prompt
 from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words
 from experiments.evaluation.parts import Parts
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import SourceQuestions, read_sources
-from experiments.labels.readings import Reading, Readings
 from experiments.labels.table import FIGURES, read_metadata, write_labels
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_units, versions
 from experiments.run.track import UNMEASURED, log_run
@@ -55,6 +58,8 @@ MEASURED = ("budget_tokens", *FIGURES)
 
 Job = tuple[int, list[Query]]
 """The number of a source, and some of its questions."""
+Readings = dict[Prompt, Future[Answer]]
+"""What is asked, and the answers as they come."""
 Unit = dict[str, Any]
 """What the journal keeps of a question: `rows`, one a configuration; `question`, its vectors; `models`, what ran."""
 
@@ -125,7 +130,7 @@ class Worker:
     """Labels questions with models of its own, and keeps the pools that are made of a whole corpus.
 
     Memory is shared: a passage is encoded once for all rerankers, an order is valued once by each, and a context is
-    read once; so `seconds` are what a selection took after the ones before it.
+    read once.
     """
 
     def __init__(self, config: LabelConfig, sources: Sequence[SourceQuestions]) -> None:
@@ -170,7 +175,7 @@ class Worker:
         waiting: deque[_Started] = deque()
         reader = None if self.parts.reader is None else self.parts.prompted
         concurrency = getattr(reader, "max_concurrent", 1)
-        with nullcontext() if reader is None else Readings(reader, concurrency) as readings:
+        with nullcontext() if reader is None else Queue(reader, concurrency) as queue:
             for number, queries in jobs:
                 source = self._sources[number]
                 # A question depends on what its candidates were embedded with, too.
@@ -179,10 +184,10 @@ class Worker:
                     pool = self._pools.get(number) or source.open_pool(queries, self.parts.embedder)
                 for block in _blocks(queries):
                     questions = [(query, pool.candidates(query)) for query in block]
-                    waiting.extend(self._started(source, questions, readings, before()))
+                    waiting.extend(self._started(source, questions, queue, before()))
                     while waiting and (
-                        waiting[0].reading.is_done
-                        or sum(len(one.reading.asked) for one in waiting) > AHEAD * concurrency
+                        all(answer.done() for answer in waiting[0].readings.values())
+                        or sum(len(one.readings) for one in waiting) > AHEAD * concurrency
                     ):
                         yield self._finished(waiting.popleft())
             while waiting:
@@ -192,30 +197,31 @@ class Worker:
         self,
         source: SourceQuestions,
         questions: Sequence[tuple[Query, Sequence[Candidate]]],
-        readings: Readings | None,
+        queue: Queue | None,
         before: Sequence[Mapping[str, str]],
     ) -> list[_Started]:
         """Let every configuration choose for some questions, and queue what is to be read."""
         self._problems.clear()
         with recording() as models:
             selectors, documents = self.selectors(source.settings.adapter), source.folder.documents
-            measuring = Measuring(selectors, self.budget, self.parts, timed=True, documents=documents)
+            measuring = Measuring(selectors, self.budget, self.parts, documents=documents)
             chosen = measuring.choose(questions)
             # All are asked before anything else is computed.
-            readings_of = [
-                Reading({}, {}) if readings is None or not query.answers else readings.ask(measuring.prompts(one))
+            readings = [
+                {} if queue is None or not query.answers else queue.ask(measuring.prompts(one))
                 for (query, _), one in zip(questions, chosen, strict=True)
             ]
             vectors = [self._vectors(*question) for question in questions]
         ran, keys = merge_records([before, models()]), [source.key(query) for query, _ in questions]
         return [
-            _Started(key, measuring, one, reading, of_question, ran)
-            for key, one, reading, of_question in zip(keys, chosen, readings_of, vectors, strict=True)
+            _Started(key, measuring, one, of_one, of_question, ran)
+            for key, one, of_one, of_question in zip(keys, chosen, readings, vectors, strict=True)
         ]
 
     def _finished(self, started: _Started) -> tuple[str, Unit]:
         """Return key and unit of a question, with a row for each configuration, once its prompts are read."""
-        [by_name] = started.measuring.measured([started.chosen], started.reading.result())
+        answers = {prompt: answer.result() for prompt, answer in started.readings.items()}
+        [by_name] = started.measuring.measured([started.chosen], answers)
         rows = [
             {
                 "configuration": name,
@@ -247,9 +253,39 @@ class _Started(NamedTuple):
     key: str
     measuring: Measuring
     chosen: Chosen
-    reading: Reading
+    readings: Readings
     vectors: dict[str, Any]
     models: list[dict[str, str]]
+
+
+class Queue(AbstractContextManager["Queue"]):
+    """Asks a reader, across questions: a server for at most `concurrency` answers at a time, any other reader at once.
+
+    With the block its threads end; a request that is under way then is given up.
+    """
+
+    def __init__(self, reader: Reader, concurrency: int) -> None:
+        self._reader = reader
+        is_served = isinstance(reader.readers[0] if isinstance(reader, SelfConsistentReader) else reader, Chat)
+        # Unlike those of `concurrent.futures`, these threads do not keep an interrupted process waiting for a reply.
+        self._pool = ThreadPool(concurrency) if is_served else None
+
+    def ask(self, prompts: Sequence[Prompt]) -> Readings:
+        """Ask for answers, in the order of the calls; what the reader raises is raised where its answer is taken."""
+        readings: Readings = {prompt: Future() for prompt in prompts}
+        if self._pool is not None:
+            for prompt, future in readings.items():
+                self._pool.apply_async(self._reader.answer, prompt, {}, future.set_result, future.set_exception)
+        elif readings:
+            # Asks for all at once those that can.
+            answers = CachedReader(self._reader, cache_mb=0).answer_many(*map(list, zip(*readings, strict=True)))
+            for future, answer in zip(readings.values(), answers, strict=True):
+                future.set_result(answer)
+        return readings
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.terminate()
 
 
 def _blocks(queries: Sequence[Query]) -> Iterator[list[Query]]:

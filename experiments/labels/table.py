@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 FIGURES = (
     "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
     "sentence_recall", "character_recall", "answer_in_context", "answer_recall",
-    "cost_tokens", "chunks", "orders_scored", "value", "seconds",
+    "cost_tokens", "chunks", "orders_scored", "value",
 )  # fmt: skip
 """What is measured; null where a question has no such figure, or failed."""
 COMPLETE = ("data", "kind", "query", "split", "group", "configuration", "budget_tokens")
@@ -341,7 +341,8 @@ def _read(path: Path) -> Any:
     try:
         table = parquet.read_table(path, page_checksum_verification=True)
         # The footer has no checksum: without this a column of another name would be one that is missing.
-        if unknown := set(table.column_names) - set(_schema().names):
+        # Tables that were written before have `seconds`, too.
+        if unknown := set(table.column_names) - {*_schema().names, "seconds"}:
             raise KeyError(f"unknown column {min(unknown)}")
         for field in _schema():
             if field.name in FIGURES and field.name not in table.column_names:

@@ -65,14 +65,12 @@ class StudyResult:
         standin: What replaces the paper's data, parts and settings; None for nothing.
         methods: Each method of each cell.
         remarks: What went wrong.
-        seconds: Of this run; what was measured before is not in it.
     """
 
     study: Study
     standin: StandIn | None = None
     methods: list[MethodInCell] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    seconds: float = 0.0
 
     @property
     def title(self) -> str:
@@ -160,7 +158,6 @@ class StudyResult:
             "claim": self.study.claim,
             "standin": self.standin is not None,
             "differences": [] if self.standin is None else [list(row) for row in self.standin.differences],
-            "seconds": round(self.seconds, 1),
             "remarks": self.remarks,
             "baseline": None if self.study.against is None else dict([self.study.against]),
             "cells": [self._record(method) for method in self.methods],

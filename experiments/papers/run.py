@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -98,7 +97,6 @@ def reproduce(config: ReproduceConfig) -> None:
 
 def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
     """Measure what is missing of one study, and write its table, figure and result."""
-    started = time.perf_counter()
     root, limit, study = Path(config.out), config.limit, full.reduced() if config.standin else full
     folder = root / (study.name + STANDIN * config.standin)
     cells, result = _chosen(study, config.only), StudyResult(study)
@@ -124,7 +122,6 @@ def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
         _measure(result, group, preparation, folder)
     order = {axis: list(values) for axis, values in study.grid.items()}
     result.methods.sort(key=lambda method: [order[axis].index(method.values[axis]) for axis in order])
-    result.seconds = time.perf_counter() - started
     _write(result, cells, folder, limit, config)
     return result
 

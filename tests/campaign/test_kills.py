@@ -65,7 +65,7 @@ def names_in(folder):
 
 def rows_of(labels):
     """Return the rows of a label table without their times."""
-    return pq.read_table(labels).drop_columns(["seconds"]).to_pylist()
+    return pq.read_table(labels).to_pylist()
 
 
 def lines_in(path):

@@ -100,7 +100,6 @@ def label_row(query, reranker, rougeL, *, iterations=2, exploration=0.1, cost_we
         "answer_recall": rougeL,
         "cost_tokens": 50,
         "orders_scored": 10 * iterations,
-        "seconds": 0.001 * iterations,
         "error": None,
         **changes,
     }

@@ -111,7 +111,7 @@ def test_a_column_whose_name_was_damaged_is_not_a_missing_one(tmp_path):
     table = write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS)
     content = table.read_bytes()
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    table.write_bytes(content[:footer] + content[footer:].replace(b"seconds", b"3econds", 1))
+    table.write_bytes(content[:footer] + content[footer:].replace(b"chunks", b"3hunks", 1))
     with pytest.raises(DataError, match="damaged"):
         read_labels(str(table))
 
