@@ -1,4 +1,4 @@
-"""The extractive reader: real encoder, contexts written by hand."""
+"""The extractive reader: real encoder, contexts written by hand; and readers that hold another."""
 
 import pytest
 from hypothesis import given, settings
@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 import corag
 from corag.models.embedders import MiniLMEmbedder
 from corag.readers.extractive import ExtractiveReader
+from corag.readers.wrappers import CachedReader
 from corag.testing import ReaderContract
+from corag.types import PromptedReader, Reader
+from tests.chat_server import ChatServer, Reply
+from tests.fakes import EchoReader
 
 QUESTION = "What is the capital of Germany?"
 CAPITAL = "Berlin is the capital of Germany."
@@ -42,3 +46,27 @@ def test_spans_point_at_what_was_said(context):
     assert all(sentence == sentence.strip() != "" for sentence in quoted(answer, context))
     assert len(answer.spans) <= 2
     assert bool(answer.spans) == bool(context.strip())
+
+
+def test_the_most_frequent_answer_counts():
+    replies = [Reply(text) for text in ("Paris", "Lyon", "The Paris!", "Nice", "paris")]
+    with ChatServer(*replies) as server:
+        inner = f"ollama(host={server.host}, max_concurrent=1)"
+        reader = corag.reader("self-consistency", reader=inner, samples=5)
+        answer = reader.answer("Which city?", "Paris is a city.")
+    assert isinstance(reader, PromptedReader)
+    assert (answer.text, answer.confidence) == ("Paris", 3 / 5)
+    options = [chat["options"] for chat in server.chats]
+    assert [one["seed"] for one in options] == [0, 1, 2, 3, 4]
+    assert {one["temperature"] for one in options} == {0.7}
+
+
+def test_each_context_is_read_once_for_each_question():
+    echo = EchoReader()
+    reader = CachedReader(echo)
+    assert isinstance(reader, Reader) and reader.name == "echo"
+    found = reader.answer_many(["q", "q", "p", "q"], ["a", "b", "a", "a"])
+    assert [answer.text for answer in found] == ["q a", "q b", "p a", "q a"]
+    assert reader.answer("q", "b").text == "q b"
+    assert echo.asked == [("q", "a"), ("q", "b"), ("p", "a")]
+    assert reader.answer_many([], []) == []
