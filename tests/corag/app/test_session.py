@@ -18,8 +18,6 @@ from search.tree import terms
 from tests.corag.app.worlds import make_workbench
 from tests.fakes import CHARACTERS, HashEmbedder, HashReranker, offer
 
-BACKUPS = st.sampled_from(["best-child", "all-children", "utility"])
-
 
 @pytest.fixture(scope="module")
 def bench(small_data):
@@ -35,7 +33,7 @@ def asked(bench, number=0, **given):
     costs=st.lists(st.integers(1, 9), min_size=1, max_size=6),
     budget=st.integers(1, 20),
     iterations=st.integers(1, 12),
-    backup=BACKUPS,
+    backup=st.sampled_from(["best-child", "all-children", "utility"]),
     visits=st.sampled_from(["total", "parent"]),
 )
 def test_steps_end_in_the_tree(costs, budget, iterations, backup, visits):
@@ -123,7 +121,7 @@ def test_a_repeated_text_and_counterfactual_figures():
     assert judged(60, (0, 1), RED, BLUE)[1]["without"] == {"value": 0.25, "tokens": len(RED)}
 
 
-def test_evidence_is_marked_where_it_is_known(bench, small_data):
+def test_evidence_is_marked_where_it_is_known(bench):
     known = {item["title"]: item["evidence"] for item in asked(bench, 0)["items"]}
     assert {title for title, marked in known.items() if marked} == {"Varn", "Tolmere"}
     unknown = asked(bench, 8)

@@ -210,7 +210,7 @@ def test_a_word_document_is_not_unpacked_beyond_the_limit(main):
         read_file(bomb(main, 40 * 2**20), "a.docx")
 
 
-def test_pictures_do_not_count_as_text(tmp_path):
+def test_pictures_do_not_count_as_text():
     file = io.BytesIO(docx([("Normal", "text")]))
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("word/media/photo.jpg", os.urandom(40 * 2**20))

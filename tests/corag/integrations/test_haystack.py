@@ -35,10 +35,6 @@ def top(budget_tokens=70, **given):
     return CoragSelector(budget_tokens, method="top-k", k=50, **given)
 
 
-def contents(found):
-    return [one.content for one in found["documents"]]
-
-
 def pipeline(selector, loop=LOOP):
     made = Pipeline()
     made.add_component("selector", selector)

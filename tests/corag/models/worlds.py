@@ -168,13 +168,13 @@ def save_own_code(folder, code=None, *, model_type="bert", repository=""):
     return folder
 
 
-def put_on_hub(cache, name, folder, revision="main"):
-    """Place a folder where the hub's cache would hold a revision of a repository."""
+def put_on_hub(cache, name, folder):
+    """Place a folder where the hub's cache would hold a repository."""
     repository = cache / f"models--{name.replace('/', '--')}"
-    commit = hashlib.sha1(f"{name} {revision}".encode()).hexdigest()
+    commit = hashlib.sha1(name.encode()).hexdigest()
     shutil.copytree(folder, repository / "snapshots" / commit)
-    (repository / "refs" / revision).parent.mkdir(parents=True, exist_ok=True)
-    (repository / "refs" / revision).write_text(commit)
+    (repository / "refs").mkdir(parents=True, exist_ok=True)
+    (repository / "refs" / "main").write_text(commit)
 
 
 JINA_V1, JINA_V2 = "jinaai/jina-reranker-v1-turbo-en", "jinaai/jina-reranker-v2-base-multilingual"

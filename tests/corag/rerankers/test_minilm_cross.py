@@ -62,7 +62,7 @@ def test_empty_and_long_texts(adapter):
         reranker.score("why " * WINDOW_TOKENS, ["text"])
 
 
-def test_an_adapter_without_calibration_is_refused(tmp_path, weights):
+def test_an_adapter_without_calibration_is_refused(tmp_path):
     save_adapter(tmp_path / "a", {"head.bias": np.zeros(1)}, AdapterConfig(NAME, FORM, {"slope": 1.0}), "")
     with pytest.raises(ModelError):
         MiniLMCross(adapter=tmp_path / "a")

@@ -14,8 +14,6 @@ from tests.chat_server import ChatServer, Reply
 from tests.corag.models.worlds import put_on_hub
 from tests.corag.text.tokens.worlds import made_encoding, save_word_tokenizer
 
-TEXTS = ["the river", "", "the the\n\nthe"]
-
 
 @pytest.fixture
 def word_file(tmp_path):
