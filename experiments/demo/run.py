@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import corag
-from corag.checks import check_budget
 from corag.cli.console import progress, say, stdout
 from corag.cli.show import show_reply
 from corag.index import update_index
@@ -22,7 +21,7 @@ from experiments.data.config import CandidateSettings
 from experiments.demo import write_data_folder
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import NO_READER, EvaluateConfig
-from experiments.labels.config import LabelConfig, listed
+from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
 from experiments.report.comparison import result_page, terminal_page
 from experiments.report.results import Result
@@ -40,6 +39,8 @@ CONFIGURATIONS = (
 )
 """What the agent chooses among: each values an order by what is known of its chunks, so labels take seconds."""
 
+BUDGETS = (128, 256)
+"""Token budgets to compare; labels, the printed table and times are for the last."""
 CHUNK_TOKENS, NUM_CANDIDATES = 96, 8
 """Maximum tokens of a chunk, and chunks offered per question."""
 
@@ -50,35 +51,23 @@ class DemoConfig(Runtime, Tracking):
 
     Attributes:
         out: Folder for all files of the demo.
-        budgets: Token budgets to compare, separated by commas; labels, the printed table and times are for the middle
-            one, of two the larger.
         limit: The most questions of each split, the first ones; 76 are all.
     """
 
     out: str = "runs/demo"
-    budgets: str = "128,256"
     limit: int | None = 40
     logger: Tracker = field(default="wandb", kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.budget_list()
         CandidateSettings(limit=self.limit)  # refuses numbers below 1
-
-    def budget_list(self) -> list[int]:
-        """Return the budgets in rising order."""
-        budgets = listed("budgets", self.budgets, int)
-        for budget in budgets:
-            check_budget(budget, "budgets")
-        return sorted(budgets)
 
 
 @in_runtime
 def demo(config: DemoConfig) -> Path:
     """Run the demo; return the path of its report."""
     started = time.perf_counter()
-    out, budgets = Path(config.out), config.budget_list()
-    budget = budgets[len(budgets) // 2]
+    out, budget = Path(config.out), BUDGETS[-1]
     data, index = out / "data", out / "index"
 
     with _step("Python's language reference as a data folder"):
@@ -122,12 +111,12 @@ def demo(config: DemoConfig) -> Path:
             limit=config.limit,
             curves=False,
         )
-        files = [out / f"evaluate-{tokens}.json" for tokens in budgets]
-        for tokens, file in zip(budgets, files, strict=True):
+        files = [out / f"evaluate-{tokens}.json" for tokens in BUDGETS]
+        for tokens, file in zip(BUDGETS, files, strict=True):
             timed = 5 if tokens == budget else 0
             evaluate(replace(settings, budget=tokens, latency_questions=timed, out=str(file)))
         results = [Result.read(file) for file in files]
-        shown = results[budgets.index(budget)]
+        shown = results[-1]
         title = f"{shown.questions} test questions, {budget} tokens, {NUM_CANDIDATES} candidates"
         terminal_page(shown, title).show()
     with _step("answer a question with the exported checkpoint"):

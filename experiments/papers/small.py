@@ -72,13 +72,10 @@ def substitute_cell(cell: Cell, limit: int) -> Cell:
 
 
 def data_set(name: str) -> dict[str, Any]:
-    """Return the settings of the data set that replaces one, the first at hand, and its `title`."""
+    """Return the settings of the data set that replaces one, the demo if it is not at hand, and its `title`."""
     small = read_mapping(SMALL)
-    offered = small["data"].get(name, [{"data": name}])
-    for settings in offered:
-        if is_at_hand(settings["data"]):
-            return {"title": settings["data"], **settings}
-    return dict(small["demo"])
+    settings = small["data"].get(name, {"data": name})
+    return {"title": settings["data"], **settings} if is_at_hand(settings["data"]) else dict(small["demo"])
 
 
 def labels_of(study: Study) -> dict[str, dict[str, str]]:

@@ -78,19 +78,16 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
         the same run.
         """
         if self._config.logger != "none":
-            with _tolerated("start"):
-                self._logger = self._started(state)
+            # W&B records the arguments of the process, too.
+            arguments, sys.argv = sys.argv, [hide_secrets(argument) for argument in sys.argv]
+            try:
+                with _tolerated("start"):
+                    self._logger = self._started(state)
+            finally:
+                sys.argv = arguments
         return self._logger
 
     def _started(self, state: Path | None) -> "WandbLogger":
-        # W&B records the arguments of the process, too.
-        arguments, sys.argv = sys.argv, [hide_secrets(argument) for argument in sys.argv]
-        try:
-            return self._initialised(state)
-        finally:
-            sys.argv = arguments
-
-    def _initialised(self, state: Path | None) -> "WandbLogger":
         # W&B reports how it is used and what fails, offline or not, unless this was set when it is imported.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb

@@ -66,20 +66,20 @@ def test_the_whole_demo_on_a_few_topics_and_again(tmp_path, monkeypatch, capsys)
     few = {name: pydoc_data.topics.topics[name] for name in FEW_TOPICS}
     monkeypatch.setattr(pydoc_data.topics, "topics", few)
     out = tmp_path / "demo"
-    config = DemoConfig(out=str(out), budgets="128", limit=4)
+    config = DemoConfig(out=str(out), limit=4)
     page = demo(config)
     assert page == out / "report.html"
     html = page.read_text(encoding="utf-8")
-    assert html.count("<svg") == 1 and html.count("<summary>All measures at ") == 1
+    assert html.count("<svg") == 1 and html.count("<summary>All measures at ") == 2
     printed = capsys.readouterr().out
-    assert "checkpoint in" in printed and "4 test questions, 128 tokens" in printed and "╭─ " in printed
+    assert "checkpoint in" in printed and "4 test questions, 256 tokens" in printed and "╭─ " in printed
     labels = read_labels(str(out / "labels.parquet"))
-    assert len(labels) == 8 and labels.metadata[0]["settings"]["budget"] == 128
+    assert len(labels) == 8 and labels.metadata[0]["settings"]["budget"] == 256
     loaded = agent.load(out / "agent" / "checkpoint")
     methods = list(map(str, split_parts(METHODS.format(best_single=loaded.config.fallback))))
     assert str(loaded.config.fallback) in methods
     assert all(f'<th scope="col">{method}</th>' in unescape(html) for method in methods)
-    result = json.loads((out / "evaluate-128.json").read_text())
+    result = json.loads((out / "evaluate-256.json").read_text())
     assert result["queries"] == 4 and [row["method"] for row in result["methods"]] == methods
     assert all(row["over_budget"] == 0 for row in result["methods"])
 
