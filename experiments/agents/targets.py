@@ -5,7 +5,7 @@ The utility of a selection is
     kept - price * tokens / 256
 
 where `kept` is what the context holds of answer and evidence (`experiments.evaluation.metrics.kept`), which needs no
-reader: a small extractive reader gets worse with more text, where a language model hardly does. The price, 0.01 by
+reader: a small extractive reader answers no better from more text, where a language model does. The price, 0.01 by
 default, only decides between configurations that hold nearly the same.
 
 Letters: `n` questions, `C` configurations, `R` classes of the agent.

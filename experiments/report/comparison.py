@@ -163,7 +163,7 @@ def _of_reader(result: Result) -> str:
         notes.append("Kept, which ranks: mean recall of answer words, gold passages and marked evidence.")
     if result.answer_measure is not None:
         reader = str(result.record.get("config", {}).get("reader", "the reader"))
-        small = ", a small extractive reader, which answers worse from more text; a language model hardly does"
+        small = ", a small extractive reader, which answers no better from more text"
         notes.append(f"{result.answer_measure.title}: answers by {reader}{small * (reader in SMALL_READERS)}.")
     return " ".join(notes)
 
