@@ -285,13 +285,13 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
         "auto": "corag.text.tokens:automatic",
         "minilm": "corag.text.tokens:minilm",
         "estimate": "corag.text.tokens:estimate",
-        "tiktoken": "corag.text.model_tokens:by_tiktoken",
-        "huggingface": "corag.text.model_tokens:of_model",
-        "model": "corag.text.model_tokens:of_model",
+        "tiktoken": "corag.text.tokens:by_tiktoken",
+        "huggingface": "corag.text.tokens:of_model",
+        "model": "corag.text.tokens:of_model",
     },
     does="count",
     other="model",
-    is_model=lambda name: bool(load("corag.text.model_tokens:is_model")(name)),
+    is_model=lambda name: bool(load("corag.text.tokens:is_model")(name)),
     remedy="; or give a model such as Qwen/Qwen3-8B or gpt-4o, a folder or a tokenizer.json",
 )
 
@@ -405,7 +405,7 @@ _CHOICE = re.compile(r"[\w.:+ -]{0,100}(\([\w., -]{0,100}\))?")
 def _is_cached(table: Registry[Any], model: str) -> bool:
     """Return whether the hub's cache has all that a part needs of a model."""
     if table is TOKENIZERS:
-        return bool(load("corag.text.model_tokens:in_cache")(model))
+        return bool(load("corag.text.tokens:in_cache")(model))
     return bool(load("corag.models.checkpoint:is_whole_in_cache")(model))
 
 

@@ -167,11 +167,6 @@ class Selection:
         """Ids of the chosen chunks in prompt order."""
         return tuple(chunk.id for chunk in self.chunks)
 
-    @property
-    def budget_share(self) -> float:
-        """Share of the budget that is used, in [0, 1]."""
-        return self.cost_tokens / self.budget_tokens
-
     def __len__(self) -> int:
         return len(self.chunks)
 

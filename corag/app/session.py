@@ -90,11 +90,6 @@ class Inquiry:
     problems: dict[str, SelectionProblem] = field(default_factory=dict)
     answers: dict[str, tuple[Answer, tuple[Reading, ...]]] = field(default_factory=dict)
 
-    @property
-    def positions(self) -> dict[str, int]:
-        """Position of each candidate by its id."""
-        return {candidate.chunk.id: index for index, candidate in enumerate(self.candidates)}
-
     def evidence_counts(self, selection: Selection) -> dict[str, Any]:
         """Return how many gold passages a selection holds, and how many there are; None if that is not known."""
         if self.evidence is None:
@@ -170,7 +165,7 @@ class Workbench:
             num_scored = 0 if result is None else result.num_scored
             verdict_rows = verdicts(problem, scorer, self.tokens, order, token_price=price, num_scored=num_scored)
             singles = scorer([(index,) for index in range(len(problem.chunks))]).tolist() if problem.chunks else []
-            passages = inquiry.positions
+            passages = {candidate.chunk.id: index for index, candidate in enumerate(inquiry.candidates)}
             evidence = inquiry.evidence
             return {
                 "question": inquiry.question,

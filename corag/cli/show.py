@@ -136,7 +136,7 @@ def _figures(reply: Reply) -> Iterator[str]:
     chosen_by = ", ".join(f"{name} {value}" for name, value in shown.items())
     yield (
         f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
-        f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
+        f"({selection.cost_tokens / selection.budget_tokens:.0%}){'; ' + chosen_by if chosen_by else ''}"
     )
     counts = reply.counts
     if counts.prompt_tokens is not None:

@@ -29,8 +29,7 @@ from corag.models.servers import OPENAI, OllamaServer, OpenAIServer, Server
 from corag.naming import Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
-from corag.text.model_tokens import tokens_for_model
-from corag.text.tokens import estimate
+from corag.text.tokens import estimate, tokens_for_model
 from corag.text.visible import well_formed
 from corag.types import TokenCounter
 
@@ -88,7 +87,7 @@ class Chat(Server):
         seed: Seed of the sampling.
         max_concurrent: Maximum requests at the same time; the server may queue some of them.
         tokenizer: Counts the tokens of prompts, by name or as an object; by default the model's own, if it is on this
-            machine (see `corag.text.model_tokens.tokens_for_model`) or the server tells its tokens, else an estimate.
+            machine (see `corag.text.tokens.tokens_for_model`) or the server tells its tokens, else an estimate.
     """
 
     max_answer_tokens: int = 512

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,21 +29,10 @@ class Prompt:
     name: str
     text: str
 
-    @cached_property
+    @property
     def fields(self) -> frozenset[str]:
         """Names of its fields."""
         return frozenset(_FIELD.findall(self.text))
-
-    @cached_property
-    def _parts(self) -> list[tuple[str, str]]:
-        before, *rest = _ROLE.split(self.text)
-        parts = [("user", before), *zip(rest[::2], rest[1::2], strict=True)]
-        return [(role, content.strip()) for role, content in parts if content.strip()]
-
-    @cached_property
-    def _tags(self) -> re.Pattern[str]:
-        names = "|".join(sorted(set(_TAG.findall(self.text)))) or r"(?!)"
-        return re.compile(rf"<(?=\s*/?\s*(?:{names})\s*>)", re.IGNORECASE)
 
     def messages(self, **values: str) -> Messages:
         """Return the messages with their fields filled in.
@@ -52,10 +40,15 @@ class Prompt:
         A text cannot close the tag around it, such as `<context>`, and continue as the user: such tags in
         values are broken up.
         """
-        broken = {name: self._tags.sub("< ", value) for name, value in values.items()}
+        names = "|".join(sorted(set(_TAG.findall(self.text)))) or r"(?!)"
+        tag = re.compile(rf"<(?=\s*/?\s*(?:{names})\s*>)", re.IGNORECASE)
+        broken = {name: tag.sub("< ", value) for name, value in values.items()}
+        before, *rest = _ROLE.split(self.text)
+        parts = [("user", before), *zip(rest[::2], rest[1::2], strict=True)]
         return [
-            {"role": role, "content": _FIELD.sub(lambda found: broken.get(found[1], found[0]), content)}
-            for role, content in self._parts
+            {"role": role, "content": _FIELD.sub(lambda found: broken.get(found[1], found[0]), content.strip())}
+            for role, content in parts
+            if content.strip()
         ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -126,24 +125,10 @@ def gives_probabilities(reranker: Reranker) -> bool:
     return bool(getattr(reranker, "gives_probabilities", False))
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """Shifts and stretches values: `low` becomes 0, and what is `spread` above it 1."""
-
-    low: float = 0.0
-    spread: float = 1.0
-
-    @classmethod
-    def of(cls, singles: FloatArray) -> Scaling:
-        """Return what makes the values of the single candidates, `[n]`, span [0, 1]; nothing for equal ones."""
-        low, spread = (float(singles.min()), float(np.ptp(singles))) if len(singles) else (0.0, 0.0)
-        if spread <= FLAT * max(1.0, float(np.abs(singles).max(initial=0.0))):
-            return cls()
-        return cls(low, spread)
-
-    def __call__(self, values: FloatArray) -> FloatArray:
-        """Return values on the new scale, `[n]`."""
-        return values if self == Scaling() else (values - self.low) / self.spread
+def scale_of(singles: FloatArray) -> tuple[float, float]:
+    """Return low and spread such that (values - low) / spread of single candidates, `[n]`, span [0, 1]; or 0 and 1."""
+    low, spread = (float(singles.min()), float(np.ptp(singles))) if len(singles) else (0.0, 0.0)
+    return (0.0, 1.0) if spread <= FLAT * max(1.0, float(np.abs(singles).max(initial=0.0))) else (low, spread)
 
 
 def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -87,7 +86,7 @@ class WindowedScorer:
         reranker: The reranker; scorers of the same one share batches.
         window_tokens: The most tokens of an order's text that the reranker sees at once, in its own tokens, without
             question and special tokens.
-        policy: How orders longer than the window are handled.
+        policy: How orders longer than the window are handled; whoever asks for the scorer may set it.
         overlong_orders: Such orders so far.
     """
 
@@ -99,12 +98,6 @@ class WindowedScorer:
         self._texts = reranker.read(texts)
         self.policy: WindowPolicy = "truncate"
         self.overlong_orders: set[Order] = set()
-
-    def under(self, policy: WindowPolicy) -> Self:
-        """Return the same scorer with another policy, and nothing counted yet."""
-        scorer = copy.copy(self)
-        scorer.policy, scorer.overlong_orders = policy, set()
-        return scorer
 
     @property
     def num_truncated(self) -> int:

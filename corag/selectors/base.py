@@ -322,7 +322,7 @@ class ComparingSelector(BudgetedSelector):
         self._embed = None if self.cached_embedder is None else self.cached_embedder.vectors
 
     def _reads(self, passages: SelectionProblem) -> bool:
-        return self.cached_embedder is not None and not passages.has_cosines
+        return self.cached_embedder is not None and passages.kind != "cosine"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -338,9 +338,6 @@ class EmbeddingSelector(BudgetedSelector):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.cached_embedder = CachedEmbedder(self.embedder or "minilm")
-
-    def _with_cosines(self, problem: SelectionProblem) -> SelectionProblem:
-        return problem.comparable(self.cached_embedder.vectors, only_cosines=True)
 
     def _vectors(self, problem: SelectionProblem) -> FloatArray:
         """Return the candidates' unit vectors, `[n, d]`."""

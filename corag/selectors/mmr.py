@@ -81,7 +81,7 @@ class Mmr(EmbeddingSelector):
     name = "mmr"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = self._with_cosines(problem)
+        problem = problem.comparable(self.cached_embedder.vectors, only_cosines=True)
         vectors = self._vectors(problem)
         weight = self.relevance_weight
         order = marginal_relevance(

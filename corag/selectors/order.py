@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import attrgetter
+from os.path import commonprefix
 from typing import Literal
 
 from corag.ambient import Ambient
@@ -59,6 +60,7 @@ def continued(before: Selection, chosen: Selection, budget_tokens: int, count: C
         added, spans = assemble([chosen.chunks[row] for row in new])
         if (cost := count(text + added)) <= budget_tokens:
             break
+    same = len(commonprefix([before.text, text + added]))  # noqa: RUF071 - characters are meant
     trace = replace(
         chosen.trace,
         chunk_tokens=[*before.trace.chunk_tokens[:size], *(chosen.trace.chunk_tokens[row] for row in new)],
@@ -66,7 +68,7 @@ def continued(before: Selection, chosen: Selection, budget_tokens: int, count: C
             *(noted.get(key(chunk)) for chunk in kept), *(chosen.trace.chunk_similarities[row] for row in new)
         ],
         chunk_values=None,
-        details={**chosen.trace.details, "prefix_kept": share_kept(before.text, text + added)},
+        details={**chosen.trace.details, "prefix_kept": same / len(before.text) if before.text else 0.0},
     )  # fmt: skip
     return replace(
         chosen,
@@ -77,10 +79,3 @@ def continued(before: Selection, chosen: Selection, budget_tokens: int, count: C
         trace=trace,
         spans=(*before.spans[:size], *((len(text) + start, len(text) + end) for start, end in spans)),
     )
-
-
-def share_kept(before: str, text: str) -> float:
-    """Return the share of a text, in characters, that another one begins with, in [0, 1]."""
-    pairs = enumerate(zip(before, text, strict=False))
-    kept = next((place for place, (one, other) in pairs if one != other), min(len(before), len(text)))
-    return kept / len(before) if before else 0.0

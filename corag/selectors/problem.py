@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,17 +180,12 @@ class SelectionProblem:
         """Candidates by decreasing relevance; ties go to the one that was given first."""
         return [int(index) for index in np.argsort(-self.relevance, kind="stable")]
 
-    @property
-    def has_cosines(self) -> bool:
-        """Whether the similarities are cosines, by whatever embedder."""
-        return self.kind == "cosine"
-
     def comparable(self, embed: Embed | None = None, *, only_cosines: bool = False) -> SelectionProblem:
         """Return the problem with similarities that can be compared; with `only_cosines` no other scale will do.
 
         `embed` computes cosines in place of others; `InputError` if they are needed without it.
         """
-        if self.has_cosines or (self.kind != "rank" and not only_cosines):
+        if self.kind == "cosine" or (self.kind != "rank" and not only_cosines):
             return self
         if embed is None:
             raise InputError(
@@ -210,8 +205,8 @@ class SelectionProblem:
         key = ("scorer", id(reranker), window)
         if key not in self.memory:
             bound = reranker.scorer(self.query, self.chunks)
-            if getattr(bound, "window_tokens", None) is not None:
-                bound = cast(WindowedScorer, bound).under(window)
+            if isinstance(bound, WindowedScorer):
+                bound.policy = window
             scorer = CachedScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
             # The reranker is stored beside its scorer, so that its id is not given to another object.
             self.memory[key] = (reranker, scorer)

@@ -251,7 +251,7 @@ def question_vectors(
     """
     names = (None, embedder.name)
     compares = not {"curve", "texts"}.isdisjoint(recipe)
-    own = [problem.has_cosines and all(c.embedder in names for c in problem.candidates) for problem in problems]
+    own = [problem.kind == "cosine" and all(c.embedder in names for c in problem.candidates) for problem in problems]
     some = MEAN_OF if "candidates" in recipe else 0
     embedded = [
         [chunk.text for chunk in (problem.chunks[:some] if known or not compares else problem.chunks)]

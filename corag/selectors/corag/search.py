@@ -13,7 +13,7 @@ import numpy as np
 from corag.checks import check_choice, check_range
 from corag.errors import InputError, search_errors
 from corag.optional import warn_once
-from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, Scaling, gives_probabilities, score_together
+from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, gives_probabilities, scale_of, score_together
 from corag.rerankers.window import WindowedScorer
 from corag.selectors.base import Choice, checked
 from corag.selectors.problem import SelectionProblem
@@ -83,7 +83,7 @@ class SearchSelector(RerankingSelector):
         # scores the same orders, and then they are cached.
         raw = self.preset is not None or gives_probabilities(self._reranker)
         singles: list[list[Order]] = [[] if raw else [(index,) for index in problem.fitting] for problem in problems]
-        scalings = [Scaling.of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
+        scales = [scale_of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
         as_logits = self.preset is not None and _is_probable(self._reranker)
 
         def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
@@ -93,26 +93,21 @@ class SearchSelector(RerankingSelector):
             if as_logits:
                 kept = np.concatenate(values).clip(1 - MAX_PROBABILITY, MAX_PROBABILITY)
                 return np.asarray(np.log(kept / (1 - kept)))
-            scaled = [scalings[index](some) for index, some in zip(orders, values, strict=True)]
+            scaled = [(some - scales[index][0]) / scales[index][1] for index, some in zip(orders, values, strict=True)]
             return np.concatenate(scaled)
 
         configs = [self.search_of(problem) for problem in problems]
         with search_errors():
             results = search_many([(problem.costs, problem.capacity) for problem in problems], score, configs)
-        searched = zip(problems, scorers, scalings, configs, results, strict=True)
-        return [self._choice(*of_problem) for of_problem in searched]
+        spreads = [spread for _, spread in scales]
+        return list(map(self._choice, problems, scorers, spreads, configs, results))
 
     def _choice(
-        self,
-        problem: SelectionProblem,
-        scorer: CachedScorer,
-        scaling: Scaling,
-        config: SearchConfig,
-        result: SearchResult,
+        self, problem: SelectionProblem, scorer: CachedScorer, spread: float, config: SearchConfig, result: SearchResult
     ) -> Choice:
         """Return the order of a result with its value and a trace."""
         # What a token costs in units of the reranker's values; 0 if the answer is chosen without it.
-        price = config.cost_weight * scaling.spread / problem.capacity if config.choice == "value-minus-cost" else 0.0
+        price = config.cost_weight * spread / problem.capacity if config.choice == "value-minus-cost" else 0.0
         trace: dict[str, Any] = {
             "reranker": self._reranker.name,
             "policy": config.policy,

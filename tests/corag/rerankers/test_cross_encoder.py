@@ -76,7 +76,7 @@ def test_an_order_is_worth_its_joined_text_whatever_stands_beside_it(rerankers, 
     for name in ("bert", "bytes"):
         reranker = rerankers[name]
         orders = [order for order in ORDERS if max(order) < len(texts)]
-        scorer = reranker.scorer(query, chunks_of(texts)).under("truncate")
+        scorer = reranker.scorer(query, chunks_of(texts))
         joined = [SEPARATOR.join(texts[index] for index in order) for order in orders]
         values = scorer(orders)
         assert values == pytest.approx(reranker.score(query, joined), abs=1e-5)

@@ -49,7 +49,8 @@ def test_windows_by_hand(length, tokens, starts):
 )
 def test_what_the_model_is_given_and_which_value_counts(policy, texts):
     reranker = Letters(4)
-    scorer = reranker.scorer("who?", chunks_of(["abcd", "e", ""])).under(policy)
+    scorer = reranker.scorer("who?", chunks_of(["abcd", "e", ""]))
+    scorer.policy = policy
     values = scorer([(0,), (0, 1), (2,)])
     assert reranker.calls == [texts]
     first, *of_pair, last = HashReranker().score("who?", texts)

@@ -9,7 +9,7 @@ import tiktoken
 import corag
 from corag.errors import InputError, ModelError, ReaderError
 from corag.readers.chat import OllamaReader, OpenAIReader
-from corag.text.model_tokens import _encoding, tokens_for_model
+from corag.text.tokens import _encoding, tokens_for_model
 from tests.chat_server import ChatServer, Reply
 from tests.corag.models.worlds import put_on_hub
 from tests.corag.text.tokens.worlds import made_encoding, save_word_tokenizer
