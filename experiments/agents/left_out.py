@@ -23,7 +23,7 @@ from experiments.report.page import Section, Table
 NOVELTIES = (0.0, *np.arange(0.4, 1.0, 0.02).round(2).tolist(), 1.2, 1.5, 3.0)
 """Values of `novelty` to choose from; with the first the agent departs only from a fallback that is clearly worse."""
 RISK = 0.1
-"""The largest share of texts left out on which an agent may lose more than it promises."""
+"""The largest share of texts of unknown kinds on which an agent may lose more than it promises, in expectation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +89,11 @@ def shortfalls(labels: Labels, kinds: Sequence[LeftOut]) -> FloatArray:
 def chosen_novelty(lost: FloatArray, promise: float) -> int:
     """Return the index of the largest novelty that keeps a promise on the texts left out; the first if none does.
 
-    It keeps it if the share of texts on which more than promised is lost is at most `RISK`, under it and all smaller
-    ones. `lost` is `[F, L]`, novelties ascending.
+    By conformal risk control (Angelopoulos et al., arXiv 2208.02814): with the promise broken on k of F texts, (k + 1)
+    / (F + 1) is at most `RISK`, under it and all smaller ones. `lost` is `[F, L]`, novelties ascending.
     """
-    risk = np.maximum.accumulate((lost > 1 - promise).mean(axis=0))
-    return max(int((risk <= RISK).sum()) - 1, 0)
+    broken = np.maximum.accumulate((lost > 1 - promise).sum(axis=0))
+    return max(int(((broken + 1) / (len(lost) + 1) <= RISK).sum()) - 1, 0)
 
 
 def promise_section(labels: Labels, kinds: Sequence[LeftOut], novelty: float) -> Section:
@@ -124,8 +124,9 @@ def promise_section(labels: Labels, kinds: Sequence[LeftOut], novelty: float) ->
         ]
     )
     note = (
-        f"Kept: of the evidence and of the answer's words. Novelty {novelty:g}, the largest with which no more than is "
-        f"promised is lost on {1 - RISK:.0%} of the {len(lost)} texts left out, data folders under one budget: "
+        f"Kept: of the evidence and of the answer's words. Novelty {novelty:g}, the largest with which, by conformal "
+        f"risk control over the {len(lost)} texts left out (data folders under one budget), more than promised is lost "
+        f"on at most {RISK:.0%} of new ones: "
         f"{kept_shares}, on {(lost <= 1 - agent.KEEP).mean():.0%} of them no more than promised. With the novelty of "
         f"each kind chosen on the others: {np.maximum(nested, 0).mean():.1%}, at most {nested.max():.1%}, on "
         f"{(nested <= 1 - agent.KEEP).mean():.0%} no more than promised. Gain: of the agent, 95% intervals over "
