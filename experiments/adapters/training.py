@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,6 @@ from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
-import torch
-import transformers
 from lightning.pytorch.callbacks import LambdaCallback
 
 from agent.training.lightning import quiet_trainer, quiet_training, resume
@@ -27,7 +24,7 @@ from corag.writing import write_atomically
 from experiments.adapters.config import AdapterTraining
 from experiments.data.catalogue import find_data_set
 from experiments.report.page import Block, Page, Section, Table
-from experiments.run.journal import commit, finished_record
+from experiments.run.journal import commit, finished_record, versions
 from experiments.run.track import TrackedRun
 
 ADAPTER_DIR, RECORD_FILE = "adapter", "training.json"
@@ -77,10 +74,10 @@ def train_once(config: AdapterTraining, work: str, learn: Callable[[str], Learne
 
 
 def _card(config: Any, name: str, about: str, use: str, results: Sequence[Block], facts: Mapping[str, object]) -> str:
-    versions = f"Python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}"
     headings = [column.name for column in fields(config.sources[0])]
     rows = [[*map(str, asdict(source).values()), _licence(source.data)] for source in config.sources]
-    made = facts_table({**facts, "versions": versions, "commit": commit()})
+    installed = ", ".join(f"{package} {version}" for package, version in versions().items())
+    made = facts_table({**facts, "versions": installed, "commit": commit()})
     command = f"Made by `corag train {config.command}`."
     sections = [
         Section("Use", [f"`{use}`"]),

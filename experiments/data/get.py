@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 from corag.checks import check_count
 from corag.cli.console import print_table, progress, say, stderr
 from corag.errors import DataError, InputError
-from corag.optional import require
 from corag.text.data import data_cache, find_data, folder_name
 from corag.text.documents import Document
 from corag.writing import cache_folder
 from experiments.data.catalogue import DATA_SETS, DataSet, find_data_set
 from experiments.data.config import comma_separated
-from experiments.data.fetch import EXTRA, Files, UnfetchedError
+from experiments.data.fetch import Files, UnfetchedError
 from experiments.data.folder import FolderWriter, is_at_hand, is_written, new_folder, share_corpus, write_source
+from storage import folder_lock
 
 _STEP = 1_000
 """Passages or questions between two reports of progress."""
@@ -91,10 +91,8 @@ def get_data(config: GetConfig) -> Path:
     out = Path(config.out) if config.out is not None else data_cache() / folder_name(data_set.name)
     settings = {"splits": list(splits), "limit": config.limit, "passages": config.passages, "corpus": config.corpus}
     # Of two processes with one folder the second waits and finds it whole.
-    locks = cache_folder() / "locks"
-    locks.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:16]
-    with require("filelock", EXTRA).FileLock(locks / f"{name}.lock"):
+    with folder_lock(cache_folder() / "locks", f"{name}.lock"):
         if is_written(out, {"name": data_set.name, "settings": settings}, overwrite=config.overwrite):
             return out
         fetching = data_set.megabytes and config.from_ is None

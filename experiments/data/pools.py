@@ -19,7 +19,7 @@ from corag.index import ChunkIndex, Retrieval, update_index
 from corag.index.search import reciprocal_rank_fusion
 from corag.models.cached import CachedEncoder
 from corag.models.minilm import MAX_TOKENS, minilm_encoder
-from corag.optional import require, warn_once
+from corag.optional import warn_once
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.raptor.tree import tree_file
 from corag.text.chunking import ChunkConfig, chunk_document
@@ -31,6 +31,7 @@ from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName
 from experiments.data.trec import escaped, read_run
 from experiments.run.journal import digest, fingerprint
+from storage import folder_lock
 
 EMBEDDED_TOGETHER = 512
 LONG_TOKENS = MAX_TOKENS
@@ -253,12 +254,10 @@ def open_pool(
     else:
         chunking = chunking or ChunkConfig()
         name = fingerprint([str(folder.path.resolve()), embedder.name, *astuple(chunking)])
-        path = cache_folder() / "indexes" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        indexes = cache_folder() / "indexes"
         # Of two processes, one builds it.
-        lock = require("filelock", "experiments").FileLock(f"{path}.lock")
-        with lock, progress("index corpus", quiet=quiet) as report:
-            opened = update_index(folder.path, path, embedder, chunking, report=report, overwrite=True).index
+        with folder_lock(indexes, f"{name}.lock"), progress("index corpus", quiet=quiet) as report:
+            opened = update_index(folder.path, indexes / name, embedder, chunking, report=report, overwrite=True).index
     texts = [query.question for query in queries]
     vectors = embed_all(embedder, texts)
     pools = opened.retrieve_many(texts, vectors, settings.num_candidates, settings.retrieval or "hybrid")

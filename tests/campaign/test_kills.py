@@ -64,7 +64,7 @@ def names_in(folder):
 
 
 def rows_of(labels):
-    """Return the rows of a label table without their times."""
+    """Return the rows of a label table."""
     return pq.read_table(labels).to_pylist()
 
 
