@@ -1,8 +1,7 @@
 """Random selectors with random settings, random candidates and budgets: each case is a function of its number."""
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
 
@@ -190,7 +189,6 @@ class Case:
     budget: Any
     layout: Any = None
     spoilt: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self):
         spoilt = f", spoilt by {self.spoilt}" if self.spoilt else ""
