@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import corag
 from corag.selectors.mmr import marginal_relevance
+from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.documents import Document, passage
+from corag.text.units import unit_size
 from corag.types import Answer, Candidate
-from tests.corag.selectors.test_units import LAKE, MILL
 from tests.fakes import CHARACTERS, WORDS, FixedReader, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
@@ -95,15 +96,52 @@ def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first
     assert ids("top-k", pool=[replace(pool[0], rank=None), *pool[1:]]) == ids("top-k")
 
 
+# --- Sentences: the budget holds, spans are those of the text, and shared titles are paid once ---
+
+LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it. Nobody swims there.", "Lake Oro")
+MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mill")
+QUESTION = "How deep is the lake?"
+OFFERED = [Candidate(passage(LAKE), 0.9), Candidate(passage(MILL), 0.4)]
+SENTENCE = unit_size("sentence")
+
+
+def test_the_sentence_that_answers_is_chosen_below_its_title():
+    selector = corag.selector("naive", reranker="bm25", unit="sentence", tokenizer=WORDS)
+    selection = selector.select(QUESTION, OFFERED, 9)
+    assert selection.text == "Lake Oro\nThe lake is 40 metres deep."
+    assert selection.ids == ("lake#12-39",)
+    assert [selection.text[start:end] for start, end in selection.spans] == ["The lake is 40 metres deep."]
+    assert selection.cost_tokens == 8
+
+
+@pytest.mark.parametrize("unit", ["sentence", "window(2)"])
+def test_an_item_costs_what_stands_between_it_and_the_line_that_leads_into_it(unit):
+    offered = [Candidate(corag.Chunk("c", "You need:\n\n- a bolt. Long.\n- a nut\n- a key"), 0.9)]
+    for budget in range(1, 50):
+        selection = corag.selector("top-k", k=1, unit=unit, tokenizer=CHARACTERS).select("key?", offered, budget)
+        assert selection.cost_tokens == len(selection.text) <= budget
+    assert "You need:\n\u2026\n- a " in selection.text
+
+
+def test_the_first_pass_keeps_what_shares_words_and_its_neighbours():
+    passages = SelectionProblem(QUESTION, OFFERED, WORDS, 100)
+    kept = cut_problem(passages, SENTENCE, 3).candidates
+    assert [one.chunk.id for one in kept] == ["lake#12-39", "lake#0-11", "lake#40-56"]
+    assert [one.similarity for one in kept] == sorted((one.similarity for one in kept), reverse=True)
+    assert {one.kind for one in kept} == {"score"}
+    assert len(cut_problem(passages, SENTENCE).chunks) == 6
+    assert cut_problem(SelectionProblem(QUESTION, [], WORDS, 100), SENTENCE).chunks == []
+
+
 # --- `sentence-threshold`: which sentences it keeps, in which order, and at which cost ---
 
 SEA = Document("sea", "The sea is salty. The sea is 90 metres deep.", "The sea")
-OFFERED = [Candidate(passage(one), 0.9 - place / 10) for place, one in enumerate((MILL, LAKE, SEA))]
+THREE = [Candidate(passage(one), 0.9 - place / 10) for place, one in enumerate((MILL, LAKE, SEA))]
 
 
 def threshold(budget=60, **given):
     selector = corag.selector("sentence-threshold", reranker="bm25", tokenizer=WORDS, **given)
-    return selector.select("How deep is the lake?", OFFERED, budget)
+    return selector.select(QUESTION, THREE, budget)
 
 
 def test_every_sentence_of_a_high_value_stays_in_rank_order():
