@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search import PRESETS, SearchConfig, search
@@ -12,6 +12,7 @@ from tests.search.reference import search_by_objects
 from tests.search.worlds import HashScorer, configs, problems, scorers
 
 
+@settings(max_examples=400)
 @given(problems, configs, scorers)
 def test_equals_the_textbook(problem, config, scorer):
     costs, budget = problem

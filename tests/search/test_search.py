@@ -4,7 +4,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search import SearchConfig, SearchError, exhaustive, search, search_many
@@ -15,6 +15,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
 @pytest.mark.slow
+@settings(max_examples=200)
 @given(problems, policy_configs, scorers)
 def test_contract(problem, config, scorer):
     costs, budget = problem
@@ -67,14 +68,6 @@ def test_many_equals_one_by_one(work, seed):
     assert many == [
         search(costs, HashScorer(seed + index), budget, config) for index, ((costs, budget), config) in enumerate(work)
     ]
-
-
-@every_policy
-def test_equal_values_and_zero_costs(policy):
-    # Nothing costs anything, so the shortest order of the best-ranked candidate wins.
-    result = search([0] * 6, lambda orders: [0.5] * len(orders), 1, SearchConfig(policy=policy, max_scored=50))
-    assert (result.order, result.value, result.cost) == ((0,), 0.5, 0)
-    assert result.num_scored <= 50
 
 
 @every_policy
@@ -140,17 +133,3 @@ def test_bad_settings(setting):
 def test_one_config_for_each_problem():
     with pytest.raises(SearchError):
         search_many([([1], 1), ([1], 1)], zeros, [SearchConfig()])
-
-
-@every_policy
-def test_every_policy_picks_by_its_choice(policy):
-    worth = {(0,): 0.6, (1,): 0.5, (0, 1): 0.9, (1, 0): 0.8}
-
-    def score(orders):
-        return [worth[order] for order in orders]
-
-    def answer(**settings):
-        return search([1, 7], score, 8, SearchConfig(policy=policy, iterations=50, **settings)).order
-
-    assert answer() == answer(choice="value-minus-cost", cost_weight=0.0) == (0, 1)
-    assert answer(choice="value-minus-cost", cost_weight=0.5) == (0,)

@@ -46,13 +46,6 @@ def test_best_child_backup_by_hand():
     assert (result.num_scored, result.num_calls, result.complete) == (7, 3, False)
 
 
-def test_walk_ties_go_to_lower_cost_then_better_rank():
-    scorer = TableScorer(dict.fromkeys([(0,), (1,), (2,), (1, 0), (1, 2)], 0.5))
-    search([2, 1, 1], scorer, 3, paper_config(iterations=2, cost_weight=0))
-    # (1,) and (2,) cost 1: rank decides.  Children come cheapest first.
-    assert scorer.calls == [[(1,), (2,), (0,)], [(1, 2), (1, 0)]]
-
-
 def test_utility_of_the_result_is_eq_5_at_the_end():
     result, _ = run(PAIRS, 2, iterations=2)
     # (1, 0): W=1, n=1, cost 2 of 2; N = 2+2+1+1+1+1 = 8.
