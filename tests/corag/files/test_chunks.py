@@ -137,7 +137,7 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(PIECES, max_size=25).map("".join),
+    st.lists(PIECES, min_size=8, max_size=25).map("".join),
     st.sampled_from([12, 20, 48]),
     st.sampled_from([0, 5]),
     st.sampled_from([WORDS, corag.tokens(), CHARACTERS]),

@@ -24,7 +24,7 @@ FRAGMENTS = st.sampled_from(
     ["One two. ", "Dr. No! ", "e.g. this", "\n\n", "\r\n\r\n", " ", "\t", "\0", "x" * 130, "漢字。", "かな", "שלום. ",
      "مرحبا؟ ", "👩‍👩‍👧", "e\u0301", "\u200b", "\ufeff", "3.14", "… ", "A. ", "”", "[SEP]", "."]
 )  # fmt: skip
-TEXTS = st.one_of(st.text(max_size=80), st.lists(FRAGMENTS, max_size=30).map("".join))
+TEXTS = st.one_of(st.text(max_size=80), st.lists(FRAGMENTS, min_size=10, max_size=30).map("".join))
 TITLES = st.one_of(st.just(""), st.sampled_from(["A title", "漢字", "\0", " "]))
 
 

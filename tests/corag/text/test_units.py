@@ -41,7 +41,7 @@ LINES = st.sampled_from(
         "今天。明天？",
     ]
 )
-TEXTS = st.text(max_size=200) | st.lists(LINES | st.text(max_size=40), max_size=12).map("\n".join)
+TEXTS = st.text(max_size=200) | st.lists(LINES | st.text(max_size=40), min_size=4, max_size=12).map("\n".join)
 
 
 def manual(title="Pumps", start=10):
