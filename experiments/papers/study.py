@@ -1,20 +1,4 @@
-"""A study: one table or figure of a paper, or an ablation, as one YAML file.
-
-    paper: corag
-    title: ROUGE by budget
-    claim: CORAG gains at every budget and never spends all of a large one.
-    needs: one RTX 4090 (24 GB), 20 hours
-    evaluate: {reader: ollama(model=llama3:8b), embedder: bge-m3, pool: corpus, num_candidates: 20}
-    grid:
-      data: {MARCO: {data: msmarco, split: dev, references: true}}
-      budget: [1024, 2048, 8192]
-    methods: {NaiveRAG: naive(reranker=bge), CORAG: corag(preset=paper)}
-    baseline: NaiveRAG
-    figures: [rouge1, rouge2, rougeL, cost_tokens]
-    table: {rows: [budget, method]}
-    plot: {kind: lines, x: budget, y: [rougeL], series: method}
-    published: {source: table 3, rows: [{budget: 1024, method: NaiveRAG, values: [.337, .149, .312, 1024]}]}
-    small: {evaluate: {num_candidates: 10}, grid: {budget: [1024]}, limit: 20}
+"""A study: a table or figure of a paper, or an ablation, as one YAML file like `configs/papers/corag-table3.yaml`.
 
 The product of the grid gives the cells, each the settings of one `corag evaluate`: those of `evaluate`, and over them
 those of each value. A name that is no setting of the command is one of how the data is prepared (`DATA_SETTINGS`) or of
