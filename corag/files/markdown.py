@@ -19,7 +19,12 @@ _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*(?:\r\n?|\n)(.*?)^\1[ \t]*(?:\r
 _TITLE = re.compile(r"""^title[ \t]*[:=][ \t]*(["']?)(.*?)\1[ \t]*$""", re.MULTILINE)
 # Marks of an anchor behind a heading: {#name}, {: #name}, and the link that documentation tools put there.
 _ANCHOR = re.compile(r"(?<!\s)\s*+(?:\{[:#][^{}]*\}|(?<![¶§#])[¶§#]++)\s*$")
-_COMMENT = re.compile(r"\s*(?:<!--(?>.*?-->)\s*)+", re.DOTALL)
+# Comments, tags, and pictures that are links, such as the badges of a project.
+_TARGET = r"(?:\([^()]*\)|\[[^\[\]]*\])"
+_NO_WORDS = re.compile(
+    rf"""(?>\s+|<!--(?>.*?-->)|</?[A-Za-z](?>[^<>"']+|"[^"]*"|'[^']*')*+>|\[!\[[^\[\]]*\]{_TARGET}\]{_TARGET})+""",
+    re.DOTALL,
+)
 # Inline markup matters in headings alone.
 _BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
 _INLINE = MarkdownIt("commonmark")
@@ -192,7 +197,7 @@ def read_markdown(text: str, name: str, *, title: str = "", lines: bool = True) 
             blocks.append(Block(begin, "table", starts[token.map[0] + 2]))
         elif token.type in ("fence", "code_block"):
             blocks.append(Block(begin, "code"))
-        elif token.type != "html_block" or not _COMMENT.fullmatch(text[begin:end]):
+        elif not _NO_WORDS.fullmatch(text, begin, end):
             blocks.append(Block(begin))
     known = title or (named[2].strip() if named else "") or name
     return FileText(text, sections_of(text, headings, blocks, known, start=start), lines=lines)

@@ -45,7 +45,7 @@ class Reader(NamedTuple):
 
 
 READERS: Mapping[str, Reader] = {
-    "markdown": Reader("corag.files.plain:read_md", 1),
+    "markdown": Reader("corag.files.plain:read_md", 2),
     "text": Reader("corag.files.plain:read_text", 1),
     "csv": Reader("corag.files.plain:read_csv", 1),
     "jsonl": Reader("corag.files.plain:read_jsonl", 1),

@@ -92,6 +92,12 @@ def test_sections_worked_out_by_hand(text, expected):
     assert outline(read_markdown(text, "notes")) == expected
 
 
+def test_a_section_begins_with_words():
+    badges = '<p align="a > b">\n  <img src="a.png">\n</p>\n\n[![a](b)](c) [![d][e]][f]\n\n<!-- g -->\n\n'
+    file = read_markdown(f"# A\n\n{badges}x <br>\n\n## B\n\n![y](z)\n\n## C\n\n{badges}", "notes")
+    assert [chunk.text for chunk in chunk_file("a.md", file, corag.tokens())] == ["A\nx <br>", "A > B\n![y](z)"]
+
+
 @given(st.text(st.sampled_from("#-|`>*_=~ \n\r\tab1.[]()<!\\")))
 @example("# a\n\r\n\r# b\r")
 @example("|a|\n|-|\n")
@@ -249,6 +255,7 @@ REPEATED = {
     "pre": ("a.html", b"<pre>a" + b"\n " * 80_000 + b"b</pre>"),
     "cell": ("a.html", b"<table><tr><td>a" + b"\t" * 150_000 + b"b</table>"),
     "comments": ("a.md", b"<!--a-->" * 40 + b"b"),
+    "tag": ("a.md", b"<a " + b"'" * 80_000 + b"b"),
     "heading": ("a.md", b"# a" + b" " * 80_000 + b"b\nc"),
     "anchor": ("a.md", b"# a" + "§".encode() * 80_000 + b"b\nc"),
     "pdf": ("a.pdf", pdf([["a" * 40_000, "b"]])),
