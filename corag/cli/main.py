@@ -61,7 +61,7 @@ COMMANDS = {
         "run everything on the Python language reference",
         "experiments.demo.run:DemoConfig",
         "experiments.demo.run:demo",
-        "out budgets limit logger device",
+        "out limit logger device",
     ),
     "data list": Command(
         "list the public data sets", "experiments.data.get:DataListConfig", "experiments.data.get:list_data"
