@@ -19,7 +19,6 @@ from keyword import iskeyword
 from typing import Any, NamedTuple, get_args
 
 from rich.text import Text
-from threadpoolctl import ThreadpoolController
 
 from agent.errors import AgentError
 from corag import __version__
@@ -390,7 +389,8 @@ def _limit_blas_threads() -> None:
     On two cores that took 5 to 12% of the time of a selection. A number of threads that the user sets is kept.
     """
     if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
-        ThreadpoolController().select(internal_api="openblas").limit(limits=1)
+        # Imported here, as it sets a variable of the environment.
+        load("threadpoolctl:ThreadpoolController")().select(internal_api="openblas").limit(limits=1)
 
 
 def _configure_logging(*, debug: bool) -> None:
