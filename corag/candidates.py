@@ -122,7 +122,7 @@ def with_missing_cosines(
     They are by the selector's embedder, which keeps the vectors for it, or else the default one.
     """
     lacking = bool(candidates) and all(candidate.similarity is None for candidate in candidates)
-    if lacking and getattr(selector, "compares", True):
+    if lacking and getattr(selector, "compares", not hasattr(selector, "reranker")):
         # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
         with suppress(MissingExtraError):
             embedder = getattr(selector, "cached_embedder", None) or make_embedder()

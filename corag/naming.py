@@ -185,14 +185,14 @@ def nearest(name: object, names: Iterable[str]) -> str:
 
 
 def with_default(parameter: inspect.Parameter) -> str:
-    """Return the name of a setting with its default value, where that is short enough to help."""
+    """Return the name of a setting with its default value; `...` where that is too long to help."""
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
         return "others"
     default = parameter.default
-    if default is inspect.Parameter.empty or not isinstance(default, str | bool | int | float | None):
+    if default is inspect.Parameter.empty:
         return parameter.name
-    written = write_value(default)
-    return parameter.name if len(written) > 30 else f"{parameter.name}={written}"
+    written = write_value(default) if isinstance(default, str | bool | int | float | None) else ""
+    return f"{parameter.name}={written if 0 < len(written) <= 30 else '...'}"
 
 
 def path_of(build: Any) -> str:

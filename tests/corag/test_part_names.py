@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import time
 
 import pytest
@@ -115,3 +116,12 @@ def test_every_shipped_part_is_documented_and_an_unknown_name_lists_all():
     with pytest.raises(InputError) as caught:
         corag.selector("no such part")
     assert all(name in str(caught.value) for name in registry.SELECTORS.names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "listed"),
+    [("selector", "corag(x=1)", "tokenizer=..., unit=null, "), ("reader", "openai", "model, ")],
+)
+def test_only_what_must_be_given_is_listed_without_a_default(kind, text, listed):
+    with pytest.raises(InputError, match=re.escape(f"its settings are {listed}")):
+        getattr(corag, kind)(text)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.candidates import as_candidates
+from corag.candidates import as_candidates, with_missing_cosines
 from corag.errors import InputError
 from tests.fakes import SignEmbedder
 
@@ -82,6 +82,15 @@ def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
     assert corag.select(QUERY, TEXTS, 8, method=First()).text == TEXTS[0]
     with pytest.raises(InputError, match="reranker"):
         corag.select(QUERY, TEXTS, 8, method=First(), reranker="bm25")
+
+
+def test_a_selector_of_the_users_own_with_a_reranker_gets_candidates_as_they_were_given():
+    class Reranking:
+        name, reranker = "reranking", "bm25"
+
+    given = as_candidates(TEXTS)
+    assert with_missing_cosines(QUERY, given, 8, Reranking()) == given
+    assert with_missing_cosines(QUERY, given, 8, object())[0].chunk.text == TEXTS[2]
 
 
 @pytest.mark.parametrize("method", ["similarity-cutoff", "car", "mmr", "edc2", "crag", "raptor"])
