@@ -7,7 +7,7 @@ import pytest
 import corag
 from corag.candidates import as_candidates
 from corag.cli.main import MISTAKE, main
-from corag.errors import InputError
+from corag.errors import CoragError, InputError
 
 TEXTS = ["Cats sleep a lot.", "Berlin is the capital of Germany. It has many lakes."]
 QUERY = "What is Germany's capital?"
@@ -48,6 +48,16 @@ def test_a_setting_of_other_names(call, setting, remedy):
     with pytest.raises(InputError) as error:
         call(QUERY, TEXTS, **{setting: 5})
     assert remedy in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("reranker", "remedy"),
+    [("bm52", "did you mean 'bm25'?"), ("bm25(b=3)", "0 <= b <= 1"), ("cross-encoder(model=/no)", "no folder '/no'")],
+)
+def test_a_wrong_reranker_is_one_error_not_one_for_each_configuration_of_the_agent(reranker, remedy, caplog):
+    with pytest.raises(CoragError) as error:
+        corag.select(QUERY, TEXTS, reranker=reranker)
+    assert str(error.value).count(remedy) == 1 and not caplog.messages
 
 
 @pytest.mark.slow

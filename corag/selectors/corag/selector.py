@@ -196,6 +196,8 @@ class AgentSelectors:
                 self._skip(name, error)
         # Each reranker is built once; configurations differ in what is laid around it.
         self._reranker = lru_cache(None)(lambda name: RERANKERS.offer(name, self._shared))
+        if isinstance(wanted, str):
+            self._reranker(wanted)  # refused now, not for each configuration
         self._spelled = lru_cache(SELECTORS_KEPT)(self._with_given)
         self._selector = lru_cache(SELECTORS_KEPT)(self._build)
 
