@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.errors import InputError
+from corag.checks import check_range
 from corag.models.cached import EncodingPart
 from corag.models.minilm import MAX_TOKENS, best_cosines, token_cosines, tokens_within
 from corag.rerankers.scorers import ChunkScorer, by_length
@@ -101,8 +101,7 @@ class MiniLMSoftSim(LateInteraction):
     sharpness: float = SHARPNESS
 
     def __post_init__(self) -> None:
-        if not self.sharpness >= 1:
-            raise InputError(f"sharpness must be at least 1, got {self.sharpness!r}; typical: 4-12")
+        check_range("sharpness", self.sharpness, 1, np.inf, "typical: 4-12")
         super().__post_init__()
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:

@@ -52,7 +52,12 @@ def test_a_setting_of_other_names(call, setting, remedy):
 
 @pytest.mark.parametrize(
     ("reranker", "remedy"),
-    [("bm52", "did you mean 'bm25'?"), ("bm25(b=3)", "0 <= b <= 1"), ("cross-encoder(model=/no)", "no folder '/no'")],
+    [
+        ("bm52", "did you mean 'bm25'?"),
+        ("bm25(b=3)", "0 <= b <= 1"),
+        ("minilm-softsim(sharpness=high)", "a number from 1"),
+        ("cross-encoder(model=/no)", "no folder '/no'"),
+    ],
 )
 def test_a_wrong_reranker_is_one_error_not_one_for_each_configuration_of_the_agent(reranker, remedy, caplog):
     with pytest.raises(CoragError) as error:
