@@ -15,10 +15,10 @@ import numpy as np
 
 from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
-from corag.models.cached import vectors_by
+from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import current
 from corag.naming import Spelling
-from corag.registry import RERANKERS, SELECTORS
+from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.registry import selector as make_selector
 from corag.selectors.problem import promising
@@ -125,7 +125,8 @@ def with_missing_cosines(
     if lacking and getattr(selector, "compares", not hasattr(selector, "reranker")):
         # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
         with suppress(MissingExtraError):
-            embedder = getattr(selector, "cached_embedder", None) or make_embedder()
+            embedder = getattr(selector, "cached_embedder", None)
+            embedder = embedder or _kept_embedder(current(), tuple(EMBEDDERS.parts.values()))
             return with_cosines(query, promising(query, candidates, budget_tokens), embedder)
     return candidates
 
@@ -139,6 +140,12 @@ def _kept_selector(
 ) -> Selector:
     """Return a selector, built once while runtime and registered parts are the same."""
     return make_selector(method, **{name: value for name, _, value in settings})
+
+
+@lru_cache(maxsize=8)
+def _kept_embedder(runtime: object, parts: object) -> Embedder:
+    """Return the default embedder, likewise; it keeps the vectors of texts."""
+    return CachedEmbedder(make_embedder())
 
 
 def _candidate(text: Text, name: str) -> Candidate:

@@ -62,6 +62,7 @@ def auto_device() -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
+@functools.cache
 def _may_have_gpu() -> bool:
     """Return False if it is certain that PyTorch sees no GPU, so that it need not be imported to find out."""
     try:
