@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from corag.errors import ModelError
 from corag.models.engine import EncoderSource, Engine, load_engine
-from corag.models.minilm import WEIGHTS_SHA256, load_bert
+from corag.models.minilm import WEIGHTS_SHA256, load_bert, weights_sha256
 from corag.models.runtime import Placement
 from corag.optional import require
+from corag.text.tokens import model_folder
 from storage import CONFIG_FILE, read_sealed, replace_folder, sealed
 
 FORMAT_VERSION = 1
@@ -111,10 +112,13 @@ def shipped_adapter(name: str) -> Path:
     return path
 
 
-@lru_cache(maxsize=4)
 def adapted_engine(adapter: Adapter, num_outputs: int, placement: Placement) -> Engine:
     """Return the encoder with an adapter merged into it and a head of this many outputs; the last four are kept."""
+    return _adapted_engine(adapter, num_outputs, placement, model_folder())
 
+
+@lru_cache(maxsize=4)
+def _adapted_engine(adapter: Adapter, num_outputs: int, placement: Placement, base: Path) -> Engine:
     def load() -> Any:
         from corag.readers.span_network import SpanNetwork
 
@@ -122,7 +126,7 @@ def adapted_engine(adapter: Adapter, num_outputs: int, placement: Placement) -> 
         merge(network, adapter.tensors)
         return network.eval()
 
-    parts = f"{WEIGHTS_SHA256[:6]}{adapter.weights_sha256}"
+    parts = f"{weights_sha256()[:6]}{adapter.weights_sha256}"
     inputs = ("input_ids", "attention_mask", "token_type_ids")
     return load_engine(EncoderSource(adapter.config.name, parts, inputs, load), placement)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.ambient import checkpoint
+from corag.ambient import Ambient, checkpoint
 from corag.checks import MOST_TOKENS
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.memory import LRU
@@ -207,8 +207,14 @@ def file_counter(path: Path, name: str) -> TokenizerCounter:
     return TokenizerCounter(load_tokenizer(path), name=name)
 
 
+MINILM_FOLDER: Ambient[Path | None] = Ambient(None)
+"""A folder used in place of the package's; see `corag.models.minilm.from_folder`."""
+
+
 def model_folder() -> Path:
     """Return the folder of the packaged model, found without importing the package (that would import torch)."""
+    if (given := MINILM_FOLDER.get()) is not None:
+        return given
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError("the MiniLM model is not installed; install it with: pip install 'corag[models]'")

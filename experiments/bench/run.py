@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from typing import Any, Literal
 from corag.checks import check_budget, check_count
 from corag.cli.console import progress, stdout, table
 from corag.models.devices import hardware_of
+from corag.models.minilm import from_folder
 from corag.models.runtime import Runtime, in_runtime, resolve_device
 from corag.naming import Spellings, split_parts
 from corag.registry import SELECTORS
@@ -37,6 +39,7 @@ class BenchConfig(Runtime):
             by default the demo.
         methods: Selectors, separated by commas; `selection` only.
         budget: Token budget; `selection` only.
+        weights: Folder with MiniLM's files, in any precision, in place of its package.
         small: Measure little, to try it out; not for `selection`, which has `questions`.
         out: Folder for `bench-<part>.json`.
     """
@@ -48,6 +51,7 @@ class BenchConfig(Runtime):
     data: str | None = None
     methods: Spellings | None = None
     budget: int = DEFAULT_BUDGET
+    weights: str | None = None
     small: bool = False
     out: str = "runs/bench"
 
@@ -68,7 +72,10 @@ def bench(config: BenchConfig) -> dict[str, Any]:
     Path(config.out).mkdir(parents=True, exist_ok=True)
     module: Any = importlib.import_module(f"experiments.bench.{config.part}")
     timing = Timing(config.rounds or module.ROUNDS, CLOCKS[config.clock])
-    with progress(f"bench {config.part}", between=True) as report:
+    with (
+        progress(f"bench {config.part}", between=True) as report,
+        from_folder(config.weights) if config.weights else nullcontext(),
+    ):
         rows = module.measure(config, timing)
         device = resolve_device("reranker").device
         report(1, 1)

@@ -1,11 +1,16 @@
 """Benchmarks: each runs at tiny sizes, its table and its file agree, and its figures follow from what was timed."""
 
 import json
+import shutil
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from corag.errors import DataError, ModelError
+from corag.models.minilm import WEIGHTS_FILE, from_folder, minilm_encoder
 from corag.registry import RERANKERS
+from corag.text.tokens import model_folder
 from experiments.bench.harness import pooled_questions
 from experiments.bench.run import BenchConfig, bench
 from tests.experiments.worlds import QUERIES, write_folder
@@ -55,3 +60,19 @@ def test_questions_of_several_folders_take_turns(tmp_path):
     without = write_folder(tmp_path / "c", queries=[query | {"candidates": None} for query in FEW])
     with pytest.raises(DataError):
         pooled_questions(str(without), 4)
+
+
+@pytest.mark.slow
+def test_a_machine_without_the_package_takes_the_weights_from_a_folder_in_any_precision(tmp_path):
+    folder, tensors = tmp_path / "minilm", load_file(model_folder() / WEIGHTS_FILE)
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(model_folder() / name, folder)
+    with pytest.raises(ModelError, match=WEIGHTS_FILE), from_folder(folder):
+        pass
+    save_file({name: tensor.astype(np.float16) for name, tensor in tensors.items()}, folder / WEIGHTS_FILE)
+    exact = minilm_encoder(precision="fp32").vectors(["Varn is an island."])
+    with from_folder(folder):
+        half = minilm_encoder(precision="fp32").vectors(["Varn is an island."])
+    assert 0 < np.abs(exact - half).max() < 1e-3
+    assert rows_of("gpu", tmp_path, small=True, device="cpu", weights=str(folder))
