@@ -90,16 +90,13 @@ class EncoderModule(pl.LightningModule):  # type: ignore[misc]
         """Return the batch as it is: its rows become tensors in the step."""
         return batch
 
+    def groups(self) -> list[dict[str, Any]]:
+        """Return what is trained, as AdamW takes it."""
+        return [{"params": [value for value in self.parameters() if value.requires_grad]}]
+
     def configure_optimizers(self) -> Any:
-        """Return AdamW, and the learning rate's course; matrices decay, biases, norms and the one embedding do not."""
-        decayed: list[torch.nn.Parameter] = []
-        others: list[torch.nn.Parameter] = []
-        for name, value in self.named_parameters():
-            if value.requires_grad:
-                is_matrix = plain_name(name).endswith((".down", ".up", "head.weight"))
-                (decayed if is_matrix else others).append(value)
-        groups: list[dict[str, Any]] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
-        optimizer = torch.optim.AdamW(groups, lr=self.config.learning_rate, weight_decay=0.01)
+        """Return AdamW, and the learning rate's course."""
+        optimizer = torch.optim.AdamW(self.groups(), lr=self.config.learning_rate, weight_decay=0.01)
         rate = partial(learning_rate, self.config, num_steps=self.num_steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -31,7 +31,7 @@ from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import FloatArray
 from experiments.adapters.config import ReaderTraining
-from experiments.adapters.encoder import INPUTS, EncoderModule, build, export
+from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, plain_name
 from experiments.adapters.reader_rows import ReadingExample, ReadingRow, batches, collate, examples, rows
 from experiments.adapters.training import (
     Learned,
@@ -180,6 +180,16 @@ class ReaderModule(EncoderModule):
     def validation_step(self, batch: int, batch_idx: int) -> None:
         """Log the figures of the running average of the weights, which Lightning has put in."""
         self.log_dict(self._validate(self.network), batch_size=1)
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Return matrices, which decay, and biases, norms and the one embedding, which do not."""
+        decayed: list[torch.nn.Parameter] = []
+        others: list[torch.nn.Parameter] = []
+        for name, value in self.named_parameters():
+            if value.requires_grad:
+                is_matrix = plain_name(name).endswith((".down", ".up", "head.weight"))
+                (decayed if is_matrix else others).append(value)
+        return [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
 
 
 def _average(mean: torch.Tensor, value: torch.Tensor, number: Any) -> torch.Tensor:
