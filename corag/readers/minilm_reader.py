@@ -30,7 +30,7 @@ FORM = "low-rank-spans"
 """Format of its adapters: low-rank updates and whole tensors of a `SpanNetwork`."""
 BEST_TOKENS = 500
 """Tokens of a selection that are read, of the passages closest to the question: two windows. On fifteen sets the F1 of
-answers from these is that from all of 1,024 or 4,096 tokens, at half the time and less."""
+answers from 400 and from 550 such tokens is that from all of 1,024, and on eight of them from all of 4,096."""
 
 
 @dataclass(kw_only=True, eq=False)
