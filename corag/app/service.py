@@ -42,7 +42,17 @@ MAX_RESULTS = 200
 
 @dataclass(kw_only=True, eq=False)
 class Service:
-    """Ranks and selects, with the settings of `corag serve`; threads may share it."""
+    """Ranks and selects; threads may share it.
+
+    Attributes:
+        method: Selector, if a request names none.
+        budget: Token budget, if a request sets none.
+        tokenizer: Counts tokens as the answering model does.
+        agent: Agent of method `corag`, as for `corag ask`.
+        index: Searched if a request has no texts.
+        num_candidates: Chunks of the index to choose from.
+        retrieval: How the index finds them.
+    """
 
     method: Spelling = "corag"
     budget: int = 1024
