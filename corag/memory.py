@@ -1,15 +1,14 @@
-"""Values that are computed once: a byte-bounded LRU in memory, shared or private, and a store in a SQLite file."""
+"""Values that are computed once: a byte-bounded LRU in memory, shared or private, and texts in a file."""
 
 from __future__ import annotations
 
-import sqlite3
+import json
 import sys
 import threading
 import weakref
-from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -21,41 +20,8 @@ from corag.errors import DataError, InputError
 ENTRY_BYTES = 256
 """Overhead of an entry beside key and value, measured on 50,000 small ones."""
 
-_VERSION = 2
-_BUSY_TIMEOUT_S = 60.0
-# Parameters of one statement; SQLite allows at least 999.
-_MOST_PARAMETERS = 500
-
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
-
-
-class Cache(ABC, Generic[Key, Value]):
-    """Keys to values that are computed if they are missing."""
-
-    @abstractmethod
-    def get(self, keys: Iterable[Key]) -> dict[Key, Value]:
-        """Return those of the keys that are present, with their values."""
-
-    @abstractmethod
-    def put(self, entries: Mapping[Key, Value]) -> None:
-        """Add entries."""
-
-    def get_many(
-        self, keys: Sequence[Key], compute_missing: Callable[[list[Key]], Iterable[Value]], batch: int | None = None
-    ) -> list[Value]:
-        """Return the value of each key, computing and keeping the missing ones, in their order and each once.
-
-        At most `batch` keys are computed together, and kept before the next; None computes all together.
-        """
-        values = self.get(keys)
-        missing = [key for key in dict.fromkeys(keys) if key not in values]
-        for start in range(0, len(missing), batch or max(1, len(missing))):
-            block = missing[start : start + (batch or len(missing))]
-            fresh = dict(zip(block, compute_missing(block), strict=True))
-            self.put(fresh)
-            values |= fresh
-        return [values[key] for key in keys]
 
 
 class Capacity:
@@ -71,7 +37,7 @@ class Capacity:
             _CAPACITIES.add(self)
 
 
-class LRU(Cache[Key, Value]):
+class LRU(Generic[Key, Value]):
     """The most recently used entries, in memory. Threads may share it.
 
     Args:
@@ -96,6 +62,22 @@ class LRU(Cache[Key, Value]):
                     present[key] = entry[0]
                     pool.entries.move_to_end(address)
         return present
+
+    def get_many(
+        self, keys: Sequence[Key], compute_missing: Callable[[list[Key]], Iterable[Value]], batch: int | None = None
+    ) -> list[Value]:
+        """Return the value of each key, computing and keeping the missing ones, in their order and each once.
+
+        At most `batch` keys are computed together, and kept before the next; None computes all together.
+        """
+        values = self.get(keys)
+        missing = [key for key in dict.fromkeys(keys) if key not in values]
+        for start in range(0, len(missing), batch or max(1, len(missing))):
+            block = missing[start : start + (batch or len(missing))]
+            fresh = dict(zip(block, compute_missing(block), strict=True))
+            self.put(fresh)
+            values |= fresh
+        return [values[key] for key in keys]
 
     def put(self, entries: Mapping[Key, Value]) -> None:
         """Keep entries, replacing those of the same key."""
@@ -141,66 +123,50 @@ def forget() -> None:
                 capacity.used_bytes = 0
 
 
-class DiskStore(Cache[bytes, bytes]):
-    """Bytes by key in a table, named `kind`, of a SQLite file, which threads and processes may share.
+class TextStore:
+    """Texts by key in a file of JSON lines, where each is kept at once, so that an interrupted run pays for none twice.
 
-    The first value of a key stays. The file grows without bound, and may be deleted while nobody uses it. Every call
-    opens it anew, so it survives a fork. (`diskcache` reads pickles, if a file holds any.)
+    The first text of a key stays. Threads may share it; of two processes that add to one file, neither sees the other's
+    texts. Lines that hold no text, as one that a kill has cut off, are passed over.
 
     Raises:
-        DataError: The file is damaged, of another program or version, or cannot be used; the methods raise it, too.
+        DataError: The file cannot be read or written; so does `put`.
     """
 
-    def __init__(self, path: str | Path, kind: str) -> None:
-        self.path = Path(path)
-        self._kind = kind
-        with self._connection() as connection:
-            # An exclusive transaction: of several processes that open a new file, one makes the table.
-            connection.execute("BEGIN IMMEDIATE")
-            with connection:
-                (version,) = connection.execute("PRAGMA user_version").fetchone()
-                if version != _VERSION and (version or connection.execute("SELECT 1 FROM sqlite_master").fetchone()):
-                    raise self.damaged("it is another program's database, or one of another version")
-                connection.execute(f'CREATE TABLE IF NOT EXISTS "{kind}" (key BLOB PRIMARY KEY, value BLOB NOT NULL)')
-                connection.execute(f"PRAGMA user_version = {_VERSION}")
-            # Readers go on while another process writes. SQLite refuses this at once while another process does it.
-            with suppress(sqlite3.OperationalError):
-                connection.execute("PRAGMA journal_mode = WAL")
-
-    def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return those of the keys that are present, with their values."""
-        wanted = list(dict.fromkeys(keys))
-        present: dict[bytes, bytes] = {}
-        with self._connection() as connection:
-            for start in range(0, len(wanted), _MOST_PARAMETERS):
-                block = wanted[start : start + _MOST_PARAMETERS]
-                marks = ",".join("?" * len(block))
-                rows = connection.execute(f'SELECT key, value FROM "{self._kind}" WHERE key IN ({marks})', block)
-                present.update(rows)
-        return present
-
-    def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Add entries, all or none of them; the value of a key that is present stays."""
-        with self._connection() as connection, connection:
-            connection.executemany(f'INSERT OR IGNORE INTO "{self._kind}" VALUES (?, ?)', entries.items())
-
-    def damaged(self, reason: str) -> DataError:
-        """Return the error for a file that cannot be used."""
-        return DataError(
-            f"the cache file {self.path} cannot be used: {reason}; delete it, which only costs computing its values "
-            "again, or give another path"
-        )
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock = path, threading.Lock()
+        self._texts: dict[str, str] = {}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S)) as connection:
-                # A power cut may lose the last values, which are then computed again, but not damage the file.
-                connection.execute("PRAGMA synchronous = NORMAL")
-                yield connection
-        except (sqlite3.Error, OSError) as error:
-            raise self.damaged(str(error)) from error
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lines = path.read_bytes().split(b"\n") if path.exists() else []
+        except OSError as error:
+            raise self._unusable(error) from error
+        for line in lines:
+            with suppress(ValueError, TypeError, KeyError, RecursionError):
+                row = json.loads(line)
+                self._texts.setdefault(str(row["key"]), str(row["text"]))
+
+    def get(self, key: str) -> str | None:
+        """Return the text of a key, or None."""
+        return self._texts.get(key)
+
+    def put(self, key: str, text: str) -> None:
+        """Add a text, unless the key has one."""
+        with self._lock:
+            if key in self._texts:
+                return
+            try:
+                with self._path.open("ab") as file:
+                    file.write(f"\n{json.dumps({'key': key, 'text': text})}".encode())  # ends a line that was cut off
+            except OSError as error:
+                raise self._unusable(error) from error
+            self._texts[key] = text
+
+    def _unusable(self, error: OSError) -> DataError:
+        return DataError(
+            f"the cache file {self._path} cannot be used: {error}; check permissions and free space, or delete it, "
+            "which only costs computing its texts again"
+        )
 
 
 def megabytes(number: float) -> int:

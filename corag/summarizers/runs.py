@@ -11,15 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from corag.errors import DataError, InputError, ReaderError, SummarizerError
-from corag.memory import DiskStore
+from corag.memory import TextStore
 from corag.text.chunking import cut_to_tokens
 from corag.text.visible import well_formed
 from corag.types import Summarizer, SummaryRequest
 
 logger = logging.getLogger(__name__)
-
-SUMMARIES = "text"
-"""The kind of what a `DiskStore` of summaries keeps."""
 
 _JOINT = "\n\n"
 # Summaries of parts have at most this share of the window, so that several of them are summarized together.
@@ -42,7 +39,7 @@ class Summary:
 
 
 def summarize_all(
-    summarizer: Summarizer, requests: Sequence[SummaryRequest], *, store: DiskStore | None = None
+    summarizer: Summarizer, requests: Sequence[SummaryRequest], *, store: TextStore | None = None
 ) -> list[Summary]:
     """Return a summary for each request.
 
@@ -68,7 +65,7 @@ def summarize_all(
 
 
 def _summarized(
-    summarizer: Summarizer, store: DiskStore | None, request: SummaryRequest, max_parts: float = float("inf")
+    summarizer: Summarizer, store: TextStore | None, request: SummaryRequest, max_parts: float = float("inf")
 ) -> Summary:
     """Return the summary of texts of any length, which are divided into at most `max_parts`."""
     parts = _parts(summarizer, request)
@@ -88,11 +85,11 @@ def _summarized(
     return replace(joined, num_calls=num_calls + joined.num_calls)
 
 
-def _of_part(summarizer: Summarizer, store: DiskStore | None, request: SummaryRequest) -> Summary:
+def _of_part(summarizer: Summarizer, store: TextStore | None, request: SummaryRequest) -> Summary:
     content = [summarizer.identity, request.query, request.max_tokens, request.texts]
-    key = hashlib.sha256(json.dumps(content).encode()).digest()
-    if store is not None and (stored := store.get([key])):
-        return Summary(stored[key].decode("utf-8", "replace"))
+    key = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    if store is not None and (stored := store.get(key)) is not None:
+        return Summary(well_formed(stored))
     try:
         reply = summarizer.summarize(request)
         if not isinstance(reply, str):
@@ -105,7 +102,7 @@ def _of_part(summarizer: Summarizer, store: DiskStore | None, request: SummaryRe
         # model is none of these and stops the run.
         return Summary("", str(error) or type(error).__name__, 1)
     if store is not None:
-        store.put({key: text.encode()})
+        store.put(key, text)
     return Summary(text, num_calls=1)
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 from corag.checks import check_count, check_range
 from corag.cli.console import progress
 from corag.errors import InputError
-from corag.memory import DiskStore
+from corag.memory import TextStore
 from corag.models.chat import Chat
 from corag.models.prompts import prompt
 from corag.text.chunking import sentence_spans
@@ -136,15 +136,18 @@ def redundant_pool(ranking: Sequence[Document], size: int, rate: float, rewrite:
 
 
 def chat_rewriter(chat: Chat, store: str | Path) -> Rewrite:
-    """Return what has a language model put a text in other words, and keeps its replies in a SQLite file."""
-    replies, template = DiskStore(store, "text"), prompt("rewrite", "experiments/prompts", needs=["passage"])
+    """Return what has a language model put a text in other words, and keeps its replies in a file."""
+    replies, template = TextStore(Path(store)), prompt("rewrite", "experiments/prompts", needs=["passage"])
 
     def rewrite(text: str, number: int) -> str:
-        key = hashlib.sha256(json.dumps([chat.identity, template.text, text, number]).encode()).digest()
+        key = hashlib.sha256(json.dumps([chat.identity, template.text, text, number]).encode()).hexdigest()
+        if (kept := replies.get(key)) is not None:
+            return kept
         # The number keeps a greedy model from giving the same rewriting twice.
         [message] = template.messages(passage=text)
         message["content"] += f"\n\nThis is rewriting number {number}."
-        [kept] = replies.get_many([key], lambda _: [chat.ask([message]).text.strip().encode()])
-        return kept.decode()
+        reply = chat.ask([message]).text.strip()
+        replies.put(key, reply)
+        return reply
 
     return rewrite

@@ -111,7 +111,7 @@ class Preparation:
         queries = drawn(folder.split(split, limit), sample, seed)
         candidates = CandidateSettings(pool=stress.get("pool", "corpus"), num_candidates=NUM_RANKED)
         pool = open_pool(folder, queries, corag.embedder(embedder), candidates, quiet=self.quiet)
-        store = self.folder / "rewritings.sqlite"
+        store = self.folder / "rewritings.jsonl"
         rewrite = rotated if rewriter is None else chat_rewriter(chat_of("rewriter", rewriter), store)
         written = stress_sets(folder, pool, out, kind=kind, rates=rates, size=size, rewrite=rewrite, quiet=self.quiet)
         return written[how[kind]]

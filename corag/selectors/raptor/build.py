@@ -26,12 +26,12 @@ from corag.errors import DataError, IndexMismatchError, InputError, SummarizerEr
 from corag.index.outside import require_inside
 from corag.index.search import ChunkIndex
 from corag.index.store import index_lock, local_folder
-from corag.memory import DiskStore
+from corag.memory import TextStore
 from corag.models.cached import CachedEmbedder
 from corag.optional import require
 from corag.selectors.car import IntArray
 from corag.selectors.raptor.tree import FOLDER, SUMMARY, Node, RaptorTree, tree_file
-from corag.summarizers.runs import SUMMARIES, Summary, summarize_all
+from corag.summarizers.runs import Summary, summarize_all
 from corag.text.chunking import cut_to_tokens
 from corag.types import Chunk, Embedder, FloatArray, Summarizer, SummaryRequest
 
@@ -112,7 +112,7 @@ def build_tree(
     summary_tokens: int = SUMMARY_TOKENS,
     *,
     vectors: NDArray[Any] | None = None,
-    store: DiskStore | None = None,
+    store: TextStore | None = None,
     report: Report = lambda written, needed: None,
 ) -> RaptorTree:
     """Return a tree over chunks; equal chunks and settings give equal trees.
@@ -165,7 +165,7 @@ def build_tree(
 
 
 def _summaries(
-    requests: Sequence[SummaryRequest], summarizer: Summarizer, store: DiskStore | None, report: Report, written: int
+    requests: Sequence[SummaryRequest], summarizer: Summarizer, store: TextStore | None, report: Report, written: int
 ) -> list[Summary]:
     """Return the summaries of a layer; `written` have been written before."""
     summaries: list[Summary] = []
@@ -225,7 +225,7 @@ def update_tree(
             summarizer,
             SUMMARY_TOKENS,
             vectors=index.vectors(),
-            store=DiskStore(folder / "summaries.sqlite", SUMMARIES),
+            store=TextStore(folder / "summaries.jsonl"),
             report=report,
         )
         tree = replace(tree, record=record)

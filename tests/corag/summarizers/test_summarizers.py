@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError, MissingExtraError, ModelError, SummarizerError
-from corag.memory import DiskStore
+from corag.memory import TextStore
 from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task
 from corag.summarizers.extractive import ExtractiveSummarizer
-from corag.summarizers.runs import SUMMARIES, summarize_all
+from corag.summarizers.runs import summarize_all
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
 from tests.chat_server import ChatServer, Reply
@@ -57,15 +57,15 @@ def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
     requests = [request(f"word{number} more") for number in range(6)]
     broken = Repeats(fails={"word3 more": KeyboardInterrupt()})
     with pytest.raises(KeyboardInterrupt):
-        summarize_all(broken, requests, store=DiskStore(tmp_path / "a", SUMMARIES))
+        summarize_all(broken, requests, store=TextStore(tmp_path / "a"))
     assert len(broken.asked) >= 4
     again = Repeats()
-    made = summarize_all(again, requests, store=DiskStore(tmp_path / "a", SUMMARIES))
+    made = summarize_all(again, requests, store=TextStore(tmp_path / "a"))
     assert [summary.text for summary in made] == [f"word{number} more" for number in range(6)]
     paid_before = {asked.texts for asked in broken.asked} - {("word3 more",)}
     assert not paid_before & {asked.texts for asked in again.asked}
     third = Repeats()
-    stored = summarize_all(third, requests, store=DiskStore(tmp_path / "a", SUMMARIES))
+    stored = summarize_all(third, requests, store=TextStore(tmp_path / "a"))
     assert third.asked == [] and all(summary.num_calls == 0 for summary in stored)
 
 
