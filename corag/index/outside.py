@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from corag.errors import DataError
+from corag.optional import needed
 from corag.redaction import shown
 
 _MAGIC = b"LANC"
@@ -56,42 +57,20 @@ def _bases(path: Path) -> list[str]:
             return []
         start = int.from_bytes(content[-_FOOTER:-8], "little")
         size = int.from_bytes(content[start : start + 4], "little")
-        manifest = content[start + 4 : start + 4 + size]
-        bases = [dict(_fields(base)) for number, base in _fields(manifest) if number == _BASE_PATHS]
-        return [base.get(_PATH, b"").decode(errors="replace") for base in bases]
-    except (OSError, ValueError, IndexError) as error:
+        bases = _messages(content[start + 4 : start + 4 + size], _BASE_PATHS)
+        return [b"".join(_messages(base, _PATH)).decode(errors="replace") for base in bases]
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged ({error}); delete the index and build it again") from error
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the content of each field of a Protocol Buffers message; numbers have no content."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, wire_type = key >> 3, key & 7
-        size = 0
-        if wire_type == 0:
-            _, at = _varint(message, at)
-        elif wire_type == 2:
-            size, at = _varint(message, at)
-        elif wire_type in (1, 5):
-            size = 8 if wire_type == 1 else 4
-        else:
-            raise ValueError(f"a field is of the wire type {wire_type}")
-        if at + size > len(message):
-            raise ValueError("a field is cut off")
-        yield number, message[at : at + size] if wire_type == 2 else b""
-        at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return a number of variable length, and where the next field begins."""
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-        if shift > 63:
-            raise ValueError("a number is too long")
+def _messages(message: bytes, number: int) -> list[bytes]:
+    """Return the content of each field with a number, of a Protocol Buffers message without its definition."""
+    with needed("protobuf", "index"):
+        from google.protobuf.empty_pb2 import Empty
+        from google.protobuf.message import DecodeError
+        from google.protobuf.unknown_fields import UnknownFieldSet
+    try:
+        fields = UnknownFieldSet(Empty.FromString(message))
+    except DecodeError as error:
+        raise ValueError(str(error)) from error
+    return [field.data for field in fields if field.field_number == number and isinstance(field.data, bytes)]
