@@ -62,7 +62,7 @@ class EvaluateConfig(SelectionSettings, Tracking):
         agent: Agent that predicts the configuration of `corag` for each question: a checkpoint folder, or
             `agent-minilm`, the shipped one, which is the default. `none` uses fixed settings.
         unit: What the methods choose: whole passages (passage), their sentences (sentence), or windows of n sentences
-            (window(n)). By default sentences for `corag` without a reranker, else passages.
+            (window(n)). By default the agent's choice for `corag`, and passages for other methods.
         summarizer: Summarizer of methods that put summaries into the prompt.
         task: `answer` questions, or `verify` what is claimed (`halueval`, `felm`, `wikibio`): the reader's language
             model chooses between a right and a hallucinated answer, or judges a statement true or false; for a reader
