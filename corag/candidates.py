@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import zip_longest
 from typing import Any, TypeAlias, cast
 
@@ -18,12 +18,12 @@ from corag.errors import InputError, MissingExtraError
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import current
 from corag.naming import Spelling
-from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
+from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.registry import selector as make_selector
 from corag.selectors.problem import promising
-from corag.shown import with_missing
 from corag.text.documents import with_title
+from corag.text.questions import parts_of
 from corag.types import Candidate, Chunk, Embedder, Selection, Selector
 
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
@@ -129,6 +129,27 @@ def with_missing_cosines(
             embedder = embedder or _kept_embedder(current(), tuple(EMBEDDERS.parts.values()))
             return with_cosines(query, promising(query, candidates, budget_tokens), embedder)
     return candidates
+
+
+def with_missing(question: str, selection: Selection) -> Selection:
+    """Return a selection whose trace names the questions of a question that it does not answer, by the shipped reader.
+
+    A question that does not consist of several is not read, and nothing is named without the reader's packages.
+    """
+    if len(parts_of(question)) < 2 or not selection.chunks:
+        return selection
+    from corag.shown import missing_of, readings  # imports what reads
+
+    with suppress(MissingExtraError):
+        reader = _shipped_reader()
+        missing = missing_of(readings(reader, question, reader.answer_from(question, selection), selection))
+        return replace(selection, trace=replace(selection.trace, missing=missing))
+    return selection
+
+
+@cache
+def _shipped_reader() -> Any:
+    return READERS.make("minilm-reader")
 
 
 _PLAIN = (str, int, float, bool, type(None))

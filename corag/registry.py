@@ -202,7 +202,7 @@ MISSED |= dict.fromkeys(("k", "top_k", "top_n"), " (the budget decides how many 
 EMBEDDERS: Registry[Embedder] = Registry(
     "embedder",
     {
-        "minilm": "corag.models.embedders:MiniLMEmbedder",
+        "minilm": "corag.models.cached:MiniLMEmbedder",
         "bge-m3": "corag.models.embedders:bge_m3",
         "BAAI/bge-m3": "corag.models.embedders:bge_m3",
         "sentence-transformers": "corag.models.embedders:SentenceTransformerEmbedder",

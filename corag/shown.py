@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from corag.errors import MissingExtraError
 from corag.readers.context import closest
 from corag.readers.passages import JudgingReader, Passage, place_of, spans_of
-from corag.registry import READERS
 from corag.text.documents import SEPARATOR, body, citation
 from corag.text.questions import parts_of
 from corag.text.units import COLONS, INDENT, Span, UnitChunk, sentences_of, source_of
@@ -177,25 +173,6 @@ def probability_of(read: Sequence[Reading]) -> float:
 def missing_of(read: Sequence[Reading]) -> tuple[str, ...]:
     """Return those of several questions in one that nothing is likely to answer."""
     return tuple(one.question for one in read if len(read) > 1 and not label(one.passages[0].probability))
-
-
-def with_missing(question: str, selection: Selection) -> Selection:
-    """Return a selection whose trace names the questions of a question that it does not answer, by the shipped reader.
-
-    A question that does not consist of several is not read, and nothing is named without the reader's packages.
-    """
-    if len(parts_of(question)) < 2 or not selection.chunks:
-        return selection
-    with suppress(MissingExtraError):
-        reader = _shipped_reader()
-        missing = missing_of(readings(reader, question, reader.answer_from(question, selection), selection))
-        return replace(selection, trace=replace(selection.trace, missing=missing))
-    return selection
-
-
-@cache
-def _shipped_reader() -> JudgingReader:
-    return cast(JudgingReader, READERS.make("minilm-reader"))
 
 
 def shown(answer: Answer, selection: Selection, read: Sequence[Reading] = ()) -> Shown:

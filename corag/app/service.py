@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from corag.candidates import Text, as_candidates, with_missing_cosines
+from corag.candidates import Text, as_candidates, with_missing, with_missing_cosines
 from corag.checks import check_budget, check_count, check_query
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex, Retrieval
@@ -24,7 +24,6 @@ from corag.reply import embedder_of
 from corag.selectors.base import BudgetedSelector
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER
-from corag.shown import with_missing
 from corag.text.documents import citation
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts

@@ -168,3 +168,19 @@ class EncodingPart(MiniLMPart):
 
     def __post_init__(self) -> None:
         self._encoder = self.encoder or CachedEncoder(encoder_at(self._placement()))
+
+
+class MiniLMEmbedder(EncodingPart):
+    """all-MiniLM-L6-v2 from its package: offline, 384 dimensions, weights checked against their hash."""
+
+    name = "minilm"
+    dimension = DIMENSION
+    role = "embedder"
+
+    def __post_init__(self) -> None:
+        # Whoever wants vectors again keeps them, which takes a thousandth of the memory of states.
+        self._encoder = self.encoder or encoder_at(self._placement())
+
+    def embed(self, texts: Sequence[str]) -> Float32:
+        """Return unit vectors, `[len(texts), 384]`; texts are cut to the window of 510 tokens."""
+        return self._encoder.vectors(texts)

@@ -11,29 +11,12 @@ import numpy as np
 
 from corag.checks import check_count, check_text
 from corag.errors import ModelError
-from corag.models import minilm
-from corag.models.cached import EncodingPart
 from corag.models.checkpoint import BGE_M3, LoadedModel, announce
 from corag.models.engine import Float32, Rows, run_packed
+from corag.models.minilm import unit
 from corag.models.runtime import record_use
 from corag.models.servers import OllamaServer, OpenAIServer, Server
 from corag.text.tokens import estimated_tokens
-
-
-class MiniLMEmbedder(EncodingPart):
-    """all-MiniLM-L6-v2 from its package: offline, 384 dimensions, weights checked against their hash."""
-
-    name = "minilm"
-    dimension = minilm.DIMENSION
-    role = "embedder"
-
-    def __post_init__(self) -> None:
-        # Whoever wants vectors again keeps them, which takes a thousandth of the memory of states.
-        self._encoder = self.encoder or minilm.encoder_at(self._placement())
-
-    def embed(self, texts: Sequence[str]) -> Float32:
-        """Return unit vectors, `[len(texts), 384]`; texts are cut to the window of 510 tokens."""
-        return self._encoder.vectors(texts)
 
 
 class SentenceTransformerEmbedder(LoadedModel):
@@ -125,7 +108,7 @@ class ServerEmbedder(Server):
             raise ModelError(f"{self.title} sent vectors of shape {vectors.shape} for {len(texts)} texts")
         if not np.isfinite(vectors).all():
             raise ModelError(f"{self.title} sent vectors with numbers that are not finite")
-        return minilm.unit(vectors)
+        return unit(vectors)
 
 
 @dataclass(kw_only=True, eq=False)

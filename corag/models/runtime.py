@@ -15,7 +15,7 @@ import importlib.util
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar
 
@@ -99,10 +99,10 @@ class Placement:
 
 _RUNTIME = Ambient(Runtime())
 
-
-def current() -> Runtime:
-    """Return what the innermost open block set, or else the defaults."""
-    return _RUNTIME.get()
+current = _RUNTIME.get
+"""Returns what the innermost open block set, or else the defaults."""
+use_runtime = _RUNTIME.set
+"""Applies exactly what `current` returned inside a block, for parts that build others later."""
 
 
 @contextmanager
@@ -125,13 +125,8 @@ def runtime(given: Runtime | None = None, **settings: Any) -> Iterator[Runtime]:
     inside = Runtime(**{**current().runtime_settings, **changed, **settings})
     if (device := parse_device(inside.device)) is not None:
         check_device(device)
-    with _RUNTIME.set(inside):
+    with use_runtime(inside):
         yield inside
-
-
-def use_runtime(kept: Runtime) -> AbstractContextManager[None]:
-    """Apply exactly what `current` returned inside a block, for parts that build others later."""
-    return _RUNTIME.set(kept)
 
 
 def in_runtime(function: Callable[[S], R]) -> Callable[[S], R]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from corag.checks import check_count
-from corag.models.cached import CachedEmbedder
-from corag.models.embedders import MiniLMEmbedder
+from corag.models.cached import CachedEmbedder, MiniLMEmbedder
 from corag.naming import Part
 from corag.readers.context import sentences
 from corag.text.chunking import Span

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from corag.errors import DataError
-from corag.models.cached import CachedEmbedder
-from corag.models.embedders import MiniLMEmbedder
+from corag.models.cached import CachedEmbedder, MiniLMEmbedder
 from corag.models.engine import Float32
 from corag.models.minilm import TextEncoder
 from corag.optional import require

@@ -97,69 +97,51 @@ class PassageReader:
 
     def _read(self, keys: list[Key]) -> list[PassageFeatures]:
         texts = list(dict.fromkeys(text for text, _ in keys))
-        encoded = zip(texts, self._encoder.encoded(texts), strict=True)
-        described = {text: _Described.of(text, of_text) for text, of_text in encoded}
-        return [described[text].passage(spans) for text, spans in keys]
+        encoded = dict(zip(texts, self._encoder.encoded(texts), strict=True))
+        return [_features(text, chosen, encoded[text]) for text, chosen in keys]
 
 
-@dataclass(frozen=True, slots=True)
-class _Described:
-    """A text with its title and the states of its tokens, which all of its units share; see `PassageFeatures`.
+def _features(text: str, chosen: tuple[Span, ...], encoded: Encoded) -> PassageFeatures:
+    """Return what the features know of a text; with `chosen`, only of these spans, in order behind the title."""
+    title, body = split_title(text)
+    title = plain(_QUALIFIER.sub("", title))
+    num_title = int((encoded.starts < body).sum())
+    ids, states, sizes = encoded.ids, encoded.states, encoded.lengths
+    parts = chosen or ((body, len(text)),)
+    if chosen:
+        kept = np.zeros(len(ids), dtype=bool)
+        for first, last in [(0, num_title), *_rows(encoded, parts)]:
+            kept[first:last] = True
+        ids, sizes = ids[kept], sizes[kept]
+        states = states[np.concatenate([[True], kept, [True]])]
+    vector = unit(states.mean(axis=0))
+    spans = [(start + first, start + last) for start, end in parts for first, last in sentence_spans(text[start:end])]
+    inner = encoded.tokens
+    sentences = [inner[first:last].mean(axis=0) for first, last in _rows(encoded, spans) if first < last]
+    words = plain(" ".join(text[start:end] for start, end in parts)) if len(ids) > num_title or not chosen else ""
+    # Sentence by sentence, so that a name ends where its sentence does.
+    found = {name for start, end in spans for name in _NAME.findall(text[start:end])}
+    names = {plain(name) for name in found} | {title}
+    return PassageFeatures(
+        ids=ids,
+        vector=vector,
+        tokens=states[1:-1] / sizes,
+        num_title=num_title,
+        title_vector=unit(inner[:num_title].mean(axis=0)) if num_title else vector,
+        sentences=unit(np.array(sentences)) if sentences else vector[None],
+        title=title,
+        title_words=tuple(word for word in title.split() if word not in STOP_WORDS),
+        body=f" {words} ",
+        words=frozenset(words.split()),
+        names=frozenset(name for name in names if len(name) > 2 and name not in STOP_WORDS),
+        truncated=encoded.num_windows > 1 and not chosen,
+    )
 
-    `body` is where its body begins.
-    """
 
-    text: str
-    body: int
-    title: str
-    num_title: int
-    encoded: Encoded
-
-    @classmethod
-    def of(cls, text: str, encoded: Encoded) -> _Described:
-        title, body = split_title(text)
-        return cls(text, body, plain(_QUALIFIER.sub("", title)), int((encoded.starts < body).sum()), encoded)
-
-    def rows(self, spans: Sequence[Span]) -> list[Span]:
-        """Return the tokens of each span, those that begin in it, as first and last + 1."""
-        ends = np.searchsorted(self.encoded.starts, np.array(spans, dtype=np.int64).reshape(-1, 2)).tolist()
-        return [(first, last) for first, last in ends]
-
-    def passage(self, chosen: tuple[Span, ...]) -> PassageFeatures:
-        """Return what the features know of it; with `chosen`, only of these spans, in order behind the title."""
-        text, num_title = self.text, self.num_title
-        ids, states, sizes = self.encoded.ids, self.encoded.states, self.encoded.lengths
-        parts = chosen or ((self.body, len(text)),)
-        if chosen:
-            kept = np.zeros(len(ids), dtype=bool)
-            for first, last in [(0, num_title), *self.rows(parts)]:
-                kept[first:last] = True
-            ids, sizes = ids[kept], sizes[kept]
-            states = states[np.concatenate([[True], kept, [True]])]
-        vector = unit(states.mean(axis=0))
-        spans = [
-            (start + first, start + last) for start, end in parts for first, last in sentence_spans(text[start:end])
-        ]
-        inner = self.encoded.tokens
-        sentences = [inner[first:last].mean(axis=0) for first, last in self.rows(spans) if first < last]
-        words = plain(" ".join(text[start:end] for start, end in parts)) if len(ids) > num_title or not chosen else ""
-        # Sentence by sentence, so that a name ends where its sentence does.
-        found = {name for start, end in spans for name in _NAME.findall(text[start:end])}
-        names = {plain(name) for name in found} | {self.title}
-        return PassageFeatures(
-            ids=ids,
-            vector=vector,
-            tokens=states[1:-1] / sizes,
-            num_title=num_title,
-            title_vector=unit(inner[:num_title].mean(axis=0)) if num_title else vector,
-            sentences=unit(np.array(sentences)) if sentences else vector[None],
-            title=self.title,
-            title_words=tuple(word for word in self.title.split() if word not in STOP_WORDS),
-            body=f" {words} ",
-            words=frozenset(words.split()),
-            names=frozenset(name for name in names if len(name) > 2 and name not in STOP_WORDS),
-            truncated=self.encoded.num_windows > 1 and not chosen,
-        )
+def _rows(encoded: Encoded, spans: Sequence[Span]) -> list[Span]:
+    """Return the tokens of each span, those that begin in it, as first and last + 1."""
+    ends = np.searchsorted(encoded.starts, np.array(spans, dtype=np.int64).reshape(-1, 2)).tolist()
+    return [(first, last) for first, last in ends]
 
 
 def _key(chunk: Chunk) -> Key:

@@ -9,7 +9,7 @@ import torch
 
 import experiments.adapters.value as training
 from corag.errors import DataError
-from corag.models.embedders import MiniLMEmbedder
+from corag.models.cached import MiniLMEmbedder
 from corag.models.trained import load_adapter
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
 from corag.rerankers.evidence.reranker import EvidenceReranker
