@@ -1,15 +1,13 @@
-"""The commands of `experiments`: each runs its job and prints where the result is.
+"""Commands whose jobs others run, too: each runs its job and prints where the result is.
 
 The command line names them; each imports what it needs when it runs.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from corag.cli.console import say, stderr
-from storage import folder_lock
 
 
 def label(config: Any) -> None:
@@ -23,14 +21,6 @@ def label(config: Any) -> None:
     say(f"labels in {path}; train an agent with: corag train --labels {path} --out runs/agent")
 
 
-def tune(config: Any) -> None:
-    """Choose a configuration for the user's own questions."""
-    from experiments.tune.tune import tune
-
-    tuning = tune(config)
-    say(f"checkpoint and report in {config.out}; {tuning.usage(config.out)}")
-
-
 def train(config: Any) -> None:
     """Train an agent."""
     from experiments.agents.train import train
@@ -41,34 +31,6 @@ def train(config: Any) -> None:
     figures = ", ".join(f"{name} {best[name]:.4f}" for name in names)
     say(f"epoch {report.best_epoch + 1} of {len(report.history)} is kept: {figures}; the card has all figures")
     say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {config.out}")
-
-
-def sweep(config: Any) -> None:
-    """Train with every combination of some settings."""
-    from experiments.agents.sweep import PAGE_FILE, SUMMARY_FILE, sweep
-
-    sweep(config)
-    say(f"report and figures in {config.shared.out}: {PAGE_FILE} and {SUMMARY_FILE}")
-
-
-def train_adapter(config: Any) -> None:
-    """Train a value, the cross-encoder or the reader, or calibrate what is shown of the reader's answers."""
-    from experiments.adapters.config import CrossTraining, ReaderTraining, ValueTraining
-    from experiments.adapters.cross import train_cross
-    from experiments.adapters.reader import train_reader
-    from experiments.adapters.value import train_value
-
-    if isinstance(config, ReaderTraining) and config.calibrate:
-        from experiments.adapters.passages import calibrate
-
-        with folder_lock(Path(config.out)):
-            path = calibrate(config)
-        say(f"{path.read_text(encoding='utf-8')}constants of corag.readers.passages in {path}")
-        return
-    training: Any = {ValueTraining: train_value, CrossTraining: train_cross, ReaderTraining: train_reader}[type(config)]
-    with folder_lock(Path(config.out)):
-        adapter = training(config)
-    say(f"adapter in {adapter}; its README.md has the results")
 
 
 def evaluate(config: Any) -> None:
@@ -86,13 +48,6 @@ def evaluate(config: Any) -> None:
         terminal_page(result, title).show()
     if config.out is not None:
         say(f"written to {config.out}", stderr())
-
-
-def report(config: Any) -> None:
-    """Write a page or a picture of several results."""
-    from experiments.report.run import report
-
-    say(f"written to {report(config)}", stderr())
 
 
 def data_get(config: Any) -> None:

@@ -108,7 +108,7 @@ COMMANDS = {
     "tune": Command(
         "adapt the agent to your own questions",
         "experiments.tune.config:TuneConfig",
-        "experiments.commands:tune",
+        "experiments.tune.tune:tune",
         "data out budget splits pool reader prefer configurations limit device",
     ),
     "label": Command(
@@ -126,25 +126,25 @@ COMMANDS = {
     "train value": Command(
         "train a reranker for combinations",
         "experiments.adapters.config:ValueTraining",
-        "experiments.commands:train_adapter",
+        "experiments.adapters.value:train_value",
         "name data out sources max_size hidden epochs seed logger device",
     ),
     "train cross": Command(
         "train the cross-encoder",
         "experiments.adapters.config:CrossTraining",
-        "experiments.commands:train_adapter",
+        "experiments.adapters.cross:train_cross",
         "data out sources calibration epochs learning_rate seed logger device",
     ),
     "train reader": Command(
         "train the extractive reader",
         "experiments.adapters.config:ReaderTraining",
-        "experiments.commands:train_adapter",
+        "experiments.adapters.reader:train_reader",
         "data out sources epochs calibrate seed logger device",
     ),
     "sweep": Command(
         "train agents with every combination of some settings",
         "experiments.agents.sweep:SweepConfig",
-        "experiments.commands:sweep",
+        "experiments.agents.sweep:sweep",
         "base out vary seeds",
     ),
     "evaluate": Command(
@@ -156,7 +156,7 @@ COMMANDS = {
     "report": Command(
         "show results of evaluate together",
         "experiments.report.run:ReportConfig",
-        "experiments.commands:report",
+        "experiments.report.run:report",
         "results out title",
     ),
     "reproduce": Command(

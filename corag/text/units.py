@@ -191,7 +191,7 @@ def text_alone(chunk: Chunk) -> str:
 
 
 def _in_order(chosen: Sequence[Chunk], positions: Sequence[int]) -> Iterator[tuple[UnitChunk, int | None]]:
-    """Yield these units and their leads, each once, in the order of their document."""
+    """Yield these units and their leads in the order of their document, without leads that another one contains."""
     wanted: dict[Span, tuple[UnitChunk, int | None]] = {}
     for position in positions:
         unit = chosen[position]
@@ -200,8 +200,11 @@ def _in_order(chosen: Sequence[Chunk], positions: Sequence[int]) -> Iterator[tup
             leading = replace(unit, span=lead, leads=())
             wanted.setdefault((lead[0] + unit.shift, lead[1] + unit.shift), (leading, None))
         wanted[unit.span[0] + unit.shift, unit.span[1] + unit.shift] = (unit, position)
-    for key in sorted(wanted):
-        yield wanted[key]
+    reached = 0
+    for span in sorted(wanted, key=lambda span: (span[0], -span[1])):
+        if wanted[span][1] is not None or span[1] > reached:
+            yield wanted[span]
+        reached = max(reached, span[1])
 
 
 def _joint(last: UnitChunk | None, unit: UnitChunk) -> str:
@@ -381,7 +384,8 @@ class _Blocks:
     def _end_table(self) -> None:
         if self._header is not None and not any(self._header in piece.leads for piece in self.pieces[-1:]):
             self._add(self._header, breaks=(_CELL, _CLAUSE, _SPACE))  # a header without rows
-        self._header = None
+        if self._header is not None:
+            self._header = self._lead = None  # what led into the table leads into no list below it
 
     def _add(self, span: Span, *leads: Span, breaks: Sequence[re.Pattern[str]] = (_CLAUSE, _SPACE)) -> None:
         borders = _cuts(self._text, span, breaks)

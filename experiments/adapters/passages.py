@@ -18,9 +18,9 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 import corag
+from corag.cli.console import say
 from corag.models.cached import CachedEncoder
 from corag.models.minilm import minilm_encoder
-from corag.models.runtime import in_runtime
 from corag.readers.passages import signals, sources
 from corag.shown import LEAST, label
 from corag.text.chunking import chunk_document
@@ -126,7 +126,6 @@ def headlines(cases: Sequence[Seen], weights: FloatArray, offset: float) -> Mapp
     return found
 
 
-@in_runtime
 def calibrate(config: ReaderTraining) -> Path:
     """Write the constants of the reader that ships and their reliability; return the file.
 
@@ -157,6 +156,7 @@ def calibrate(config: ReaderTraining) -> Path:
         "offset": round(offset, 3),
         "headlines on the set left out": reliability,
     }
-    path = Path(config.out) / CALIBRATION_FILE
-    write_atomically(path, json.dumps(result, indent=2) + "\n")
+    path, text = Path(config.out) / CALIBRATION_FILE, json.dumps(result, indent=2) + "\n"
+    write_atomically(path, text)
+    say(f"{text}constants of corag.readers.passages in {path}")
     return path

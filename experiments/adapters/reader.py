@@ -32,6 +32,7 @@ from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import FloatArray
 from experiments.adapters.config import ReaderTraining
 from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, plain_name
+from experiments.adapters.passages import calibrate
 from experiments.adapters.reader_rows import ReadingExample, ReadingRow, batches, collate, examples, rows
 from experiments.adapters.training import (
     Learned,
@@ -81,12 +82,14 @@ class _HeldOut(NamedTuple):
 
 @in_runtime
 def train_reader(config: ReaderTraining) -> Path:
-    """Train, calibrate and measure the reader; see `train_once`.
+    """Train, calibrate and measure the reader; see `train_once`. With `calibrate`, see `experiments.adapters.passages`.
 
     Raises:
         DataError: A data folder is missing or damaged, or has nothing to learn.
         ModelError: The encoder is missing or damaged.
     """
+    if config.calibrate:
+        return calibrate(config)
     parts, learning = _read_sources(config)
     work = fingerprint([config.work, [example.id for example in learning]])
     return train_once(config, work, partial(_learned, config, parts, learning), about=ABOUT, use=USE)

@@ -16,7 +16,7 @@ import numpy as np
 from lightning.pytorch.callbacks import LambdaCallback
 
 from agent.training.lightning import quiet_trainer, quiet_training, resume
-from corag.cli.console import progress
+from corag.cli.console import progress, say
 from corag.errors import InputError
 from corag.models.trained import Adapter, save_adapter
 from corag.types import FloatArray
@@ -26,6 +26,7 @@ from experiments.data.catalogue import find_data_set
 from experiments.report.page import Block, Page, Section, Table
 from experiments.run.journal import commit, finished_record, versions
 from experiments.run.track import TrackedRun
+from storage import folder_lock
 
 ADAPTER_DIR, RECORD_FILE = "adapter", "training.json"
 SPLIT = """\
@@ -57,19 +58,21 @@ def train_once(config: AdapterTraining, work: str, learn: Callable[[str], Learne
     """
     out, start = Path(config.out), time.perf_counter()
     folder = out / ADAPTER_DIR
-    if finished_record(out / RECORD_FILE, work) is not None and folder.is_dir():
-        logger.info("%s is trained already; delete it to train again", folder)
-        return folder
-    learned = learn(work)
-    adapter, facts = learned.adapter, {**learned.facts, "hours": round((time.perf_counter() - start) / 3600, 2)}
-    card = _card(config, adapter.config.name, about, use, learned.results, facts)
-    save_adapter(folder, adapter.tensors, adapter.config, card)
-    with TrackedRun("train", config, out, asdict(config)) as run:
-        run.start(out / f"epochs-{work}")  # which has the id of the run
-        run.log_checkpoint(folder, {**learned.figures, "card": card})
-    write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": learned.figures}, indent=2) + "\n")
-    for state in (*out.glob("epochs-*"), out / "draft"):
-        shutil.rmtree(state, ignore_errors=True)
+    with folder_lock(out):
+        if finished_record(out / RECORD_FILE, work) is not None and folder.is_dir():
+            logger.info("%s is trained already; delete it to train again", folder)
+        else:
+            learned = learn(work)
+            adapter, facts = learned.adapter, {**learned.facts, "hours": round((time.perf_counter() - start) / 3600, 2)}
+            card = _card(config, adapter.config.name, about, use, learned.results, facts)
+            save_adapter(folder, adapter.tensors, adapter.config, card)
+            with TrackedRun("train", config, out, asdict(config)) as run:
+                run.start(out / f"epochs-{work}")  # which has the id of the run
+                run.log_checkpoint(folder, {**learned.figures, "card": card})
+            write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": learned.figures}, indent=2) + "\n")
+            for state in (*out.glob("epochs-*"), out / "draft"):
+                shutil.rmtree(state, ignore_errors=True)
+    say(f"adapter in {folder}; its README.md has the results")
     return folder
 
 

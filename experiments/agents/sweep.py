@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import agent
-from corag.cli.console import progress
+from corag.cli.console import progress, say
 from corag.cli.main import restrict_settings
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
@@ -114,6 +114,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         write_atomically(out / PAGE_FILE, page.html())
     if not config.quiet:
         page.show()
+    say(f"report and figures in {out}: {PAGE_FILE} and {SUMMARY_FILE}")
     return summary
 
 

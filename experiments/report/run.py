@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from corag.cli.console import say, stderr
 from corag.errors import InputError
 from corag.writing import write_atomically
 from experiments.data.config import comma_separated
@@ -36,24 +37,27 @@ class ReportConfig:
             raise InputError(f"out is {self.out!r}; give it one of the endings {', '.join(ENDINGS)}")
 
 
-def report(config: ReportConfig) -> Path:
-    """Write the page or the picture, and return its path; `InputError` for a picture of results without curves."""
+def report(config: ReportConfig) -> None:
+    """Write the page or the picture; `InputError` for a picture of results without curves."""
+    write_atomically(Path(config.out), _content(config))
+    say(f"written to {config.out}", stderr())
+
+
+def _content(config: ReportConfig) -> str:
     sets: dict[str, list[Result]] = {}
     for file in comma_separated(config.results):
         result = Result.read(Path(file))
         sets.setdefault(f"{Path(str(result.record['data'])).name}, {result.record['split']}", []).append(result)
     if not sets:
         raise InputError(f"results is {config.results!r}; name files that corag evaluate --out wrote")
-    out = Path(config.out)
-    if out.suffix == ".svg":
+    ending = Path(config.out).suffix
+    if ending == ".svg":
         curves = Curves.of_sets(sets.values()) if len(sets) > 1 else Curves.of(*sets.values())
         if curves is None:
             raise InputError(
                 f"{config.results} have no curves of one measure; evaluate without --curves=false, and keep the "
                 ".curves.jsonl beside each result"
             )
-        write_atomically(out, curves_plot(curves))
-        return out
+        return curves_plot(curves)
     page = sets_page(sets, title=config.title) if len(sets) > 1 else result_page(*sets.values(), title=config.title)
-    write_atomically(out, page.html() if out.suffix == ".html" else page.markdown())
-    return out
+    return page.html() if ending == ".html" else page.markdown()

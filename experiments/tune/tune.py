@@ -160,6 +160,7 @@ def tune(config: TuneConfig) -> Tuning:
     log_run("tune", config, out, out.resolve().name, asdict(config), figures, pages={"report": page.html()})
     if not config.quiet:
         page.show()
+    say(f"checkpoint and report in {config.out}; {tuning.usage(config.out)}")
     return tuning
 
 

@@ -1,18 +1,32 @@
 """Chunks into units and back: spans are the source's text, whatever the text."""
 
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corag.text.documents import Document, passage
-from corag.text.units import GAP, LINE_GAP, MAX_CHARACTERS, UnitChunk, assemble, unit_size, units
+from corag.errors import InputError
+from corag.text.documents import Document, passage, with_title
+from corag.text.units import (
+    GAP,
+    LINE_GAP,
+    MAX_CHARACTERS,
+    MAX_WINDOW,
+    UnitChunk,
+    assemble,
+    ranges_of,
+    sentences_of,
+    unit_size,
+    units,
+)
 from corag.types import Chunk
 
 SENTENCE = unit_size("sentence")
+PLAIN = Chunk("p", "A passage.")
 MANUAL = """Start it. See Fig. 3 first! Then do:
-- open the valve
+- open the valve. Wait
 - press the key
 
 Table of parts:
@@ -28,19 +42,9 @@ x = 1
 ```
 Last words. 今天天气好。明天呢？"""
 LINES = st.sampled_from(
-    [
-        "A fact. Another fact!",
-        "- an item",
-        "| a | b |",
-        "|---|---|",
-        "```",
-        "",
-        "   ",
-        "1. first",
-        "which is:",
-        "今天。明天？",
-    ]
-)
+    ["A fact. Another fact!", "- an item", "| a | b |", "| | b |", "|---|---|", "```", "", "   ", "1. first",
+     "which is:", "今天。明天？", "Use", "## Use", "Why?", "    Set in."]
+)  # fmt: skip
 TEXTS = st.text(max_size=200) | st.lists(LINES | st.text(max_size=40), min_size=4, max_size=12).map("\n".join)
 
 
@@ -53,32 +57,37 @@ def bodies(chunks):
     return [chunk.source.text[slice(*chunk.span)] for chunk in chunks]
 
 
-@given(TEXTS, st.sampled_from(["", "A title"]), st.integers(1, 3))
-@example("||\n||\n||", "", 1)
-@example("|a|b|\n|-|-|\n|1|2|\n|-|-|\n|3|4|", "A title", 1)
-def test_spans_are_the_documents_text(text, title, size):
-    document = Document("d", text, title)
-    chunk = passage(document)
+@given(TEXTS, st.sampled_from(["", "A title"]), st.integers(1, 3), st.integers(0, 5), st.randoms())
+@example("||\n||\n||", "", 1, 0, Random(0))
+@example("|a|b|\n|-|-|\n|1|2|\n|-|-|\n|3|4|", "A title", 1, 0, Random(0))
+def test_units_are_spans_of_the_document_and_all_of_them_are_the_document(text, title, size, before, random):
+    place = {"document": "d", "title": title, "start": before, "end": before + len(text)}
+    chunk, document = Chunk("c", with_title(title, text), place), "x" * before + text
     found = units(chunk, size)
+    if not isinstance(found[0], UnitChunk):
+        assert found == [chunk] and sentences_of(chunk) == [(0, len(chunk.text))]
+        return
+    starts, ends = (set(borders) for borders in zip(*sentences_of(chunk), strict=True))
     for one in found:
-        if isinstance(one, UnitChunk):
-            start, end = one.metadata["start"], one.metadata["end"]
-            assert one.id == (f"d#{start}-{end}" if len(found) > 1 else "d")
-            assert document.text[start:end] == one.source.text[slice(*one.span)] == document.text[start:end].strip()
-            assert one.text.startswith(f"{title}\n" if title else "")
-    places = [one.span for one in found if isinstance(one, UnitChunk)]
-    assert all(first[1] <= second[0] for first, second in pairwise(places))
-    if text.strip() and places:
-        # Nothing but white space and rules between rows is neither in a unit nor in what leads into one.
-        left = list(chunk.text)
-        for start, end in [*places, *(lead for one in found for lead in one.leads)]:
-            left[start:end] = " " * (end - start)
-        assert not "".join(left[len(chunk.text) - len(text) :]).translate(str.maketrans("", "", "|:-+")).strip()
+        start, end = one.metadata["start"], one.metadata["end"]
+        assert one.id == (f"d#{start}-{end}" if len(found) > 1 else "c")
+        assert document[start:end] == one.source.text[slice(*one.span)] == document[start:end].strip()
+        assert one.text.startswith(f"{title}\n" if title else "")
+        assert one.span[0] in starts and one.span[1] in ends
+        shown = [one.source.text[slice(*span)] for span in (one.span, *one.leads)]
+        assert [document[first:last] for _, first, last in ranges_of(one)] == shown
+    assert all(first.span[1] <= second.span[0] for first, second in pairwise(found))
+    # Nothing is lost, or shown twice, but white space and rules between rows, which a mark stands for.
+    shown, whole = (
+        "".join(one.translate(str.maketrans("", "", "|:-+…")).split())
+        for one in (assemble(random.sample(found, len(found)))[0], chunk.text)
+    )
+    assert shown == whole
 
 
 @given(TEXTS, st.integers(1, 2), st.randoms())
 def test_chosen_units_stand_in_the_text_where_their_spans_say(text, size, random):
-    found = units(passage(Document("d", text, "T")), size) + units(passage(Document("e", text)), size)
+    found = units(passage(Document("d", text, "T")), size) + units(passage(Document("e", text)), size) + [PLAIN]
     chosen = random.sample(found, random.randint(0, len(found)))
     joined, spans = assemble(chosen)
     for chunk, (start, end) in zip(chosen, spans, strict=True):
@@ -89,12 +98,12 @@ def test_chosen_units_stand_in_the_text_where_their_spans_say(text, size, random
 def test_blocks_of_a_manual():
     found = units(manual(), SENTENCE)
     assert bodies(found) == [
-        "Start it.", "See Fig. 3 first!", "- open the valve", "- press the key", "| seal | 5 |", "| bolt | 7 |",
+        "Start it.", "See Fig. 3 first!", "- open the valve. Wait", "- press the key", "| seal | 5 |", "| bolt | 7 |",
         "```\ncode. more.\nx = 1\n```", "Last words.", "今天天气好。", "明天呢？",
     ]  # fmt: skip
-    assert found[2].text == "Pumps\nThen do:\n- open the valve"
+    assert found[2].text == "Pumps\nThen do:\n- open the valve. Wait"
     assert found[5].text == "Pumps\nTable of parts:\n\n| part | no |\n|---|---|\n| bolt | 7 |"
-    assert found[0].id == "m#10-19"
+    assert found[0].id == "m#10-19" and not any(one.cut for one in found)
 
 
 def test_units_of_a_document_stand_in_its_order_below_one_title():
@@ -135,7 +144,17 @@ def test_windows_and_passages():
     chunk = Chunk("c", "One. Two. Three. Four. Five.")
     assert bodies(units(chunk, unit_size("window(2)"))) == ["One. Two.", "Three. Four.", "Five."]
     assert units(chunk, unit_size("passage")) == [chunk]
-    assert units(Chunk("c", " \n "), SENTENCE) == [Chunk("c", " \n ")]
+    assert unit_size(f"window({MAX_WINDOW})") == MAX_WINDOW == 1000
+    for unit in ("window(0)", "window(1001)", "window(2", "window(-1)", "word", "", None, 3):
+        with pytest.raises(InputError, match="unit is"):
+            unit_size(unit)
+
+
+def test_windows_do_not_repeat_what_leads_into_the_next_one():
+    one, two = units(Chunk("c", "Start.\n\nDo it:\n- open\n- close"), 2)
+    assert bodies([one, two]) == ["Start.\n\nDo it:\n- open", "- close"] and two.text == "Do it:\n- close"
+    assert assemble([two, one])[0] == "Start.\n\nDo it:\n- open\n- close"
+    assert bodies(units(Chunk("c", "One. Two.", {"title": "Other"}), SENTENCE)) == ["One.", "Two."]
 
 
 def cut(text, title="Title"):
@@ -149,17 +168,17 @@ def texts(text):
 
 
 def test_a_header_of_several_lines_stands_before_every_row():
-    ruled = "| | 2019 || 2018 ||\n| a | b | a | b |\n|---|---|---|---|\n| Total || 5 | 6 |\n| --- |\n| x | 1 |"
-    header = "\n".join(ruled.splitlines()[:3])
-    assert cut(ruled) == [("| Total || 5 | 6 |", [header]), ("| x | 1 |", [header])]
+    ruled = "So.\n\n| | 2019 || 2018 ||\n| a | b | a | b |\n|---|---|---|---|\n| Total || 5 | 6 |\n| --- |\n| x | 1 |"
+    header = "\n".join(ruled.splitlines()[2:5])
+    assert cut(ruled) == [("So.", []), ("| Total || 5 | 6 |", [header]), ("| x | 1 |", [header])]
     plain = " |  | Years ended | \n | 2019 | 2018\nFixed | 1 | 2\nOther | 3 | 4"
     header = "|  | Years ended | \n | 2019 | 2018"
     assert cut(plain) == [("Fixed | 1 | 2", [header]), ("Other | 3 | 4", [header])]
 
 
 def test_a_cell_that_spans_rows_stands_before_those_below():
-    table = "| place | year |\n|---|---|\n| Kell | 1 |\n| | 2 |\n| Oro | 3 |\n| | 4 |"
-    assert [leads[1:] for _, leads in cut(table)] == [[], ["| Kell | 1 |"], [], ["| Oro | 3 |"]]
+    table = "| place | year |\n|---|---|\n| | 0 |\n| Kell | 1 |\n| | 2 |\n| Oro | 3 |\n| | 4 |"
+    assert [leads[1:] for _, leads in cut(table)] == [[], [], ["| Kell | 1 |"], [], ["| Oro | 3 |"]]
 
 
 @pytest.mark.parametrize(
@@ -173,6 +192,9 @@ def test_a_cell_that_spans_rows_stands_before_those_below():
         ("Do:\n\n```\nx = 1\n```", ["Do:\n\n```\nx = 1\n```"]),
         ("一：\n\n二。三？\n四。", ["一：\n\n二。", "三？\n四。"]),
         ("A fact.\n\nAnother\nfact.", ["A fact.", "Another\nfact."]),
+        ("1. one\n\nNext. Last.", ["1. one", "Next.", "Last."]),
+        ("A fact. Set\n\nNext.", ["A fact.", "Set", "Next."]),
+        ("It opens.\n\n    Soon. Late.", ["It opens.", "Soon.", "Late."]),
         (f"Then:\n\n{'x' * 799}", ["Then:", "x" * 799]),
     ],
 )
@@ -183,6 +205,8 @@ def test_what_cannot_be_understood_alone_is_one_unit_with_what_follows(text, exp
 def test_what_leads_into_a_list_or_a_table_comes_with_each_item_and_not_alone():
     lists = "Use\n\nDo:\n- open:\n  - left\n- close"
     assert cut(lists) == [("- open:\n  - left", ["Use\n\nDo:"]), ("- close", ["Use\n\nDo:"])]
+    assert cut("A fact.\n- open") == [("A fact.", []), ("- open", [])]
+    assert cut("Costs:\n\n| a | b |\n\n- open") == [("Costs:\n\n| a | b |", []), ("- open", [])]
     table = "Costs:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |"
     assert [leads for _, leads in cut(table)] == [[table[: table.index("| 1") - 1]]] * 2
 
@@ -202,3 +226,4 @@ def test_what_is_too_long_is_cut_where_it_pauses(text, ends):
     assert len(parts) > 5 and max(map(len, parts)) <= MAX_CHARACTERS
     assert sum(part.endswith(ends) for part in parts) >= len(parts) // 2
     assert "".join("".join(parts).split()) in "".join(text.split())
+    assert all(one.cut for one in units(Chunk("c", text), SENTENCE))
