@@ -207,7 +207,7 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
 def embedder_of(source: object) -> CachedEmbedder:
     """Return what questions are embedded by if no embedder is given: the index's own, else the default."""
     if isinstance(source, ChunkIndex):
-        return CachedEmbedder(trusted(EMBEDDERS, source.embedder_name, f"the index at {source.uri}"))
+        return CachedEmbedder(trusted(EMBEDDERS, source.manifest.embedder_name, f"the index at {source.uri}"))
     return CachedEmbedder(DEFAULT_EMBEDDER)
 
 

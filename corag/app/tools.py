@@ -90,8 +90,8 @@ class Replies:
         stubs = [self._stub(chunk, head) for name, chunk in others.items() if name not in chosen]
         # As many as fit; of those that do not, how many there are.
         numbers = range(1, len(stubs) + 1)
-        number = bisect(numbers, False, key=lambda number: self._listed(reply, stubs, number, budget) is None)
-        reply = self._listed(reply, stubs, number, budget) or reply
+        number = bisect(numbers, False, key=lambda number: self._with(reply, _listed(stubs, number), budget) == reply)
+        reply = self._with(reply, _listed(stubs, number), budget) if number else reply
         if not reply:
             raise InputError(f"budget_tokens is {budget}, too few for any reply: {selection.trace.reason}")
         return reply
@@ -140,13 +140,6 @@ class Replies:
         self._texts.put({name: chunk.text})
         return name
 
-    def _listed(self, reply: str, stubs: Sequence[str], number: int, budget: int) -> str | None:
-        """Return a reply with this many stubs; None if that is too long."""
-        more = [f"and {len(stubs) - number} more"] if number < len(stubs) else []
-        listed = "\n".join([LEFT_OUT, *stubs[:number], *more])
-        longer = f"{reply}{SEPARATOR}{listed}" if reply else listed
-        return longer if number and self._count(longer) <= budget else None
-
     def _with(self, reply: str, part: str, budget: int) -> str:
         longer = f"{reply}{SEPARATOR}{part}" if reply else part
         return longer if self._count(longer) <= budget else reply
@@ -158,6 +151,12 @@ class Replies:
 
     def _count(self, text: str) -> int:
         return int(token_counts(self._service.tokens, [text])[0])
+
+
+def _listed(stubs: Sequence[str], number: int) -> str:
+    """Return a list of this many stubs."""
+    more = [f"and {len(stubs) - number} more"] if number < len(stubs) else []
+    return "\n".join([LEFT_OUT, *stubs[:number], *more])
 
 
 def make_tools(service: Service, *, deadline: float = DEADLINE_S) -> MCPServer[Any]:

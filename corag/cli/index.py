@@ -87,7 +87,7 @@ def run(config: IndexConfig) -> None:
         say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())
     ask = f"corag ask 'your question' --index {config.out}"
     try:
-        trusted(EMBEDDERS, update.index.embedder_name, config.out)
+        trusted(EMBEDDERS, update.index.manifest.embedder_name, config.out)
     except ModelError:
         ask += f' --embedder "{spelling(config.embedder)}"'
     say(f"{len(update.index)} chunks in {config.out}; ask it with: {ask}")

@@ -397,7 +397,7 @@ def _configure_logging(*, debug: bool) -> None:
     handler = _Lines()
     # A library may set the level of its own log, as bm25s does.
     handler.setLevel(logging.DEBUG if debug else logging.INFO)
-    handler.setFormatter(_Visible(f"%(levelname)-8s {'%(name)s:%(lineno)d ' if debug else ''}%(message)s"))
+    handler.setFormatter(logging.Formatter(f"%(levelname)-8s {'%(name)s:%(lineno)d ' if debug else ''}%(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
     # A log of a library that cannot be written, as W&B's on a full disk, is no traceback in the terminal; it would show
     # what was to be logged as it is.
@@ -408,22 +408,15 @@ def _configure_logging(*, debug: bool) -> None:
 
 
 class _Lines(logging.Handler):
-    """Prints each message without wrapping, so that a command or a path in it can be copied."""
+    """Prints each message without wrapping, so that a command or a path in it can be copied, and without secrets."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = Text(self.format(record))
+            text = Text(visible(hide_secrets(self.format(record))))
             text.stylize(f"logging.level.{record.levelname.lower()}", 0, len(record.levelname))
             stderr().print(text, soft_wrap=True)
         except Exception:  # noqa: BLE001 - as in all handlers of `logging`
             self.handleError(record)
-
-
-class _Visible(logging.Formatter):
-    """Shows the control characters of a message, and none of its secrets."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(hide_secrets(super().format(record)))
 
 
 if __name__ == "__main__":

@@ -144,16 +144,6 @@ class ChunkIndex:
             manifest.require_embedder(embedder.name, embedder.dimension, uri)
         return cls(str(uri), manifest, table, probes)
 
-    @property
-    def embedder_name(self) -> str:
-        """Name of the embedder that made the vectors."""
-        return self.manifest.embedder_name
-
-    @property
-    def dimension(self) -> int:
-        """Length of each vector."""
-        return self.manifest.dimension
-
     def __len__(self) -> int:
         return self.manifest.num_chunks
 
@@ -203,7 +193,7 @@ class ChunkIndex:
         rankings = [[self._matching(query, depth, wanted)] for query in queries]
         if retrieval == "hybrid":
             nearest = self._nearest(embeddings, depth, wanted)
-            reads = [self.embedder_name != "minilm" or minilm_reads([query]) for query in queries]
+            reads = [self.manifest.embedder_name != "minilm" or minilm_reads([query]) for query in queries]
             rankings = [
                 [near, *by_text] if read or not by_text[0] else by_text
                 for near, by_text, read in zip(nearest, rankings, reads, strict=True)
@@ -212,7 +202,7 @@ class ChunkIndex:
         for embedding, of_query in zip(embeddings, rankings, strict=True):
             fused = reciprocal_rank_fusion([[hit.row for hit in hits] for hits in of_query])
             rows = self._rows_at(fused[:k])
-            stored = np.array([row["vector"] for row in rows]).reshape(len(rows), self.dimension)
+            stored = np.array([row["vector"] for row in rows]).reshape(len(rows), self.manifest.dimension)
             cosines = stored @ embedding / (np.linalg.norm(stored, axis=1) * np.linalg.norm(embedding))
             candidates.append([self._candidate(row, cosines[rank], rank) for rank, row in enumerate(rows)])
         return candidates
@@ -227,18 +217,18 @@ class ChunkIndex:
         """Return the vectors of all chunks, `[n, d]`, in the order of `chunks`."""
         with accessing(self.uri, "read"):
             stored = self._table.rows(["vector"])["vector"].combine_chunks()
-        vectors: NDArray[np.float32] = stored.flatten().to_numpy().reshape(-1, self.dimension)
+        vectors: NDArray[np.float32] = stored.flatten().to_numpy().reshape(-1, self.manifest.dimension)
         return vectors
 
     def _candidate(self, row: Mapping[str, Any], cosine: float, rank: int | None = None) -> Candidate:
         # Rounding can carry a cosine past 1.
-        return Candidate(to_chunk(row), float(np.clip(cosine, -1, 1)), embedder=self.embedder_name, rank=rank)
+        return Candidate(to_chunk(row), float(np.clip(cosine, -1, 1)), embedder=self.manifest.embedder_name, rank=rank)
 
     def _checked_queries(self, vectors: ArrayLike) -> NDArray[np.float32]:
         queries = np.asarray(vectors, dtype=np.float32)
-        if queries.ndim != 2 or queries.shape[1] != self.dimension:
+        if queries.ndim != 2 or queries.shape[1] != self.manifest.dimension:
             raise InputError(
-                f"a query vector must have the index's {self.dimension} dimensions ({self.embedder_name}), "
+                f"a query vector must have {self.manifest.dimension} dimensions, as of {self.manifest.embedder_name}, "
                 f"got an array of shape {queries.shape[1:]}; embed queries with the index's embedder"
             )
         if not np.isfinite(queries).all() or not queries.any(axis=1).all():

@@ -6,7 +6,7 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -24,14 +24,12 @@ from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, checked, fill
 from corag.selectors.problem import SelectionProblem
 from corag.text.units import UnitChunk, source_of
-from corag.types import Chunk, FloatArray, Order, Reranker
+from corag.types import Order, Reranker
 
 DEFAULT_RERANKER = "minilm-evidence"
 """Trained on passages and on sentences."""
 SHARED: Ambient[Mapping[str, Any]] = Ambient(MappingProxyType({}))
 """Settings offered to the rerankers of all selectors that are built in a block, such as one `encoder`."""
-MAX_CACHED = 25_000
-"""Values of a question that `upper` keeps for others that need them; more would fill the memory."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -88,8 +86,8 @@ class Naive(RerankingSelector):
 class Upper(RerankingSelector):
     """Scores every ordered combination of a few chunks: the best possible value, at the cost of scoring everything.
 
-    The paper's CORAG Upper: fewer than six chunks. Orders are made and scored batch by batch; beyond `MAX_CACHED` no
-    value is kept. Long runs report to `corag.ambient`, which commands show.
+    The paper's CORAG Upper: fewer than six chunks. Orders are made and scored batch by batch; no value is kept. Long
+    runs report to `corag.ambient`, which commands show.
 
     Args:
         max_length: The most chunks of a combination.
@@ -104,13 +102,9 @@ class Upper(RerankingSelector):
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         scorer = self._scorer(problem)
-
-        def values(orders: Sequence[Order]) -> FloatArray:
-            return scorer(orders) if scorer.num_computed < MAX_CACHED else scorer.passing(orders)
-
         with step(f"{self.name}, orders") as report, search_errors():
             found = search.exhaustive(
-                problem.costs, values, problem.capacity, self.max_length,
+                problem.costs, scorer.passing, problem.capacity, self.max_length,
                 max_orders=self.max_orders, ordered=scorer.order_matters, report=report,
             )  # fmt: skip
         counts = {"orders_scored": found.num_scored, "scorer_calls": found.num_calls}
@@ -130,18 +124,16 @@ class SentenceThreshold(RerankingSelector):
         relative: Whether the threshold is a share of the best sentence's value, which makes it mean about the same for
             every reranker.
         at_least: Sentences to keep, best first, even if fewer pass; 0 allows an empty selection.
-        k: The most passages to look at, best-ranked first; None for all.
     """
 
     threshold: float = checked(0.5, check_range, low=0, high=1, hint="typical: 0.1 to 0.7")
     relative: bool = True
     at_least: int = checked(1, check_count, hint="typical: 1", least=0)
-    k: int | None = checked(None, check_count, hint="typical: 5")
     unit: str = "sentence"
     name = "sentence-threshold"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        offered = units_of(problem, problem.passages.ranking[: self.k])
+        offered = _by_passage(problem)
         scorer = self._scorer(problem)
         values = dict(zip(offered, scorer([(index,) for index in offered]).tolist(), strict=True))
         best_first = sorted(offered, key=lambda index: -values[index])
@@ -158,26 +150,12 @@ class SentenceThreshold(RerankingSelector):
         return self._scored(problem, order, value, orders_scored=len(offered), scorer_calls=1, **trace)
 
 
-def units_of(problem: SelectionProblem, passages: Sequence[int]) -> Order:
-    """Return the units of some of `problem.passages`: passage by passage as given, those of each in its order.
-
-    A unit that several passages share, because they overlap or repeat it, is set up once; it is a unit of each.
-    """
-    given = [problem.passages.chunks[index] for index in passages]
-    ranks = {chunk.id: rank for rank, chunk in reversed([*enumerate(given)])}
+def _by_passage(problem: SelectionProblem) -> Order:
+    """Return all that can be chosen: passage by passage as they are ranked, the units of each in its order."""
+    passages = problem.passages
+    ranks = {passages.chunks[index].id: rank for rank, index in enumerate(passages.ranking)}
     found = []
     for index, unit in enumerate(problem.chunks):
-        rank, document, start = ranks.get(source_of(unit).id), unit.id, 0
-        if isinstance(unit, UnitChunk):
-            document, start = unit.document, unit.span[0] + unit.shift
-            if rank is None:
-                rank = next((rank for rank, chunk in enumerate(given) if _contains(chunk, unit)), None)
-        if rank is not None:
-            found.append((rank, document, start, index))
+        start = unit.span[0] + unit.shift if isinstance(unit, UnitChunk) else 0
+        found.append((ranks[source_of(unit).id], start, index))
     return tuple(index for *_, index in sorted(found))
-
-
-def _contains(chunk: Chunk, unit: UnitChunk) -> bool:
-    """Return whether a passage with the title of a unit's source has its words."""
-    source, (start, end) = unit.source.text, unit.span
-    return chunk.text.startswith(source[: unit.body]) and source[start:end] in chunk.text[unit.body :]

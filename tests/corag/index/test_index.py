@@ -36,7 +36,7 @@ def nearest(index, vector, k):
 
 
 def by_words(index, query, k):
-    return index.retrieve(query, np.ones(index.dimension), k, "text")
+    return index.retrieve(query, np.ones(index.manifest.dimension), k, "text")
 
 
 @settings(max_examples=15, deadline=None)
@@ -193,7 +193,7 @@ def partitioned(tmp_path):
 
 def recall(index, rows, k, where=None):
     """The share of the nearest chunks that 20 searches find; cosines are exact."""
-    queries = np.random.default_rng(1).normal(size=(20, index.dimension)).astype(np.float32)
+    queries = np.random.default_rng(1).normal(size=(20, index.manifest.dimension)).astype(np.float32)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     num_found = 0
     for query, candidates in zip(queries, index.retrieve_many([""] * 20, queries, k, "vector", where), strict=True):

@@ -45,12 +45,12 @@ def test_an_index_remembers_the_model_and_is_searched_by_it(embedder_for, tmp_pa
     with ChatServer(models=("tiny",)) as server:
         embedder = embedder_for(server)
         index = corag.ChunkIndex.build(tmp_path / "index", chunks, embedder)
-        assert index.embedder_name == embedder.name
+        assert index.manifest.embedder_name == embedder.name
         [found, *_] = index.retrieve("eeee e e", embedder.embed(["eeee e e"])[0], 2, "vector")
         assert found.chunk.id == "2"
     # A file may name no server: who opens the index says where it is.
     with pytest.raises(ModelError, match="the index"):
-        trusted(EMBEDDERS, index.embedder_name, "the index")
+        trusted(EMBEDDERS, index.manifest.embedder_name, "the index")
 
 
 def test_from_the_command_line(tmp_path, monkeypatch, capsys):

@@ -158,7 +158,7 @@ def test_a_sentence_is_kept_where_none_passes():
     assert threshold(threshold=1.0, relative=False).ids == ("lake#12-39",)
     empty = threshold(threshold=1.0, relative=False, at_least=0)
     assert empty.text == "" and "no sentence" in empty.trace.reason
-    assert threshold(threshold=1.0, budget=4, k=1).text == ""
+    assert threshold(threshold=1.0, budget=4).text == ""
 
 
 # --- `self-route`: a small selection if the reader can answer from it, else a large one ---
