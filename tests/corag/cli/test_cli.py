@@ -1,4 +1,4 @@
-"""The command line: flags, help, output and exit status. Bad input: `test_bad_input`."""
+"""The command line: flags, help, output and exit status. Bad input: `tests/campaign/test_bad_inputs.py`."""
 
 import dataclasses
 import io

@@ -18,7 +18,6 @@ from corag.text.chunking import ChunkConfig
 from tests.corag.files.worlds import pdf
 from tests.corag.index.worlds import StoppedEmbedder, table_of
 from tests.fakes import HashEmbedder
-from tests.processes import Command
 
 
 def update(folder, uri, embedder=None, **settings):
@@ -210,9 +209,10 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(folder, tmp_path, cap
     assert done.index.manifest.settings["skipped"] == reasons
     again = update(folder, tmp_path / "index")
     assert again.skipped == reasons and files_of(again) == (0, 3, 0, 0)
-    assert main(["index", "--data", str(folder), "--out", str(tmp_path / "by command"), "--quiet"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("files: 3 new, 10 skipped; 3 chunks embedded, 0 kept\n")
+    for line in ("3 new, 10 skipped; 3 chunks embedded, 0 kept", "3 unchanged, 10 skipped; nothing to do"):
+        assert main(["index", "--data", str(folder), "--out", str(tmp_path / "by command"), "--quiet"]) == 0
+        said = capsys.readouterr().out
+        assert said.startswith(f"files: {line}\n")
     # Files with one reason are on one line.
     for name, reason in reasons.items():
         assert re.search(rf"^  skipped: .*{re.escape(name)}.*: {re.escape(reason)}$", said, re.MULTILINE), name
@@ -249,14 +249,3 @@ def test_the_version_that_is_read_outlives_an_interrupted_update(folder, tmp_pat
     assert content_of(uri) == old
     update(folder, uri, embedder := HashEmbedder())
     assert embedder.num_embedded == 1 and len(ChunkIndex.open(uri)) == 9
-
-
-@pytest.mark.slow
-def test_of_two_writers_one_waits(folder, tmp_path):
-    write_files(folder, **{f"n{number}": f"# N\n\nNew text {number}." for number in range(8)})
-    make = ["index", "--data", folder, "--max_tokens", 32, "--batch_size", 1, "--quiet", "--out"]
-    writers = [Command(*make, tmp_path / "index") for _ in range(2)]
-    said = sorted(writer.end().stdout.splitlines()[0] for writer in writers)
-    assert said == ["files: 10 new; 11 chunks embedded, 0 kept", "files: 10 unchanged; nothing to do"]
-    assert main([*map(str, make), str(tmp_path / "anew")]) == 0
-    assert content_of(tmp_path / "index") == content_of(tmp_path / "anew")

@@ -16,8 +16,10 @@ from corag.text.units import (
     MAX_WINDOW,
     UnitChunk,
     assemble,
+    place_in_document,
     ranges_of,
     sentences_of,
+    source_of,
     unit_size,
     units,
 )
@@ -63,13 +65,16 @@ def bodies(chunks):
 def test_units_are_spans_of_the_document_and_all_of_them_are_the_document(text, title, size, before, random):
     place = {"document": "d", "title": title, "start": before, "end": before + len(text)}
     chunk, document = Chunk("c", with_title(title, text), place), "x" * before + text
+    assert (ranges_of(chunk), place_in_document(chunk)) == ([("d", before, before + len(text))], before)
+    assert (ranges_of(PLAIN), place_in_document(PLAIN), source_of(PLAIN)) == (None, 0, PLAIN)
     found = units(chunk, size)
     if not isinstance(found[0], UnitChunk):
         assert found == [chunk] and sentences_of(chunk) == [(0, len(chunk.text))]
         return
     starts, ends = (set(borders) for borders in zip(*sentences_of(chunk), strict=True))
     for one in found:
-        start, end = one.metadata["start"], one.metadata["end"]
+        start, end = place_in_document(one), one.metadata["end"]
+        assert source_of(one) == chunk
         assert one.id == (f"d#{start}-{end}" if len(found) > 1 else "c")
         assert document[start:end] == one.source.text[slice(*one.span)] == document[start:end].strip()
         assert one.text.startswith(f"{title}\n" if title else "")
@@ -138,6 +143,8 @@ def test_units_of_neighbouring_chunks_are_joined():
     assert [one.id, two.id, three.id] == ["d#0-9", "d#10-19", "d#20-31"]
     assert assemble([three, two])[0] == "T\nTwo here. Three here."
     assert assemble([three, one])[0] == f"T\nOne here.{LINE_GAP}Three here."
+    [apart] = units(Chunk("d#33-38", "T\nFour.", {"document": "d", "title": "T", "start": 33, "end": 38}), SENTENCE)
+    assert assemble([apart, three])[0] == f"T\nThree here.{LINE_GAP}Four."
 
 
 def test_windows_and_passages():
