@@ -3,7 +3,7 @@
 #   docker run -p 8384:8384 -e CORAG_API_KEY=... corag
 # With an index: docker build --build-arg EXTRAS=models,app,index ..., docker run -v ./my-index:/index ... corag --index /index
 FROM python:3.12-slim AS build
-ARG EXTRAS=models,bm25,app
+ARG EXTRAS=models,app
 WORKDIR /src
 COPY . .
 # PyTorch without CUDA, which is ten times as large; the other packages from PyPI.

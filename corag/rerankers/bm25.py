@@ -18,7 +18,6 @@ import numpy as np
 
 from corag.errors import InputError
 from corag.naming import Part
-from corag.optional import require
 from corag.text.scripts import character_pairs
 from corag.types import Chunk, FloatArray, Order
 
@@ -100,13 +99,17 @@ _ONE_STEMS = threading.Lock()
 
 @lru_cache(maxsize=1)
 def _stemmer() -> Any:
-    return require("Stemmer", "bm25").Stemmer("english")
+    from Stemmer import Stemmer
+
+    return Stemmer("english")
 
 
 def _count_terms(query: str, texts: Sequence[str]) -> tuple[FloatArray, FloatArray]:
     """Return occurrences of the question's terms `[texts, terms]` and lengths `[texts]`; stop words do not count."""
+    import bm25s
+
     with _ONE_STEMS:
-        query_terms, *text_terms = require("bm25s", "bm25").tokenize(
+        query_terms, *text_terms = bm25s.tokenize(
             list(map(character_pairs, [query, *texts])),
             stopwords="en",
             stemmer=_stemmer(),

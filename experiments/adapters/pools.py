@@ -19,7 +19,6 @@ from corag.errors import DataError
 from corag.models.cached import CachedEmbedder, MiniLMEmbedder
 from corag.models.engine import Float32
 from corag.models.minilm import TextEncoder
-from corag.optional import require
 from corag.registry import tokens as make_tokens
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.problem import SelectionProblem, cut_problem
@@ -181,7 +180,8 @@ def _pooled(folder: DataFolder, embedder: Embedder, query: Query, vector: Float3
 
 def nearest_by_words(texts: Sequence[str], questions: Sequence[str], number: int) -> list[list[int]]:
     """Return the indices of the texts that BM25 ranks first for each question."""
-    bm25s = require("bm25s", "bm25")
+    import bm25s
+
     index = bm25s.BM25()
     index.index(bm25s.tokenize(list(texts), show_progress=False), show_progress=False)
     words = bm25s.tokenize(list(questions), show_progress=False)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
 from corag.naming import PartName, Spelling, parse
-from corag.optional import to_install, warn_once
+from corag.optional import warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
 from corag.registry import embedder as make_embedder
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
@@ -349,15 +348,13 @@ class AgentSelectors:
 def _is_foreign(problem: SelectionProblem) -> bool:
     """Return whether a question is for `FOREIGN`, because MiniLM does not read it or its texts."""
     texts = [candidate.chunk.text for candidate in problem.passages.candidates]
-    if minilm_reads([problem.query]) and minilm_reads(texts):
-        return False
-    ranks_words = find_spec("bm25s") is not None
-    warn_once(
-        "a question or its texts are in a script that MiniLM does not read"
-        + (": they are ranked by the words they share" if ranks_words else f"; {to_install('bm25')} ranks by words")
-        + "; give a reranker of the language, such as cross-encoder(model=BAAI/bge-reranker-v2-m3)"
-    )
-    return ranks_words
+    foreign = not (minilm_reads([problem.query]) and minilm_reads(texts))
+    if foreign:
+        warn_once(
+            "a question or its texts are in a script that MiniLM does not read: they are ranked by the words they "
+            "share; give a reranker of the language, such as cross-encoder(model=BAAI/bge-reranker-v2-m3)"
+        )
+    return foreign
 
 
 @lru_cache(SELECTORS_KEPT)
