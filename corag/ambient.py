@@ -58,22 +58,16 @@ Show = Callable[[str], AbstractContextManager[Report]]
 
 _show: Ambient[Show | None] = Ambient(None)
 _check: Ambient[Callable[[], object] | None] = Ambient(None)
-
-
-def checking(check: Callable[[], object]) -> AbstractContextManager[None]:
-    """Let `check` be called at each `checkpoint` inside a block; what it raises stops the work."""
-    return _check.set(check)
+showing = _show.set
+"""Lets long steps inside a block be shown; None shows none."""
+checking = _check.set
+"""Lets a function be called at each `checkpoint` inside a block; what it raises stops the work."""
 
 
 def checkpoint() -> None:
     """Stop here if the client has disconnected; see `checking`."""
     if (check := _check.get()) is not None:
         check()
-
-
-def showing(show: Show | None) -> AbstractContextManager[None]:
-    """Let long steps inside a block be shown; None shows none."""
-    return _show.set(show)
 
 
 @contextmanager

@@ -79,11 +79,6 @@ class Budget:
             raise self._too_small(query)
         return available
 
-    def check_room(self, queries: Sequence[str]) -> None:
-        """Raise `InputError` if not even the shortest question leaves tokens for a context."""
-        if queries:
-            self.for_context(min(queries, key=len))
-
     def within(self, query: str, choose: Callable[[int], T], contexts: Callable[[T], Sequence[str]]) -> T:
         """Return what is chosen for a question, such that no prompt with one of its `contexts` exceeds the budget.
 

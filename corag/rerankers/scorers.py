@@ -85,11 +85,6 @@ class CachedScorer:
         """Distinct orders so far that were cut to fit the reranker's window."""
         return self.scorer.num_truncated
 
-    @property
-    def num_computed(self) -> int:
-        """Distinct orders, or sets where order does not matter, that the reranker was asked for."""
-        return len(self.values)
-
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`; only new orders reach the reranker.
 

@@ -108,11 +108,6 @@ def asks_to_explain(question: str) -> bool:
     return _EXPLANATION.search(" ".join(question.split())) is not None
 
 
-def asks_to_define(question: str) -> bool:
-    """Return whether a question asks what something, or an option, is or does, and nothing else of it."""
-    return _DEFINED.search(question) is not None or _OPTION.search(question) is not None
-
-
 def defines(question: str, sentence: str) -> int:
     """Return how plainly a sentence says what a question asks to define: `NAMED`, `PLAIN`, 1, or 0 if it does not.
 
@@ -139,9 +134,9 @@ def definition(question: str, chunk: Chunk) -> tuple[int, Span | None]:
 
     An option is defined where a sentence begins with it, in a passage that has the other words of the question.
     """
-    if not asks_to_define(question):
-        return 0, None
     asked = _OPTION.search(question)
+    if asked is None and _DEFINED.search(question) is None:
+        return 0, None
     found = [
         (_describes(asked, sentence, chunk) if asked else defines(question, sentence), span)
         for span in sentences_of(chunk)

@@ -65,7 +65,7 @@ _SCRIPTS = (
 
 
 class TokenizerCounter:
-    """Counts with a `tokenizers.Tokenizer`, without special tokens, truncation and padding.
+    """Counts with a `tokenizers.Tokenizer` that neither truncates nor pads, without special tokens.
 
     Some vocabularies have one token for whatever they do not know: WordPiece takes a word of more than 100 characters
     for unknown. Such a word of more than `LONG_WORD` characters counts as many tokens as it has UTF-8 bytes, which no
@@ -75,9 +75,6 @@ class TokenizerCounter:
     exact = True
 
     def __init__(self, tokenizer: Tokenizer, *, name: str) -> None:
-        # A stored truncation would cap every count, so selections could exceed the budget.
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
         self.name = name
         self._tokenizer = tokenizer
         self._unknown = _unknown_token(tokenizer)
@@ -243,6 +240,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing narrower
         raise ModelError(f"{path} is not a readable tokenizers file: {error}; give a tokenizer.json") from error
+    # A stored truncation would cap every count, so selections could exceed the budget.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

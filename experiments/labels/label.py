@@ -74,7 +74,8 @@ def label(config: LabelConfig) -> Path:
     for source in sources:
         source.check_pool()
     worker = Worker(config, sources)
-    worker.budget.check_room([query.question for source in sources for query in source.queries])
+    questions = [query.question for source in sources for query in source.queries]
+    worker.budget.for_context(min(questions, key=len, default=""))
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
     content = [content_hash(source.folder, source.queries, config.index, source.settings.run) for source in sources]
     work = fingerprint([settings, fingerprint(content), versions()])

@@ -219,6 +219,7 @@ def _pairs(
 ) -> FloatArray:
     vectors = np.array([passage.vector for passage in passages])
     titles = np.array([passage.title_vector for passage in passages])
+    named_by = np.array([passage.title for passage in passages])
     link, link_words, link_tokens = _links(passages)
     rest = unit(question.vector - (vectors @ question.vector)[:, None] * vectors)
     left = (1 - nearest) * question.weights
@@ -233,7 +234,7 @@ def _pairs(
         "names": _shared_names(question, passages),
         "gain": _gain(nearest, question.weights),
         "lexical_gain": _gain(held, question.weights),
-        "same_title": _same_title(passages),
+        "same_title": (named_by[:, None] == named_by) & (named_by != ""),
         "new_link": link * (1 - named),
         "link_tokens": link_tokens,
         "rest": (left @ nearest.T) / np.maximum(left.sum(axis=1), 1e-9)[:, None],
@@ -304,12 +305,6 @@ def _shared_names(question: QuestionFeatures, passages: Sequence[PassageFeatures
         table[row, [column[name] for name in passage.names if name in column]] = 1.0
     weights = np.array([1.0 / (holders[name] - 1) for name in telling])
     return np.asarray(np.minimum((table * weights) @ table.T, 3.0))
-
-
-def _same_title(passages: Sequence[PassageFeatures]) -> NDArray[np.bool_]:
-    """Whether the titles of two passages are the same, `[n, n]`."""
-    titles = np.array([passage.title for passage in passages])
-    return np.asarray((titles[:, None] == titles) & (titles != ""))
 
 
 def _gain(covered: FloatArray, weights: FloatArray) -> FloatArray:

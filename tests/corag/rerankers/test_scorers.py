@@ -55,7 +55,7 @@ def test_cached_equals_the_scorer_and_never_asks_twice(batches, order_matters):
         assert (values.dtype, values.shape) == (np.float64, (len(batch),))
         assert values.tolist() == [recorder.value(order) for order in batch]
     keys = {order if order_matters else frozenset(order) for batch in batches for order in batch}
-    assert len(recorder.asked) == len(set(recorder.asked)) == cached.num_computed == len(keys)
+    assert len(recorder.asked) == len(set(recorder.asked)) == len(cached.values) == len(keys)
     assert cached.order_matters == order_matters
 
 
@@ -70,4 +70,4 @@ def test_values_that_are_not_finite(value):
     cached = CachedScorer(Replying([0.5, value]), "odd", IDS)
     with pytest.raises(ScoringError, match=r"'odd'.*'b'"):
         cached([(2, 0), (1,)])
-    assert cached.num_computed == 0
+    assert len(cached.values) == 0
