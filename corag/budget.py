@@ -11,7 +11,6 @@ from corag.errors import InputError
 from corag.naming import Spelling, parse
 from corag.optional import warn_once
 from corag.registry import READERS
-from corag.registry import reader as make_reader
 from corag.registry import tokens as make_tokens
 from corag.types import Candidate, PromptedReader, Reader, Selection, Selector, TokenCounter
 
@@ -28,7 +27,7 @@ def reader_and_tokens(reader: Spelling | Reader, tokens: Spelling | TokenCounter
     `auto` is the reader's own counter, or MiniLM's for a reader without a prompt.
     """
     if isinstance(tokens, str) and parse(tokens).name == AUTO:
-        made = make_reader(reader)
+        made = READERS.make(reader)
         return made, made.tokens if isinstance(made, PromptedReader) else make_tokens()
     counter = make_tokens(tokens)
     return READERS.offer(reader, {"tokenizer": counter}), counter

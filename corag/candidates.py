@@ -19,8 +19,6 @@ from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import current
 from corag.naming import Spelling
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS
-from corag.registry import embedder as make_embedder
-from corag.registry import selector as make_selector
 from corag.selectors.problem import promising
 from corag.text.documents import with_title
 from corag.text.questions import parts_of
@@ -108,7 +106,7 @@ def select(
         given = tuple((name, type(value), value) for name, value in settings.items())
         chosen = _kept_selector(method, given, current(), parts)
     else:
-        chosen = make_selector(method, **settings)
+        chosen = SELECTORS.make(method, **settings)
     if isinstance(method, str):
         candidates = with_missing_cosines(query, candidates, budget_tokens, chosen)
     return with_missing(query, chosen.select(query, candidates, budget_tokens))
@@ -160,13 +158,13 @@ def _kept_selector(
     method: str, settings: tuple[tuple[str, type, Any], ...], runtime: object, parts: object
 ) -> Selector:
     """Return a selector, built once while runtime and registered parts are the same."""
-    return make_selector(method, **{name: value for name, _, value in settings})
+    return SELECTORS.make(method, **{name: value for name, _, value in settings})
 
 
 @lru_cache(maxsize=8)
 def _kept_embedder(runtime: object, parts: object) -> Embedder:
     """Return the default embedder, likewise; it keeps the vectors of texts."""
-    return CachedEmbedder(make_embedder())
+    return CachedEmbedder(EMBEDDERS.make("minilm"))
 
 
 def _candidate(text: Text, name: str) -> Candidate:

@@ -20,7 +20,6 @@ from corag.models.runtime import recording
 from corag.naming import Spelling, spelling
 from corag.readers.passages import JudgingReader, spans_of
 from corag.registry import EMBEDDERS, SELECTORS, trusted
-from corag.registry import embedder as make_embedder
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import promising
 from corag.selectors.raptor.tree import tree_setting
@@ -149,7 +148,7 @@ def ask(
     check_count("num_candidates", num_candidates, "typical: 10-50", most=MOST_CANDIDATES)
     if where is not None and not isinstance(index, ChunkIndex | str | Path):
         raise InputError("where filters the chunks of an index; filter texts, or in the retriever, before")
-    embedding = None if embedder is None else make_embedder(embedder)
+    embedding = None if embedder is None else EMBEDDERS.make(embedder)
     opened = ChunkIndex.open(index) if isinstance(index, str | Path) else index
     source = opened if isinstance(opened, ChunkIndex) or callable(opened) else as_candidates(opened)
     if embedding is None:

@@ -19,7 +19,6 @@ from corag.checks import check_choice, check_count, check_query, check_range
 from corag.errors import CoragError, InputError
 from corag.naming import Spelling, parse
 from corag.registry import RERANKERS, SELECTORS
-from corag.registry import reranker as make_reranker
 from corag.reply import Reply
 from corag.reply import read as read_answer
 from corag.selectors.corag.agents import fixed_configuration
@@ -127,7 +126,7 @@ class Workbench:
             SELECTORS.settings(method)
         self._inquiry = lru_cache(MAX_CACHED)(self._new_inquiry)
         self._selector = lru_cache(None)(self._new_selector)
-        self._make_reranker: Callable[[str], Reranker] = lru_cache(None)(make_reranker)
+        self._make_reranker: Callable[[str], Reranker] = lru_cache(None)(RERANKERS.make)
 
     def about(self) -> dict[str, Any]:
         """Return what the page needs before the first question."""

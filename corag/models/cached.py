@@ -17,7 +17,7 @@ from corag.models.engine import Float32
 from corag.models.minilm import DIMENSION, Encoded, TextEncoder, encoder_at
 from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
 from corag.naming import Part, Spelling, spelling
-from corag.registry import embedder as make_embedder
+from corag.registry import EMBEDDERS
 from corag.types import Embedder, FloatArray
 
 
@@ -64,7 +64,7 @@ class CachedEmbedder:
 
     def __init__(self, embedder: Spelling | Embedder, *, batch: int | None = None) -> None:
         # Anything that is neither a name nor an embedder is refused here.
-        self._given = embedder if isinstance(embedder, str) else make_embedder(embedder)
+        self._given = embedder if isinstance(embedder, str) else EMBEDDERS.make(embedder)
         self._runtime = current()
         self._batch = batch
         self._vectors: LRU[str, FloatArray] = LRU(cache_capacity())
@@ -73,7 +73,7 @@ class CachedEmbedder:
     def embedder(self) -> Embedder:
         """The embedder itself."""
         with use_runtime(self._runtime):
-            return make_embedder(self._given)
+            return EMBEDDERS.make(self._given)
 
     def __str__(self) -> str:
         return spelling(self._given)

@@ -11,15 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.selectors.base import Choice, EmbeddingSelector, checked, unscored
-from corag.selectors.problem import SelectionProblem
+from corag.selectors.problem import Int64, SelectionProblem
 from corag.types import FloatArray, Order
-
-Int64 = NDArray[np.int64]
 
 
 def unit_vectors(vectors: ArrayLike) -> FloatArray:

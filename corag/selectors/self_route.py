@@ -8,8 +8,7 @@ from typing import Any
 from corag.checks import check_range
 from corag.errors import InputError
 from corag.naming import Spelling
-from corag.registry import SELECTORS
-from corag.registry import reader as make_reader
+from corag.registry import READERS, SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice, checked
 from corag.selectors.problem import SelectionProblem
 from corag.types import Reader, TokenCounter
@@ -41,7 +40,7 @@ class SelfRoute(BudgetedSelector):
         super().__post_init__()
         self.part = self._part = built(self.part, self.tokenizer)
         self.full = self._full = built(self.full, self.tokenizer)
-        self.reader = self._reader = make_reader(self.reader)
+        self.reader = self._reader = READERS.make(self.reader)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         [part], [full] = self._part._choose_many([problem]), self._full._choose_many([problem])

@@ -23,7 +23,6 @@ from corag.models.runtime import current, use_runtime
 from corag.naming import PartName, Spelling, parse
 from corag.optional import warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
-from corag.registry import embedder as make_embedder
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, checked
 from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSource, decides, fixed_configuration, load_agent
@@ -104,7 +103,7 @@ class Corag(BudgetedSelector):
             )
         self._chooser: AgentSelectors | SearchSelector
         if is_open:
-            embeds = None if self.embedder is None else make_embedder(self.embedder)
+            embeds = None if self.embedder is None else EMBEDDERS.make(self.embedder)
             self._chooser = AgentSelectors(self.agent, self.tokenizer, embeds, given, self.keep)
             self.agent = self._chooser.agent
         else:
