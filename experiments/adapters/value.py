@@ -35,12 +35,11 @@ from experiments.adapters.training import (
 )
 from experiments.adapters.value_fit import (
     MEMBERS,
-    Hypothesised,
     ValueBatches,
     ValueExample,
+    example_of,
     fit_networks,
     fit_order,
-    hypothesise,
     order_accuracy,
 )
 from experiments.data.pools import shared_encoder
@@ -64,9 +63,6 @@ MOST_CALIBRATED = 1500
 PARTS = 4
 """Parts of the questions that are left out in turn if all are of one kind."""
 
-Training = Sequence[tuple[Pooled, Hypothesised]]
-"""The training questions, as a whole and as the fit sees them."""
-
 
 @in_runtime
 def train_value(config: ValueTraining) -> Path:
@@ -87,10 +83,10 @@ def _learned(config: ValueTraining, work: str) -> Learned:
     left_out, network = _fitted(config, training, work)
     order, order_figures = _fit_order(config, training)
     parts = EvidenceParts(config.name, config.max_size, network, rarity, order, Weights())
-    cases = [(pooled, table, left_out[table.example.kind]) for pooled, table in training]
+    cases = [(example, left_out[example.kind]) for example in training]
     if config.calibration:
         others = _training_questions(replace(config, sources=config.calibration), encoder, rarity)
-        cases = [(pooled, table, network) for pooled, table in others]
+        cases = [(example, network) for example in others]
     parts, figures = _calibrated(config, parts, cases)
     figures |= {f"reading order: {name}": value for name, value in order_figures.items()}
     described = {**parts.settings(), **{name: config.work[name] for name in ("sources", "units", "seed")}}
@@ -100,8 +96,8 @@ def _learned(config: ValueTraining, work: str) -> Learned:
         tensors = replace(parts, network=of_folder).tensors()
         save_adapter(folder, tensors, AdapterConfig(config.name, FORM, described), "")
     facts = {
-        "questions": len({pooled.id for pooled, _ in training}),
-        "without evidence": sum(not pooled.golds for pooled, _ in training),
+        "questions": len({example.pooled.id for example in training}),
+        "without evidence": sum(not example.pooled.golds for example in training),
         "seed": config.seed,
         "units": ", ".join(config.units),
         "networks": f"{MEMBERS}, of {config.hidden} hidden units, {config.epochs} epochs",
@@ -110,18 +106,17 @@ def _learned(config: ValueTraining, work: str) -> Learned:
     return Learned(load_adapter(out / "draft"), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
 
 
-def _fitted(config: ValueTraining, training: Training, work: str) -> tuple[dict[str, Ensemble], Ensemble]:
+def _fitted(config: ValueTraining, training: Sequence[ValueExample], work: str) -> tuple[dict[str, Ensemble], Ensemble]:
     """Return a network for each kind that has not learned from it, and the whole ensemble."""
-    tables = [table for _, table in training]
-    kinds = list(dict.fromkeys(table.example.kind for table in tables))
+    kinds = list(dict.fromkeys(example.kind for example in training))
     if len(kinds) == 1:
-        raise DataError(f"all {len(tables)} questions to learn from are alike, {kinds[0]!r}; give more questions")
+        raise DataError(f"all {len(training)} questions to learn from are alike, {kinds[0]!r}; give more questions")
     # First a network for each kind, which learns from the others, then the members of the ensemble.
-    fold = [kinds.index(table.example.kind) for table in tables]
-    counts = np.ones((len(tables), len(kinds) + MEMBERS))
-    counts[np.arange(len(tables)), fold] = 0
+    fold = [kinds.index(example.kind) for example in training]
+    counts = np.ones((len(training), len(kinds) + MEMBERS))
+    counts[np.arange(len(training)), fold] = 0
     seeds = [*[config.seed] * len(kinds), *(config.seed + number for number in range(MEMBERS))]
-    batches = ValueBatches(tables, counts, config.seed)
+    batches = ValueBatches(training, counts, config.seed)
     module = fit_networks(batches, seeds, config, work, resolve_device("reranker").device)
     networks = {kind: module.ensemble(slice(row, row + 1)) for row, kind in enumerate(kinds)}
     return networks, module.ensemble(slice(len(kinds), None))
@@ -138,8 +133,8 @@ def _rarity(config: ValueTraining) -> FloatArray:
     return np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
 
 
-def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: FloatArray) -> Training:
-    learned: list[tuple[Pooled, Hypothesised]] = []
+def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: FloatArray) -> list[ValueExample]:
+    learned: list[ValueExample] = []
     several = len({source.kind for source in config.sources}) > 1
     by_source = [questions_by_unit(source, config.data, encoder, config.units) for source in config.sources]
     for unit in config.units:
@@ -149,18 +144,14 @@ def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: Flo
                 for number, pooled in enumerate(by_unit[unit], start=1):
                     question = read_question(encoder, pooled.question, rarity)
                     passages, sources = read.with_sources(pooled.chunks)
-                    example = ValueExample(
-                        f"{pooled.id} {len(pooled.chunks)}",
-                        source.kind if several else f"part {_part(pooled.id, config)}",
-                        signals(question, passages, pooled.chunks, sources),
-                        pooled.golds,
-                        pooled.ordered if source.data in config.order_sources and pooled.gold else (),
-                        source.weight,
-                    )
-                    if (table := hypothesise(example, config.max_size)) is not None:
-                        learned.append((pooled, table))
+                    if source.data not in config.order_sources or not pooled.golds:
+                        pooled = replace(pooled, ordered=())
+                    seen = signals(question, passages, pooled.chunks, sources)
+                    kind = source.kind if several else f"part {_part(pooled.id, config)}"
+                    if (example := example_of(pooled, seen, config.max_size, kind, source.weight)) is not None:
+                        learned.append(example)
                     report(number, len(by_unit[unit]))
-    if not any(table.num_true for _, table in learned):
+    if not any(example.num_true for example in learned):
         raise DataError(f"no question of the sources has evidence of at most {config.max_size} passages")
     return learned
 
@@ -169,9 +160,9 @@ def _part(name: str, config: ValueTraining) -> int:
     return int(hashlib.sha256(f"{config.seed} {name}".encode()).hexdigest(), 16) % PARTS
 
 
-def _fit_order(config: ValueTraining, training: Training) -> tuple[FloatArray, dict[str, float]]:
+def _fit_order(config: ValueTraining, training: Sequence[ValueExample]) -> tuple[FloatArray, dict[str, float]]:
     """Fit the reading order, and measure it on a part that another fit has not seen."""
-    parts = [(_part(pooled.id, config), table.example) for pooled, table in training if table.example.ordered]
+    parts = [(_part(example.pooled.id, config), example) for example in training if example.pooled.ordered]
     if not parts:
         return np.zeros(len(SINGLES) + len(PAIRS)), {}
     seen = fit_order([example for part, example in parts if part])
@@ -179,18 +170,18 @@ def _fit_order(config: ValueTraining, training: Training) -> tuple[FloatArray, d
 
 
 def _calibrated(
-    config: ValueTraining, parts: EvidenceParts, questions: Sequence[tuple[Pooled, Hypothesised, Ensemble]]
+    config: ValueTraining, parts: EvidenceParts, questions: Sequence[tuple[ValueExample, Ensemble]]
 ) -> tuple[EvidenceParts, dict[str, float]]:
     """Fit temperature, slope and offset on questions, each with a network that has not learned from it."""
     drawn = np.sort(np.random.default_rng(config.seed).permutation(len(questions))[:MOST_CALIBRATED]).tolist()
     cases = []
-    for pooled, table, network in (questions[row] for row in drawn):
-        weighed = weigh(table.example.signals, config.max_size, network)
-        true = set(pooled.golds or [()])  # the empty hypothesis, if the evidence is not there
+    for example, network in (questions[row] for row in drawn):
+        weighed = weigh(example.signals, config.max_size, network)
+        true = set(example.pooled.golds or [()])  # the empty hypothesis, if the evidence is not there
         rows = [row for row, chosen in enumerate(weighed.sets) if chosen in true]
-        cases.append((pooled, table.example, weighed, rows))
+        cases.append((example, weighed, rows))
     losses = [
-        float(np.mean([_loss(weighed, rows, temperature) for *_, weighed, rows in cases]))
+        float(np.mean([_loss(weighed, rows, temperature) for _, weighed, rows in cases]))
         for temperature in TEMPERATURES.tolist()
     ]
     temperature = float(TEMPERATURES[int(np.argmin(losses))])
@@ -199,11 +190,11 @@ def _calibrated(
     utilities: list[FloatArray] = []
     complete: list[FloatArray] = []
     kinds: list[str] = []
-    for row, (pooled, example, weighed, _) in enumerate(cases):
-        n = len(pooled.chunks)
+    for row, (example, weighed, _) in enumerate(cases):
+        n = len(example.pooled.chunks)
         tokens = example.signals.singles[:, SINGLES.index("length")] * 128
         scorer = EvidenceScorer(weighed, tokens, np.zeros((n, n)), plain, np.zeros(n, dtype=bool))
-        orders, holds_all = _met(scorer, pooled, config.seed + row)
+        orders, holds_all = _met(scorer, example.pooled, config.seed + row)
         values = scorer(orders)
         utilities.append(np.log(values) - np.log1p(-values))
         complete.append(holds_all)
@@ -216,7 +207,7 @@ def _calibrated(
         f"calibration error, {kind}": round(calibration_error(confidence[kind_of == kind], right[kind_of == kind]), 4)
         for kind in dict.fromkeys(kinds)
     }
-    hits = [int(weighed.logits.argmax()) in rows for *_, weighed, rows in cases]
+    hits = [int(weighed.logits.argmax()) in rows for _, weighed, rows in cases]
     return replace(parts, weights=weights), {
         **errors,
         "loss of the true hypothesis": round(min(losses), 4),

@@ -29,6 +29,7 @@ from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, UNIT_PAIRS, UNIT_SINGLES, Signals
 from corag.types import FloatArray
 from experiments.adapters.config import ValueTraining
+from experiments.adapters.pools import Pooled
 from experiments.adapters.training import fit, fit_line
 
 LISTED = 100_000
@@ -50,52 +51,46 @@ _LATE_UNIT_SINGLES = ("is_unit", "source_cosine", "source_maxsim")
 
 @dataclass(frozen=True, slots=True)
 class ValueExample:
-    """A question to learn from: signals of its candidates, and its weight in the loss.
+    """A question to learn from, the signals of its candidates, and its weight in the loss.
 
-    `golds` and `ordered` are as in `Pooled`, `ordered` empty if the data gives no order.
+    It has N hypotheses without the empty one; the `num_true` that may be true are first. `corrections` are logarithms
+    of how many sets each stands for.
     """
 
-    id: str
+    pooled: Pooled
     kind: str
+    weight: float
     signals: Signals
-    golds: tuple[tuple[int, ...], ...]
-    ordered: tuple[int, ...] = ()
-    weight: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Hypothesised:
-    """The hypotheses of an example, N of them, without the empty one; the `num_true` that may be true are first.
-
-    `corrections` are logarithms of how many sets each stands for.
-    """
-
-    example: ValueExample
     num_true: int
     features: Float32  # [N, F]
     corrections: Float32  # [N]
 
 
-def hypothesise(example: ValueExample, max_size: int) -> Hypothesised | None:
-    """Return the hypotheses of an example, or None if its evidence is larger than any hypothesis."""
-    golds = [gold for gold in example.golds if len(gold) <= max_size]
-    if example.golds and not golds:
+def example_of(
+    pooled: Pooled, signals: Signals, max_size: int, kind: str = "", weight: float = 1.0
+) -> ValueExample | None:
+    """Return a question with its hypotheses, or None if its evidence is larger than any hypothesis."""
+    golds = [gold for gold in pooled.golds if len(gold) <= max_size]
+    if pooled.golds and not golds:
         return None
-    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(example.id.encode()).digest()[:8], "big"))
-    num_candidates = len(example.signals.singles)
+    name = f"{pooled.id} {len(pooled.chunks)}"
+    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big"))
+    num_candidates = len(signals.singles)
     true: list[Float32] = []
     others: list[Float32] = []
     corrections = [np.zeros(len(golds))]
     for size in range(1, min(max_size, num_candidates) + 1):
         of_size = [gold for gold in golds if len(gold) == size]
         if of_size:
-            true.append(describer(example.signals)(np.array(of_size, dtype=np.intp)))
+            true.append(describer(signals)(np.array(of_size, dtype=np.intp)))
         sets, total = _other_sets(num_candidates, size, set(of_size), rng)
         if total:
-            others.append(describer(example.signals)(sets))
+            others.append(describer(signals)(sets))
             corrections.append(np.full(len(sets), np.log(total / len(sets))))
-    weights = np.concatenate(corrections).astype(np.float32)
-    return Hypothesised(example, len(golds), np.concatenate([*true, *others]), weights)
+    features = np.concatenate([*true, *others])
+    return ValueExample(
+        pooled, kind, weight, signals, len(golds), features, np.concatenate(corrections).astype(np.float32)
+    )
 
 
 def _other_sets(
@@ -120,44 +115,44 @@ class ValueBatches:
     """The batches of each epoch, a dictionary of tensors each.
 
     Args:
-        tables: The questions.
+        examples: The questions.
         counts: 1 if a network learns from a question, else 0, `[questions, M]`.
         seed: Seed of orders and draws.
     """
 
-    def __init__(self, tables: Sequence[Hypothesised], counts: FloatArray, seed: int) -> None:
-        self.tables, self.seed = tables, seed
-        self.weights = counts * np.array([[table.example.weight] for table in tables])
-        rows = np.concatenate([table.features[::5] for table in tables]).astype(np.float64)
+    def __init__(self, examples: Sequence[ValueExample], counts: FloatArray, seed: int) -> None:
+        self.examples, self.seed = examples, seed
+        self.weights = counts * np.array([[example.weight] for example in examples])
+        rows = np.concatenate([example.features[::5] for example in examples]).astype(np.float64)
         self.mean, self.scale = rows.mean(axis=0), rows.std(axis=0) + 1e-3
-        self.number = ceil(len(tables) / BATCH_SIZE)
+        self.number = ceil(len(examples) / BATCH_SIZE)
 
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
         """Yield the batches of an epoch."""
         rng = np.random.default_rng((self.seed, number))
-        for rows in np.array_split(rng.permutation(len(self.tables)), self.number):
-            tables = [self.tables[row] for row in rows.tolist()]
-            drawn = [_draw(table, rng) for table in tables]
+        for rows in np.array_split(rng.permutation(len(self.examples)), self.number):
+            examples = [self.examples[row] for row in rows.tolist()]
+            drawn = [_draw(example, rng) for example in examples]
             x = np.clip((np.concatenate([part for part, _ in drawn]) - self.mean) / self.scale, -CLIP, CLIP)
             yield {
                 "features": torch.from_numpy(x.astype(np.float32)),
                 "corrections": torch.from_numpy(np.concatenate([part for _, part in drawn])),
                 "sizes": torch.tensor([len(part) for part, _ in drawn]),
-                "num_true": torch.tensor([table.num_true for table in tables]),
+                "num_true": torch.tensor([example.num_true for example in examples]),
                 "weights": torch.from_numpy(self.weights[rows].astype(np.float32)),
             }
 
 
-def _draw(table: Hypothesised, rng: np.random.Generator) -> tuple[Float32, Float32]:
+def _draw(example: ValueExample, rng: np.random.Generator) -> tuple[Float32, Float32]:
     """Return at most `MAX_ROWS` hypotheses, those that may be true among them, with their corrections."""
-    kept = table.num_true
-    others, wanted = len(table.features) - kept, MAX_ROWS - kept
+    kept = example.num_true
+    others, wanted = len(example.features) - kept, MAX_ROWS - kept
     if others <= wanted:
-        return table.features, table.corrections
+        return example.features, example.corrections
     rows = np.concatenate([np.arange(kept), kept + rng.choice(others, wanted, replace=False)])
-    corrections = table.corrections[rows].copy()
+    corrections = example.corrections[rows].copy()
     corrections[kept:] += np.float32(np.log(others / wanted))
-    return table.features[rows], corrections
+    return example.features[rows], corrections
 
 
 class ValueModule(pl.LightningModule):  # type: ignore[misc]
@@ -290,8 +285,8 @@ def _ordered_pairs(examples: Sequence[ValueExample]) -> FloatArray:
         np.concatenate([singles[first] - singles[second], pairs[first, second] - pairs[second, first]])
         for example in examples
         for singles, pairs in [(example.signals.singles, example.signals.pairs)]
-        for index, first in enumerate(example.ordered)
-        for second in example.ordered[index + 1 :]
+        for index, first in enumerate(example.pooled.ordered)
+        for second in example.pooled.ordered[index + 1 :]
     ]
     return np.array(rows).reshape(len(rows), len(SINGLES) + len(PAIRS))
 

@@ -18,14 +18,13 @@ from corag.text.data import DataFolder
 from corag.text.units import unit_size, units
 from corag.types import Chunk
 from experiments.adapters.config import EvidenceSource, ValueTraining
-from experiments.adapters.pools import cut, open_folder, pools, questions_of
+from experiments.adapters.pools import Pooled, cut, open_folder, pools, questions_of
 from experiments.adapters.value_fit import (
     ValueBatches,
-    ValueExample,
     ValueModule,
+    example_of,
     fit_networks,
     fit_order,
-    hypothesise,
     order_accuracy,
 )
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
@@ -81,16 +80,20 @@ def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tm
     assert of_sentences.chunks[index].text.endswith("Sentence number 20 is about thing 20.")
 
 
-def learnable(number, num_candidates=5):
+def asked(number, golds=(), ordered=()):
+    return Pooled(f"q{number}", "?", (), (), ordered, golds)
+
+
+def learnable(number, max_size=3, weight=1.0, num_candidates=5):
     """The evidence is the two chunks with the highest cosines; every third question has none."""
     given = signals_of(num_candidates, seed=number)
     column = SINGLES.index("cosine")
     if number % 3 == 0:
         given.singles[:, column] *= 0.3
-        return ValueExample(f"q{number}", "toy", given, ())
+        return example_of(asked(number), given, max_size, weight=weight)
     gold = np.argsort(-given.singles[:, column])[:2]
     given.singles[gold, column] += 2
-    return ValueExample(f"q{number}", "toy", given, (tuple(sorted(gold.tolist())),))
+    return example_of(asked(number, (tuple(sorted(gold.tolist())),)), given, max_size, weight=weight)
 
 
 def toy_training(out="", **settings):
@@ -104,11 +107,11 @@ def right(ensemble, numbers):
     examples = [learnable(number) for number in numbers]
     found = [weigh(example.signals, 3, ensemble) for example in examples]
     best = [hypotheses.sets[int(hypotheses.logits.argmax())] for hypotheses in found]
-    return sum(chosen in (example.golds or [()]) for chosen, example in zip(best, examples, strict=True))
+    return sum(chosen in (example.pooled.golds or [()]) for chosen, example in zip(best, examples, strict=True))
 
 
 def test_networks_learn_which_set_is_the_evidence_each_from_its_own_questions(tmp_path):
-    tables = [hypothesise(learnable(number), 3) for number in range(60)]
+    tables = [learnable(number) for number in range(60)]
     counts = np.ones((60, 2))
     counts[:, 1] = 0
     counts[0, 1] = 1  # the second network has one question
@@ -119,7 +122,7 @@ def test_networks_learn_which_set_is_the_evidence_each_from_its_own_questions(tm
 
 
 def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
-    tables = [hypothesise(replace(learnable(number), weight=number + 1.0), 2) for number in range(3)]
+    tables = [learnable(number, 2, number + 1.0) for number in range(3)]
     batches = ValueBatches(tables, np.ones((3, 1)), seed=0)
     module = ValueModule(batches, (0,), toy_training()).eval()
     module.linear.data.normal_(generator=torch.Generator().manual_seed(0))
@@ -141,7 +144,7 @@ def test_the_reading_order_is_learnt_from_pairs():
         given = signals_of(3, seed=number)
         link = PAIRS.index("link")
         given.pairs[0, 2, link], given.pairs[2, 0, link] = 1.0, 0.0
-        return ValueExample(f"q{number}", "toy", given, ((0, 2),), ordered=(0, 2))
+        return example_of(asked(number, ((0, 2),), (0, 2)), given, 2)
 
     weights = fit_order([ordered(number) for number in range(30)])
     found = order_accuracy([ordered(number) for number in range(30, 60)], weights)
