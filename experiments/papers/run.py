@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from experiments.data.config import comma_separated
 from experiments.evaluation.comparison import compare
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
-from experiments.papers.prepare import Preparation, changed_settings
+from experiments.papers.prepare import comparison_of
 from experiments.papers.results import MethodInCell, StandIn, StudyResult
 from experiments.papers.small import DEMO, check_at_hand, differences, labels_of, substitute_cell, title_of
 from experiments.papers.study import METHOD, Cell, Study, cells_of, comparisons_of, find_study, methods_of, study_files
@@ -97,12 +97,13 @@ def reproduce(config: ReproduceConfig) -> None:
 
 def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
     """Measure what is missing of one study, and write its table, figure and result."""
-    root, limit, study = Path(config.out), config.limit, full.reduced() if config.standin else full
-    folder = root / (study.name + STANDIN * config.standin)
+    study = full.reduced() if config.standin else full
+    folder = Path(config.out) / (study.name + STANDIN * config.standin)
     cells, result = _chosen(study, config.only), StudyResult(study)
     if config.standin:
         assert study.limit is not None
         limit = min(study.limit, config.limit or study.limit)
+        config = replace(config, limit=limit)
         cells, labels = [substitute_cell(cell, limit) for cell in cells], labels_of(study)
         result.standin = StandIn(title_of(full, study, labels), labels, differences(cells_of(full), cells))
         if any(cell.settings["data"] == DEMO for cell in cells):
@@ -113,16 +114,15 @@ def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
     else:
         check_at_hand(study, cells)
     say(f"{study.name}: {result.title}", stderr())
-    preparation = Preparation(root, cells, config.agent, limit, changed_settings(config), config.quiet)
     comparisons = comparisons_of(cells)
     for number, group in enumerate(comparisons, start=1):
         if not config.quiet:
             names = ", ".join(cell.name for cell in group)
             say(f"{study.name}, {number} of {len(comparisons)}: {names}", stderr())
-        _measure(result, group, preparation, folder)
+        _measure(result, group, cells, folder, config)
     order = {axis: list(values) for axis, values in study.grid.items()}
     result.methods.sort(key=lambda method: [order[axis].index(method.values[axis]) for axis in order])
-    _write(result, cells, folder, limit, config)
+    _write(result, cells, folder, config)
     return result
 
 
@@ -136,13 +136,15 @@ def _chosen(study: Study, only: str) -> list[Cell]:
     return [cell for cell in cells if all(cell.values[axis] in some for axis, some in by_axis.items() if some)]
 
 
-def _measure(result: StudyResult, cells: Sequence[Cell], preparation: Preparation, folder: Path) -> None:
+def _measure(
+    result: StudyResult, cells: Sequence[Cell], study_cells: Sequence[Cell], folder: Path, run: ReproduceConfig
+) -> None:
     """Run one comparison, or read its results, and add each method of its cells."""
-    key = fingerprint([cells[0].settings, sorted(methods_of(cells)), preparation.limit])
+    key = fingerprint([cells[0].settings, sorted(methods_of(cells)), run.limit])
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", cells[0].name).strip("-")[:60]
     out = folder / "cells" / f"{slug}-{key[:8]}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    config = preparation.config(cells, out)
+    config = comparison_of(cells, study_cells, run, out)
     [[measured]] = compare(config).values()
     record = measured.record
     summaries = {row["method"]: row for row in record["methods"]}
@@ -187,16 +189,14 @@ def kept_questions(cell: Cell, rows: Mapping[str, Sequence[Row]]) -> set[str]:
     return queries
 
 
-def _write(
-    result: StudyResult, cells: Sequence[Cell], folder: Path, limit: int | None, config: ReproduceConfig
-) -> None:
+def _write(result: StudyResult, cells: Sequence[Cell], folder: Path, config: ReproduceConfig) -> None:
     svg, section = draw(result), section_record(result)
     command = f"corag reproduce {result.study.name}{' --standin' if config.standin else ''}"
     page = Page(result.study.name, "", [read_section(section, svg, "figure.svg")])
     write_atomically(folder / "table.md", page.markdown())
     if svg:
         write_atomically(folder / "figure.svg", svg)
-    made = {"command": command, "limit": limit, "commit": commit(), "versions": versions()}
+    made = {"command": command, "limit": config.limit, "commit": commit(), "versions": versions()}
     record = {**result.to_dict(), **made, "section": section}
     write_atomically(out := folder / "result.json", to_json(record, indent=2) + "\n")
     names = ("query", "group", *result.study.figures)
