@@ -163,7 +163,7 @@ class EncoderTraining(AdapterTraining):
         warmup_steps: Batches in which the learning rate rises.
         decay: Share of the training, at its end, in which the learning rate falls to zero.
         step_tokens: Maximum tokens of a training batch.
-        validate_every: Batches after each of which the state is saved, and the reader is validated.
+        save_every: Batches after each of which the state is saved.
     """
 
     epochs: float = 3.0
@@ -171,11 +171,11 @@ class EncoderTraining(AdapterTraining):
     warmup_steps: int = 100
     decay: float = 0.3
     step_tokens: int = 4096
-    validate_every: int = 200
+    save_every: int = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check(self, shares="decay", positive="epochs learning_rate step_tokens validate_every")
+        _check(self, shares="decay", positive="epochs learning_rate step_tokens save_every")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,6 @@ class ReaderTraining(EncoderTraining):
         unanswerable: Rows without an answer for each row with one; they hold another passage on the same topic.
         distractor: Share of rows that hold such a passage beside the gold one.
         rank: Rank of the weight updates.
-        validation: Maximum number of held-out questions of each source in a validation.
         calibrate: Train nothing; fit how likely it is that what `ask` shows is right, with the reader that ships, and
             write the constants of `corag.readers.passages` to `calibration.json` in `out`.
     """
@@ -222,9 +221,8 @@ class ReaderTraining(EncoderTraining):
     unanswerable: float = 0.25
     distractor: float = 0.15
     rank: int = 88
-    validation: int = 120
     calibrate: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check(self, shares="unanswerable distractor", positive="rank validation")
+        _check(self, shares="unanswerable distractor", positive="rank")

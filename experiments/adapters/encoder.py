@@ -57,7 +57,7 @@ def plain_name(name: str) -> str:
 
 
 class EncoderModule(pl.LightningModule):  # type: ignore[misc]
-    """The encoder in training: its optimizer, and its batches in stages of `validate_every`, Lightning's epochs.
+    """The encoder in training: its optimizer, and its batches in stages of `save_every`, Lightning's epochs.
 
     Args:
         config: Of the training.
@@ -73,12 +73,12 @@ class EncoderModule(pl.LightningModule):  # type: ignore[misc]
         # The cache is never copied, and so neither are the questions, when the weights are averaged in a copy.
         self._batches_of = lru_cache(maxsize=1)(batches_of)
         self.num_steps = ceil(config.epochs * len(self._batches_of(0)))
-        self.num_stages = ceil(self.num_steps / config.validate_every)
+        self.num_stages = ceil(self.num_steps / config.save_every)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return the batches of this stage; Lightning asks again at every stage."""
-        first = self.trainer.current_epoch * self.config.validate_every
-        last = min(first + self.config.validate_every, self.num_steps)
+        first = self.trainer.current_epoch * self.config.save_every
+        last = min(first + self.config.save_every, self.num_steps)
         chosen, number, start = list[list[Any]](), 0, 0
         while start < last:
             of_pass = self._batches_of(number)

@@ -6,7 +6,7 @@ The confidence of an answer is fitted on held-out questions.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,17 +18,13 @@ from lightning.pytorch.callbacks import WeightAveraging
 from torch.nn import functional
 
 from corag.errors import DataError
-from corag.models.devices import kind_of
-from corag.models.engine import Engine, Float32, Int64, torch_forward
 from corag.models.minilm import load_bert
-from corag.models.runtime import BATCH_TOKENS, in_runtime, resolve_device
+from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.readers.minilm_reader import FORM, NAME, span_reader
-from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import END, KINDS, START, ReaderSettings, SpanReader, SpanReading, to_answer
 from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR, passage
-from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import FloatArray
 from experiments.adapters.config import ReaderTraining
 from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, plain_name
@@ -71,8 +67,6 @@ KIND_WEIGHT = 0.3
 AVERAGE = 0.995
 """Decay of the running average of the weights, which is what is shipped."""
 
-Validate = Callable[[SpanNetwork], dict[str, float]]
-
 
 class _HeldOut(NamedTuple):
     name: str
@@ -98,18 +92,9 @@ def train_reader(config: ReaderTraining) -> Path:
 def _learned(
     config: ReaderTraining, parts: Sequence[_HeldOut], learning: Sequence[ReadingExample], work: str
 ) -> Learned:
-    tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
     plain, draft = ReaderSettings(window_tokens=WINDOW_TOKENS), Path(config.out) / "draft"
-    checks = {part.name: gold_cases(part.folder, part.queries[: config.validation]) for part in parts}
-
-    def validate(network: SpanNetwork) -> dict[str, float]:
-        reader = SpanReader(engine_of(network, bf16=config.precision != "fp32"), tokenizer, plain)
-        figures = {name: _figures(read(reader, cases)[1]) for name, cases in checks.items() if cases}
-        return {f"{name}_{metric}": row[metric] for name, row in figures.items() for metric in ("f1", "em")}
-
-    module = ReaderModule(config, learning, validate)
     averaging = WeightAveraging(use_buffers=False, avg_fn=_average)
-    network = module.learn(work, resolve_device("reader").device, [averaging])
+    network = ReaderModule(config, learning).learn(work, resolve_device("reader").device, [averaging])
     tensors = {name: tensor.cpu().half().numpy() for name, tensor in export(network).items()}
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
     save_adapter(draft, tensors, _adapter_config(plain), "")
@@ -150,16 +135,14 @@ class ReaderModule(EncoderModule):
     Args:
         config: Of the training.
         learning: The questions.
-        validate: Returns figures of a network on held-out questions.
     """
 
-    def __init__(self, config: ReaderTraining, learning: Sequence[ReadingExample], validate: Validate) -> None:
+    def __init__(self, config: ReaderTraining, learning: Sequence[ReadingExample]) -> None:
         def batches_of(number: int) -> list[list[ReadingRow]]:
             seed = (config.seed, number)
             return batches(rows(learning, config, seed), config.step_tokens, (*seed, 1))
 
         super().__init__(config, build(load_bert(), config.rank, config.seed), batches_of)
-        self._validate = validate
 
     def training_step(self, batch: list[ReadingRow], batch_idx: int) -> torch.Tensor:
         """Return the loss of a batch."""
@@ -175,14 +158,6 @@ class ReaderModule(EncoderModule):
         if not all(bool(value.grad.isfinite().all()) for value in trained):
             for value in trained:
                 value.grad = None
-
-    def val_dataloader(self) -> list[int]:
-        """Return one batch, since the reader is validated as a whole."""
-        return [0]
-
-    def validation_step(self, batch: int, batch_idx: int) -> None:
-        """Log the figures of the running average of the weights, which Lightning has put in."""
-        self.log_dict(self._validate(self.network), batch_size=1)
 
     def groups(self) -> list[dict[str, Any]]:
         """Return matrices, which decay, and biases, norms and the one embedding, which do not."""
@@ -217,19 +192,6 @@ def loss_of(logits: torch.Tensor, batch: Mapping[str, torch.Tensor]) -> dict[str
     kind = functional.cross_entropy(logits[:, 0, 2:], batch["kinds"])
     span = (losses[0] + losses[1]) / 2
     return {"loss": span + KIND_WEIGHT * kind, "span": span, "kind": kind}
-
-
-def engine_of(network: SpanNetwork, *, bf16: bool) -> Engine:
-    """Return what runs the network as it is, where it is."""
-    device = str(network.head.weight.device)
-    kind = kind_of(device)
-    exact = torch_forward(network, device)
-
-    def forward(inputs: Mapping[str, Int64], mean: bool = False) -> Float32:
-        with torch.autocast(kind, torch.bfloat16, enabled=bf16):
-            return exact(inputs, mean)
-
-    return Engine(forward, BATCH_TOKENS[kind])
 
 
 class ReadingCase(NamedTuple):

@@ -35,7 +35,7 @@ def small_training(data, out, **changes):
         "decay": 0.0,
         "step_tokens": 192,
         "precision": "fp32",
-        "validate_every": 2,
+        "save_every": 2,
         "logger": "none",
         "quiet": True,
     }
@@ -87,7 +87,7 @@ def test_loss_is_the_cross_entropy_of_the_right_spans(small_data):
 
 
 def test_learns_and_ships_what_it_learned(small_data, tmp_path):
-    adapter = train_reader(small_training(small_data, tmp_path / "run", epochs=40.0, validate_every=40))
+    adapter = train_reader(small_training(small_data, tmp_path / "run", epochs=40.0, save_every=40))
     reader = minilm_reader.MiniLMReader(adapter=adapter, backend="torch")
     folder = DataFolder.open(small_data)
     queries = folder.split("train")
@@ -119,7 +119,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been(small_data, tmp_path, 
         ReaderModule, "on_train_batch_start", lambda self, *a: steps.append(self.global_step) or begin(self, *a)
     )
     parts = train_reader(config)
-    assert steps[0] == 2  # after the last validation
+    assert steps[0] == 2  # after the last state that was saved
     whole = train_reader(replace(config, out=str(tmp_path / "whole")))
     expected, found = (load_adapter(adapter).tensors for adapter in (whole, parts))
     assert expected.keys() == found.keys()
