@@ -11,8 +11,6 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +23,6 @@ SPLITS = {"statements": "train", "datamodel": "train", "expressions": "dev", "bu
 
 # What versions write differently: white space, quotation marks and markup around code.
 _IGNORED = re.compile("[\\s\"'`*\u201c\u201d\u2018\u2019]")
-_SHINGLE_WORDS = 12
-_REPEATED = 0.9
-"""A text is part of another one that holds more than this share of its runs of `_SHINGLE_WORDS` words."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +82,9 @@ def _heading(text: str, name: str) -> str:
 
 
 def _contained(topics: Mapping[str, str]) -> set[str]:
-    """Return the topics whose text a larger topic repeats: the index of pydoc lists sections twice."""
+    """Return the topics whose words a larger topic repeats: the index of pydoc lists sections twice."""
     flat = {name: " ".join(re.findall(r"\w+", text)) for name, text in topics.items()}
-    contained = set()
-    for name, own in flat.items():
-        words = own.split(" ")
-        last = max(1, len(words) - _SHINGLE_WORDS + 1)
-        shingles = [" ".join(words[start : start + _SHINGLE_WORDS]) for start in range(0, last, _SHINGLE_WORDS // 2)]
-        most_absent = ceil((1 - _REPEATED) * len(shingles)) - 1
-        for larger in (text for text in flat.values() if len(text) > len(own)):
-            absent = (shingle for shingle in shingles if shingle not in larger)
-            if next(islice(absent, most_absent, None), None) is None:
-                contained.add(name)
-    return contained
+    return {name for name, own in flat.items() if any(own in other != own for other in flat.values())}
 
 
 def _squeezed(text: str) -> tuple[str, list[int]]:

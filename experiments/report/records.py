@@ -23,6 +23,7 @@ import numpy as np
 from corag.errors import InputError
 from corag.optional import require
 from corag.text.visible import to_json
+from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.agents.targets import FILLING
 from experiments.evaluation.metrics import kept
@@ -119,51 +120,41 @@ def table(rows: Sequence[Mapping[str, Any]], shown: Collection[str] = ()) -> str
 
     Mean and verdict are of all sets.
     """
-    by_cell: dict[tuple[str, int, str], list[Mapping[str, Any]]] = {}
+    by_cell: dict[tuple[str, int, str], list[list[Any]]] = {}
     for row in rows:
-        by_cell.setdefault((row["data"], row["budget"], row["method"]), []).append(row)
+        by_cell.setdefault((row["data"], row["budget"], row["method"]), []).append([row[name] for name in OF_QUESTIONS])
     columns = [(budget, method) for budget in BUDGETS for method in ("corag", FILLING)]
-    means: dict[str, list[list[float | None]]] = {}
-    for data in dict.fromkeys(row["data"] for row in rows):
-        of_set = [by_cell[data, *column] for column in columns]
-        means[data] = [[_mean([row[name] for row in cell]) for name in OF_QUESTIONS] for cell in of_set]
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    means = {name: np.stack([_means(by_cell[name, *column]) for column in columns]) for name in names}
     headings = [
         "",
         "questions",
         *(f"{'`corag`' if of == 'corag' else 'filling'}, {budget:,}" for budget, of in columns),
     ]
-    lines = []
-    for data, cells in ((data, cells) for data, cells in means.items() if not shown or data in shown):
-        number = len(by_cell[data, *columns[0]])
-        lines.append([TITLES.get(data, data), str(number), *map(_cell, cells)])
-    overall = [
-        [_mean([cells[number][measure] for cells in means.values()]) for measure in range(len(OF_QUESTIONS))]
-        for number in range(len(columns))
+    lines = [
+        [TITLES.get(name, name), str(len(by_cell[name, *columns[0]])), *map(_cell, means[name])]
+        for name in names
+        if not shown or name in shown
     ]
+    overall = _means(list(means.values()))
     lines.append([f"**mean of {len(means)} sets**", "", *map(_cell, overall)])
     said = []
     for number, budget in zip((0, 2), BUDGETS, strict=True):
-        held = sum(_keeps(cells[number], cells[number + 1]) for cells in means.values())
-        spent = (overall[number][-1] or 0.0) / max(overall[number + 1][-1] or 0.0, 1.0)
+        held = sum(not (of_set[number] < of_set[number + 1] - SLACK)[:2].any() for of_set in means.values())
+        spent = overall[number, -1] / max(overall[number + 1, -1], 1.0)
         said.append(f"at {budget:,} tokens on {held} of {len(means)} sets, with {spent:.0%} of its tokens")
     about = f"The default keeps filling's answer words and evidence, less {SLACK:g} at most, {'; '.join(said)}."
     return f"{markdown_table(headings, lines)}\n\n{about}"
 
 
-def _keeps(ours: Sequence[float | None], theirs: Sequence[float | None]) -> bool:
-    pairs = [
-        (one, other) for one, other in zip(ours[:2], theirs[:2], strict=True) if one is not None and other is not None
-    ]
-    return all(one >= other - SLACK for one, other in pairs)
+def _means(values: Any) -> FloatArray:
+    """Return the means over the first axis of what is known; NaN where nothing is."""
+    known = np.ma.masked_invalid(np.array(values, dtype=np.float64))
+    return np.asarray(np.ma.filled(known.mean(axis=0), np.nan))
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
-
-
-def _cell(figures: Sequence[float | None]) -> str:
-    shares = ["-" if share is None else f"{share:.2f}".removeprefix("0") for share in figures[:2]]
+def _cell(figures: FloatArray) -> str:
+    shares = ["-" if np.isnan(share) else f"{share:.2f}".removeprefix("0") for share in figures[:2]]
     return f"{' / '.join(shares)} @{figures[2]:.0f}"
 
 
