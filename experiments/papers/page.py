@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from experiments.papers.results import Point, StudyResult
-from experiments.papers.study import METHOD, as_list
+from experiments.papers.study import METHOD
 from experiments.report.difference import RESAMPLES, Difference
 from experiments.report.measures import MEASURES, measure
 from experiments.report.page import Block, Figure, Section, Table
@@ -173,7 +173,7 @@ def _published(result: StudyResult) -> list[Table]:
     axes = list(dict.fromkeys(name for row in study.published.rows for name in row if name != "values"))
     lines = [
         [
-            *(", ".join(as_list(row.get(name, "all"))) for name in axes),
+            *(row.get(name, "all") for name in axes),
             *(_text(name, value) for name, value in zip(study.published_figures, row["values"], strict=True)),
         ]
         for row in study.published.rows
@@ -189,7 +189,7 @@ def _is_in_table(result: StudyResult, row: Mapping[str, Any]) -> bool:
     study = result.study
     divided = {*study.table.rows, *study.table.columns}
     return all(
-        name in divided and set(as_list(wanted)) <= set(result.values(name))
+        name in divided and wanted in result.values(name)
         for name, wanted in row.items()
         if name != "values" and (name in divided or len(study.grid.get(name, study.methods)) > 1)
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import corag
-from corag.checks import check_choice
 from corag.errors import InputError
 from corag.text.data import DataFolder, find_data, folder_name
 from experiments.data.config import CandidateSettings
@@ -87,19 +86,17 @@ def _with_stress(
     config: ReproduceConfig,
 ) -> Path:
     # The questions are those with enough passages at every rate.
-    size, stress = how.get("size", 20), how.get("stress", {})
-    for name in stress:
-        check_choice("a setting of stress", name, ("pool", "rewriter"))
+    size, rewriter = how.get("size", 20), how.get("rewriter")
     split, limit = settings.get("split", "dev"), settings.get("limit")
     sample, seed = settings.get("sample"), settings.get("seed", 0)
-    embedder, rewriter = settings.get("embedder", "minilm"), stress.get("rewriter")
-    out = _path(config, data, kind, [rates, size, stress, split, limit, sample, seed, embedder])
+    embedder = settings.get("embedder", "minilm")
+    out = _path(config, data, kind, [rates, size, rewriter, split, limit, sample, seed, embedder])
     chosen = out / f"{kind}-{how[kind]:g}"
     if (chosen / "queries.jsonl.gz").exists():
         return chosen
     folder = DataFolder.open(data)
     queries = drawn(folder.split(split, limit), sample, seed)
-    candidates = CandidateSettings(pool=stress.get("pool", "corpus"), num_candidates=NUM_RANKED)
+    candidates = CandidateSettings(num_candidates=NUM_RANKED)
     pool = open_pool(folder, queries, corag.embedder(embedder), candidates, quiet=config.quiet)
     store = Path(config.out) / "rewritings.sqlite"
     rewrite = rotated if rewriter is None else chat_rewriter(chat_of("rewriter", rewriter), store)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.study import METHOD, Study, as_list
+from experiments.papers.study import METHOD, Study
 from experiments.report.difference import Difference
 from experiments.report.measures import Row, measure
 
@@ -144,7 +144,7 @@ class StudyResult:
         given = {
             row["values"][index]
             for row in self.study.published.rows
-            if all(axis not in row or value in as_list(row[axis]) for axis, value in point.items())
+            if all(row.get(axis, value) == value for axis, value in point.items())
             and all(axis in point or len(self.values(axis)) < 2 for axis in row if axis != "values")
         } - {None, "-"}
         return given.pop() if len(given) == 1 else None

@@ -36,7 +36,7 @@ DATA_SETTINGS = (
     "noise",  # share of noise among the candidates
     "redundancy",  # share of rewritings among the candidates
     "size",  # candidates of each question, with noise or redundancy
-    "stress",  # with noise or redundancy: `pool`, where candidates come from, and `rewriter`, a reader that rewrites
+    "rewriter",  # with redundancy: a reader that rewrites; by default sentences change places
 )
 """Settings of how the data of a cell is prepared."""
 KEEP, METHODS = "keep", "methods"
@@ -110,12 +110,13 @@ class Published:
     note: str = ""
 
     def spread(self, grid: Grid) -> Published:
-        """Return the same figures with a row for each value of the axis."""
+        """Return the same figures with a row for each value of the axis, and names as texts."""
+        named = [{name: of if name == VALUES else str(of) for name, of in row.items()} for row in self.rows]
         if self.along is None:
-            return self
+            return replace(self, rows=tuple(named))
         check_choice("published.along", self.along, grid)
         rows: list[Mapping[str, Any]] = []
-        for row in self.rows:
+        for row in named:
             if len(row[VALUES]) != len(grid[self.along]):
                 raise InputError(f"published row {dict(row)}: expected values for {', '.join(grid[self.along])}")
             for name, values in zip(grid[self.along], row[VALUES], strict=True):
@@ -222,11 +223,6 @@ class Study:
             methods={label: parse(text) for label, text in methods.items() if text is not None},
             limit=self.small.get("limit", read_mapping(SMALL)["limit"]),
         )
-
-
-def as_list(value: Any) -> list[str]:
-    """Return names that are given alone or as a list."""
-    return [str(name) for name in value] if isinstance(value, list | tuple) else [str(value)]
 
 
 def study_files() -> dict[str, Path]:
