@@ -248,13 +248,7 @@ def _learned(config: CrossTraining, work: str) -> Learned:
     save_adapter(out / "draft", tensors, AdapterConfig(NAME, FORM, settings), "")
     slope, offset, figures = _measured(MiniLMCross(adapter=out / "draft", output="logit"), checks, config.seed)
     settings |= {"slope": slope, "offset": offset}
-    facts = {
-        "questions": len(questions),
-        "steps": module.num_steps,
-        "settings": {
-            name: value for name, value in config.work.items() if name not in ("data", "sources", "calibration")
-        },
-    }
+    facts = {"questions": len(questions), "steps": module.num_steps}
     adapter = replace(load_adapter(out / "draft"), config=AdapterConfig(NAME, FORM, settings))
     return Learned(adapter, figures, [MEASURED, figures_table(figures)], facts)
 

@@ -102,7 +102,6 @@ def _learned(
     settings, answers, calibration = _measure(span_reader(adapter, resolve_device("reader")), parts, config.seed)
     facts = {
         "questions learned from": len(learning),
-        "settings": {name: value for name, value in config.work.items() if name not in ("data", "sources")},
         "window": f"{settings.window_tokens} tokens, half over the next",
         "confidence": f"logistic function of {settings.slope} * margin + {settings.offset}",
     }

@@ -80,7 +80,8 @@ def _card(config: Any, name: str, about: str, use: str, results: Sequence[Block]
     headings = [column.name for column in fields(config.sources[0])]
     rows = [[*map(str, asdict(source).values()), _licence(source.data)] for source in config.sources]
     installed = ", ".join(f"{package} {version}" for package, version in versions().items())
-    made = facts_table({**facts, "versions": installed, "commit": commit()})
+    settings = {name: value for name, value in config.work.items() if name not in ("data", "sources", "calibration")}
+    made = facts_table({**facts, "settings": settings, "versions": installed, "commit": commit()})
     command = f"Made by `corag train {config.command}`."
     sections = [
         Section("Use", [f"`{use}`"]),

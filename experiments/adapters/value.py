@@ -98,9 +98,7 @@ def _learned(config: ValueTraining, work: str) -> Learned:
     facts = {
         "questions": len({example.pooled.id for example in training}),
         "without evidence": sum(not example.pooled.golds for example in training),
-        "seed": config.seed,
-        "units": ", ".join(config.units),
-        "networks": f"{MEMBERS}, of {config.hidden} hidden units, {config.epochs} epochs",
+        "networks": MEMBERS,
         "value": parts.weights,
     }
     return Learned(load_adapter(out / "draft"), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)

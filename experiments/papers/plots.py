@@ -67,22 +67,6 @@ def draw(result: StudyResult) -> str:
     return to_svg(figure)
 
 
-def _points(result: StudyResult, plot: Plot, point: Point) -> list[tuple[Point, dict[str, Any], str]]:
-    """Return point, colour and marker, and label of each line or colour of bars that was measured."""
-    if plot.series is None:
-        return [(point, {"color": COLORS[0], "marker": MARKERS[0]}, "")]
-    names = result.values(plot.series)
-    listed = [
-        ({**point, plot.series: name}, {"color": COLORS[row % len(COLORS)], "marker": MARKERS[row % len(MARKERS)]})
-        for row, name in enumerate(names)
-    ]
-    return [
-        (where, style, result.labels({plot.series: where[plot.series]})[0])
-        for where, style in listed
-        if result.at(where)
-    ]
-
-
 def _series(result: StudyResult, plot: Plot, point: Point, y: str) -> list[Series]:
     """Return the values of lines or bars: x is an axis, whose values are spread evenly, or a figure."""
     is_axis = plot.x in (*result.study.grid, METHOD)
@@ -91,7 +75,12 @@ def _series(result: StudyResult, plot: Plot, point: Point, y: str) -> list[Serie
     values = [] if axis is None else result.values(axis)
     names = [""] if axis is None else [result.labels({axis: value})[0] for value in values]
     listed = []
-    for of_series, style, label in _points(result, plot, point):
+    lines = [point] if plot.series is None else [{**point, plot.series: name} for name in result.values(plot.series)]
+    for number, of_series in enumerate(lines):
+        if not result.at(of_series):
+            continue
+        style = {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number % len(MARKERS)]}
+        label = "" if plot.series is None else result.labels({plot.series: of_series[plot.series]})[0]
         measured, published = [], []
         for position, name in enumerate(names):
             there = of_series if axis is None else {**of_series, axis: values[position]}
