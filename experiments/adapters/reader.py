@@ -68,10 +68,16 @@ AVERAGE = 0.995
 """Decay of the running average of the weights, which is what is shipped."""
 
 
-class _HeldOut(NamedTuple):
-    name: str
-    folder: DataFolder
-    queries: list[Query]
+class ReadingCase(NamedTuple):
+    """A question with its context (passages joined as in a prompt) and the right answers, none if it has no answer."""
+
+    question: str
+    context: str
+    answers: tuple[str, ...]
+
+
+HeldOut = dict[str, tuple[list[ReadingCase], list[ReadingCase]]]
+"""Questions of each source that are not learned from: with their gold passages, and with one of another question."""
 
 
 @in_runtime
@@ -84,14 +90,12 @@ def train_reader(config: ReaderTraining) -> Path:
     """
     if config.calibrate:
         return calibrate(config)
-    parts, learning = _read_sources(config)
+    checks, learning = _read_sources(config)
     work = fingerprint([config.work, [example.id for example in learning]])
-    return train_once(config, work, partial(_learned, config, parts, learning), about=ABOUT, use=USE)
+    return train_once(config, work, partial(_learned, config, checks, learning), about=ABOUT, use=USE)
 
 
-def _learned(
-    config: ReaderTraining, parts: Sequence[_HeldOut], learning: Sequence[ReadingExample], work: str
-) -> Learned:
+def _learned(config: ReaderTraining, checks: HeldOut, learning: Sequence[ReadingExample], work: str) -> Learned:
     plain, draft = ReaderSettings(window_tokens=WINDOW_TOKENS), Path(config.out) / "draft"
     averaging = WeightAveraging(use_buffers=False, avg_fn=_average)
     network = ReaderModule(config, learning).learn(work, resolve_device("reader").device, [averaging])
@@ -99,7 +103,7 @@ def _learned(
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
     save_adapter(draft, tensors, _adapter_config(plain), "")
     adapter = load_adapter(draft, FORM)
-    settings, answers, calibration = _measure(span_reader(adapter, resolve_device("reader")), parts, config.seed)
+    settings, answers, calibration = _measure(span_reader(adapter, resolve_device("reader")), checks)
     facts = {
         "questions learned from": len(learning),
         "window": f"{settings.window_tokens} tokens, half over the next",
@@ -114,18 +118,19 @@ def _adapter_config(settings: ReaderSettings) -> AdapterConfig:
     return AdapterConfig(NAME, FORM, {**asdict(settings), "kinds": list(KINDS)})
 
 
-def _read_sources(config: ReaderTraining) -> tuple[list[_HeldOut], list[ReadingExample]]:
-    parts: list[_HeldOut] = []
+def _read_sources(config: ReaderTraining) -> tuple[HeldOut, list[ReadingExample]]:
+    checks: HeldOut = {}
     learning: list[ReadingExample] = []
     for source in config.sources:
         folder = DataFolder.open(Path(config.data) / source.data)
         queries = folder.split(source.split)
         out = held_out(folder, queries, source.held_out)
-        parts.append(_HeldOut(source.data, folder, [query for query in queries if query.id in out]))
+        asked = [query for query in queries if query.id in out]
+        checks[source.data] = gold_cases(folder, asked), foreign_cases(folder, asked, config.seed)
         learning += examples(folder, [query for query in queries if query.id not in out], source.repeat)
     if not learning:
         raise DataError("no question of the sources has an answer that is in its gold passages")
-    return parts, learning
+    return checks, learning
 
 
 class ReaderModule(EncoderModule):
@@ -150,13 +155,6 @@ class ReaderModule(EncoderModule):
         losses = loss_of(logits.float(), tensors)
         self.log_dict(losses, batch_size=len(batch))
         return losses["loss"]
-
-    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Leave out a step whose gradient is not finite."""
-        trained = [value for value in self.parameters() if value.grad is not None]
-        if not all(bool(value.grad.isfinite().all()) for value in trained):
-            for value in trained:
-                value.grad = None
 
     def groups(self) -> list[dict[str, Any]]:
         """Return matrices, which decay, and biases, norms and the one embedding, which do not."""
@@ -191,14 +189,6 @@ def loss_of(logits: torch.Tensor, batch: Mapping[str, torch.Tensor]) -> dict[str
     kind = functional.cross_entropy(logits[:, 0, 2:], batch["kinds"])
     span = (losses[0] + losses[1]) / 2
     return {"loss": span + KIND_WEIGHT * kind, "span": span, "kind": kind}
-
-
-class ReadingCase(NamedTuple):
-    """A question with its context (passages joined as in a prompt) and the right answers, none if it has no answer."""
-
-    question: str
-    context: str
-    answers: tuple[str, ...]
 
 
 def gold_cases(folder: DataFolder, queries: Sequence[Query]) -> list[ReadingCase]:
@@ -251,19 +241,16 @@ def _figures(scores: FloatArray) -> dict[str, float]:
 
 
 def _measure(
-    reader: SpanReader, parts: Sequence[_HeldOut], seed: int
+    reader: SpanReader, checks: HeldOut
 ) -> tuple[ReaderSettings, dict[str, dict[str, float]], dict[str, float]]:
     """Return the reader's settings with its confidence fitted, its figures, and those of the confidence."""
     figures: dict[str, dict[str, float]] = {}
     seen: list[tuple[float, float, bool]] = []  # margin, whether it is right, whether there is an answer
-    for part in parts:
-        gold = gold_cases(part.folder, part.queries)
-        for cases in (gold, foreign_cases(part.folder, part.queries, seed)):
-            if not cases:
-                continue
+    for name, (gold, foreign) in checks.items():
+        for cases in filter(None, (gold, foreign)):
             readings, scores = read(reader, cases)
             if cases is gold:
-                figures[f"{part.name}, held out"] = _figures(scores)
+                figures[f"{name}, held out"] = _figures(scores)
             seen += [
                 (max(reading.margin, LEAST_MARGIN), right, bool(case.answers))
                 for case, reading, right in zip(cases, readings, scores[:, 1].tolist(), strict=True)

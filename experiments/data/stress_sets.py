@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -66,33 +67,29 @@ def stress_sets(
     if kind == "redundancy" and max(rates) * size > size - 0.5:
         raise InputError(f"redundancy {max(rates):g} leaves no original among {size} candidates; lower it")
     queries = [query for query in folder.queries if query.id in pool.by_query]
-    drafts: dict[float, dict[str, list[Document]]] = {}
-    for rate in rates:
-        drafts[rate] = {}
-        with progress(f"{kind} {rate:g}", quiet=quiet) as report:
-            for number, query in enumerate(queries, start=1):
-                # A passage that was cut into chunks counts once.
-                chunks = [candidate.chunk for candidate in pool.candidates(query)]
-                names = dict.fromkeys(str(chunk.metadata.get("document", chunk.id)) for chunk in chunks)
-                ranking = [folder.documents[name] for name in names]
-                if kind == "noise":
-                    passages = noisy_pool(ranking, [is_noise(one, query) for one in ranking], size, rate)
-                else:
-                    passages = redundant_pool(ranking, size, rate, rewrite)
-                if passages is not None:
-                    drafts[rate][query.id] = passages
-                report(number, len(queries))
-        queries = [query for query in queries if query.id in drafts[rate]]
-    if not queries:
+    drafts: list[tuple[Query, Mapping[float, list[Document] | None]]] = []
+    with progress(kind, quiet=quiet) as report:
+        for number, query in enumerate(queries, start=1):
+            # A passage that was cut into chunks counts once.
+            chunks = [candidate.chunk for candidate in pool.candidates(query)]
+            names = dict.fromkeys(str(chunk.metadata.get("document", chunk.id)) for chunk in chunks)
+            ranking = [folder.documents[name] for name in names]
+            noise = [is_noise(one, query) for one in ranking]
+            make = partial(noisy_pool, noise=noise) if kind == "noise" else partial(redundant_pool, rewrite=rewrite)
+            pools = {rate: make(ranking, size=size, rate=rate) for rate in rates}
+            if all(pools.values()):
+                drafts.append((query, pools))
+            report(number, len(queries))
+    if not drafts:
         raise InputError("no question has enough passages of both kinds; retrieve more for each, or ask for fewer")
     written = {}
-    for rate, passages_of in drafts.items():
+    for rate in rates:
         written[rate] = out / f"{kind}-{rate:g}"
         with new_folder(written[rate]) as draft, FolderWriter(draft) as writer:
-            for query in queries:
+            for query, pools in drafts:
                 extra = {**query.extra, **({"grades": query.grades} if query.grades else {})}
-                pooled = passages_of[query.id]
-                question = Question(query.id, query.question, query.answers, query.gold, pooled, True, extra)
+                passages = pools[rate] or ()
+                question = Question(query.id, query.question, query.answers, query.gold, passages, True, extra)
                 writer.question(question, query.split)
     return written
 
