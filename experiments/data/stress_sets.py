@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -67,7 +67,7 @@ def stress_sets(
     if kind == "redundancy" and max(rates) * size > size - 0.5:
         raise InputError(f"redundancy {max(rates):g} leaves no original among {size} candidates; lower it")
     queries = [query for query in folder.queries if query.id in pool.by_query]
-    drafts: list[tuple[Query, Mapping[float, list[Document] | None]]] = []
+    drafts: list[tuple[Query, dict[float, list[Document] | None]]] = []
     with progress(kind, quiet=quiet) as report:
         for number, query in enumerate(queries, start=1):
             # A passage that was cut into chunks counts once.
