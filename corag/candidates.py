@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -260,10 +259,3 @@ def candidates_of(found: object, k: int) -> list[Candidate]:
         raise InputError("the retriever is asynchronous; await corag.aask in place of corag.ask")
     ranked = enumerate(as_candidates(cast(Iterable[Text], found))[:k])
     return [replace(candidate, rank=rank) for rank, candidate in ranked]
-
-
-def is_async(retriever: Any) -> bool:
-    """Return whether calling the retriever gives something to await."""
-    return inspect.iscoroutinefunction(retriever) or inspect.iscoroutinefunction(
-        getattr(retriever, "__call__", None)  # noqa: B004 - an object whose __call__ is async
-    )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
-from corag.candidates import Retriever, Text, as_candidates, candidates_of, is_async, with_cosines
+from corag.candidates import Retriever, Text, as_candidates, candidates_of, with_cosines
 from corag.checks import MOST_CANDIDATES, check_count, check_query
 from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval, Where
@@ -192,14 +192,15 @@ def ask(
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:
     """Answer a question in a thread, without blocking the event loop; see `ask`. The retriever may be asynchronous."""
-    if not callable(index) or not is_async(index):
+    if not callable(index):
         return await asyncio.to_thread(ask, question, index, **settings)
     num_candidates = settings.get("num_candidates", 20)
     check_query(question)
     begun_s = time.perf_counter()
-    retrieved = await index(question, num_candidates)  # type: ignore[misc]
+    returned = await asyncio.to_thread(index, question, num_candidates)
+    found = await returned if isinstance(returned, Awaitable) else returned
     retrieve_s = time.perf_counter() - begun_s
-    reply = await asyncio.to_thread(ask, question, lambda *_: retrieved, **settings)
+    reply = await asyncio.to_thread(ask, question, lambda *_: found, **settings)
     return replace(reply, seconds={**reply.seconds, "retrieve": retrieve_s})
 
 
