@@ -178,14 +178,15 @@ def test_a_header_of_several_lines_stands_before_every_row():
     ruled = "So.\n\n| | 2019 || 2018 ||\n| a | b | a | b |\n|---|---|---|---|\n| Total || 5 | 6 |\n| --- |\n| x | 1 |"
     header = "\n".join(ruled.splitlines()[2:5])
     assert cut(ruled) == [("So.", []), ("| Total || 5 | 6 |", [header]), ("| x | 1 |", [header])]
-    plain = " |  | Years ended | \n | 2019 | 2018\nFixed | 1 | 2\nOther | 3 | 4"
+    plain = "So.\n |  | Years ended | \n | 2019 | 2018\nFixed | 1 | 2\nOther | 3 | 4"
     header = "|  | Years ended | \n | 2019 | 2018"
-    assert cut(plain) == [("Fixed | 1 | 2", [header]), ("Other | 3 | 4", [header])]
+    assert cut(plain)[1:] == [("Fixed | 1 | 2", [header]), ("Other | 3 | 4", [header])]
 
 
 def test_a_cell_that_spans_rows_stands_before_those_below():
     table = "| place | year |\n|---|---|\n| | 0 |\n| Kell | 1 |\n| | 2 |\n| Oro | 3 |\n| | 4 |"
     assert [leads[1:] for _, leads in cut(table)] == [[], [], ["| Kell | 1 |"], [], ["| Oro | 3 |"]]
+    assert [leads[1:] for _, leads in cut("| place | year |\n| Kell | 1 |\n| | 2 |")] == [[], ["| Kell | 1 |"]]
 
 
 @pytest.mark.parametrize(
@@ -199,6 +200,9 @@ def test_a_cell_that_spans_rows_stands_before_those_below():
         ("Do:\n\n```\nx = 1\n```", ["Do:\n\n```\nx = 1\n```"]),
         ("一：\n\n二。三？\n四。", ["一：\n\n二。", "三？\n四。"]),
         ("A fact.\n\nAnother\nfact.", ["A fact.", "Another\nfact."]),
+        ("  Use\n\nRun it.", ["Use\n\nRun it."]),
+        ("Use\n| a | b |\n|---|---|\n| 1 | 2 |", ["Use", "| 1 | 2 |"]),
+        ("Do so.\n```\nx = 1\n```\nThen wait.", ["Do so.", "```\nx = 1\n```", "Then wait."]),
         ("1. one\n\nNext. Last.", ["1. one", "Next.", "Last."]),
         ("A fact. Set\n\nNext.", ["A fact.", "Set", "Next."]),
         ("It opens.\n\n    Soon. Late.", ["It opens.", "Soon.", "Late."]),
@@ -212,6 +216,7 @@ def test_what_cannot_be_understood_alone_is_one_unit_with_what_follows(text, exp
 def test_what_leads_into_a_list_or_a_table_comes_with_each_item_and_not_alone():
     lists = "Use\n\nDo:\n- open:\n  - left\n- close"
     assert cut(lists) == [("- open:\n  - left", ["Use\n\nDo:"]), ("- close", ["Use\n\nDo:"])]
+    assert texts("A fact. " * 200 + "\n- One. Two.")[-1] == "- One. Two."
     assert cut("A fact.\n- open") == [("A fact.", []), ("- open", [])]
     assert cut("Costs:\n\n| a | b |\n\n- open") == [("Costs:\n\n| a | b |", []), ("- open", [])]
     table = "Costs:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |"
