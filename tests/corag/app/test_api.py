@@ -199,18 +199,6 @@ def test_long_bodies_other_names_origins_and_types_are_refused(api):
     assert reply.status_code == 404 and reply.json()["error"]
 
 
-def test_a_key_is_asked_for_and_not_logged(service, caplog):
-    secret = "sk-PLANTED"
-    with TestClient(make_api(service, host="0.0.0.0", key=secret), base_url="http://any.name") as client:
-        body = {"query": QUERY, "documents": TEXTS}
-        for given, status in (("", 401), (f"Bearer {secret}x", 401), (secret, 401), (f"bearer {secret}", 200)):
-            reply = client.post("/v1/rerank", json=body, headers={"authorization": given} if given else {})
-            assert reply.status_code == status and secret not in reply.text
-        assert client.get("/health").status_code == 200 and client.get("/openapi.json").status_code == 401
-        assert client.post("/v1/rerank", json=body, headers={"authorization": "Bearer \xff".encode("latin-1")}).is_error
-    assert secret not in caplog.text
-
-
 def test_others_need_a_key(capsys):
     assert main(["serve", "--host", "0.0.0.0", "--port", "0", "--method", "top-k"]) == MISTAKE
     assert "CORAG_API_KEY" in capsys.readouterr().err

@@ -196,13 +196,16 @@ def test_the_key_of_the_command_is_nowhere():
     secret = "sk-PLANTED"
     given = ("--host", "0.0.0.0", "--method", "naive(reranker=bm25)")
     with running("serve", *given, CORAG_API_KEY=secret) as server:
-        statuses = []
-        for key in (secret, secret[:-1], f"{secret}x", "\xff"):
-            headers = {"Authorization": f"Bearer {key}".encode("latin-1")}
+        right = dict.fromkeys((f"Bearer {secret}", f"bearer {secret}"), 200)
+        wrong = dict.fromkeys(
+            (secret, f"Basic {secret}", f"Bearer {secret[:-1]}", f"Bearer {secret}x", "Bearer \xff", None), 401
+        )
+        for given_key, status in {**right, **wrong}.items():
+            headers = {"Authorization": given_key.encode("latin-1")} if given_key else {}
             reply = httpx.post(f"{server.url}v1/select", json=SELECT, headers=headers, timeout=60)
-            statuses.append(reply.status_code)
-            assert secret not in reply.text
-        assert statuses == [200, 401, 401, 401]
+            assert (reply.status_code, secret in reply.text) == (status, False)
+        for path, status in (("health", 200), ("openapi.json", 401)):
+            assert httpx.get(f"{server.url}{path}", headers={"Host": "any.name"}).status_code == status
         with connected(server.url.split("/")[2]) as connection:  # no HTTP
             connection.sendall(secret.encode() + b"\r\n\r\n")
             assert status_of(connection) == 400

@@ -46,6 +46,7 @@ def naive_largest_gap(similarities, head, tail, buffer):
 def test_largest_gap_as_in_the_public_code(similarities, head, tail, buffer):
     kept = largest_gap_cutoff(similarities, head=head, tail=tail, buffer=buffer)
     assert kept == naive_largest_gap(similarities, head, tail, buffer)
+    assert largest_gap_cutoff(similarities) == naive_largest_gap(similarities, 0.0, 0.1, 5)
 
 
 def test_the_selector_keeps_what_fits_of_what_stands_before_the_gap():

@@ -88,9 +88,12 @@ def test_what_is_promising():
     ]
 
 
-def test_words_of_scripts_without_spaces_are_compared():
-    few, many = shared_words("柏林在哪里", ["首都是巴黎", "柏林是首都"])
-    assert few == 0 < many
+@pytest.mark.parametrize(
+    ("query", "texts"), [("柏林在哪里", ["首都是巴黎", "柏林是首都"]), ("Where is OSLO?", ["Rome", "oslo"])]
+)
+def test_words_are_compared_in_any_script_and_case(query, texts):
+    few, many = shared_words(query, texts)
+    assert few == 0 < many <= 1
 
 
 def test_what_no_model_reads_is_not_filtered():
