@@ -79,10 +79,6 @@ class Reply:
             **self.shown.to_dict(),
             "cut": self.answer.cut,
             "usage": {"prompt_tokens": self.answer.prompt_tokens, "answer_tokens": self.answer.answer_tokens},
-            "cost_tokens": selection.cost_tokens,
-            **self.counts._asdict(),
-            "value": selection.value,
-            "method": selection.method,
             "chunks": [
                 {
                     "id": chunk.id,
@@ -94,7 +90,8 @@ class Reply:
                 }
                 for chunk, number, span in zip(selection.chunks, numbers, spans, strict=True)
             ],
-            "trace": selection.trace.to_dict(),
+            **selection.summary(),
+            **self.counts._asdict(),
             "seconds": dict(self.seconds),
             "models": [dict(model) for model in self.models],
             "parts": dict(self.parts),

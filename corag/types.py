@@ -93,7 +93,6 @@ class Trace:
         reranker: Name of the reranker.
         orders_scored: Orders that the search sent to the reranker.
         scorer_calls: Batches in which it sent them.
-        orders_computed: Distinct orders that the reranker computed.
         truncated: Distinct orders that were cut to the reranker's window.
         result: The search's own result with its tree.
         duplicates_dropped: Candidates left out because their id or text occurred before.
@@ -116,7 +115,6 @@ class Trace:
     cost_weight: float | None = None
     orders_scored: int = 0
     scorer_calls: int = 0
-    orders_computed: int = 0
     truncated: int = 0
     result: SearchResult | None = None
     duplicates_dropped: int = 0
@@ -169,6 +167,11 @@ class Selection:
 
     def __len__(self) -> int:
         return len(self.chunks)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what it cost and how it came about as JSON values, without chunks and text."""
+        figures = {name: getattr(self, name) for name in ("cost_tokens", "budget_tokens", "value", "method")}
+        return {**figures, "trace": self.trace.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)

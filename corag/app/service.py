@@ -103,7 +103,7 @@ class Service:
                 }
                 for row, chunk in enumerate(selection.chunks)
             ],
-            **_summary(selection),
+            **selection.summary(),
         }
 
     def rerank(
@@ -174,7 +174,7 @@ class Service:
             scores[index] = max(score, scores.get(index, score))
             chosen[index] = f"{chosen[index]}\n{chunk.text}" if index in chosen else chunk.text
         usage = {"total_tokens": selection.cost_tokens}
-        summary = _summary(selection)
+        summary = selection.summary()
         return {"scores": scores, "texts": chosen, "model": selection.method, "usage": usage, "selection": summary}
 
     def chosen(
@@ -222,16 +222,6 @@ class Service:
             if model is not None and RERANKERS.knows(model):
                 return RERANKERS.make(trusted(RERANKERS, model, "the request"))
         return RERANKERS.make(parse(self.method).settings.get("reranker") or DEFAULT_RERANKER)
-
-
-def _summary(selection: Selection) -> dict[str, Any]:
-    return {
-        "cost_tokens": selection.cost_tokens,
-        "budget_tokens": selection.budget_tokens,
-        "value": selection.value,
-        "method": selection.method,
-        "trace": selection.trace.to_dict(),
-    }
 
 
 def _check_size(query: str, texts: Sequence[Any]) -> None:

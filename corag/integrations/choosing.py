@@ -237,13 +237,7 @@ class Chooser(BaseModel):
         def count(text: str) -> int:
             return int(tokens.count([text])[0])
 
-        described: dict[str, Any] = {
-            "method": selection.method,
-            "budget_tokens": budget_tokens,
-            "cost_tokens": 0,
-            "value": selection.value,
-            "trace": selection.trace.to_dict(),
-        }
+        described: dict[str, Any] = {**selection.summary(), "budget_tokens": budget_tokens, "cost_tokens": 0}
 
         def note(place: int, text: str, **more: Any) -> dict[str, Any] | None:
             return {"place": place, "tokens": count(text), **more, "selection": described} if self.trace else None

@@ -29,7 +29,7 @@ from corag.selectors.order import NEW_SHARE, PREVIOUS, PromptOrder, arranged, co
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts
-from corag.text.units import Span, UnitChunk, unit_size
+from corag.text.units import Span, unit_size
 from corag.types import Candidate, Embedder, FloatArray, Order, Selection, TokenCounter, Trace
 
 
@@ -226,8 +226,6 @@ class BudgetedSelector(Part):
         trace["chunk_similarities"] = [problem.given_similarities[index] for index in order]
         if not order:
             trace.setdefault("reason", self._reason(problem))
-        if cut := sum(isinstance(chunk, UnitChunk) and chunk.cut for chunk in chunks):
-            trace["sentences_cut"] = cut
         if duplicates := problem.passages.num_duplicates:
             trace["duplicates_dropped"] = duplicates
         if not self.tokenizer.exact:

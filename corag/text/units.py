@@ -81,14 +81,12 @@ class UnitChunk(Chunk):
         span: Its offsets in the text of `source`, without white space at its ends.
         leads: Offsets there of its leads.
         body: Where the text of `source` begins, behind the title.
-        cut: Whether it is a part of something longer than `MAX_CHARACTERS`.
     """
 
     source: Chunk
     span: Span
     leads: tuple[Span, ...] = ()
     body: int = 0
-    cut: bool = False
 
     @property
     def document(self) -> str:
@@ -131,7 +129,7 @@ def units(chunk: Chunk, size: int | None) -> list[Chunk]:
         window = pieces[first : first + size]
         span = (window[0].span[0], window[-1].span[1])
         leads = tuple(dict.fromkeys(lead for piece in window for lead in piece.leads if lead[1] <= span[0]))
-        made.append(_unit(chunk, span, leads, body, cut=any(piece.cut for piece in window)))
+        made.append(_unit(chunk, span, leads, body))
     if len(made) == 1:
         # All of a chunk keeps its name.
         made = [replace(made[0], id=chunk.id)]
@@ -223,7 +221,7 @@ def _joint(last: UnitChunk | None, unit: UnitChunk) -> str:
     return " " if whole and meet and start >= end else LINE_GAP
 
 
-def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int, *, cut: bool) -> UnitChunk:
+def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int) -> UnitChunk:
     document = chunk.metadata["document"] if _has_place(chunk) else chunk.id
     shift = _shift(chunk, body)
     start, end = span[0] + shift, span[1] + shift
@@ -231,7 +229,7 @@ def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int, *, cut: 
     text = chunk.text[:body] + "\n".join([*lines, chunk.text[span[0] : span[1]]])
     metadata = {**chunk.metadata, "start": start, "end": end}
     name = f"{document}#{start}-{end}"
-    return UnitChunk(name, text, metadata, source=chunk, span=span, leads=leads, body=body, cut=cut)
+    return UnitChunk(name, text, metadata, source=chunk, span=span, leads=leads, body=body)
 
 
 def _shift(chunk: Chunk, body: int) -> int:
@@ -245,7 +243,6 @@ def _has_place(chunk: Chunk) -> bool:
 class _UnitSpan(NamedTuple):
     span: Span
     leads: tuple[Span, ...] = ()
-    cut: bool = False
     opens: str = ""
     """What makes the next piece needed to understand it: it is a "line" of its own, or a plain "heading"."""
 
@@ -286,7 +283,7 @@ def _with_openings(pieces: Sequence[_UnitSpan]) -> list[_UnitSpan]:
     """Join what cannot be understood alone with what follows it: with the next piece, or as a lead of each item."""
     joined: list[_UnitSpan] = []
     wider: dict[Span, Span] = {}  # leads with what leads into them
-    for span, leads, cut, opens in pieces:
+    for span, leads, opens in pieces:
         last = joined[-1] if joined and joined[-1].opens else None
         if last and leads and last.span[0] <= leads[0][0]:
             wider[leads[0]] = (last.span[0], leads[0][1])
@@ -298,7 +295,7 @@ def _with_openings(pieces: Sequence[_UnitSpan]) -> list[_UnitSpan]:
             joined.pop()
             wider[span] = (last.span[0], span[1])
             span, leads, opens = wider[span], last.leads, opens.removesuffix("heading")
-        joined.append(_UnitSpan(span, leads, cut, opens))
+        joined.append(_UnitSpan(span, leads, opens))
     return joined
 
 
@@ -390,7 +387,7 @@ class _Blocks:
     def _add(self, span: Span, *leads: Span, breaks: Sequence[re.Pattern[str]] = (_CLAUSE, _SPACE)) -> None:
         borders = _cuts(self._text, span, breaks)
         parts = [_stripped(self._text, *part) for part in pairwise(borders)]
-        self.pieces += [_UnitSpan(part, leads, len(parts) > 1) for part in parts]
+        self.pieces += [_UnitSpan(part, leads) for part in parts]
 
 
 def _is_labelled(row: str) -> bool:

@@ -117,7 +117,6 @@ class SearchSelector(RerankingSelector):
             **_non_default(config),
             "orders_scored": result.num_scored,
             "scorer_calls": result.num_calls,
-            "orders_computed": len(scorer.values),
             "truncated": scorer.num_truncated,
             "chunk_values": scorer([(index,) for index in result.order]).tolist(),
             "result": result,

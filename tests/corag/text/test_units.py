@@ -108,7 +108,7 @@ def test_blocks_of_a_manual():
     ]  # fmt: skip
     assert found[2].text == "Pumps\nThen do:\n- open the valve. Wait"
     assert found[5].text == "Pumps\nTable of parts:\n\n| part | no |\n|---|---|\n| bolt | 7 |"
-    assert found[0].id == "m#10-19" and not any(one.cut for one in found)
+    assert found[0].id == "m#10-19"
 
 
 def test_units_of_a_document_stand_in_its_order_below_one_title():
@@ -238,4 +238,3 @@ def test_what_is_too_long_is_cut_where_it_pauses(text, ends):
     assert len(parts) > 5 and max(map(len, parts)) <= MAX_CHARACTERS
     assert sum(part.endswith(ends) for part in parts) >= len(parts) // 2
     assert "".join("".join(parts).split()) in "".join(text.split())
-    assert all(one.cut for one in units(Chunk("c", text), SENTENCE))
