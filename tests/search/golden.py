@@ -1,4 +1,4 @@
-"""Golden searches: problem, settings, values and the tree, or without one the rounds, that came of them.
+"""Golden searches of the policy `bayesian`: problem, settings, values, and the rounds that came of them.
 
 After a change of the search that is meant, write them again and read the difference:
 
@@ -10,58 +10,36 @@ from dataclasses import asdict
 
 from search import SearchConfig, search
 from tests.paths import GOLDEN
-from tests.search.worlds import HashScorer, TableScorer, paper_config
+from tests.search.worlds import HashScorer, TableScorer
 
 PROBLEMS = {
-    "paper": ([3, 2, 4, 1, 3], 8, paper_config()),
-    "public_code": ([3, 2, 4, 1, 3], 8, paper_config(backup="all-children", visits="parent", choice="mean")),
-    "greedy": ([3, 2, 4, 1, 3], 8, paper_config(iterations=6, exploration=0, cost_weight=0)),
     "bayesian": ([3, 2, 4, 1, 3], 8, SearchConfig(policy="bayesian")),
     "bayesian_large": ([3, 2, 4, 1, 3] * 5, 12, SearchConfig(policy="bayesian", iterations=5)),
-    "complete": ([2, 5, 2], 6, paper_config(iterations=50, choice="value-minus-cost", max_length=2)),
 }
 
 
 RECORDED = ("order", "value", "utility", "cost", "num_scored", "num_calls", "incumbents", "complete")
 
 
-def record(costs, budget, config, result, scorer):
+def record(costs, budget, config, scorer):
+    result = search(costs, scorer, budget, config)
     return {
         "costs": costs,
         "budget": budget,
         "config": asdict(config),
         "result": {name: getattr(result, name) for name in RECORDED},
-        "nodes": scored(scorer) if result.tree is None else nodes(result.tree),
+        "nodes": [
+            {"order": order, "value": scorer.table[order], "round": number}
+            for number, orders in enumerate(scorer.calls)
+            for order in orders
+        ],
     }
-
-
-def nodes(tree):
-    return [
-        {
-            "order": tree.order(node),
-            "value": float(tree.value[node]),
-            "total": float(tree.total[node]),
-            "visits": int(tree.visits[node]),
-            "closed": bool(tree.closed[node]),
-        }
-        for node in range(len(tree))
-    ]
-
-
-def scored(scorer):
-    return [
-        {"order": order, "value": scorer.table[order], "round": number}
-        for number, orders in enumerate(scorer.calls)
-        for order in orders
-    ]
 
 
 def replay(golden):
     """Search again with the stored values only, and record what came of it."""
     scorer = TableScorer({tuple(node["order"]): node["value"] for node in golden["nodes"]})
-    config = SearchConfig(**golden["config"])
-    result = search(golden["costs"], scorer, golden["budget"], config)
-    again = record(golden["costs"], golden["budget"], config, result, scorer)
+    again = record(golden["costs"], golden["budget"], SearchConfig(**golden["config"]), scorer)
     # Settings that came later have their defaults.
     again["config"] = {name: again["config"][name] for name in golden["config"]}
     return json.loads(json.dumps(again))
@@ -69,8 +47,7 @@ def replay(golden):
 
 def regenerate():
     for name, (costs, budget, config) in PROBLEMS.items():
-        scorer = HashScorer(seed=1, levels=2**10)
-        golden = record(costs, budget, config, search(costs, scorer, budget, config), scorer)
+        golden = record(costs, budget, config, HashScorer(seed=1, levels=2**10))
         nodes = ",\n".join("  " + json.dumps(node) for node in golden.pop("nodes"))
         head = "".join(f" {json.dumps(key)}: {json.dumps(part)},\n" for key, part in golden.items())
         (GOLDEN / f"search_{name}.json").write_text(f'{{\n{head} "nodes": [\n{nodes}\n ]\n}}\n')

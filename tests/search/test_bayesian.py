@@ -1,5 +1,6 @@
 """Policy `bayesian`: its process against dense regression, what it keeps to, and what it finds."""
 
+import json
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ from experiments.bench.search import problems as family
 from search import SearchConfig, exhaustive, search
 from search.gaussian_process import PRIORS, GaussianProcess, OrderPool
 from search.orders import OrderSpace
+from tests.search.golden import GOLDEN, PROBLEMS, replay
 from tests.search.worlds import HashScorer, TableScorer
 
 COSTS, BUDGET = [3, 1, 2, 2, 4], 9
@@ -166,3 +168,11 @@ def test_finds_most_optima_of_the_family_with_few_orders():
         num_found += result.value == pytest.approx(best.value, abs=1e-9)
         assert result.num_scored <= 48
     assert num_found >= 17  # of 20
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_golden(name):
+    golden = json.loads((GOLDEN / f"search_{name}.json").read_text())
+    again = replay(golden)
+    assert again["result"].pop("utility") == pytest.approx(golden["result"].pop("utility"), rel=1e-12)
+    assert again == golden
