@@ -26,26 +26,6 @@ def run(table, budget, **settings):
     return search([1, 1, 1], scorer, budget, paper_config(**settings)), scorer
 
 
-def test_best_child_backup_by_hand():
-    result, scorer = run(PAIRS, 2, iterations=3, exploration=0, cost_weight=0)
-    # 1: root.       Best child 0.75:  root W=0.75 n=1.
-    # 2: U = W/n, so (1,).  Best 1.0:  (1,) W=0.75+1=1.75 n=2, root W=1.75 n=2; full, so (1,) closes.
-    # 3: (1,) is closed, so (0,).  Best 0.375:  (0,) W=0.875 n=2, root W=2.125 n=3.
-    assert scorer.calls == [[(0,), (1,), (2,)], [(1, 0), (1, 2)], [(0, 1), (0, 2)]]
-    visits, total, closed = (by_order(result.tree, column) for column in ("visits", "total", "closed"))
-    assert {order: visits[order] for order in [(), (0,), (1,), (2,), (1, 0)]} == {
-        (): 3, (0,): 2, (1,): 2, (2,): 1, (1, 0): 1,
-    }  # fmt: skip
-    assert {order: total[order] for order in [(), (0,), (1,), (2,), (1, 0)]} == {
-        (): 2.125, (0,): 0.875, (1,): 1.75, (2,): 0.25, (1, 0): 1.0,
-    }  # fmt: skip
-    assert result.tree.num_visits == 3 + 2 + 2 + 1 + 4
-    assert [order for order, shut in closed.items() if not shut] == [(), (2,)]
-    assert result.incumbents == ((1,), (1, 0), (1, 0))
-    assert (result.order, result.value, result.cost) == ((1, 0), 1.0, 2)
-    assert (result.num_scored, result.num_calls, result.complete) == (7, 3, False)
-
-
 def test_utility_of_the_result_is_eq_5_at_the_end():
     result, _ = run(PAIRS, 2, iterations=2)
     # (1, 0): W=1, n=1, cost 2 of 2; N = 2+2+1+1+1+1 = 8.
@@ -57,7 +37,9 @@ def test_utility_of_the_result_is_eq_5_at_the_end():
 def test_the_last_expansion_is_cut_to_the_cheapest_children():
     scorer = TableScorer(PAIRS)
     result = search([1, 1, 1], scorer, 2, paper_config(max_scored=4, exploration=0, cost_weight=0))
-    # As by hand above, but of (1, 0) and (1, 2) only the first may be scored.
+    # 1: root.       Best child 0.75:  root W=0.75 n=1.
+    # 2: U = W/n, so (1,).  Of (1, 0) and (1, 2) only the first may be scored.  Best 1.0:  (1,) W=0.75+1=1.75 n=2, root
+    # W=1.75 n=2.
     assert scorer.calls == [[(0,), (1,), (2,)], [(1, 0)]]
     visits, total, closed = (by_order(result.tree, column) for column in ("visits", "total", "closed"))
     assert visits == {(): 2, (0,): 1, (1,): 2, (2,): 1, (1, 0): 1}
