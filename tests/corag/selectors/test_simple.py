@@ -31,6 +31,7 @@ def test_full_takes_what_fits_in_the_given_order():
 def test_top_tokens_fills_its_own_number_of_tokens():
     assert ids("top-tokens") == ("c1", "c3", "c0", "c2")
     assert ids("top-tokens", num_tokens=10) == ("c1", "c3")
+    assert ids("top-tokens", num_tokens=10, skip=False) == ("c1", "c3")
     assert ids("top-tokens", num_tokens=9) == ("c1",)
     assert ids("top-tokens", budget=4, num_tokens=10) == ("c1",)
     pool = offer("aa", "b" * 50, "cc")
@@ -50,6 +51,11 @@ def test_similarity_cutoff():
     )
     empty = corag.selector("similarity-cutoff", minimum=0.95, at_least=0).select("a?", POOL, 100)
     assert empty.trace.reason == "no candidate has a similarity of at least 0.95; the best has 0.9"
+
+
+@pytest.mark.parametrize("name", ["adaptive-k(buffer=0)", "car", "similarity-cutoff(relative=true, minimum=0.5)"])
+def test_scores_of_another_scale_are_compared_as_cosines_are(name):
+    assert ids(name, pool=[replace(one, similarity=20 * one.similarity, kind="score") for one in POOL]) == ids(name)
 
 
 def taken_one_by_one(score, costs, left):
