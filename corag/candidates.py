@@ -171,9 +171,9 @@ def _candidate(text: Text, name: str) -> Candidate:
         return text
     if isinstance(text, Chunk):
         return Candidate(text)
-    if isinstance(text, tuple | list) and len(text) == 2:
+    if isinstance(text, tuple | list) and len(text) == 2 and isinstance(text[1], int | float | np.number | None):
         candidate = _candidate(text[0], name)
-        return replace(candidate, similarity=_score(text[1], name), kind="score", embedder=None)
+        return replace(candidate, similarity=cast(float, text[1]), kind="score", embedder=None)
     if isinstance(text, str):
         text = {"text": text}
     given: dict[str, Any] = _stored(text) or (dict(text) if isinstance(text, Mapping) else _fields(text))
@@ -183,7 +183,7 @@ def _candidate(text: Text, name: str) -> Candidate:
             f"{name}, of type {type(text).__name__}, has no text; give a string, a mapping with 'text', a document of "
             "LangChain, LlamaIndex or Haystack, a chunk, a candidate, or a pair of one of these and its score"
         )
-    similarity, kind = _score(given.pop("similarity", None), name), given.pop("kind", "cosine")
+    similarity, kind = given.pop("similarity", None), given.pop("kind", "cosine")
     metadata = given.pop("metadata", None) or {}
     if not isinstance(metadata, Mapping):
         raise InputError(f"{name} has metadata {metadata!r:.80}; it must be a mapping")
@@ -237,14 +237,6 @@ def _fields(document: object) -> dict[str, Any]:
         "similarity": getattr(scored, "score", None),
         "kind": "score",
     }
-
-
-def _score(value: object, name: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InputError(f"{name} has similarity {value!r:.80}; it must be a number")
-    return value if isinstance(value, int | float) else value.item()
 
 
 Retriever: TypeAlias = "Callable[[str, int], Iterable[Text] | Awaitable[Iterable[Text]]]"

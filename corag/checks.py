@@ -28,9 +28,9 @@ def check_count(name: str, value: object, hint: str, *, least: int = 1, most: in
     """Raise `InputError` unless a setting is a whole number from `least` to `most`; `hint` ends the message."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:  # type: ignore[operator]
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}; {hint}")
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r:.80}; {hint}")
     if most is not None and value > most:  # type: ignore[operator]
-        raise InputError(f"{name} must be at most {most}, got {value!r}; {hint}")
+        raise InputError(f"{name} must be at most {most}, got {value!r:.80}; {hint}")
 
 
 def check_range(name: str, value: object, low: float, high: float, hint: str) -> None:
@@ -38,7 +38,7 @@ def check_range(name: str, value: object, low: float, high: float, hint: str) ->
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not is_number or not low <= value <= high:  # type: ignore[operator]
         kind = "" if is_number else "a number "
-        raise InputError(f"{name} must be {kind}from {low} to {high}, got {value!r}; {hint}")
+        raise InputError(f"{name} must be {kind}from {low} to {high}, got {value!r:.80}; {hint}")
 
 
 def refuse_aliases(text: str) -> None:

@@ -25,6 +25,8 @@ ScoreOrders = Callable[[Sequence[Order]], FloatArray]
 """What the search calls: orders in, one value each out, higher is better."""
 
 SimilarityKind = Literal["cosine", "score", "rank"]
+COSINE_ROUNDING = 1e-3
+"""How far beyond [-1, 1] a cosine in half precision may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,11 @@ class Candidate:
 
     def __post_init__(self) -> None:
         check_choice("Candidate.kind", self.kind, SimilarityKind)
+        if self.similarity is not None:
+            most = 1 + COSINE_ROUNDING if self.kind == "cosine" else 1e30  # which every float holds
+            hint = "None if it is not known; of another scale than cosines, give its kind: score"
+            name = f"the similarity of {getattr(self.chunk, 'id', None)!r:.80}"
+            check_range(name, self.similarity, -most, most, hint)
         if self.rank is not None:
             check_count("Candidate.rank", self.rank, "it is a position in a ranking, from 0", least=0)
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,6 @@ Int64 = NDArray[np.int64]
 Embed = Callable[[Sequence[str]], NDArray[Any]]
 """Texts in, unit vectors out, `[n, d]`."""
 
-COSINE_ROUNDING = 1e-3
-"""How far beyond [-1, 1] a cosine in half precision may be."""
 DEFAULT_MAX_UNITS = 60
 """20 chunks of 128 tokens have about 100 sentences."""
 MOST_READ = 64
@@ -66,8 +63,7 @@ class SelectionProblem:
         memory: Token counts, scorers and units, shared by copies with the same candidates.
 
     Raises:
-        InputError: A candidate is not a `Candidate`, two different texts share an id, or a similarity is not a finite
-            number or of another kind than the others.
+        InputError: Two different texts share an id, or a similarity is of another kind than the others.
     """
 
     query: str
@@ -316,23 +312,9 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     kept: list[Candidate] = []
     for candidate in candidates:
         chunk = candidate.chunk
-        similarity: Any = candidate.similarity
-        if similarity is not None and not _is_finite(similarity):
-            raise InputError(f"candidate {chunk.id!r} has similarity {similarity!r:.80}; give a finite number, or none")
-        if similarity is not None and candidate.kind == "cosine" and abs(similarity) > 1 + COSINE_ROUNDING:
-            raise InputError(
-                f"candidate {chunk.id!r} has the cosine {similarity!r:.80}, which is from -1 to 1; give its kind: score"
-            )
         if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
             raise InputError(f"two candidates with different texts share the id {chunk.id!r}; use unique ids")
         if chunk.text not in texts:
             texts.add(chunk.text)
             kept.append(candidate)
     return kept
-
-
-def _is_finite(number: object) -> bool:
-    try:
-        return isinstance(number, Real) and math.isfinite(number)
-    except OverflowError:  # an integer that no float can hold
-        return False

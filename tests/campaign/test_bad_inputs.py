@@ -237,9 +237,6 @@ class Counts:
         return self.counts
 
 
-HUGE = [Candidate(Chunk("a", "a"), 10**400)]
-
-
 def answered(answer):
     return corag.ask("q?", ["The lake is deep."], method="full", reader=FixedReader(answer), embedder=HashEmbedder())
 
@@ -259,12 +256,12 @@ CALLS = [
     *(
         lambda candidates=candidates: select(candidates=candidates)
         for candidates in (
-            *([3], "a text", None, [{"body": "a"}], [Candidate(Chunk("a", "a"), math.inf)]),
+            *([3], "a text", None, [{"body": "a"}]),
             *([POOL[0], other] for other in (Candidate(Chunk("d0", "b"), 0.9), Candidate(Chunk("b", "b")))),
             [POOL[0], Candidate(Chunk("b", "b"), 7, "score")],
-            *([Candidate(Chunk("b", "b"), cosine)] for cosine in (5, -1.01)),
         )
     ),
+    *(lambda cosine=cosine: Candidate(Chunk("b", "b"), cosine) for cosine in (5, -1.01, math.inf, 10**400, "high")),
     *(lambda texts=texts: corag.select("q?", texts) for texts in ("a text", {"a": "b"}, [1, 2], [{"id": "a"}])),
     *(
         lambda extra=extra: corag.select("q?", [{"text": "x", **extra}])
@@ -285,7 +282,7 @@ CALLS = [
         lambda: corag.ChunkConfig("5"),
         lambda: corag.ChunkConfig(10**22),
     ),
-    *(lambda: Chunk("a", "One. Two.", None), lambda: Chunk("a", "a\ud83d"), lambda: select("mmr", candidates=HUGE)),
+    *(lambda: Chunk("a", "One. Two.", None), lambda: Chunk("a", "a\ud83d")),
     *(lambda: corag.select("q", [{"text": "a", "similarity": 10**400}], method="top-k"), lambda: unit_size(None)),
     *(lambda: unit_size(f"window({10**20})"), lambda: corag.ask("q?", ["a text"], num_candidates=10**9)),
     *(lambda: answered(None), lambda: answered(Answer("a", citations=(99,)))),
