@@ -1,4 +1,4 @@
-"""A small data folder with known evidence, tables and checkpoints worked out by hand, and the real command line."""
+"""A small data folder with known evidence (`island`), and tables and checkpoints worked out by hand."""
 
 import json
 import math
@@ -15,62 +15,11 @@ from experiments.labels.table import write_labels as write_table
 from experiments.report.measures import MEASURES
 from tests.agent.worlds import random_agent
 
-DOCUMENTS = [
-    {"id": name, "title": title, "text": text}
-    for name, title, text in [
-        ("varn", "Varn", "Varn is an island in the northern sea. Its capital is Tolmere. It has two volcanoes."),
-        ("tolmere", "Tolmere", "Tolmere is the capital of Varn. It was founded in 1203 by the queen Ilsa Brandt."),
-        ("ilsa", "Ilsa Brandt", "Ilsa Brandt was a queen and astronomer. She was born in the village of Kell."),
-        ("kell", "Kell", "Kell is a village on the river Oro. It is known for blue glass. 400 people live there."),
-        ("oro", "Oro", "The Oro is a river of Varn. It is 80 kilometres long and ends in Lake Sable."),
-        ("sable", "Lake Sable", "Lake Sable is the deepest lake of Varn. It is 310 metres deep and salty."),
-        ("glass", "Blue glass", "Blue glass gets its colour from cobalt. Workshops melt it at 1100 degrees."),
-        ("cobalt", "Cobalt", "Cobalt is mined on the slopes of mount Harrow. The mine opened in 1871."),
-        ("harrow", "Mount Harrow", "Mount Harrow is the higher of two volcanoes of Varn. It last erupted in 1902."),
-        ("finch", "Mount Finch", "Mount Finch is the lower volcano. Its crater holds a forest of pines."),
-        ("railway", "Varn Railway", "The Varn Railway runs from Tolmere to Kell. It was built by Otto Lind."),
-        ("otto", "Otto Lind", "Otto Lind was an engineer. He also designed the lighthouse of Port Emory."),
-        ("emory", "Port Emory", "Port Emory is a harbour in the south. Its lighthouse is 61 metres high."),
-        ("puffin", "Puffins", "Puffins nest on the cliffs of Port Emory from April to July. They eat herring."),
-        ("herring", "Herring", "Herring is the main catch of the fishing fleet. It is smoked over pine wood."),
-        ("pine", "Pines", "The pines of Varn grow to 40 metres. Their resin is used for varnish."),
-        ("varnish", "Varnish", "Varnish made of resin protects the hulls of boats. It dries in three days."),
-        ("choir", "The Choir", "The choir of Tolmere sings on the first of May. Its songs are about the sea."),
-        ("mayor", "Mayors", "Runa Holt has been mayor of Tolmere since 2019. Before that she was a teacher."),
-        ("bread", "Salt bread", "Salt bread is baked with salt of Lake Sable. It keeps for a month."),
-    ]
-]
-
-
-_QUERIES = [
-    ("Who founded the capital of Varn?", ["Ilsa Brandt", "Queen Ilsa Brandt"], "varn tolmere",
-     "varn tolmere choir mayor bread pine", "train"),
-    ("How deep is the lake in which the Oro ends?", ["310 metres"], "oro sable",
-     "oro sable kell bread harrow emory", "train"),
-    ("What gives the glass of Kell its colour?", ["cobalt"], "kell glass",
-     "kell glass cobalt varnish ilsa pine", "train"),
-    ("When did the mine for cobalt open?", ["1871"], "cobalt",
-     "cobalt glass harrow railway mayor finch", "train"),
-    ("How high is the lighthouse that Otto Lind designed?", ["61 metres"], "otto emory",
-     "otto emory railway harrow puffin pine", "train"),
-    ("Who built the railway to Kell?", ["Otto Lind"], "railway", "railway kell otto oro tolmere choir", "dev"),
-    ("What do the puffins of Port Emory eat?", ["herring"], "puffin",
-     "puffin emory herring bread sable otto", "dev"),
-    ("When did mount Harrow last erupt?", ["1902"], "harrow", "harrow finch cobalt varn emory sable", "dev"),
-    ("Is there anything to see in the south?", [], "", "emory puffin choir varn finch oro", "dev"),
-    ("What protects the hulls of boats?", ["varnish made of resin"], "varnish",
-     "varnish pine herring emory glass bread", "test"),
-    ("Who is mayor of the capital of Varn?", ["Runa Holt"], "mayor varn",
-     "mayor varn tolmere choir ilsa railway", "test"),
-    ("Which salt is used for salt bread?", ["salt of Lake Sable"], "bread",
-     "bread sable glass herring choir kell", "test"),
-]  # fmt: skip
-QUERIES = [
-    {"id": f"q{number}", "question": question, "answers": answers, "gold": gold.split(),
-     "candidates": candidates.split(), "split": split}
-    for number, (question, answers, gold, candidates, split) in enumerate(_QUERIES, start=1)
-]  # fmt: skip
-
+ISLAND = Path(__file__).with_name("island")
+DOCUMENTS, QUERIES = (
+    [json.loads(line) for line in (ISLAND / name).read_text("utf-8").splitlines()]
+    for name in ("corpus.jsonl", "queries.jsonl")
+)
 MANY_QUERIES = [{**QUERIES[number % 8], "id": f"q{number}", "split": "train"} for number in range(24)]
 """Enough for `corag tune`: the first eight, three times each."""
 

@@ -12,33 +12,12 @@ from corag.files.chunks import chunk_file
 from corag.files.read import READERS, kind_of, parse_file
 from corag.text.chunking import CHUNKING_VERSION, chunk_document
 from corag.text.documents import Document
+from tests.corag.files.worlds import SAMPLES, html, pdf, sheets, slides
 from tests.corag.files.worlds import docx as word
-from tests.corag.files.worlds import html, pdf, sheets, slides
 from tests.paths import GOLDEN
 
 PATH = GOLDEN / "readings.json"
-GUIDE = """---
-title: The pump
----
-
-# Install
-
-Open the valve. Turn the key, e.g. to the left!  Wait for Dr. Smith.
-
-- one
-- two
-
-## Parts {#parts}
-
-| part | price |
-| --- | --- |
-| valve | 5 |
-| pump | 7 |
-
-```sh
-pump --all
-```
-"""
+GUIDE = (SAMPLES / "guide.md").read_text("utf-8")
 
 
 def samples():

@@ -13,7 +13,7 @@ from corag.files.lines import joined_words, without_running_heads
 from corag.files.read import UnreadableFileError, find_files, read_bytes
 from corag.files.web import read_man
 from corag.text.documents import citation
-from tests.corag.files.worlds import outline, sheets, slides
+from tests.corag.files.worlds import SAMPLES, outline, sheets, slides
 
 
 def test_slides_are_pages_under_their_titles():
@@ -59,60 +59,12 @@ def test_json_lines_are_fields_under_the_name_of_the_row():
         read_file(b"1\n{", "rows.jsonl")
 
 
-MANUAL = r""".\" A comment
-.de XX
-.B never
-..
-.ie n \{\
-.ds never
-.\}
-.TH PUMP "1" "May 2026" "Tools 2" "User Commands"
-.SH NAME
-pump \- moves
-water
-.SH "OPTIONS \&AND MORE"
-.TP
-\fB\-a\fR, \fB\-\-all\fR
-Pump \*(lqall\*(rq of it
-.BR now (1) ,
-.I "for ever"
-.PP
-\fB\-q\fR
-.RS 4
-Be quiet.
-.RE
-.PP
-Next.
-.nf
-pump \e
-  \-a
-.fi
-"""
-MDOC = r""".Dd May 1, 2026
-.Dt VALVE 8
-.Os
-.Sh NAME
-.Nm valve
-.Nd opens pipes
-.Sh SYNOPSIS
-.Nm
-.Op Fl ab
-.Op Fl f Ar file Ns , Ns Ar file
-.Op Fl Fl help
-.Sh DESCRIPTION
-See
-.Xr pump 1 .
-.Bl -tag
-.It Fl a
-Opens
-.Dq all .
-.El
-"""
+PUMP, VALVE = ((SAMPLES / name).read_bytes() for name in ("pump.1", "valve.8"))
 
 
 @pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
 def test_a_manual_page_is_read_under_its_headings(tmp_path):
-    (tmp_path / "pump.1.gz").write_bytes(gzip.compress(MANUAL.encode()))
+    (tmp_path / "pump.1.gz").write_bytes(gzip.compress(PUMP))
     assert find_files(tmp_path).kinds == {"pump.1.gz": "man"}
     file = read_file(read_bytes(tmp_path / "pump.1.gz"), "pump.1.gz")
     described = "-a, --all\n    Pump \u201call\u201d of it now(1), for ever"
@@ -125,7 +77,7 @@ def test_a_manual_page_is_read_under_its_headings(tmp_path):
 
 @pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
 def test_a_manual_page_of_bsd():
-    assert outline(read_file(MDOC.encode(), "valve.8")) == [
+    assert outline(read_file(VALVE, "valve.8")) == [
         ("valve(8) > NAME", "valve \u2014 opens\npipes"),
         ("valve(8) > SYNOPSIS", "valve [-ab] [-f file,file] [--help]"),
         ("valve(8) > DESCRIPTION", "See pump(1).\n\n-a\n    Opens \u201call\u201d."),
@@ -137,14 +89,14 @@ def test_manual_pages_that_cannot_be_read_say_why(monkeypatch):
         read_man(b".so man1/pump.1\n", "alias.1")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UnreadableFileError, match="needs mandoc: install it, or write the page as text"):
-        read_man(MDOC.encode(), "valve.8")
+        read_man(VALVE, "valve.8")
 
 
 @pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
 def test_a_manual_page_includes_no_other_file(tmp_path):
     (tmp_path / "key").write_text("secret")
-    page = f"{MANUAL}.nop .so {tmp_path}/key\n.so {tmp_path}/key\n.so key\n"
-    assert "secret" not in read_man(page.encode(), "pump.1").text
+    more = f".nop .so {tmp_path}/key\n.so {tmp_path}/key\n.so key\n"
+    assert "secret" not in read_man(PUMP + more.encode(), "pump.1").text
 
 
 def test_heads_and_feet_of_a_printed_manual_page_are_left_out():

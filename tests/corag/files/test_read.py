@@ -16,38 +16,9 @@ from corag.files.chunks import chunk_file
 from corag.files.markdown import read_markdown
 from corag.files.read import UnreadableFileError, decode, find_files, parse_file, read_bytes
 from corag.text.documents import citation
-from tests.corag.files.worlds import docx, html, outline, pdf
+from tests.corag.files.worlds import SAMPLES, docx, html, outline, pdf
 
-GUIDE = """\
-# Guide
-
-Read this first.
-
-## Install
-
-### Linux
-
-Run `apt`.
-
-```sh
-# no heading
-apt install pump
-```
-
-### Mac ###
-
-- brew
-- port
-
-  more of port
-
-Setext
-------
-
-| a | b |
-|---|---|
-| 1 | 2 |
-"""
+GUIDE = (SAMPLES / "install.md").read_text("utf-8")
 
 
 def test_headings_make_paths():

@@ -1,8 +1,11 @@
 """Real files of each format, written by other libraries than those that read them; and what was read."""
 
 import io
+from pathlib import Path
 
 import pytest
+
+SAMPLES = Path(__file__).with_name("samples")
 
 
 def pdf(pages, *, outline=None, title="", head="", password=""):

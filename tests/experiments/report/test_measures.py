@@ -6,8 +6,7 @@ import pytest
 
 import corag
 from corag.budget import Budget
-from corag.text.data import Query
-from corag.text.documents import Document, passage
+from corag.text.documents import passage
 from corag.text.units import units
 from corag.types import Chunk, Selection
 from experiments.evaluation.comparison import compare
@@ -16,15 +15,9 @@ from experiments.evaluation.outcome import Outcome, Support
 from experiments.report.comparison import result_page, terminal_page
 from experiments.report.measures import MEASURES, Measure, measured, summaries
 from experiments.report.results import Result
+from tests.corag.text.test_support import DOCUMENTS, LAKE, MILL, query
 
-LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it.", "Lake Oro")
-MILL = Document("mill", "The mill stands by the lake. It burnt down in 1931.", "Old mill")
-DOCUMENTS = {document.id: document for document in (LAKE, MILL)}
 RANKING = [Chunk("a", "one two three four"), Chunk("b", "five six"), Chunk("c", "seven")]
-
-
-def query(answers=("40 metres",), gold=("lake", "mill"), **extra):
-    return Query("q", "How deep is the lake by the mill?", tuple(answers), tuple(gold), "test", None, extra)
 
 
 def outcome(chunks, text=None, *, of=None, cost=3, ranking=RANKING, **settings):
@@ -66,7 +59,7 @@ def test_the_budget_is_counted_anew():
 
 
 def test_measures_of_sentences():
-    of = query(supporting_facts=[["lake", [1]], ["mill", [0]]])
+    of = query(gold=("lake", "mill"), supporting_facts=[["lake", [1]], ["mill", [0]]])
     lake, mill = units(passage(LAKE), 1), units(passage(MILL), 1)
 
     def found(chunks, text):
