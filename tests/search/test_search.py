@@ -1,5 +1,6 @@
 """Every policy: what it keeps to, what it answers, and what it refuses."""
 
+from dataclasses import replace
 from math import inf, nan
 
 import numpy as np
@@ -9,15 +10,13 @@ from hypothesis import strategies as st
 
 from search import SearchConfig, SearchError, exhaustive, search, search_many
 from search.drivers import POLICIES
-from tests.search.worlds import HashScorer, feasible_orders, policy_configs, problems, scorers
+from tests.search.worlds import HashScorer, drawn, feasible_orders, policy_configs, problems, scorers
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
-@pytest.mark.slow
-@settings(max_examples=200)
-@given(problems, policy_configs, scorers)
-def test_contract(problem, config, scorer):
+def searched(problem, config, scorer):
+    """Search, and check that what is asked for keeps to the rules."""
     costs, budget = problem
     result = search(costs, scorer, budget, config)
     for order in scorer.asked:
@@ -27,6 +26,24 @@ def test_contract(problem, config, scorer):
     assert len(set(scorer.asked)) == len(scorer.asked) == result.num_scored
     assert result.num_scored <= (config.max_scored or result.num_scored)
     assert len(scorer.calls) == result.num_calls == len(result.incumbents) <= config.iterations
+    return result
+
+
+many = drawn(lambda rng: ([rng.randint(1, 6) for _ in range(rng.randint(20, 60))], rng.randint(3, 20)))
+
+
+@settings(max_examples=25)
+@given(many, policy_configs, scorers)
+def test_orders_of_many_candidates_keep_to_the_rules(problem, config, scorer):
+    searched(problem, replace(config, iterations=3), scorer)
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(problems, policy_configs, scorers)
+def test_contract(problem, config, scorer):
+    costs, budget = problem
+    result = searched(problem, config, scorer)
     assert result.complete == (result.num_scored == len(feasible_orders(costs, budget, config.max_length)))
     assert result == search(costs, HashScorer(scorer.seed, scorer.levels), budget, config)
 
