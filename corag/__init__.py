@@ -46,7 +46,6 @@ from corag.types import Embedder as Embedder
 from corag.types import PromptedReader as PromptedReader
 from corag.types import Reader as Reader
 from corag.types import Reranker as Reranker
-from corag.types import ScoreOrders as ScoreOrders
 from corag.types import Scorer as Scorer
 from corag.types import Selection as Selection
 from corag.types import Selector as Selector

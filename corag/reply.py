@@ -28,8 +28,6 @@ from corag.text.documents import SEPARATOR, citation
 from corag.text.visible import to_json
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
 
-DEFAULT_EMBEDDER = "minilm"
-
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -205,7 +203,7 @@ def embedder_of(source: object) -> CachedEmbedder:
     """Return what questions are embedded by if no embedder is given: the index's own, else the default."""
     if isinstance(source, ChunkIndex):
         return CachedEmbedder(trusted(EMBEDDERS, source.manifest.embedder_name, f"the index at {source.uri}"))
-    return CachedEmbedder(DEFAULT_EMBEDDER)
+    return CachedEmbedder("minilm")
 
 
 def read(reader: Reader, question: str, selection: Selection, on_token: Callable[[str], None] | None = None) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
@@ -20,9 +20,6 @@ Order = tuple[int, ...]
 """A combination of candidates: their indices (0 is the best-ranked) in prompt order."""
 
 FloatArray = NDArray[np.float64]
-
-ScoreOrders = Callable[[Sequence[Order]], FloatArray]
-"""What the search calls: orders in, one value each out, higher is better."""
 
 SimilarityKind = Literal["cosine", "score", "rank"]
 COSINE_ROUNDING = 1e-3
@@ -268,7 +265,7 @@ class TokenCounter(Named, Protocol):
 
 
 class Scorer(Protocol):
-    """A `ScoreOrders` that a reranker bound to one query and its chunks."""
+    """What the search calls, bound by a reranker to one query and its chunks: orders in, one value each out."""
 
     @property
     def order_matters(self) -> bool:

@@ -100,7 +100,7 @@ def test_a_question_loads_only_what_it_needs(small_index):
 
 def test_every_public_name_is_there():
     for name in corag.__all__:
-        assert getattr(corag, name).__doc__ or name == "ScoreOrders"  # an alias
+        assert getattr(corag, name).__doc__
     assert not hasattr(corag, "nothing")
 
 
