@@ -106,7 +106,6 @@ class SummarizingSelector(WithSummarizer, ABC):
         failures = [summary.failure for summary in summaries if summary.failure is not None]
         trace: dict[str, Any] = {
             "summarizer": self._summarizer.name,
-            "summarizer_calls": sum(summary.num_calls for summary in summaries),
             "summaries_failed": len(failures),
             "summaries_empty": sum(not summary.text for summary in summaries) - len(failures),
             **({"failure": failures[0]} if failures else {}),

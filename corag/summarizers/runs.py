@@ -30,12 +30,10 @@ class Summary:
     Attributes:
         text: The summary; empty if the texts hold nothing relevant, or it failed.
         failure: Why the request failed; None if it succeeded, also with an empty summary.
-        num_calls: Requests to the summarizer; 0 if it was stored, more than 1 for texts beyond its window.
     """
 
     text: str
     failure: str | None = None
-    num_calls: int = 0
 
 
 def summarize_all(
@@ -56,12 +54,7 @@ def summarize_all(
     failures = [summary.failure for summary in summaries.values() if summary.failure is not None]
     if failures:
         logger.warning("%d of %d summaries failed; the first: %s", len(failures), len(distinct), failures[0])
-    results = []
-    for request in requests:
-        results.append(summaries[request])
-        # Equal requests share one call, which counts for the first of them.
-        summaries[request] = replace(summaries[request], num_calls=0)
-    return results
+    return [summaries[request] for request in requests]
 
 
 def _summarized(
@@ -72,17 +65,15 @@ def _summarized(
     # Each round has to shorten the texts, whatever the summarizer's tokens say; else it would never end.
     if len(parts) > max_parts:
         return Summary(cut_to_tokens(_JOINT.join(request.texts), summarizer.tokens, request.max_tokens))
-    num_calls, texts = 0, []
+    texts = []
     for part in parts:
         summary = _of_part(summarizer, store, part)
-        num_calls += summary.num_calls
         if summary.failure is not None or len(parts) == 1:
-            return replace(summary, num_calls=num_calls)
+            return summary
         texts += [summary.text] if summary.text else []
     if not texts:
-        return Summary("", num_calls=num_calls)
-    joined = _summarized(summarizer, store, replace(request, texts=tuple(texts)), -(-len(parts) // 2))
-    return replace(joined, num_calls=num_calls + joined.num_calls)
+        return Summary("")
+    return _summarized(summarizer, store, replace(request, texts=tuple(texts)), -(-len(parts) // 2))
 
 
 def _of_part(summarizer: Summarizer, store: TextStore | None, request: SummaryRequest) -> Summary:
@@ -100,10 +91,10 @@ def _of_part(summarizer: Summarizer, store: TextStore | None, request: SummaryRe
             raise
         # These include time-outs. The caller can fall back on the texts themselves. A missing package or a damaged
         # model is none of these and stops the run.
-        return Summary("", str(error) or type(error).__name__, 1)
+        return Summary("", str(error) or type(error).__name__)
     if store is not None:
         store.put(key, text)
-    return Summary(text, num_calls=1)
+    return Summary(text)
 
 
 def _parts(summarizer: Summarizer, request: SummaryRequest) -> list[SummaryRequest]:
