@@ -6,7 +6,6 @@ alone, one sentence of each is, and nobody knows which: every such set that hold
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -29,7 +28,7 @@ from corag.text.support import supporting_spans
 from corag.text.units import UnitChunk, unit_size
 from corag.types import Candidate, Chunk, Embedder
 from experiments.adapters.config import EvidenceSource
-from experiments.data.splits import held_out
+from experiments.data.splits import held_out, lot
 from experiments.protocol.held_out import not_to_learn
 
 MAX_SETS = 300
@@ -51,11 +50,6 @@ class Pooled:
     similarities: tuple[float, ...]
     ordered: tuple[int, ...]
     golds: tuple[tuple[int, ...], ...]
-
-    @property
-    def gold(self) -> tuple[int, ...]:
-        """The first set that may be the evidence; empty if there is none."""
-        return self.golds[0] if self.golds else ()
 
 
 def open_folder(source: EvidenceSource, data: str) -> DataFolder:
@@ -107,7 +101,7 @@ def questions_of(folder: DataFolder, source: EvidenceSource) -> list[Query]:
         and all(name in folder.documents for name in query.gold)
     ]
     if source.limit and source.limit < len(queries):
-        queries = sorted(queries, key=lambda query: _share(query.id, "limit"))[: source.limit]
+        queries = sorted(queries, key=lambda query: lot(query.id, "limit"))[: source.limit]
     if not queries:
         raise DataError(f"{folder.path} has no question of split {source.split!r} with evidence to learn from")
     return queries
@@ -122,7 +116,7 @@ def pools(folder: DataFolder, embedder: Embedder, source: EvidenceSource, querie
         names = offers(query, vector)
         answerable.append(_pooled(folder, embedder, query, vector, names))
         others = [name for name in names if name not in query.gold]
-        if others and _share(query.id, "unanswerable") < source.unanswerable:
+        if others and lot(query.id, "unanswerable") < source.unanswerable:
             lacking.append(_pooled(folder, embedder, query, vector, others))
     return answerable + lacking
 
@@ -189,11 +183,6 @@ def nearest_by_words(texts: Sequence[str], questions: Sequence[str], number: int
     return [row.tolist() for row in hits]
 
 
-def _share(name: str, purpose: str) -> float:
-    """Return a pseudo-random number in [0, 1) from a hash of name and purpose."""
-    return int.from_bytes(hashlib.sha256(f"{purpose} {name}".encode()).digest()[:6], "big") / 2**48
-
-
 def questions_by_unit(
     source: EvidenceSource, data: str, encoder: TextEncoder, units: Sequence[str]
 ) -> dict[str, list[Pooled]]:
@@ -217,8 +206,8 @@ def cut(pooled: Pooled, query: Query, folder: DataFolder, size: int | None) -> P
     candidates = list(map(Candidate, pooled.chunks, pooled.similarities))
     problem = cut_problem(SelectionProblem(pooled.question, candidates, make_tokens(), 1), size)
     chunks = tuple(problem.chunks)
-    golds = _golds(query, folder, chunks) if pooled.gold else ()
-    if pooled.gold and not golds:
+    golds = _golds(query, folder, chunks) if pooled.golds else ()
+    if pooled.golds and not golds:
         return None
     return Pooled(pooled.id, pooled.question, chunks, tuple(map(float, problem.relevance)), (), golds)
 

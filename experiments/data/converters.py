@@ -12,6 +12,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from corag.text.documents import Document
@@ -52,11 +53,6 @@ def _with_pool(
 # --- Evidence in several paragraphs, each question with its own ---
 
 
-def two_wiki(files: Files, split: str) -> Iterator[Question]:
-    """Convert 2WikiMultihopQA, which has the fields of HotpotQA."""
-    return hotpotqa(files, split, "2wikimultihopqa")
-
-
 def hotpotqa(files: Files, split: str, prefix: str = "hotpotqa") -> Iterator[Question]:
     """Convert HotpotQA (distractor setting)."""
     for row in files.rows(split):
@@ -78,6 +74,10 @@ def hotpotqa(files: Files, split: str, prefix: str = "hotpotqa") -> Iterator[Que
         known = {name: row[name] for name in ("type", "level") if row.get(name) is not None}
         known |= {"supporting_facts": [list(fact) for fact in facts.items()], "supporting_spans": marked}
         yield _with_pool(row.get("_id") or row["id"], row["question"], [row["answer"]], list(facts), passages, **known)
+
+
+two_wiki = partial(hotpotqa, prefix="2wikimultihopqa")
+"""Converts 2WikiMultihopQA, which has the fields of HotpotQA."""
 
 
 def _pairs(value: Any, first: str, second: str) -> Iterator[tuple[Any, Any]]:

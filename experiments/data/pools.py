@@ -12,8 +12,9 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.ambient import counted
 from corag.checks import check_choice
-from corag.cli.console import Report, progress
+from corag.cli.console import progress
 from corag.errors import DataError
 from corag.index import ChunkIndex, Retrieval, update_index
 from corag.index.search import reciprocal_rank_fusion
@@ -58,7 +59,6 @@ class Pool:
         *,
         num_candidates: int | None = None,
         name: PoolName = "candidates",
-        report: Report | None = None,
     ) -> Pool:
         """Return a pool of each question's own passages, each embedded once.
 
@@ -74,7 +74,7 @@ class Pool:
         pieces = {name: _pieces(folder.documents[name]) for name in names}
         chunks = {chunk.id: chunk for of_document in pieces.values() for chunk in of_document}
         texts = [chunk.text for chunk in chunks.values()]
-        vectors = dict(zip(chunks, embed_all(embedder, texts, report), strict=True))
+        vectors = dict(zip(chunks, embed_all(embedder, texts), strict=True))
         questions = embed_all(embedder, [query.question for query in queries])
         candidates = {}
         for query, question in zip(queries, questions, strict=True):
@@ -190,14 +190,11 @@ def drawn(queries: Sequence[Query], number: int | None, seed: int) -> list[Query
     return [queries[row] for row in np.sort(rows)]
 
 
-def embed_all(embedder: Embedder, texts: Sequence[str], report: Report | None = None) -> NDArray[np.float32]:
+def embed_all(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float32]:
     """Embed texts in batches, `[len(texts), d]`."""
-    vectors = [np.zeros((0, embedder.dimension), dtype=np.float32)]
-    for start in range(0, len(texts), EMBEDDED_TOGETHER):
-        vectors.append(embedder.embed(texts[start : start + EMBEDDED_TOGETHER]))
-        if report is not None:
-            report(min(start + EMBEDDED_TOGETHER, len(texts)), len(texts))
-    return np.concatenate(vectors)
+    batches = [texts[start : start + EMBEDDED_TOGETHER] for start in range(0, len(texts), EMBEDDED_TOGETHER)]
+    vectors = [embedder.embed(batch) for batch in counted(f"batches of {EMBEDDED_TOGETHER} texts", batches)]
+    return np.concatenate([np.zeros((0, embedder.dimension), dtype=np.float32), *vectors])
 
 
 def shared_encoder() -> CachedEncoder:
@@ -245,10 +242,8 @@ def open_pool(
     pool = resolve(settings.pool, queries, index)
     if pool != "corpus":
         queries, limit = (with_documents(folder, queries), documents_limit) if pool == "document" else (queries, None)
-        with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet) as report:
-            return Pool.of_candidates(
-                folder, queries, embedder, settings.retrieval, num_candidates=limit, name=pool, report=report
-            )
+        with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet):
+            return Pool.of_candidates(folder, queries, embedder, settings.retrieval, num_candidates=limit, name=pool)
     if index is not None:
         opened = ChunkIndex.open(index, embedder)
     else:

@@ -137,17 +137,12 @@ class EvaluateConfig(SelectionSettings, Tracking):
         """Raise `InputError` for a reranker, agent and the like that no method would take."""
         nothing = {one.name: {one.default, NO_AGENT} for one in fields(self) if one.name in FOR_METHODS}
         given = {name: value for name in FOR_METHODS if (value := getattr(self, name)) not in nothing[name]}
-        check_used(self.method_texts, given)
+        check_used(split_parts(self.methods), given)
 
     @property
     def several(self) -> bool:
         """Whether `out` is a folder for several results."""
         return bool(self.sets or self.budgets)
-
-    @property
-    def method_texts(self) -> list[str]:
-        """The methods as they are written."""
-        return [*split_parts(self.methods)]
 
     def by_set(self) -> dict[str, EvaluateConfig]:
         """Return for each set of questions to measure, by name, the settings that measure it alone."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
 from experiments.data.config import candidate_settings
 from experiments.data.pools import Pool, check_pool, open_pool, resolve
-from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
+from experiments.data.splits import HELD_OUT, document_groups, held_out, lot, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
 from experiments.protocol.held_out import not_to_learn
 
@@ -99,8 +98,7 @@ def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
         known = folder.documents
         queries = [query for query in queries if query.gold and all(passage_of(name, known) for name in query.gold)]
     queries = queries[: source.limit]
-    lots = {query.id: hashlib.sha256(f"label {query.id}".encode()).digest() for query in queries}
-    drawn = set(sorted(lots, key=lots.__getitem__)[: source.sample])
+    drawn = set(sorted((query.id for query in queries), key=lambda name: lot(name, "label"))[: source.sample])
     queries = [query for query in queries if query.id in drawn]
     if not queries:
         raise DataError(

@@ -135,17 +135,16 @@ class Worker:
     """
 
     def __init__(self, config: LabelConfig, sources: Sequence[SourceQuestions]) -> None:
-        self._sources = sources
+        self._sources, self._configurations = sources, config.configuration_list()
         settings = EvaluateConfig(
             data=str(sources[0].folder.path),
-            methods=tuple(config.configuration_list()),
+            methods=tuple(self._configurations),
             budget=config.budget,
             budget_for=config.budget_for,
             reader=_with_concurrency(config),
             tokenizer=config.tokenizer,
             embedder=config.embedder,
         )
-        self._configurations = settings.method_texts
         self.parts = Parts(settings, [query for source in sources for query in source.queries])
         self.budget = Budget(config.budget, self.parts.prompted, config.budget_for)
         self._pools: dict[int, Pool] = {}

@@ -29,7 +29,7 @@ def section_record(result: StudyResult) -> dict[str, Any]:
     claim = f"The paper: {study.claim}" if study.claim and study.paper else study.claim
     blocks = [block for block in (claim, *_tables(result), *_notes(result), *_ran(result)) if block]
     return {
-        "title": f"{study.name}: {result.title}",
+        "title": f"{study.name}: {study.title}",
         "anchor": study.name,
         "blocks": [asdict(block) if isinstance(block, Table) else block for block in blocks],
     }
@@ -76,12 +76,11 @@ def _ran(result: StudyResult) -> list[Table]:
     """Return the tables of what was run: data and settings, the spelling of every method, what is not the paper's."""
     settings = [list(setup) for setup in dict.fromkeys(tuple(method.setup.values()) for method in result.methods)]
     spelled = dict.fromkeys((method.values[METHOD], method.part) for method in result.methods)
-    differences = () if result.standin is None else result.standin.differences
     full = "the paper's study" if result.study.paper else "the full study"
     tables = [
         Table(list(result.methods[0].setup) if result.methods else [], settings, "What was run:"),
         Table(["method", "as it ran"], [list(row) for row in spelled]),
-        Table(["setting", full, "here"], differences, f"Not as in {full}:"),
+        Table(["setting", full, "here"], result.differences, f"Not as in {full}:"),
     ]
     return [table for table in tables if table.rows]
 

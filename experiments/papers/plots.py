@@ -55,7 +55,7 @@ def draw(result: StudyResult) -> str:
         panel.set_title(plain(" ".join(result.labels(point))), fontsize=FONT, fontweight="bold")
     for panel in panels[len(grid) :]:
         panel.set_axis_off()
-    figure.suptitle(textwrap.fill(plain(result.title), int(figure.get_figwidth() * 8)), fontsize=FONT + 1)
+    figure.suptitle(textwrap.fill(plain(result.study.title), int(figure.get_figwidth() * 8)), fontsize=FONT + 1)
     entries: dict[str, Any] = {}
     for panel in panels:
         handles, labels = panel.get_legend_handles_labels()

@@ -41,41 +41,23 @@ class MethodInCell:
         return tuple((name, value) for name, value in self.values.items() if name != axis)
 
 
-@dataclass(frozen=True)
-class StandIn:
-    """What of a study is not the paper's.
-
-    Attributes:
-        title: Data sets, and those that they replace.
-        labels: What replaces the data set or part that a value of an axis names, by axis and value.
-        differences: Settings and methods that are not those of the full study: name, there, here.
-    """
-
-    title: str
-    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    differences: Sequence[tuple[str, str, str]] = ()
-
-
 @dataclass
 class StudyResult:
     """All that a study measured.
 
     Attributes:
         study: The study, as it was measured.
-        standin: What replaces the paper's data, parts and settings; None for nothing.
+        replaced: What replaces the data set or part that a value of an axis names, by axis and value.
+        differences: Settings and methods that are not those of the full study: name, there, here.
         methods: Each method of each cell.
         remarks: What went wrong.
     """
 
     study: Study
-    standin: StandIn | None = None
+    replaced: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    differences: Sequence[tuple[str, str, str]] = ()
     methods: list[MethodInCell] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-
-    @property
-    def title(self) -> str:
-        """Title of the table; of a stand-in with what replaces the data."""
-        return self.study.title if self.standin is None else f"{self.study.title} ({self.standin.title})"
 
     def values(self, axis: str) -> list[str]:
         """Return the values of an axis, or the methods, that were measured, in the order of the study."""
@@ -89,8 +71,7 @@ class StudyResult:
 
     def labels(self, point: Point) -> list[str]:
         """Return the values of axes as tables and figures name them, with what replaces them."""
-        names = {} if self.standin is None else self.standin.labels
-        shown = ((names.get(axis, {}).get(value), value) for axis, value in point.items())
+        shown = ((self.replaced.get(axis, {}).get(value), value) for axis, value in point.items())
         return [f"{name} for {value}" if name else value for name, value in shown]
 
     def at(self, point: Point) -> list[MethodInCell]:
@@ -154,10 +135,9 @@ class StudyResult:
         return {
             "study": self.study.name,
             "paper": self.study.paper,
-            "title": self.title,
+            "title": self.study.title,
             "claim": self.study.claim,
-            "standin": self.standin is not None,
-            "differences": [] if self.standin is None else [list(row) for row in self.standin.differences],
+            "differences": [list(row) for row in self.differences],
             "remarks": self.remarks,
             "baseline": None if self.study.against is None else dict([self.study.against]),
             "cells": [self._record(method) for method in self.methods],

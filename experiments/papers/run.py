@@ -21,7 +21,7 @@ from experiments.evaluation.comparison import compare
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
 from experiments.papers.prepare import comparison_of
-from experiments.papers.results import MethodInCell, StandIn, StudyResult
+from experiments.papers.results import MethodInCell, StudyResult
 from experiments.papers.small import DEMO, check_at_hand, differences, labels_of, substitute_cell, title_of
 from experiments.papers.study import METHOD, Cell, Study, cells_of, comparisons_of, find_study, methods_of, study_files
 from experiments.report.measures import Row
@@ -105,7 +105,8 @@ def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
         limit = min(study.limit, config.limit or study.limit)
         config = replace(config, limit=limit)
         cells, labels = [substitute_cell(cell, limit) for cell in cells], labels_of(study)
-        result.standin = StandIn(title_of(full, study, labels), labels, differences(cells_of(full), cells))
+        study = replace(study, title=f"{study.title} ({title_of(full, study, labels)})")
+        result = StudyResult(study, labels, differences(cells_of(full), cells))
         if any(cell.settings["data"] == DEMO for cell in cells):
             say(
                 "no data folder of this study is at hand: the demo's texts replace them; CORAG_DATA names yours",
@@ -113,7 +114,7 @@ def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
             )
     else:
         check_at_hand(study, cells)
-    say(f"{study.name}: {result.title}", stderr())
+    say(f"{study.name}: {study.title}", stderr())
     comparisons = comparisons_of(cells)
     for number, group in enumerate(comparisons, start=1):
         if not config.quiet:
@@ -196,8 +197,14 @@ def _write(result: StudyResult, cells: Sequence[Cell], folder: Path, config: Rep
     write_atomically(folder / "table.md", page.markdown())
     if svg:
         write_atomically(folder / "figure.svg", svg)
-    made = {"command": command, "limit": config.limit, "commit": commit(), "versions": versions()}
-    record = {**result.to_dict(), **made, "section": section}
+    made = {
+        "command": command,
+        "standin": config.standin,
+        "limit": config.limit,
+        "commit": commit(),
+        "versions": versions(),
+    }
+    record = {**result.to_dict(), "standin": config.standin, **made, "section": section}
     write_atomically(out := folder / "result.json", to_json(record, indent=2) + "\n")
     names = ("query", "group", *result.study.figures)
     rows = [

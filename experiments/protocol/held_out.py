@@ -78,8 +78,7 @@ def sealed_questions(folder: DataFolder, why: str) -> list[Query]:
 
 def look(folder: DataFolder, why: str) -> list[Query]:
     """Return the held-out questions of a folder, and append the look to the register; see `sealed_questions`."""
-    queries = sealed_questions(folder, why)
-    name = folder.path.resolve().name
+    queries, name = sealed_questions(folder, why), folder.path.resolve().name
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     entry = {"date": date, "commit": commit(), "why": why.strip(), "data": name, "questions": len(queries)}
     with REGISTER.open("a", encoding="utf-8") as file:

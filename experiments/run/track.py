@@ -43,12 +43,13 @@ class Tracking:
     logger: Tracker = "none"
 
 
+@dataclass
 class TrackedRun(AbstractContextManager["TrackedRun"]):
     """A run in W&B, from `start` to the end of the block. Without `logger=wandb` it logs nothing.
 
     Whatever W&B raises becomes a warning, and the work goes on.
 
-    Args:
+    Attributes:
         command: One of `PROJECTS`; the run's job type.
         config: Settings of the command.
         folder: Where W&B writes, and the run's name by default.
@@ -57,19 +58,13 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
         group: Group of a run, if WANDB_RUN_GROUP names none.
     """
 
-    def __init__(
-        self,
-        command: str,
-        config: Tracking,
-        folder: Path,
-        settings: Mapping[str, Any],
-        *,
-        name: str | None = None,
-        group: str | None = None,
-    ) -> None:
-        self._command, self._config, self._folder, self._settings = command, config, folder, settings
-        self._name, self._group = name or folder.resolve().name, group
-        self._logger: WandbLogger | None = None
+    command: str
+    config: Tracking
+    folder: Path
+    settings: Mapping[str, Any]
+    name: str | None = None
+    group: str | None = None
+    _logger: "WandbLogger | None" = None
 
     def start(self, state: Path | None = None) -> "WandbLogger | None":
         """Start the run and return Lightning's logger; None if there is none.
@@ -77,7 +72,7 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
         `state` is the folder of an unfinished training. The run's id is kept there, and a resumed training goes on as
         the same run.
         """
-        if self._config.logger != "none":
+        if self.config.logger != "none":
             # W&B records the arguments of the process, too.
             arguments, sys.argv = sys.argv, [hide_secrets(argument) for argument in sys.argv]
             try:
@@ -97,16 +92,16 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
         env = os.environ.get
         kept = None if state is None else state / ID_FILE
         known = kept.read_text(encoding="utf-8").strip() if kept is not None and kept.is_file() else None
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         # Not through Lightning's `offline=True`, which would change the mode of the whole process.
         run = wandb.init(
-            project=env("WANDB_PROJECT") or PROJECTS[self._command],
-            group=env("WANDB_RUN_GROUP") or self._group,
-            job_type=self._command,
-            name=self._name,
+            project=env("WANDB_PROJECT") or PROJECTS[self.command],
+            group=env("WANDB_RUN_GROUP") or self.group,
+            job_type=self.command,
+            name=self.name or self.folder.resolve().name,
             id=env("WANDB_RUN_ID") or known,  # the agent of a W&B sweep has chosen it already
-            dir=self._folder.absolute(),  # W&B's own process may have been started in another folder
-            config=without_secrets({**self._settings, "versions": versions("lightning", "wandb"), "commit": commit()}),
+            dir=self.folder.absolute(),  # W&B's own process may have been started in another folder
+            config=without_secrets({**self.settings, "versions": versions("lightning", "wandb"), "commit": commit()}),
             resume="allow",
             mode=_mode(),
             settings=wandb.Settings(silent=True, console="off"),
@@ -124,7 +119,7 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
                 with _tolerated("log metrics"):
                     super().log_metrics(metrics, step)
 
-        return Tolerant(experiment=run, save_dir=self._folder)
+        return Tolerant(experiment=run, save_dir=self.folder)
 
     def log_metrics(self, values: Mapping[str, float]) -> None:
         """Log metrics."""
@@ -160,9 +155,9 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         self._end(failed is None)
-        if self._config.logger != "none":
+        if self.config.logger != "none":
             with _tolerated("hide keys in its logs"):  # W&B's own process writes there what its server sends
-                for log in (self._folder / "wandb").rglob("*.log"):
+                for log in (self.folder / "wandb").rglob("*.log"):
                     text = log.read_text(encoding="utf-8", errors="replace")
                     if not log.is_symlink() and (hidden := hide_secrets(text)) != text:
                         replace_file(log, hidden)

@@ -11,7 +11,7 @@ from corag.checks import check_range
 from corag.errors import InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
-from corag.naming import PartName, Spelling, Spellings, split_parts
+from corag.naming import Spelling, Spellings
 from experiments.data.config import CandidateSettings, spell_out
 from experiments.run.track import Tracking
 
@@ -83,8 +83,3 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
                 "least 0, such as 2"
             )
         return PRICE * factor
-
-    @property
-    def further(self) -> list[PartName]:
-        """The selectors to choose from besides those that the agent knows."""
-        return split_parts(self.configurations)

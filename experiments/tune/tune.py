@@ -19,7 +19,7 @@ from corag.checks import check_budget
 from corag.cli.console import say
 from corag.errors import DataError, InputError
 from corag.models.runtime import in_runtime
-from corag.naming import parse
+from corag.naming import parse, split_parts
 from corag.selectors.corag.agents import DEFAULT_AGENT, load_agent
 from corag.selectors.corag.search import REFERENCE_TOKENS
 from corag.types import FloatArray
@@ -173,7 +173,9 @@ def _labelling(config: TuneConfig, shipped: agent.ConfigurationAgent) -> tuple[L
         data=config.data,
         out=str(Path(config.out) / LABELS_FILE),
         splits=config.splits,
-        configurations=tuple(dict.fromkeys([*shipped.config.configurations, *config.further, parse(FILLING)])),
+        configurations=tuple(
+            dict.fromkeys([*shipped.config.configurations, *split_parts(config.configurations), parse(FILLING)])
+        ),
         iterations="",
         explorations="",
         cost_weights="",

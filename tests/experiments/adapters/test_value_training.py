@@ -49,7 +49,7 @@ def test_unanswerable_ones_have_the_same_candidates_without_the_evidence(films):
     lacking = both[len(whole) :]
     assert lacking
     for pooled in lacking:
-        assert pooled.gold == pooled.ordered == ()
+        assert pooled.golds == pooled.ordered == ()
         assert len(pooled.chunks) == 4
 
 
@@ -57,7 +57,7 @@ def test_unanswerable_ones_have_the_same_candidates_without_the_evidence(films):
 def test_candidates_from_article_or_corpus_hold_the_evidence_and_the_nearest(films, within, expected):
     pooled = offered(films, within=within, num_candidates=6, unanswerable=0.0)
     assert len(pooled) == len(PEOPLE)
-    assert all(len(one.chunks) == 6 and len(one.gold) == 2 for one in pooled)
+    assert all(len(one.chunks) == 6 and len(one.golds[0]) == 2 for one in pooled)
     numbers = {int(chunk.id[1:]) % 2 for chunk in pooled[0].chunks}
     assert numbers == {0} if expected == "even" else {0, 1}
 
@@ -73,7 +73,7 @@ def test_long_documents_are_cut_and_spans_of_them_are_found_in_their_passages(tm
     assert "".join(document.text for document in folder.documents.values()) == text
     (query,) = questions_of(folder, source)
     (pooled,) = pools(folder, MiniLMEmbedder(encoder=WordEncoder()), source, [query])
-    (gold,) = (pooled.chunks[index] for index in pooled.gold)
+    (gold,) = (pooled.chunks[index] for index in pooled.golds[0])
     assert "thing 20." in gold.text
     of_sentences = cut(pooled, query, folder, unit_size("sentence"))
     ((index,),) = of_sentences.golds

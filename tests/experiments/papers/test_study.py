@@ -13,7 +13,7 @@ from experiments.data.catalogue import find_data_set
 from experiments.evaluation.config import EvaluateConfig
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
-from experiments.papers.results import MethodInCell, StandIn, StudyResult
+from experiments.papers.results import MethodInCell, StudyResult
 from experiments.papers.run import asked, kept_questions
 from experiments.papers.small import differences, labels_of, substitute, substitute_cell, title_of
 from experiments.papers.study import (
@@ -107,7 +107,7 @@ def test_figures_leads_and_the_papers_own_by_hand():
     rows = [{"cost_weight": 0, "method": "CORAG", "values": [0.7, 0.8]}]
     published = {"source": "table 9", "along": "budget", "rows": rows}
     better = [found("CORAG", "0", [1.0] * 10), found("Naive", "0", [0.0, 0.5] * 5), found("Top", "0", [0.5, 0.0] * 5)]
-    measured = StudyResult(small(published=published), StandIn("stand-in"), methods=better)
+    measured = StudyResult(small(published=published), methods=better)
     where = {"budget": "64", "cost_weight": "0"}
     assert measured.figure("evidence_recall", {**where, "method": "Naive"}).mean == 0.25
     assert measured.figure("cost_tokens", {**where, "method": "Naive"}).mean == 10.0
@@ -116,7 +116,7 @@ def test_figures_leads_and_the_papers_own_by_hand():
     assert measured.gain("evidence_recall", {**where, "method": "Naive"}) is None
     assert not measured.gain("evidence_recall", {**where, "method": "Top"}).is_certain
     text = markdown(measured)
-    assert "## small: A small study (stand-in)" in text
+    assert "## small: A small study" in text
     assert "| 0 | CORAG | **1.000**† |" in text
     assert "| 0 | CORAG, in the paper | .700 |" in text
     assert "| 0 | Naive | .250 |" in text
@@ -157,9 +157,8 @@ def test_a_standin_names_its_data_and_all_that_is_not_as_in_the_papers_study():
     assert rows["max_tokens"] == ("256; 512; 1024", "64") and "agent" in rows and "CORAG upper" in rows
     assert "chunk" not in rows and "num_candidates" in rows
     labels = labels_of(study)
-    shown = StudyResult(study, StandIn(title_of(full, study, labels), labels))
-    [label, _] = shown.labels({"data": "WikiPassageQA", "chunk": "64"})
-    assert label.endswith(" for WikiPassageQA") and label in shown.title
+    [label, _] = StudyResult(study, labels).labels({"data": "WikiPassageQA", "chunk": "64"})
+    assert label.endswith(" for WikiPassageQA") and label in title_of(full, study, labels)
     # What is left out is said, and what is set to the default is not.
     full = find_study("adaptive-k-aggregation")
     rows = {
