@@ -50,19 +50,6 @@ def evaluate(config: Any) -> None:
         say(f"written to {config.out}", stderr())
 
 
-def data_get(config: Any) -> None:
-    """Fetch a data set."""
-    from experiments.data.folder import read_source
-    from experiments.data.get import get_data
-
-    folder = get_data(config)
-    record = read_source(folder)
-    questions = ", ".join(f"{number:,} {split}" for split, number in record["questions"].items())
-    say(f"{record['passages']:,} passages; questions: {questions}")
-    name = config.name if config.out is None else folder
-    say(f"data folder in {folder}; index it with: corag index --data {name}")
-
-
 def references(config: Any) -> None:
     """Write reference answers."""
     from experiments.data.references import write_references

@@ -68,7 +68,7 @@ COMMANDS = {
     "data get": Command(
         "download one as a data folder",
         "experiments.data.get:GetConfig",
-        "experiments.commands:data_get",
+        "experiments.data.get:get_data",
         positional="name",
     ),
     "data references": Command(

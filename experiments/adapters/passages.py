@@ -114,15 +114,17 @@ def fit(cases: Sequence[Seen]) -> tuple[FloatArray, float]:
     return model.coef_[0] / spread, float(model.intercept_[0])
 
 
-def headlines(cases: Sequence[Seen], weights: FloatArray, offset: float) -> Mapping[str, list[tuple[float, bool]]]:
-    """Return, by headline, whether the likeliest passage of each question is right and whether anything answers."""
-    found: dict[str, list[tuple[float, bool]]] = {"very likely": [], "likely": [], "closest": [], "not found": []}
+def headlines(cases: Sequence[Seen], weights: FloatArray, offset: float) -> Mapping[str, dict[str, int]]:
+    """Return, by headline, how many questions have it, of how many the likeliest passage is right, and none answers."""
+    counts = dict.fromkeys(("questions", "right", "without an answer"), 0)
+    found = {name: dict(counts) for name in ("very likely", "likely", "closest", "not found")}
     for case in cases:
         log_odds = case.values @ weights + offset
         best = int(log_odds.argmax())
         probability = 1 / (1 + np.exp(-log_odds[best]))
         name = label(probability) or ("closest" if probability >= LEAST else "not found")
-        found[name].append((float(case.right[best]), case.answerable))
+        for figure, one in zip(counts, (1, int(case.right[best]), int(not case.answerable)), strict=True):
+            found[name][figure] += one
     return found
 
 
@@ -139,17 +141,10 @@ def calibrate(config: ReaderTraining) -> Path:
         for name, folder in folders.items():
             others = [query for other in SETS if other != name for query in drawn(folders[other])[0][:NUM_FOREIGN]]
             cases += seen(name, folder, others)
-    reliability: dict[str, dict[str, dict[str, int]]] = {}
+    reliability = {}
     for name in dict.fromkeys(case.data for case in cases):
         constants = fit([case for case in cases if case.data != name])
-        reliability[name] = {
-            headline: {
-                "questions": len(said),
-                "right": int(sum(right for right, _ in said)),
-                "without an answer": sum(not answerable for _, answerable in said),
-            }
-            for headline, said in headlines([case for case in cases if case.data == name], *constants).items()
-        }
+        reliability[name] = headlines([case for case in cases if case.data == name], *constants)
     weights, offset = fit(cases)
     result = {
         "weights": weights.round(3).tolist(),

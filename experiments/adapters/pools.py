@@ -25,7 +25,7 @@ from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, Query, passage_at
 from corag.text.documents import Document, body, passage
 from corag.text.support import supporting_spans
-from corag.text.units import UnitChunk, unit_size
+from corag.text.units import source_of, unit_size
 from corag.types import Candidate, Chunk, Embedder
 from experiments.adapters.config import EvidenceSource
 from experiments.data.splits import held_out, lot
@@ -223,13 +223,9 @@ def _golds(query: Query, folder: DataFolder, chunks: Sequence[Chunk]) -> tuple[t
     most = int(MAX_SETS ** (1 / len(query.gold)))
     by_passage = []
     for name in query.gold:
-        rows = [row for row, chunk in enumerate(chunks) if _document(chunk) == name]
+        rows = [row for row, chunk in enumerate(chunks) if source_of(chunk).id == name]
         if len(query.gold) == 1 and telling:
             rows = [row for row in rows if row in telling]
         by_passage.append(sorted(rows, key=lambda row: row not in telling)[:most])
     sets = {tuple(sorted(rows)) for rows in product(*by_passage) if not telling or telling.intersection(rows)}
     return tuple(sorted(sets))
-
-
-def _document(chunk: Chunk) -> str:
-    return chunk.document if isinstance(chunk, UnitChunk) else chunk.id

@@ -17,12 +17,11 @@ from lightning.pytorch.callbacks import LambdaCallback
 
 from agent.training.lightning import quiet_trainer, quiet_training, resume
 from corag.cli.console import progress, say
-from corag.errors import InputError
 from corag.models.trained import Adapter, save_adapter
 from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.adapters.config import AdapterTraining
-from experiments.data.catalogue import find_data_set
+from experiments.data.catalogue import DATA_SETS
 from experiments.report.page import Block, Page, Section, Table
 from experiments.run.journal import commit, finished_record, versions
 from experiments.run.track import TrackedRun
@@ -78,7 +77,8 @@ def train_once(config: AdapterTraining, work: str, learn: Callable[[str], Learne
 
 def _card(config: Any, name: str, about: str, use: str, results: Sequence[Block], facts: Mapping[str, object]) -> str:
     headings = [column.name for column in fields(config.sources[0])]
-    rows = [[*map(str, asdict(source).values()), _licence(source.data)] for source in config.sources]
+    licences = {name: data_set.licence for name, data_set in DATA_SETS.items()}
+    rows = [[*map(str, asdict(of).values()), licences.get(of.data, "see the data")] for of in config.sources]
     installed = ", ".join(f"{package} {version}" for package, version in versions().items())
     settings = {name: value for name, value in config.work.items() if name not in ("data", "sources", "calibration")}
     made = facts_table({**facts, "settings": settings, "versions": installed, "commit": commit()})
@@ -107,13 +107,6 @@ def figures_table(figures: Mapping[str, Mapping[str, float]]) -> Table:
 def facts_table(facts: Mapping[str, object]) -> Table:
     """Return facts as a table of two columns."""
     return Table(("fact", "value"), [(name, str(value)) for name, value in facts.items()])
-
-
-def _licence(name: str) -> str:
-    try:
-        return find_data_set(name).licence
-    except InputError:
-        return "see the data"
 
 
 def fit(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class DataSet:
         files: Files of each split, and of other parts such as the corpus; none if `ir_datasets` fetches them.
         passages: Converter of a corpus that the questions share, if there is one.
         splits: Its splits; by default every part of `files` is one.
-        num_default_splits: How many splits, the first ones, are fetched if none are named; 0 for all.
+        default_splits: Splits that are fetched if none are named; by default all.
         own_passages: Whether the set has passages at all; else another data folder's corpus is needed.
     """
 
@@ -51,13 +51,8 @@ class DataSet:
     files: Mapping[str, tuple[Remote, ...]] = field(default_factory=dict)
     passages: Callable[[Files], Iterator[Document]] | None = None
     splits: tuple[str, ...]
-    num_default_splits: int = 0
+    default_splits: Sequence[str] = ()
     own_passages: bool = True
-
-    @property
-    def default_splits(self) -> tuple[str, ...]:
-        """Splits that are fetched if none are named."""
-        return self.splits[: self.num_default_splits or None]
 
     def remotes(self, splits: tuple[str, ...]) -> list[Remote]:
         """Return the files that some splits need."""

@@ -10,7 +10,7 @@ import json
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -76,19 +76,14 @@ class Hub:
 class Url:
     """A file on the web, its checksum if the source gives one, and a pattern of the `member`s of an archive."""
 
-    url: str
+    address: str
     md5: str = ""
     member: str = ""
 
     @property
     def pattern(self) -> str:
         """Name of the file."""
-        return self.url.rpartition("/")[2]
-
-    @property
-    def address(self) -> str:
-        """Where a person finds the file."""
-        return self.url
+        return self.address.rpartition("/")[2]
 
     def fetch(self, *, quiet: bool) -> tuple[list[Path], str]:
         """Return the file in the cache, fetched if it is not there; it has no revision."""
@@ -97,18 +92,18 @@ class Url:
         try:
             path = Path(
                 pooch.retrieve(
-                    self.url,
+                    self.address,
                     f"md5:{self.md5}" if self.md5 else None,
-                    fname=f"{hashlib.sha256(self.url.encode()).hexdigest()[:8]}-{self.pattern}",
+                    fname=f"{hashlib.sha256(self.address.encode()).hexdigest()[:8]}-{self.pattern}",
                     path=cache_folder() / "downloads",
                     downloader=pooch.HTTPDownloader(progressbar=not quiet, timeout=30),
                 )
             )
         except (OSError, ValueError) as error:  # ValueError: the checksum differs; pooch has deleted the file
-            raise UnfetchedError(f"{self.url} cannot be fetched: {_first_line(error)}") from error
+            raise UnfetchedError(f"{self.address} cannot be fetched: {_first_line(error)}") from error
         if not path.stat().st_size:
             path.unlink()
-            raise UnfetchedError(f"{self.url} cannot be fetched: the server sent an empty file")
+            raise UnfetchedError(f"{self.address} cannot be fetched: the server sent an empty file")
         return [path], ""
 
 
@@ -128,15 +123,10 @@ class Files:
         self._paths: dict[Remote, list[Path]] = {}
         self.used: list[dict[str, str]] = []
 
-    def fetch(self, remotes: Iterable[Remote]) -> None:
-        """Get some files; `UnfetchedError` if that is impossible, `DataError` if the hub asks for consent."""
-        for remote in remotes:
-            self._get(remote)
-
     def rows(self, part: str) -> Iterator[Row]:
         """Yield the rows of a part; `file` of those of CSV and Markdown is the name of their file, without ending."""
         for remote in self._parts[part]:
-            for path in self._get(remote):
+            for path in self.get(remote):
                 try:
                     yield from read_rows(path, remote.member)
                 except (OSError, EOFError, ValueError, zipfile.BadZipFile, tarfile.TarError, csv.Error) as error:
@@ -144,7 +134,8 @@ class Files:
                         f"{path} cannot be read: {_first_line(error)}; delete it and run the same command again"
                     ) from error
 
-    def _get(self, remote: Remote) -> list[Path]:
+    def get(self, remote: Remote) -> list[Path]:
+        """Return some files; `UnfetchedError` if they cannot be fetched, `DataError` if the hub asks for consent."""
         if remote not in self._paths:
             if self._folder is None:
                 paths, revision = remote.fetch(quiet=self._quiet)

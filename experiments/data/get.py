@@ -21,7 +21,15 @@ from corag.writing import cache_folder
 from experiments.data.catalogue import DATA_SETS, DataSet, find_data_set
 from experiments.data.config import comma_separated
 from experiments.data.fetch import Files, UnfetchedError
-from experiments.data.folder import FolderWriter, is_at_hand, is_written, new_folder, share_corpus, write_source
+from experiments.data.folder import (
+    FolderWriter,
+    is_at_hand,
+    is_written,
+    new_folder,
+    read_source,
+    share_corpus,
+    write_source,
+)
 from storage import folder_lock
 
 _STEP = 1_000
@@ -86,36 +94,44 @@ def list_data(_: DataListConfig) -> None:
 def get_data(config: GetConfig) -> Path:
     """Write a data set as a data folder, and return the folder."""
     data_set = find_data_set(config.name)
-    splits = tuple(comma_separated(config.splits)) or data_set.default_splits
+    splits = tuple(comma_separated(config.splits) or data_set.default_splits or data_set.splits)
     _check(data_set, splits, config)
     out = Path(config.out) if config.out is not None else data_cache() / folder_name(data_set.name)
     settings = {"splits": list(splits), "limit": config.limit, "passages": config.passages, "corpus": config.corpus}
     # Of two processes with one folder the second waits and finds it whole.
     name = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:16]
     with folder_lock(cache_folder() / "locks", f"{name}.lock"):
-        if is_written(out, {"name": data_set.name, "settings": settings}, overwrite=config.overwrite):
-            return out
-        fetching = data_set.megabytes and config.from_ is None
-        size = f", {data_set.megabytes:,} MB to fetch for all splits" if fetching else ""
-        say(f"{data_set.name}: {data_set.what}\nlicence: {data_set.licence}", stderr())
-        say(f"source: {data_set.home}{size}", stderr())
-        files = Files(data_set.files, None if config.from_ is None else Path(config.from_), quiet=config.quiet)
-        try:
-            files.fetch(data_set.remotes(splits))
-            with new_folder(out) as draft:
-                _write(draft, data_set, splits, files, settings, config)
-        except UnfetchedError as error:
-            wanted = "; ".join(f"{remote.pattern} from {remote.address}" for remote in data_set.remotes(splits))
-            raise DataError(
-                f"{error}; run the same command where there is a network and without --from, or bring these files into "
-                f"a folder and name it with --from: {wanted}"
-            ) from error
-        except (KeyError, TypeError) as error:
-            raise DataError(
-                f"the files of {data_set.name} have another form than this version of CORAG knows ({error!r}); they "
-                f"are described at {data_set.home}"
-            ) from error
+        if not is_written(out, {"name": data_set.name, "settings": settings}, overwrite=config.overwrite):
+            _fetch(data_set, splits, out, settings, config)
+    record = read_source(out)
+    questions = ", ".join(f"{number:,} {split}" for split, number in record["questions"].items())
+    say(f"{record['passages']:,} passages; questions: {questions}")
+    say(f"data folder in {out}; index it with: corag index --data {config.name if config.out is None else out}")
     return out
+
+
+def _fetch(data_set: DataSet, splits: tuple[str, ...], out: Path, settings: dict[str, Any], config: GetConfig) -> None:
+    fetching = data_set.megabytes and config.from_ is None
+    size = f", {data_set.megabytes:,} MB to fetch for all splits" if fetching else ""
+    say(f"{data_set.name}: {data_set.what}\nlicence: {data_set.licence}", stderr())
+    say(f"source: {data_set.home}{size}", stderr())
+    files = Files(data_set.files, None if config.from_ is None else Path(config.from_), quiet=config.quiet)
+    try:
+        for remote in data_set.remotes(splits):
+            files.get(remote)
+        with new_folder(out) as draft:
+            _write(draft, data_set, splits, files, settings, config)
+    except UnfetchedError as error:
+        wanted = "; ".join(f"{remote.pattern} from {remote.address}" for remote in data_set.remotes(splits))
+        raise DataError(
+            f"{error}; run the same command where there is a network and without --from, or bring these files into "
+            f"a folder and name it with --from: {wanted}"
+        ) from error
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"the files of {data_set.name} have another form than this version of CORAG knows ({error!r}); they "
+            f"are described at {data_set.home}"
+        ) from error
 
 
 def _check(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> None:

@@ -15,7 +15,7 @@ import corag
 from corag.checks import check_count
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
-from corag.models.runtime import Runtime, recording, runtime
+from corag.models.runtime import Runtime, in_runtime, recording
 from corag.naming import Spelling, spelling
 from corag.readers.wrappers import CachedReader
 from corag.registry import tokens as make_tokens
@@ -64,17 +64,13 @@ class ReferencesConfig(Runtime):
                 check_count(name, value, "typical: 3072 tokens")
 
 
-def write_references(config: ReferencesConfig, reader: Reader | None = None) -> tuple[Path, int]:
+@in_runtime
+def write_references(config: ReferencesConfig) -> tuple[Path, int]:
     """Write a data folder with reference answers; return it, and the number of answers written.
 
     A reader that fails raises its error; what it answered before is kept for the next run.
     """
-    with runtime(config):
-        return _write(config, reader or corag.reader(config.reader))
-
-
-def _write(config: ReferencesConfig, reader: Reader) -> tuple[Path, int]:
-    source, out = find_data(config.data), Path(config.out)
+    source, out, reader = find_data(config.data), Path(config.out), corag.reader(config.reader)
     if out.absolute() == source.absolute():
         raise InputError(f"out is the data folder itself, {out}; give another one")
     folder = DataFolder.open(source)

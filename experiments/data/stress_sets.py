@@ -64,8 +64,6 @@ def stress_sets(
     for rate in rates:
         check_range(kind, rate, 0, 1, "it is a share of the candidates")
     check_count("size", size, "the paper has 20 and 100")
-    if kind == "redundancy" and max(rates) * size > size - 0.5:
-        raise InputError(f"redundancy {max(rates):g} leaves no original among {size} candidates; lower it")
     queries = [query for query in folder.queries if query.id in pool.by_query]
     drafts: list[tuple[Query, dict[float, list[Document] | None]]] = []
     with progress(kind, quiet=quiet) as report:
@@ -81,7 +79,10 @@ def stress_sets(
                 drafts.append((query, pools))
             report(number, len(queries))
     if not drafts:
-        raise InputError("no question has enough passages of both kinds; retrieve more for each, or ask for fewer")
+        raise InputError(
+            f"no question has enough passages of both kinds for {size} candidates and {kind} of up to {max(rates):g}; "
+            "retrieve more for each, or ask for fewer"
+        )
     written = {}
     for rate in rates:
         written[rate] = out / f"{kind}-{rate:g}"
@@ -120,10 +121,10 @@ def noisy_pool(ranking: Sequence[Document], noise: Sequence[bool], size: int, ra
 def redundant_pool(ranking: Sequence[Document], size: int, rate: float, rewrite: Rewrite) -> list[Document] | None:
     """Return the best-ranked passages, and then rewritings of them in turn, `round(rate * size)` of `size`.
 
-    A rewriting is named `id~number` and keeps the title. None if there are too few originals.
+    A rewriting is named `id~number` and keeps the title. None if there are too few originals, or none.
     """
     num_originals = size - round(rate * size)
-    if len(ranking) < num_originals:
+    if not 0 < num_originals <= len(ranking):
         return None
     pool = list(ranking[:num_originals])
     for index in range(size - num_originals):

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from corag.cli.console import progress
-from corag.errors import InputError
 from corag.memory import forget
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.naming import spelling, without_secrets
@@ -65,8 +64,6 @@ def compare(config: EvaluateConfig) -> Mapping[str, list[Result]]:
         return {run.name: run.results() for run in runs}
     out = Path(config.out)
     file = out / "comparison.html" if config.several else out.with_suffix(".html")
-    if file == out:
-        raise InputError(f"out is {config.out!r}, the name of its report; give another ending, such as .json")
     output_file(str(file), PAGE)
     results = {run.name: run.results() for run in runs}
     title = "Methods compared"
@@ -140,9 +137,10 @@ class SetRun:
 
     def results(self) -> list[Result]:
         """Return one result a budget, and write it; what is on disk is not measured again."""
-        if finished := self._finished():
-            logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, finished)))
-            return [Result.read(file) for file in finished]
+        files = list(self._files.values())
+        if files and all(finished_record(file, self._work(budget)) for budget, file in self._files.items()):
+            logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, files)))
+            return list(map(Result.read, files))
         # What an earlier comparison of this process encoded is encoded again: the result lists the models that ran.
         forget()
         # Before the journal: a run that is refused leaves no file.
@@ -160,11 +158,6 @@ class SetRun:
             if not self._several:
                 journal.remove()
         return results
-
-    def _finished(self) -> list[Path]:
-        """Return the files of the results of this very work; none unless all are on disk."""
-        records = [finished_record(file, self._work(budget)) for budget, file in self._files.items()]
-        return [] if None in records else list(self._files.values())
 
     def _work(self, budget: int) -> str:
         return fingerprint([settings_of(self.config), budget, *self._content])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -73,16 +73,10 @@ class Measuring:
         for selector in self.selectors.values():
             if isinstance(selector, SharedProblem):
                 with suppress(*FAILURES):  # whichever question it is, is named below
-                    room = self._with_room(questions)
-                    selector.search_ahead([(query.question, offered, tokens) for query, offered, tokens in room])
+                    names = [query.question for query, _ in questions]
+                    room = map(self.budget.for_context, names)
+                    selector.search_ahead(list(zip(names, (offered for _, offered in questions), room, strict=True)))
         return [self._choose(query, candidates) for query, candidates in questions]
-
-    def _with_room(
-        self, questions: Sequence[tuple[Query, Sequence[Candidate]]]
-    ) -> Iterator[tuple[Query, Sequence[Candidate], int]]:
-        for query, candidates in questions:
-            with suppress(InputError):
-                yield query, candidates, self.budget.for_context(query.question)
 
     def prompts(self, chosen: Chosen) -> list[Prompt]:
         """Return what is to be read: the contexts that were chosen, and the chunks that a summary was made from."""

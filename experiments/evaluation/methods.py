@@ -88,7 +88,7 @@ def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[st
 class SharedProblem:
     """A selector whose problems, with the values of their orders, serve others of the same unit.
 
-    `problems` are by question and unit, and have to be cleared where candidates or budget are others.
+    `problems` are by question, candidates and unit, and have to be cleared where the budget is another.
     """
 
     selector: BudgetedSelector
@@ -102,21 +102,23 @@ class SharedProblem:
 
     def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
         """Return the selection."""
-        found = self._ahead.pop((query, budget_tokens), None)
+        found = self._ahead.pop((self._key(query, candidates), budget_tokens), None)
         return found or self.selector.select_from(self._problem(query, candidates, budget_tokens))
 
     def search_ahead(self, questions: Sequence[tuple[str, Sequence[Candidate], int]]) -> None:
         """Search for many questions in lock-step, each with its candidates and budget; `select` then has the result."""
         self._ahead.clear()
         selections = self.selector.select_from_many(deque(self._problem(*question) for question in questions))
-        for (query, _, budget_tokens), selection in zip(questions, selections, strict=True):
-            self._ahead[query, budget_tokens] = selection
+        for (query, candidates, budget_tokens), selection in zip(questions, selections, strict=True):
+            self._ahead[self._key(query, candidates), budget_tokens] = selection
 
     def _problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
-        key = query, self.selector.unit, self.selector.max_units
-        if key not in self.problems:
+        if (key := self._key(query, candidates)) not in self.problems:
             self.problems[key] = self.selector.problem(query, candidates, budget_tokens)
         return self.problems[key]
+
+    def _key(self, query: str, candidates: Sequence[Candidate]) -> Any:
+        return query, tuple(one.chunk.id for one in candidates), self.selector.unit, self.selector.max_units
 
 
 def with_shared_problem(selector: Selector, method: str, problems: dict[Any, SelectionProblem]) -> Selector:

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from corag.budget import Budget
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import SEPARATOR, Document, with_title
 from corag.text.support import SupportingSpan, findable, places, support_recall, supporting_spans
 from corag.text.units import Range, ranges_of, source_of
-from corag.types import Chunk, Embedder, FloatArray, Selection, TokenCounter
+from corag.types import Chunk, Embedder, Selection, TokenCounter
 from experiments.evaluation.metrics import (
     LONG_ANSWER_WORDS,
     answer_figures,
@@ -69,7 +67,7 @@ def contains_answer(text: str, answers: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one method chose for one question, and what was read from it; what a question does not have is None.
+    """What one method chose for one question, and what was read from it; what a question does not have is None or NaN.
 
     Attributes:
         ranking: Chunks of the candidates, best first.
@@ -143,19 +141,19 @@ class Outcome:
         return figures
 
     @property
-    def kept(self) -> float | None:
+    def kept(self) -> float:
         """What the text holds of answer and evidence, which is what the agent learns from; see `metrics.kept`."""
-        return _known(kept({**self.evidence, **self.answers}))
+        return float(kept({**self.evidence, **self.answers}))
 
     @property
-    def finest_evidence(self) -> float | None:
+    def finest_evidence(self) -> float:
         """The finest measure of evidence that the question has; see `metrics.evidence`."""
-        return _known(evidence({**self.evidence, **self.answers}, self._has_long_answer))
+        return float(evidence({**self.evidence, **self.answers}, self._has_long_answer))
 
     @property
-    def quality(self) -> float | None:
+    def quality(self) -> float:
         """Mean of the reader's answer and evidence; see `metrics.quality`."""
-        return _known(quality({**self.evidence, **self.answers}, self._has_long_answer))
+        return float(quality({**self.evidence, **self.answers}, self._has_long_answer))
 
     @property
     def _has_long_answer(self) -> bool:
@@ -206,10 +204,6 @@ class Outcome:
         if self.is_whole or one is None or two is None:
             return None
         return answer_similarity(one, two, self.embedder) if one and two else float(one == two)
-
-
-def _known(value: FloatArray) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def _joined(chunks: Sequence[Chunk]) -> str:

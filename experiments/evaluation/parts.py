@@ -105,10 +105,9 @@ class Parts:
         }
         if not shared:
             return make_methods(methods, offered)
-        takes = SUMMARIZERS.settings(config.summarizer)
-        wanted = {"tokens": offered.get("tokenizer"), "embedder": offered["embedder"]}
-        settings = {name: value for name, value in wanted.items() if name in takes and value is not None}
-        offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
+        wanted = {"tokens": offered.get("tokenizer"), "embedder": self.embedder}
+        known = {name: value for name, value in wanted.items() if value is not None}
+        offered["summarizer"] = SUMMARIZERS.offer(config.summarizer, known)
         with SHARED.set({"encoder": self.encoder}):
             return make_methods(methods, offered, self._reranker)
 

@@ -182,8 +182,8 @@ class Worker:
                 with recording() as before:
                     self.prepare(number, quiet=True)
                     pool = self._pools.get(number) or source.open_pool(queries, self.parts.embedder)
-                for block in _blocks(queries):
-                    questions = [(query, pool.candidates(query)) for query in block]
+                for start in range(0, len(queries), AT_ONCE):
+                    questions = [(query, pool.candidates(query)) for query in queries[start : start + AT_ONCE]]
                     waiting.extend(self._started(source, questions, queue, before()))
                     while waiting and (
                         all(answer.done() for answer in waiting[0].readings.values())
@@ -286,18 +286,6 @@ class Queue(AbstractContextManager["Queue"]):
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.terminate()
-
-
-def _blocks(queries: Sequence[Query]) -> Iterator[list[Query]]:
-    """Yield the questions that are searched together; those with one text, which may have other candidates, are not."""
-    block: list[Query] = []
-    for query in queries:
-        if len(block) == AT_ONCE or query.question in {other.question for other in block}:
-            yield block
-            block = []
-        block.append(query)
-    if block:
-        yield block
 
 
 def _with_concurrency(config: LabelConfig) -> str:

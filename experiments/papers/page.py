@@ -27,7 +27,8 @@ def section_record(result: StudyResult) -> dict[str, Any]:
     """Return the section of a study as JSON values: texts and tables; its figure is a file beside it."""
     study = result.study
     claim = f"The paper: {study.claim}" if study.claim and study.paper else study.claim
-    blocks = [block for block in (claim, *_tables(result), *_notes(result), *_ran(result)) if block]
+    tables = [*([_main(result)] if result.methods else ()), *_gains(result), *_published(result)]
+    blocks = [block for block in (claim, *tables, *_notes(result), *_ran(result)) if block]
     return {
         "title": f"{study.name}: {study.title}",
         "anchor": study.name,
@@ -56,11 +57,6 @@ def _text(name: str, value: Any) -> str:
         return value or "-"
     shown = measure(name).format if isinstance(value, float) else ""
     return format(value, shown).replace("0.", ".", 1) if shown == ".3f" and abs(value) < 1 else f"{value:,{shown}}"
-
-
-def _tables(result: StudyResult) -> list[Table]:
-    """Return the tables of a study."""
-    return [*([_main(result)] if result.methods else ()), *_gains(result), *_published(result)]
 
 
 def _notes(result: StudyResult) -> list[str]:

@@ -26,7 +26,7 @@ class MethodInCell:
         summary: Its figures over all questions, as `corag evaluate` gives them.
         part: Spelling of the method that ran.
         file: File of the comparison, below the folder of the study.
-        ran: Questions, budget and the like of the comparison, by name.
+        setup: Questions, budget and the like of the comparison, by name.
     """
 
     values: Point

@@ -165,8 +165,8 @@ def _measure(
     }  # fmt: skip
     file = str(out.relative_to(folder))
     for cell in cells:
-        queries = kept_questions(cell, measured.rows)
-        setup = {**shared, "questions": asked(cell, len(queries), record)}
+        queries, questions = counted_questions(cell, measured.rows, record)
+        setup = {**shared, "questions": questions}
         for label, text in cell.methods.items():
             name, values = parse(text), {**cell.values, METHOD: label}
             rows = [row for row in measured.rows[name] if row["query"] in queries]
@@ -174,20 +174,15 @@ def _measure(
             result.methods.append(MethodInCell(values, rows, summaries[name], part, file, setup))
 
 
-def asked(cell: Cell, kept: int, record: Mapping[str, Any]) -> str:
-    """Return how many questions a cell counts, and how many of those asked have no evidence."""
-    asked, without = record["queries"], record["queries_without_gold"]
-    counted = f"{kept} of {asked} ({cell.name})" if cell.keep else str(asked)
-    return f"{counted}, {without} without evidence" if without else counted
-
-
-def kept_questions(cell: Cell, rows: Mapping[str, Sequence[Row]]) -> set[str]:
-    """Return the questions that count in a cell, given the rows of each method."""
+def counted_questions(cell: Cell, rows: Mapping[str, Sequence[Row]], record: Mapping[str, Any]) -> tuple[set[str], str]:
+    """Return the questions that count in a cell, given the rows of each method, and how many they are in words."""
     queries = {row["query"] for of_method in rows.values() for row in of_method}
     for label, wanted in cell.keep.items():
         of_method = {row["query"]: row for row in rows[parse(cell.methods[label])]}
         queries = {name for name in queries if all(of_method[name].get(key) == value for key, value in wanted.items())}
-    return queries
+    asked, without = record["queries"], record["queries_without_gold"]
+    counted = f"{len(queries)} of {asked} ({cell.name})" if cell.keep else str(asked)
+    return queries, f"{counted}, {without} without evidence" if without else counted
 
 
 def _write(result: StudyResult, cells: Sequence[Cell], folder: Path, config: ReproduceConfig) -> None:

@@ -340,7 +340,8 @@ def _cell(study: Study, values: dict[str, str]) -> Cell:
         merged |= study.grid[axis][name]
     keep, labels = merged.pop(KEEP, {}), merged.pop(METHODS, list(study.methods))
     settings = {name: merged.pop(name) for name in list(merged) if name in CELL_SETTINGS}
-    known = {name for text in study.methods.values() for name in _settings_of(text)}
+    known = {name for text in study.methods.values() for name in SELECTORS.settings(text)}
+    known |= set(SEARCH_FIELDS) if "search" in known else set()
     for name in merged:
         if name not in known:
             names = (*CELL_SETTINGS, KEEP, METHODS, *sorted(known))
@@ -372,9 +373,3 @@ def with_settings(method: str, settings: Mapping[str, Any]) -> str:
     if "search" in own and (of_search := {name: settings[name] for name in SEARCH_FIELDS if name in settings}):
         chosen["search"] = {**(written.settings.get("search") or {}), **of_search}
     return PartName(written.name, {**written.settings, **chosen})
-
-
-def _settings_of(method: str) -> tuple[str, ...]:
-    """Return the settings that a method takes."""
-    own = SELECTORS.settings(method)
-    return (*own, *SEARCH_FIELDS) if "search" in own else own

@@ -27,9 +27,8 @@ FEWEST = 30
 class Contest:
     """Two methods on the same questions: how much more quality ours has, and the mean tokens of both.
 
-    `what` is what quality is of, answers or evidence; `title` is that of the measure. `advice` is what to do, if it is
-    decided by more than quality. `lost` has the parts of quality of which ours has significantly less, and how much:
-    nobody is told to use what loses one of them.
+    `what` is what quality is of, answers or evidence; `title` is that of the measure. `lost` has the parts of quality
+    of which ours has significantly less, and how much: nobody is told to use what loses one of them.
     """
 
     ours: str
@@ -38,7 +37,6 @@ class Contest:
     tokens: tuple[float, float]
     what: str = "answers"
     title: str = "F1"
-    advice: str = ""
     lost: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -67,9 +65,12 @@ class Contest:
             return f"as many tokens as {self.theirs}"
         return f"{abs(self.saving):.0%} {'fewer' if self.saving > 0 else 'more'} tokens than {self.theirs}"
 
-    def decision(self) -> list[str]:
-        """Return the decision in a sentence, and whether there are enough questions in another one."""
-        advice = f": {self.advice}" if self.advice else ""
+    def decision(self, advice: str = "") -> list[str]:
+        """Return the decision in a sentence, and whether there are enough questions in another one.
+
+        `advice` is what to do, if more than quality decides that.
+        """
+        advice = f": {advice}" if advice else ""
         if self.outcome == "Mixed":
             parts = {self.title: self.gain.mean, **self.lost}
             changes = ", ".join(f"{title} {change:+.3f}" for title, change in parts.items())

@@ -32,7 +32,7 @@ class Measure:
         title: Its heading.
         direction: 1 if more is better, -1 if less is, 0 for neither.
         format: How a value is shown.
-        of: Its value on one question, or None if the question has none; without a function the row has it already,
+        of: Its value on one question, None or NaN if it has none; without a function the row has it already,
             from the clock, a judge or a verifier.
         brief: Whether the table of many methods, a line each, has room for it.
         partial: Whether only some data sets or methods have it: null, not 0, where none has, and left out of tables.
@@ -196,7 +196,7 @@ def measured(outcome: Outcome, names: Collection[str] | None = None) -> dict[str
     """Return every value that one question has; with names, only these."""
     chosen = [one for one in MEASURES.values() if names is None or one.name in names]
     values = {one.name: one.of(outcome) for one in chosen if one.of is not None}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None and value == value}  # not NaN
 
 
 def summaries(rows: Sequence[Row]) -> dict[str, Any]:

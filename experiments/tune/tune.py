@@ -91,7 +91,7 @@ class Tuning:
         )
         missing = "no configuration has all evidence; try more candidates, another retrieval or a larger budget"
         limits = bottleneck(self._rows(), "f1", "F1", missing=missing)
-        decision = [*replace(self.contest, advice=advice).decision(), *limits]
+        decision = [*self.contest.decision(advice), *limits]
         return [*decision, *([] if (promise := self.promise()) is None else [promise])]
 
     def promise(self) -> str | None:

@@ -1,3 +1,4 @@
+from corag.registry import READERS
 from corag.text.data import DataFolder
 from experiments.data.folder import read_source
 from experiments.data.references import ReferencesConfig, write_references
@@ -14,9 +15,10 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-def test_questions_without_an_answer_get_one_from_their_gold_passages(tmp_path):
+def test_questions_without_an_answer_get_one_from_their_gold_passages(tmp_path, monkeypatch):
     data, echo = write_folder(tmp_path / "data", DOCUMENTS, QUESTIONS), EchoReader()
-    out, number = write_references(ReferencesConfig(str(data), str(tmp_path / "out"), "echo", quiet=True), echo)
+    monkeypatch.setitem(READERS.parts, "echo", lambda: echo)
+    out, number = write_references(ReferencesConfig(str(data), str(tmp_path / "out"), "echo", quiet=True))
     assert number == 3
     assert [query for query, _ in echo.asked] == ["What is Varn?", "Who was Ilsa?", "What is Oro?"]
     assert echo.asked[1][1].startswith("Tolmere\nTolmere is the capital")

@@ -111,4 +111,4 @@ def test_names():
         find_data_set("ir_datasets:no-such-set")
     assert find_data_set("beir:scifact").splits == ("test", "train")
     assert find_data_set("ir_datasets:msmarco-passage/trec-dl-2019/judged").splits == ("test",)
-    assert find_data_set("msmarco").default_splits == ("dev", "test")
+    assert find_data_set("msmarco").default_splits == ["dev", "test"]

@@ -14,7 +14,7 @@ from experiments.evaluation.config import EvaluateConfig
 from experiments.papers.page import read_section, section_record
 from experiments.papers.plots import draw
 from experiments.papers.results import MethodInCell, StudyResult
-from experiments.papers.run import asked, kept_questions
+from experiments.papers.run import counted_questions
 from experiments.papers.small import differences, labels_of, substitute, substitute_cell, title_of
 from experiments.papers.study import (
     DATA_SETTINGS,
@@ -176,14 +176,17 @@ def test_questions_that_a_cell_keeps_are_those_with_a_value_of_a_method():
     cells = cells_of(small(grid={"budget": [64], "cost_weight": [0], "queries": queries}))
     assert len(comparisons_of(cells)) == 1
     rows = [{"query": "a", "full_evidence": 1.0}, {"query": "b", "full_evidence": 0.0}]
-    assert [kept_questions(cell, {"top-k": rows}) for cell in cells] == [{"a"}, {"a", "b"}]
+    record = {"queries": 2, "queries_without_gold": 0}
+    assert [counted_questions(cell, {"top-k": rows}, record) for cell in cells] == [
+        ({"a"}, "1 of 2 (64-0-clean)"),
+        ({"a", "b"}, "2"),
+    ]
+    _, without_evidence = counted_questions(cells[1], {"top-k": rows}, {**record, "queries_without_gold": 1})
+    assert without_evidence == "2, 1 without evidence"
     # Where none is kept there are no figures, though the comparison has a summary of all that were asked.
     where = {**cells[0].values, METHOD: "Top"}
     empty = StudyResult(small(), methods=[MethodInCell(where, [], {"cost_tokens": 9.0, "full_evidence": 1.0})])
     assert empty.figure("cost_tokens", where) is None and empty.figure("full_evidence", where) is None
-    record = {"queries": 2, "queries_without_gold": 0}
-    assert asked(cells[0], 1, record) == "1 of 2 (64-0-clean)"
-    assert asked(cells[1], 2, {**record, "queries_without_gold": 1}) == "2, 1 without evidence"
 
 
 def test_what_is_missing_is_said_in_one_line_before_anything_is_done(tmp_path, monkeypatch, capsys):
