@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -114,7 +114,8 @@ class SearchSelector(RerankingSelector):
             "iterations": config.iterations,
             "cost_weight": self._price,
             "token_price": price,
-            **_non_default(config),
+            **({"exploration": config.exploration} if config.policy == "paper" else {}),
+            **self._given,
             "orders_scored": result.num_scored,
             "scorer_calls": result.num_calls,
             "truncated": scorer.num_truncated,
@@ -170,13 +171,3 @@ def search_config(policy: Policy, preset: Preset | None = None, given: Mapping[s
             defaults["iterations"] = ITERATIONS
     with search_errors():
         return SearchConfig(**{**defaults, **(PRESETS[preset] if preset else {}), **given})
-
-
-def _non_default(config: SearchConfig) -> dict[str, Any]:
-    """Return the settings of a search that a trace has beside its policy: those that matter and are not the default."""
-    defaults = {**asdict(SearchConfig()), "choice": "value-minus-cost"}
-    names = ("choice", "backup", "visits", "parallel", "max_scored")
-    return {
-        **({"exploration": config.exploration} if config.policy == "paper" else {}),
-        **{name: value for name in names if (value := getattr(config, name)) != defaults[name]},
-    }
