@@ -30,17 +30,22 @@ def write(folder: Path, corpus=CORPUS, queries=(QUERY,), *, gz: bool = False) ->
 
 @pytest.mark.parametrize("gz", [False, True], ids=["plain", "gz"])
 def test_a_folder_is_read(tmp_path, gz):
-    queries = [QUERY, {"id": "q2", "question": "Who?", "candidates": ["b", "a", "b"], "level": "hard", "hops": [1]}]
+    queries = [
+        QUERY,
+        {"id": "q2", "question": "Who?", "candidates": ["b", "a", "b"], "level": "hard", "hops": [1]},
+        {"id": "q3", "question": "Why?", "grades": {"b": 0, "a": 2}},
+    ]
     folder = DataFolder.open(write(tmp_path, queries=queries, gz=gz))
     assert folder.path == tmp_path
     assert list(folder.documents.values()) == [Document("a", "Text of a.", "A"), Document("b", "Text of b.")]
-    first, second = folder.queries
+    first, second, third = folder.queries
     assert (first.id, first.question, first.answers, first.gold, first.split) == (
         "q1", "What?", ("this",), ("a",), "test",
     )  # fmt: skip
     assert (first.candidates, first.extra) == (None, {})
     assert (second.answers, second.gold, second.split) == ((), (), "all")
     assert (second.candidates, second.extra) == (("b", "a"), {"level": "hard", "hops": [1]})
+    assert (third.gold, third.grades) == (("a",), {"b": 0, "a": 2})
     assert read_corpus(str(tmp_path)) == folder.documents
 
 
