@@ -62,6 +62,9 @@ def bodies(chunks):
 @given(TEXTS, st.sampled_from(["", "A title"]), st.integers(1, 3), st.integers(0, 5), st.randoms())
 @example("||\n||\n||", "", 1, 0, Random(0))
 @example("|a|b|\n|-|-|\n|1|2|\n|-|-|\n|3|4|", "A title", 1, 0, Random(0))
+@example("|a|b|\n|-|-|\n|1|2|\n| |3|\n\nSo:\n- four\n- five", "A title", 2, 1, Random(0))
+@example("|a|b|\n|-|-|\n|1|2|\n| |3|", "A title", 1, 1, Random(0))
+@example("A fact.\n```\nx = 1", "", 1, 0, Random(0))
 def test_units_are_spans_of_the_document_and_all_of_them_are_the_document(text, title, size, before, random):
     place = {"document": "d", "title": title, "start": before, "end": before + len(text)}
     chunk, document = Chunk("c", with_title(title, text), place), "x" * before + text
@@ -200,6 +203,7 @@ def test_a_cell_that_spans_rows_stands_before_those_below():
         ("Do:\n\n```\nx = 1\n```", ["Do:\n\n```\nx = 1\n```"]),
         ("一：\n\n二。三？\n四。", ["一：\n\n二。", "三？\n四。"]),
         ("A fact.\n\nAnother\nfact.", ["A fact.", "Another\nfact."]),
+        ("--all\n\n    Shows all. Soon.", ["--all\n\n    Shows all.", "Soon."]),
         ("  Use\n\nRun it.", ["Use\n\nRun it."]),
         ("Use\n| a | b |\n|---|---|\n| 1 | 2 |", ["Use", "| 1 | 2 |"]),
         ("Do so.\n```\nx = 1\n```\nThen wait.", ["Do so.", "```\nx = 1\n```", "Then wait."]),
@@ -217,6 +221,7 @@ def test_what_leads_into_a_list_or_a_table_comes_with_each_item_and_not_alone():
     lists = "Use\n\nDo:\n- open:\n  - left\n- close"
     assert cut(lists) == [("- open:\n  - left", ["Use\n\nDo:"]), ("- close", ["Use\n\nDo:"])]
     assert texts("A fact. " * 200 + "\n- One. Two.")[-1] == "- One. Two."
+    assert cut("先：\n- 一") == [("- 一", ["先："])]
     assert cut("A fact.\n- open") == [("A fact.", []), ("- open", [])]
     assert cut("Costs:\n\n| a | b |\n\n- open") == [("Costs:\n\n| a | b |", []), ("- open", [])]
     table = "Costs:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |"
