@@ -163,7 +163,7 @@ def _kept_selector(
 @lru_cache(maxsize=8)
 def _kept_embedder(runtime: object, parts: object) -> Embedder:
     """Return the default embedder, likewise; it keeps the vectors of texts."""
-    return CachedEmbedder(EMBEDDERS.make("minilm"))
+    return CachedEmbedder()
 
 
 def _candidate(text: Text, name: str) -> Candidate:

@@ -14,7 +14,7 @@ from corag.errors import ModelError
 from corag.memory import LRU, Capacity, megabytes, shared_capacity
 from corag.models.devices import Role
 from corag.models.engine import Float32
-from corag.models.minilm import DIMENSION, Encoded, TextEncoder, encoder_at
+from corag.models.minilm import DIMENSION, Encoded, TextEncoder, encoder_at, minilm_encoder
 from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
 from corag.naming import Part, Spelling, spelling
 from corag.registry import EMBEDDERS
@@ -59,12 +59,14 @@ def vectors_by(embedder: Embedder, texts: Sequence[str], *, unit: bool = False) 
 class CachedEmbedder:
     """An embedder that embeds each text once while its vector is in the cache; one given by name is built when used.
 
-    With a `batch` of 1 text at a time a vector is the same to the last bit whatever was embedded before.
+    With none given, it is MiniLM at the precision of its rerankers, whose states of texts it shares: for texts that
+    are read and not stored. With a `batch` of 1 text at a time a vector is the same to the last bit whatever was
+    embedded before.
     """
 
-    def __init__(self, embedder: Spelling | Embedder, *, batch: int | None = None) -> None:
+    def __init__(self, embedder: Spelling | Embedder | None = None, *, batch: int | None = None) -> None:
         # Anything that is neither a name nor an embedder is refused here.
-        self._given = embedder if isinstance(embedder, str) else EMBEDDERS.make(embedder)
+        self._given = embedder if isinstance(embedder, str | None) else EMBEDDERS.make(embedder)
         self._runtime = current()
         self._batch = batch
         self._vectors: LRU[str, FloatArray] = LRU(cache_capacity())
@@ -73,10 +75,15 @@ class CachedEmbedder:
     def embedder(self) -> Embedder:
         """The embedder itself."""
         with use_runtime(self._runtime):
-            return EMBEDDERS.make(self._given)
+            if self._given is not None:
+                return EMBEDDERS.make(self._given)
+            takes = "encoder" in EMBEDDERS.settings("minilm")
+            return EMBEDDERS.make(
+                "minilm", **({"encoder": CachedEncoder(minilm_encoder(role="reranker"))} if takes else {})
+            )
 
     def __str__(self) -> str:
-        return spelling(self._given)
+        return "minilm" if self._given is None else spelling(self._given)
 
     @property
     def name(self) -> str:

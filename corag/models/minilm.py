@@ -97,6 +97,13 @@ class TextEncoder(ABC):
             InputError: A text is not valid Unicode.
         """
 
+    def whole(self, texts: Sequence[str]) -> list[list[Encoded]]:
+        """Return all windows of each text: one, unless it is longer."""
+        return [
+            [first, *(self.encoded([text], window)[0] for window in range(1, first.num_windows))]
+            for text, first in zip(texts, self.encoded(texts), strict=True)
+        ]
+
     def vectors(self, texts: Sequence[str]) -> Float32:
         """Return unit vectors: means of all token states of the first window, `[len(texts), DIMENSION]`."""
         vectors = np.array([text.vector for text in self.encoded(texts)], dtype=np.float32)
@@ -104,16 +111,14 @@ class TextEncoder(ABC):
 
 
 def token_cosines(encoder: TextEncoder, question: Encoded, texts: Sequence[str]) -> list[tuple[Float32, Ids]]:
-    """Return, of each text, the cosines of its T tokens to the Q of a question, `[T, Q]`, and where each begins, `[T]`.
-
-    A text longer than a window is encoded in several.
-    """
-    found = []
-    for text, first in zip(texts, encoder.encoded(texts), strict=True):
-        windows = [first, *(encoder.encoded([text], window)[0] for window in range(1, first.num_windows))]
-        cosines = np.concatenate([question.cosines(window) for window in windows])
-        found.append((cosines, np.concatenate([window.starts for window in windows])))
-    return found
+    """Return of each text the cosines of its T tokens to a question's Q, `[T, Q]`, and where each begins, `[T]`."""
+    return [
+        (
+            np.concatenate([question.cosines(window) for window in windows]),
+            np.concatenate([window.starts for window in windows]),
+        )
+        for windows in encoder.whole(texts)
+    ]
 
 
 def best_cosines(cosines: Float32) -> FloatArray:

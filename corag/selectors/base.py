@@ -335,7 +335,7 @@ class EmbeddingSelector(BudgetedSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.cached_embedder = CachedEmbedder(self.embedder or "minilm")
+        self.cached_embedder = CachedEmbedder(self.embedder)
 
     def _vectors(self, problem: SelectionProblem) -> FloatArray:
         """Return the candidates' unit vectors, `[n, d]`."""

@@ -6,15 +6,21 @@ documents", 2004) and, with a question, to the question. Maximal marginal releva
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 
-from corag.models.cached import CachedEmbedder
-from corag.naming import Part, Spelling
+from corag.models.cached import EncodingPart
+from corag.models.minilm import tokens_within, unit
+from corag.naming import Spelling
 from corag.registry import tokens as make_tokens
 from corag.selectors.mmr import marginal_relevance
 from corag.selectors.problem import shared_words
 from corag.text.chunking import cut_to_tokens, sentence_spans
-from corag.types import Embedder, FloatArray, Order, SummaryRequest, TokenCounter
+from corag.text.units import Span
+from corag.types import FloatArray, Order, SummaryRequest, TokenCounter
 
 RELEVANCE_WEIGHT = 0.6
 """Relevance against novelty; lambda of maximal marginal relevance."""
@@ -24,77 +30,99 @@ QUERY_WEIGHT = 0.8
 """Weight of the similarity to the question, if there is one; the rest is centrality."""
 
 
-class ExtractiveSummarizer(Part):
+class Sentence(NamedTuple):
+    """A sentence: which text it is from, where, and its words."""
+
+    text_number: int
+    span: Span
+    text: str
+
+
+@dataclass(kw_only=True, eq=False)
+class ExtractiveSummarizer(EncodingPart):
     """Takes whole sentences from the texts, in their own order, up to an exact number of tokens.
 
+    The vector of a sentence is the mean of what MiniLM makes of its tokens within their text, so a text that a selector
+    has embedded is not encoded again.
+
     Args:
-        embedder: Name or object.
         tokens: Counts tokens: name or object; MiniLM's counter by default.
     """
 
     max_concurrent = 1
     window_tokens = None
+    name = "extractive"
 
-    def __init__(self, *, embedder: str | Embedder = "minilm", tokens: Spelling | TokenCounter | None = None) -> None:
-        self.name = "extractive"
-        self.tokens = make_tokens(tokens or "minilm")
-        embedder_name = embedder if isinstance(embedder, str) else embedder.name
-        self.identity = f"extractive 2 {embedder_name} {RELEVANCE_WEIGHT} {QUERY_WEIGHT} {self.tokens.name}"
-        self._embedder = CachedEmbedder(embedder)
+    tokens: Spelling | TokenCounter | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tokens = self._tokens = make_tokens(self.tokens or "minilm")
+        self.identity = f"extractive 3 {RELEVANCE_WEIGHT} {QUERY_WEIGHT} {self._tokens.name}"
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return sentences of the texts, those of one text on one line; empty for texts without any."""
         sentences = _promising(_sentences(request.texts), request.query)
         if not sentences:
             return ""
-        texts = [text for _, text in sentences]
-        worth, vectors = self._worth(texts, request.query)
+        texts = [sentence.text for sentence in sentences]
+        vectors = self._vectors(request.texts, sentences)
+        worth = self._worth(vectors, request.query)
         # A sentence is counted with the space that joins it to the next.
-        costs = self.tokens.count([f"{text} " for text in texts])
+        costs = self._tokens.count([f"{text} " for text in texts])
         chosen = marginal_relevance(
             worth, vectors, relevance_weight=RELEVANCE_WEIGHT, costs=costs, budget=request.max_tokens
         )
         for kept in range(len(chosen), 0, -1):
             summary = _in_order(sentences, chosen[:kept])
-            if int(self.tokens.count([summary])[0]) <= request.max_tokens:
+            if int(self._tokens.count([summary])[0]) <= request.max_tokens:
                 return summary
-        return cut_to_tokens(texts[int(worth.argmax())], self.tokens, request.max_tokens)
+        return cut_to_tokens(texts[int(worth.argmax())], self._tokens, request.max_tokens)
 
-    def _worth(self, texts: list[str], query: str) -> tuple[FloatArray, FloatArray]:
-        """Return the score of each sentence, `[N]`, and its vector, `[N, D]`."""
-        vectors = self._embedder.vectors(texts)
+    def _vectors(self, texts: Sequence[str], sentences: Sequence[Sentence]) -> FloatArray:
+        """Return the unit vector of each sentence, `[N, D]`; one without tokens has that of its text."""
+        numbers = sorted({sentence.text_number for sentence in sentences})
+        encoded = dict(zip(numbers, self._encoder.whole([texts[number] for number in numbers]), strict=True))
+        vectors = []
+        for sentence in sentences:
+            windows, spans = encoded[sentence.text_number], [sentence.span]
+            states = np.concatenate([window.tokens[tokens_within(window.starts, spans)] for window in windows])
+            vectors.append(states.mean(axis=0) if len(states) else windows[0].vector)
+        return unit(np.array(vectors)).astype(np.float64)
+
+    def _worth(self, vectors: FloatArray, query: str) -> FloatArray:
+        """Return the score of each sentence, `[N]`."""
         # The mean cosine to all sentences is the cosine to their mean, up to its length.
         centrality: FloatArray = vectors @ vectors.mean(axis=0)
         if not query:
-            return centrality, vectors
-        relevance = vectors @ self._embedder.vectors([query])[0]
-        return QUERY_WEIGHT * relevance + (1 - QUERY_WEIGHT) * centrality, vectors
+            return centrality
+        relevance: FloatArray = vectors @ self._encoder.vectors([query])[0]
+        return QUERY_WEIGHT * relevance + (1 - QUERY_WEIGHT) * centrality
 
 
-def _sentences(texts: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Return each distinct sentence once, with the number of the first text that contains it."""
-    first: dict[str, int] = {}
+def _sentences(texts: Sequence[str]) -> list[Sentence]:
+    """Return each distinct sentence once, in the first text that contains it."""
+    first: dict[str, Sentence] = {}
     for number, text in enumerate(texts):
         for start, end in sentence_spans(text):
-            if sentence := text[start:end].strip():
-                first.setdefault(sentence, number)
-    return [(number, sentence) for sentence, number in first.items()]
+            if words := text[start:end].strip():
+                first.setdefault(words, Sentence(number, (start, end), words))
+    return list(first.values())
 
 
-def _promising(sentences: list[tuple[int, str]], query: str) -> list[tuple[int, str]]:
+def _promising(sentences: list[Sentence], query: str) -> list[Sentence]:
     """Return at most `MOST_SENTENCES`, in their order: by the question's words, then those of the first texts.
 
     An encoder reads a thousand sentences in some seconds, and a group may have a hundred thousand.
     """
     if len(sentences) <= MOST_SENTENCES:
         return sentences
-    shared = shared_words(query, [text for _, text in sentences])
+    shared = shared_words(query, [sentence.text for sentence in sentences])
     return [sentences[index] for index in np.sort(np.argsort(-shared, kind="stable")[:MOST_SENTENCES])]
 
 
-def _in_order(sentences: list[tuple[int, str]], chosen: Order) -> str:
+def _in_order(sentences: Sequence[Sentence], chosen: Order) -> str:
     lines: dict[int, list[str]] = {}
     for index in sorted(chosen):
-        number, sentence = sentences[index]
-        lines.setdefault(number, []).append(sentence)
+        lines.setdefault(sentences[index].text_number, []).append(sentences[index].text)
     return "\n".join(" ".join(line) for line in lines.values())

@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,8 @@ from corag.summarizers.runs import summarize_all
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
 from tests.chat_server import ChatServer, Reply
-from tests.fakes import COUNTERS, TEXTS, WORDS, HashEmbedder
+from tests.corag.rerankers.evidence_worlds import WordEncoder
+from tests.fakes import COUNTERS, TEXTS, WORDS
 
 
 def request(*texts, max_tokens=100, query=""):
@@ -80,11 +82,18 @@ def test_no_request_is_ever_beyond_the_window_and_every_word_is_read(lengths, wi
     assert {word for text in texts for word in text.split()} <= read
 
 
+class Flat(WordEncoder):
+    """No state is zero, as of a real encoder: a text may have no words."""
+
+    def states(self, ids):
+        return [states + np.float32(0.01) for states in super().states(ids)]
+
+
 @pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
 @settings(max_examples=10)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4), limit=st.integers(1, 60), query=st.sampled_from(["", "b?"]))
 def test_extractive_keeps_an_exact_limit(tokens, texts, limit, query):
-    summarizer = ExtractiveSummarizer(embedder=HashEmbedder(), tokens=tokens)
+    summarizer = ExtractiveSummarizer(encoder=Flat(), tokens=tokens)
     found = summarizer.summarize(request(*texts, max_tokens=limit, query=query))
     assert not found or tokens.count([found])[0] <= limit
     assert found == summarizer.summarize(request(*texts, max_tokens=limit, query=query))
@@ -106,6 +115,13 @@ def test_extractive_takes_what_matters_once_and_in_order():
     assert everything == "\n".join(texts)
     assert summarizer.summarize(request(" ", "\n")) == ""
     assert summarizer.summarize(request(*texts, texts[0])) == everything
+
+
+def test_a_sentence_is_valued_by_its_words_in_any_window_of_its_text():
+    filler = " ".join(["sand"] * 700) + ". "
+    summarizer = ExtractiveSummarizer(encoder=WordEncoder())
+    asked = request("Wind. " + filler + "Rivers flow north.", "Stones. Hills.", max_tokens=5, query="rivers flow")
+    assert summarizer.summarize(asked) == "Rivers flow north."
 
 
 def ollama(server, **named):
