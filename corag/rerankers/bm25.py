@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -109,17 +110,15 @@ def _count_terms(query: str, texts: Sequence[str]) -> tuple[FloatArray, FloatArr
     import bm25s
 
     with _ONE_STEMS:
-        query_terms, *text_terms = bm25s.tokenize(
-            list(map(character_pairs, [query, *texts])),
-            stopwords="en",
-            stemmer=_stemmer(),
-            return_ids=False,
-            show_progress=False,
+        tokenized = bm25s.tokenize(
+            list(map(character_pairs, [query, *texts])), stopwords="en", stemmer=_stemmer(), show_progress=False
         )
-    column = {term: index for index, term in enumerate(dict.fromkeys(query_terms))}
-    counts = np.zeros((len(texts), len(column)), dtype=np.float64)
-    for row, terms in enumerate(text_terms):
-        for term in terms:
-            if term in column:
-                counts[row, column[term]] += 1
-    return counts, np.array([len(terms) for terms in text_terms], dtype=np.float64)
+    asked, *found = tokenized.ids
+    terms = list(dict.fromkeys(asked))
+    lengths = np.array([len(ids) for ids in found], dtype=np.int64)
+    column = np.full(len(tokenized.vocab), len(terms))  # the last one, for all that is not asked for
+    column[terms] = np.arange(len(terms))
+    counts = np.zeros((len(texts), len(terms) + 1))
+    columns = column[np.fromiter(chain.from_iterable(found), dtype=np.int64)]
+    np.add.at(counts, (np.repeat(np.arange(len(texts)), lengths), columns), 1)
+    return counts[:, :-1], lengths.astype(np.float64)

@@ -33,9 +33,9 @@ Embed = Callable[[Sequence[str]], NDArray[Any]]
 
 DEFAULT_MAX_UNITS = 60
 """20 chunks of 128 tokens have about 100 sentences."""
-MOST_READ = 64
+MOST_READ = 60
 """Candidates that models read; of more, the most promising. MiniLM reads as many passages in a second or two of CPU
-time. The best 64 by BM25 hold as much of the gold passages as the best 100 by the share of the question's words."""
+time. The best 60 by BM25 hold as much of the gold passages as the best 100 by the share of the question's words."""
 NEIGHBOUR = 0.8
 """What a unit's score counts for its neighbours: "He was born ..." follows the sentence that says who."""
 
