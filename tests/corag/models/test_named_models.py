@@ -132,12 +132,15 @@ def test_of_a_pickle_only_tensors_are_read(models, tmp_path):
         corag.embedder(str(folder))
 
 
-def test_flag_embedding_gives_the_same_vectors(models):
+def test_flag_embedding_gives_the_same_values(models):
     library = pytest.importorskip("FlagEmbedding")
     with quiet():
         m3 = library.BGEM3FlagModel(str(models / "m3"), use_fp16=False, devices="cpu")
         vectors = m3.encode(PASSAGES, max_length=62)["dense_vecs"]
+        cross = library.FlagReranker(str(models / "xlm"), use_fp16=False, devices="cpu", max_length=62)
+        values = cross.compute_score([(QUESTION, text) for text in PASSAGES], normalize=True)
     np.testing.assert_allclose(corag.embedder("bge-m3").embed(PASSAGES), vectors, atol=1e-5)
+    np.testing.assert_allclose(corag.reranker("BAAI/bge-reranker-v2-m3").score(QUESTION, PASSAGES), values, atol=1e-5)
 
 
 def test_what_is_no_folder_of_a_model_is_refused_before_a_library_is_imported():
