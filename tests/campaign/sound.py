@@ -98,14 +98,9 @@ def same_again(case, selection, how):
 def spoil(case, rng):
     """Return a case with one thing wrong."""
     some = [*case.candidates, Candidate(Chunk("other", "some other text"), 0.5)]
-    place = rng.randrange(len(some))
-    one = some[place]
-
-    def having(**changes):
-        return [*some[:place], replace(one, **changes), *some[place + 1 :]]
-
+    one, unfit = rng.choice(some), rng.choice([math.nan, math.inf, -math.inf, "0.5", [1], 1j])
     wrong = {
-        "a similarity": {"candidates": having(similarity=rng.choice([math.nan, math.inf, -math.inf, "0.5", [1], 1j]))},
+        "a similarity": {"candidates": [*some, {"text": "x", "similarity": unfit}]},
         "an id": {"candidates": [*some, Candidate(Chunk(one.chunk.id, one.chunk.text + " and more"), 0.5)]},
         "a kind": {"candidates": [Candidate(Chunk("x", "x y"), 0.5, "score"), Candidate(Chunk("y", "y x"), 0.5)]},
         "a candidate": {"candidates": [*some, rng.choice([None, ("text", "score"), {"body": "x"}, 3])]},
