@@ -98,7 +98,7 @@ def _with_stress(
     queries = drawn(folder.split(split, limit), sample, seed)
     candidates = CandidateSettings(num_candidates=NUM_RANKED)
     pool = open_pool(folder, queries, corag.embedder(embedder), candidates, quiet=config.quiet)
-    store = Path(config.out) / "rewritings.sqlite"
+    store = Path(config.out) / "rewritings.jsonl"
     rewrite = rotated if rewriter is None else chat_rewriter(chat_of("rewriter", rewriter), store)
     written = stress_sets(folder, pool, out, kind=kind, rates=rates, size=size, rewrite=rewrite, quiet=config.quiet)
     return written[how[kind]]

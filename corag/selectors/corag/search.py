@@ -29,9 +29,9 @@ MAX_PROBABILITY = 1 - 1e-5
 REFERENCE_TOKENS = 256
 """lambda is the price of this many tokens, in units of value, whatever the budget is."""
 ITERATIONS, EXPLORATION = 40, 0.001
-"""Of the tree, on values in [0, 1]; docs/concepts.md has the figures. The paper's c of 2.4 is for raw logits. From 0.1
-on it keeps the tree shallow: with 60 sentences, 40 iterations reach a net value of .740 up to 0.02, .728 with 0.1 and
-.632 with 0.3. An order has at most as many chunks as there are iterations, so there are more where more fit."""
+"""Of the tree, on values in [0, 1]. The paper's c of 2.4 is for raw logits. From 0.1 on it keeps the tree shallow: with
+60 sentences, 40 iterations reach a net value of .740 up to 0.02, .728 with 0.1 and .632 with 0.3. An order has at most
+as many chunks as there are iterations, so there are more where more fit."""
 
 
 @dataclass(kw_only=True, eq=False)
