@@ -156,6 +156,13 @@ class ReaderModule(EncoderModule):
         self.log_dict(losses, batch_size=len(batch))
         return losses["loss"]
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Leave out a step whose gradient is not finite: clipped, it would make all weights so."""
+        trained = [value for value in self.parameters() if value.grad is not None]
+        if not all(bool(value.grad.isfinite().all()) for value in trained):
+            for value in trained:
+                value.grad = None
+
     def groups(self) -> list[dict[str, Any]]:
         """Return matrices, which decay, and biases, norms and the one embedding, which do not."""
         decayed: list[torch.nn.Parameter] = []

@@ -68,6 +68,20 @@ def test_merged_weights_give_the_logits_of_the_trained_ones():
         torch.testing.assert_close(plain(**INPUTS)[0], network.eval()(**INPUTS)[0], atol=1e-4, rtol=0)
 
 
+def test_a_step_without_a_finite_gradient_changes_nothing(small_data):
+    folder = DataFolder.open(small_data)
+    module = ReaderModule(small_training(small_data, ""), examples(folder, folder.queries, repeat=1))
+    optimizer = torch.optim.AdamW(module.groups(), lr=1.0)
+    before = [value.clone() for value in module.parameters()]
+    for factor, changes in ((float("inf"), False), (1.0, True)):
+        for value in module.parameters():
+            value.grad = torch.ones_like(value) * (factor if value is module.network.head.weight else 1)
+        module.on_before_optimizer_step(optimizer)
+        optimizer.step()
+        now = list(module.parameters())
+        assert all(map(torch.equal, before, now)) != changes and all(bool(value.isfinite().all()) for value in now)
+
+
 def test_loss_is_the_cross_entropy_of_the_right_spans(small_data):
     folder = DataFolder.open(small_data)
     made = rows(examples(folder, folder.queries, repeat=1), small_training(small_data, ""), (0,))
