@@ -105,7 +105,7 @@ class Parts:
         }
         if not shared:
             return make_methods(methods, offered)
-        wanted = {"tokens": offered.get("tokenizer"), "embedder": self.embedder}
+        wanted = {"tokens": offered.get("tokenizer"), "encoder": self.encoder}
         known = {name: value for name, value in wanted.items() if value is not None}
         offered["summarizer"] = SUMMARIZERS.offer(config.summarizer, known)
         with SHARED.set({"encoder": self.encoder}):
