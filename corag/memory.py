@@ -52,6 +52,9 @@ class LRU(Generic[Key, Value]):
         self._owner = weakref.ref(self if owner is None else owner)
         hash(self._owner)  # which it remembers
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LRU, (self.capacity.max_bytes,)  # empty, as other processes compute their own
+
     def get(self, keys: Iterable[Key]) -> dict[Key, Value]:
         """Return those of the keys that are present, with their values, and mark them as used."""
         pool, present = self.capacity, {}

@@ -13,6 +13,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -122,7 +123,8 @@ def _can_be_spelled(value: object) -> bool:
 class Part:
     """Base of the parts that ship: `str(part)` is the shortest spelling from which it can be built again.
 
-    Settings that have their default values are left out. A part of your own need not derive from this class.
+    Settings that have their default values are left out. A copy, or what another process unpickles, is built again from
+    all of them. A part of your own need not derive from this class.
 
     Attributes:
         secrets: Further settings that no spelling shows; see `corag.redaction`.
@@ -131,6 +133,7 @@ class Part:
     secrets: ClassVar[frozenset[str]] = frozenset()
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
     _named: PartName | None = None
+    _state: ClassVar[tuple[str, ...]] = ("_named",)  # what is not built from the arguments
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take the secrets of the part for secrets everywhere."""
@@ -144,6 +147,11 @@ class Part:
         remember_secrets(args)
         object.__setattr__(part, "_arguments", (args, settings))
         return part
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy what the part was built with, secrets included, and neither its models nor its caches."""
+        args, settings = self._arguments
+        return partial(type(self), *args, **settings), (), {name: getattr(self, name) for name in self._state}
 
     def named(self, name: PartName, build: Callable[..., Any]) -> None:
         """Set the name and settings that the part is spelled with, given what built it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Generator, Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -41,6 +40,8 @@ class ChatReader(Chat):
 
     prompt: str = "short"
 
+    _state = ("_named", "_history")
+
     def __post_init__(self) -> None:
         self.template: Prompt = prompt(
             str(self.prompt), "corag/prompts", needs=["question"], one_of=["context", NUMBERED]
@@ -55,8 +56,8 @@ class ChatReader(Chat):
 
     def after(self, turns: Iterable[tuple[str, str]]) -> Self:
         """Return this reader with earlier questions and their answers before the last message of its prompts."""
-        reader = copy(self)
-        reader._history = tuple(turns)
+        reader = object.__new__(type(self))
+        vars(reader).update(vars(self), _history=tuple(turns))
         return reader
 
     @property

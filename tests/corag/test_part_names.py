@@ -17,6 +17,7 @@ from corag.naming import PartName, parse, split_parts
 from corag.registry import Registry
 from corag.rerankers import Bm25
 from corag.selectors import Corag, TopK
+from tests.processes import fork_server
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = st.recursive(
@@ -100,6 +101,26 @@ def test_parts_print_as_they_parse():
     assert str(Corag(reranker=Bm25(b=0.5))) == "corag(reranker=bm25(b=0.5))"
     nested = corag.selector("self-route(part=top-k(k=2))")
     assert str(nested) == "self-route(part=top-k(k=2))" and nested.part.k == 2
+
+
+def chosen(selector):
+    texts = ("Everest is 8,849 metres high.", "It lies in Nepal.", "K2 is in Pakistan.", "Mount Fuji is high.")
+    candidates = [corag.Candidate(corag.Chunk(text, text), 0.5) for text in texts]
+    selection = selector.select("How high is Everest?", candidates, 20)
+    return selection.ids, selection.value, selection.cost_tokens
+
+
+def test_a_part_that_is_copied_or_goes_to_another_process_is_built_again():
+    for table in registry.TABLES[:-1]:
+        for name in table.local:
+            part = table.make(name, **({"reader": "ollama(model=m)"} if name == "self-consistency" else {}))
+            assert str(copy.deepcopy(part)) == str(part)
+    parts = [Corag(reranker=Bm25(b=0.5), agent="none"), corag.selector("mmr", tokenizer=corag.tokens("minilm"))]
+    with fork_server().Pool(1) as pool:
+        assert pool.map(chosen, parts) == [chosen(part) for part in parts]
+    reader = corag.reader("openai(model=m, base_url=http://localhost:1/v1, api_key=a-key)").after([("before", "yes")])
+    again = copy.deepcopy(reader)
+    assert (again.messages("and now?", "no"), again.api_key) == (reader.messages("and now?", "no"), "a-key")
 
 
 def test_a_fault_inside_a_part_is_not_taken_for_a_wrong_setting():
