@@ -32,6 +32,7 @@ from experiments.adapters.config import CrossTraining, EvidenceSource
 from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, plain_name
 from experiments.adapters.pools import Pooled, questions_by_unit
 from experiments.adapters.training import (
+    Fit,
     Learned,
     calibration_error,
     figures_table,
@@ -235,14 +236,14 @@ def train_cross(config: CrossTraining) -> Path:
     return train_once(config, fingerprint(config.work), partial(_learned, config), about=ABOUT, use=use)
 
 
-def _learned(config: CrossTraining, work: str) -> Learned:
+def _learned(config: CrossTraining, fit: Fit) -> Learned:
     out = Path(config.out)
     encoder = shared_encoder()
     questions = [pooled for of_source in _questions(config, config.sources, encoder).values() for pooled in of_source]
     checks = _questions(config, config.calibration, encoder)
     batches = partial(batches_of, config, questions, minilm_encoder().whole_ids)
     module = CrossModule(config, started(config.seed), batches)
-    network = module.learn(work, resolve_device("reranker").device)
+    network = module.learn(fit, resolve_device("reranker").device)
     tensors = {name: value.cpu().half().numpy() for name, value in export(network).items()}
     settings: dict[str, Any] = {"slope": 1.0, "offset": 0.0, "sources": config.work["sources"], "seed": config.seed}
     save_adapter(out / "draft", tensors, AdapterConfig(NAME, FORM, settings), "")

@@ -17,7 +17,7 @@ from agent.training.lightning import loader_of
 from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import NUM_OUTPUTS
 from experiments.adapters.config import EncoderTraining
-from experiments.adapters.training import fit
+from experiments.adapters.training import Fit
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -101,13 +101,11 @@ class EncoderModule(pl.LightningModule):  # type: ignore[misc]
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def learn(self, work: str, device: str, callbacks: Sequence[pl.Callback] = ()) -> SpanNetwork:
-        """Train, from the stage where an earlier call for the same work was stopped, and return the network."""
+    def learn(self, fit: Fit, device: str, callbacks: Sequence[pl.Callback] = ()) -> SpanNetwork:
+        """Train, from the stage where an earlier training of the same work was stopped, and return the network."""
         precision = "32-true" if self.config.precision == "fp32" else "bf16-mixed"
-        fit(
-            self, self.config, work,
-            epochs=self.num_stages, device=device, callbacks=callbacks, gradient_clip_val=1.0, precision=precision,
-        )  # fmt: skip
+        epochs = self.num_stages
+        fit(self, epochs=epochs, device=device, callbacks=callbacks, gradient_clip_val=1.0, precision=precision)
         network: SpanNetwork = self.network.eval()
         return network
 

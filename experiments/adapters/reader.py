@@ -31,6 +31,7 @@ from experiments.adapters.encoder import INPUTS, EncoderModule, build, export, p
 from experiments.adapters.passages import calibrate
 from experiments.adapters.reader_rows import ReadingExample, ReadingRow, batches, collate, examples, rows
 from experiments.adapters.training import (
+    Fit,
     Learned,
     calibration_error,
     facts_table,
@@ -95,10 +96,10 @@ def train_reader(config: ReaderTraining) -> Path:
     return train_once(config, work, partial(_learned, config, checks, learning), about=ABOUT, use=USE)
 
 
-def _learned(config: ReaderTraining, checks: HeldOut, learning: Sequence[ReadingExample], work: str) -> Learned:
+def _learned(config: ReaderTraining, checks: HeldOut, learning: Sequence[ReadingExample], fit: Fit) -> Learned:
     plain, draft = ReaderSettings(window_tokens=WINDOW_TOKENS), Path(config.out) / "draft"
     averaging = WeightAveraging(use_buffers=False, avg_fn=_average)
-    network = ReaderModule(config, learning).learn(work, resolve_device("reader").device, [averaging])
+    network = ReaderModule(config, learning).learn(fit, resolve_device("reader").device, [averaging])
     tensors = {name: tensor.cpu().half().numpy() for name, tensor in export(network).items()}
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
     save_adapter(draft, tensors, _adapter_config(plain), "")

@@ -8,12 +8,14 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 from lightning.pytorch.callbacks import LambdaCallback
+from lightning.pytorch.loggers import WandbLogger
 
 from agent.training.lightning import quiet_trainer, quiet_training, resume
 from corag.cli.console import progress, say
@@ -48,12 +50,17 @@ class Learned:
     facts: Mapping[str, object]
 
 
-def train_once(config: AdapterTraining, work: str, learn: Callable[[str], Learned], *, about: str, use: str) -> Path:
+Fit = Callable[..., None]
+"""`fit` of one training, given its settings, the folder of its state, and where it logs."""
+
+
+def train_once(config: AdapterTraining, work: str, learn: Callable[[Fit], Learned], *, about: str, use: str) -> Path:
     """Return the folder of the adapter that a finished training of the same work has left, or train and save it.
 
-    An interrupted training resumes after the last epoch that `fit` has kept. The card says what the adapter is,
-    `about`, and has the Python that makes it, `use`. The adapter is logged as the model of the training's run in W&B;
-    its figures are in `training.json`. In the end the state of the training, `epochs-*` and `draft`, is deleted.
+    `work` is a hash of everything that the weights depend on. An interrupted training resumes after the last epoch that
+    `fit` has kept. The card says what the adapter is, `about`, and has the Python that makes it, `use`. The figures are
+    in `training.json`; the training's run in W&B ends with them, and with the adapter as its model. In the end the
+    state of the training, `epochs-*` and `draft`, is deleted.
     """
     out, start = Path(config.out), time.perf_counter()
     folder = out / ADAPTER_DIR
@@ -61,12 +68,14 @@ def train_once(config: AdapterTraining, work: str, learn: Callable[[str], Learne
         if finished_record(out / RECORD_FILE, work) is not None and folder.is_dir():
             logger.info("%s is trained already; delete it to train again", folder)
         else:
-            learned = learn(work)
-            adapter, facts = learned.adapter, {**learned.facts, "hours": round((time.perf_counter() - start) / 3600, 2)}
-            card = _card(config, adapter.config.name, about, use, learned.results, facts)
-            save_adapter(folder, adapter.tensors, adapter.config, card)
+            state = out / f"epochs-{work}"
             with TrackedRun("train", config, out, asdict(config)) as run:
-                run.start(out / f"epochs-{work}")  # which has the id of the run
+                learned = learn(partial(fit, config, state, run.start(state)))
+                hours = round((time.perf_counter() - start) / 3600, 2)
+                adapter, facts = learned.adapter, {**learned.facts, "hours": hours}
+                card = _card(config, adapter.config.name, about, use, learned.results, facts)
+                save_adapter(folder, adapter.tensors, adapter.config, card)
+                run.log_metrics(learned.figures)
                 run.log_checkpoint(folder, {**learned.figures, "card": card})
             write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": learned.figures}, indent=2) + "\n")
             for state in (*out.glob("epochs-*"), out / "draft"):
@@ -110,33 +119,28 @@ def facts_table(facts: Mapping[str, object]) -> Table:
 
 
 def fit(
-    module: pl.LightningModule,
     config: AdapterTraining,
-    work: str,
+    state: Path,
+    log: WandbLogger | None,
+    module: pl.LightningModule,
     *,
     epochs: int,
     device: str,
+    part: str = "",
     threads: int | None = None,
     callbacks: Sequence[pl.Callback] = (),
     **settings: Any,
 ) -> None:
-    """Train a module, from the last whole epoch that an earlier call for the same work has finished.
+    """Train a module, from the last whole epoch that an earlier call with the same folder `state` has finished.
 
-    What the module and its batches draw has to derive from seed, epoch and step. `work` is a hash of everything that
-    the weights depend on; `settings` are further ones of Lightning's Trainer.
+    What the module and its batches draw has to derive from seed, epoch and step. `part` names one module of several,
+    `settings` are further ones of Lightning's Trainer.
     """
-    folder = Path(config.out) / f"epochs-{work}"
-    with (
-        TrackedRun("train", config, Path(config.out), asdict(config)) as run,
-        progress("train", quiet=config.quiet) as report,
-        quiet_training(threads),
-    ):
+    with progress("train", quiet=config.quiet) as report, quiet_training(threads):
         shown = LambdaCallback(on_train_epoch_end=lambda trainer, _: report(trainer.current_epoch + 1, epochs))
-        log = run.start(folder) or False
-        trainer = quiet_trainer(
-            folder, device, epochs, [*callbacks, shown], logger=log, log_every_n_steps=1, **settings
-        )
-        resume(trainer, module, folder)
+        hooks, where = [*callbacks, shown], state / part
+        trainer = quiet_trainer(where, device, epochs, hooks, logger=log or False, log_every_n_steps=1, **settings)
+        resume(trainer, module, where)
 
 
 def fit_line(x: FloatArray, right: FloatArray, *, intercept: bool = True, strength: float = np.inf) -> FloatArray:

@@ -27,6 +27,7 @@ from corag.types import FloatArray, Order
 from experiments.adapters.config import ValueTraining
 from experiments.adapters.pools import Pooled, open_folder, questions_by_unit
 from experiments.adapters.training import (
+    Fit,
     Learned,
     calibration_error,
     facts_table,
@@ -75,12 +76,12 @@ def train_value(config: ValueTraining) -> Path:
     return train_once(config, work, partial(_learned, config), about=ABOUT, use=use)
 
 
-def _learned(config: ValueTraining, work: str) -> Learned:
+def _learned(config: ValueTraining, fit: Fit) -> Learned:
     out = Path(config.out)
     encoder = shared_encoder()
     rarity = _rarity(config)
     training = _training_questions(config, encoder, rarity)
-    left_out, network = _fitted(config, training, work)
+    left_out, network = _fitted(config, training, fit)
     order, order_figures = _fit_order(config, training)
     parts = EvidenceParts(config.name, config.max_size, network, rarity, order, Weights())
     cases = [(example, left_out[example.kind]) for example in training]
@@ -104,7 +105,7 @@ def _learned(config: ValueTraining, work: str) -> Learned:
     return Learned(load_adapter(out / "draft"), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
 
 
-def _fitted(config: ValueTraining, training: Sequence[ValueExample], work: str) -> tuple[dict[str, Ensemble], Ensemble]:
+def _fitted(config: ValueTraining, training: Sequence[ValueExample], fit: Fit) -> tuple[dict[str, Ensemble], Ensemble]:
     """Return a network for each kind that has not learned from it, and the whole ensemble."""
     kinds = list(dict.fromkeys(example.kind for example in training))
     if len(kinds) == 1:
@@ -115,7 +116,7 @@ def _fitted(config: ValueTraining, training: Sequence[ValueExample], work: str) 
     counts[np.arange(len(training)), fold] = 0
     seeds = [*[config.seed] * len(kinds), *(config.seed + number for number in range(MEMBERS))]
     batches = ValueBatches(training, counts, config.seed)
-    module = fit_networks(batches, seeds, config, work, resolve_device("reranker").device)
+    module = fit_networks(batches, seeds, config, fit, resolve_device("reranker").device)
     networks = {kind: module.ensemble(slice(row, row + 1)) for row, kind in enumerate(kinds)}
     return networks, module.ensemble(slice(len(kinds), None))
 

@@ -30,7 +30,7 @@ from corag.rerankers.evidence.signals import PAIRS, SINGLES, UNIT_PAIRS, UNIT_SI
 from corag.types import FloatArray
 from experiments.adapters.config import ValueTraining
 from experiments.adapters.pools import Pooled
-from experiments.adapters.training import fit, fit_line
+from experiments.adapters.training import Fit, fit_line
 
 LISTED = 100_000
 """Sets of one size beyond this number are drawn without listing them."""
@@ -175,6 +175,7 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.batches, self.epochs = batches, FLOOR_EPOCHS if floor is None else config.epochs
+        self.loss_name = "floor_loss" if floor is None else "train_loss"
         networks, num_features, num_hidden = len(seeds), len(batches.mean), config.hidden if floor is not None else 0
         bound = num_features**-0.5
         drawn = []
@@ -229,7 +230,7 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
     def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
         """Return the sum of the losses: the networks share no weight, so each has the gradient of its own."""
         losses = self.losses(batch)
-        self.log("train_loss", losses.mean(), on_step=False, on_epoch=True, batch_size=len(batch["sizes"]))
+        self.log(self.loss_name, losses.mean(), on_step=False, on_epoch=True, batch_size=len(batch["sizes"]))
         return losses.sum()
 
     def configure_optimizers(self) -> Any:
@@ -248,14 +249,14 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
 
 
 def fit_networks(
-    batches: ValueBatches, seeds: Sequence[int], config: ValueTraining, work: str, device: str
+    batches: ValueBatches, seeds: Sequence[int], config: ValueTraining, fit: Fit, device: str
 ) -> ValueModule:
     """Fit networks side by side, of a seed each, first their floors; see `training.fit`."""
     floor = ValueModule(batches, seeds, config)
     # One thread: the bits then do not depend on the number of cores.
-    fit(floor, config, f"{work}-floor", epochs=floor.epochs, device=device, threads=1)
+    fit(floor, part="floor", epochs=floor.epochs, device=device, threads=1)
     module = ValueModule(batches, seeds, config, floor)
-    fit(module, config, work, epochs=module.epochs, device=device, threads=1)
+    fit(module, epochs=module.epochs, device=device, threads=1)
     return module
 
 

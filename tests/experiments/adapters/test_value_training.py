@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from corag.text.units import unit_size, units
 from corag.types import Chunk
 from experiments.adapters.config import EvidenceSource, ValueTraining
 from experiments.adapters.pools import Pooled, cut, open_folder, pools, questions_of
+from experiments.adapters.training import fit
 from experiments.adapters.value_fit import (
     ValueBatches,
     ValueModule,
@@ -30,6 +32,7 @@ from experiments.adapters.value_fit import (
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 from tests.experiments.adapters.conftest import PEOPLE
 from tests.experiments.worlds import write_folder
+from tests.wandb_files import offline_runs
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +119,7 @@ def test_networks_learn_which_set_is_the_evidence_each_from_its_own_questions(tm
     counts[:, 1] = 0
     counts[0, 1] = 1  # the second network has one question
     config = toy_training(tmp_path, hidden=8, epochs=24)
-    module = fit_networks(ValueBatches(tables, counts, 0), (1, 1), config, "toy", "cpu")
+    module = fit_networks(ValueBatches(tables, counts, 0), (1, 1), config, partial(fit, config, tmp_path, None), "cpu")
     whole, poor = (module.ensemble(slice(number, number + 1)) for number in (0, 1))
     assert right(whole, range(60, 80)) >= 17 > right(poor, range(60, 80))
 
@@ -171,10 +174,13 @@ def config(films, tmp_path):
 def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, monkeypatch):
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     held_out = replace(config.sources[0], part="held-out")
-    config = replace(config, units=("passage", "sentence"), calibration=(held_out,))
+    config = replace(config, units=("passage", "sentence"), calibration=(held_out,), logger="wandb")
     adapter = training.train_value(config)
     figures = json.loads((adapter.parent / "training.json").read_text())["figures"]
     assert {"most probable hypothesis is true", "calibration error", "slope"} <= set(figures)
+    [run] = offline_runs(config.out)
+    assert run.summary.items() >= figures.items() and {"floor_loss", "train_loss"} <= run.summary.keys()
+    assert [artifact.type for artifact in run.artifacts if artifact.type == "model"]
     assert np.isfinite(list(figures.values())).all()
     card = (adapter / "README.md").read_text()
     assert "calibration error" in card and "films" in card
