@@ -134,10 +134,9 @@ class Result:
         return measure(name).difference(self.rows[method]) if self.rows else None
 
     def ranked(self, methods: Sequence[str], name: str) -> list[str]:
-        """Return methods by a measure, the highest value first, those without one last."""
-        return sorted(
-            methods, key=lambda one: -math.inf if (value := self.value(one, name)) is None else value, reverse=True
-        )
+        """Return methods by a measure, the highest value first, of equal ones that of fewer tokens, without one last."""
+        values = {one: (self.value(one, name), float(self.value(one, "cost_tokens") or 0)) for one in methods}
+        return sorted(methods, key=lambda one: (values[one][0] is None, -(values[one][0] or 0), values[one][1]))
 
     def contest(self) -> tuple[str, str] | None:
         """Return the challenger and the best other method; None without two methods that can be compared."""
