@@ -149,13 +149,15 @@ class Curves:
         if not self.curve(DEFAULT):
             return ""
         [row], hull = self.curve(DEFAULT), self.hull()
-        [(tokens, quality, _)], gap = self.means([row]), self.gain(hull, row)
+        [(tokens, quality, _), (enough, _, _)], gap = self.means([row, hull[-1]]), self.gain(hull, row)
         default = f"The default (corag, {self.measure.title} {quality:.3f} at {tokens:.0f} tokens) is"
         place = f"the Pareto front of all {len(self.points)} points"
-        if row in hull or gap is None or gap.mean <= 0:
-            text = f"{default} on {place}."
-        else:
+        if row not in hull and gap is not None and gap.mean > 0:
             text = f"{default} below {place}, by {gap.mean:.3f} ({gap.low:+.3f} to {gap.high:+.3f})."
+        elif tokens > enough:
+            text = f"{default} as high as {place}, for which {enough:.0f} tokens are enough."
+        else:
+            text = f"{default} on {place}."
         return f"{text} At equal tokens, corag against {'; against '.join(map(self._against, REFERENCES))}."
 
     def _against(self, method: str) -> str:

@@ -57,7 +57,8 @@ def curves_plot(curves: Curves) -> str:
         lines.append((name, curves.means(curves.curve(name), bars=True), style))
     methods = [row for row, point in enumerate(curves.points) if point.curve == TABLE]
     for number, row in enumerate(methods):
-        style = {"color": COLORS[(number + 3) % len(COLORS)], "marker": "X", "linestyle": "", "markersize": 6}
+        turn, color = divmod(number + len(known), len(COLORS))
+        style = {"color": COLORS[color], "marker": "XPD<>"[turn % 5], "linestyle": "", "markersize": 6}
         lines.append((curves.points[row].method, curves.means([row]), style))
     star = {"color": "#000000", "marker": "*", "linestyle": "", "markersize": 13, "zorder": 5}
     lines.append(("the default, corag", curves.means(curves.curve(DEFAULT)), star))

@@ -57,6 +57,15 @@ def test_the_verdict_on_the_default(default, expected):
     assert "+0.200" in text and "+0.100" in text
 
 
+def test_a_default_that_spends_more_than_the_best_needs_is_not_on_the_front():
+    result = result_with_curves("corag(cost_weight=0)")
+    for row in result.curves[0].rows:
+        row["cost_tokens"] = 45
+    assert (
+        "as high as the Pareto front of all 7 points, for which 40 tokens are enough" in Curves.of([result]).verdict()
+    )
+
+
 points = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=12)
 
 
