@@ -15,7 +15,7 @@ from corag.ambient import Report
 from corag.errors import DataError, InputError
 from corag.files.chunks import chunk_file
 from corag.files.process import read_file
-from corag.files.read import FoundFiles, UnreadableFileError, find_files, kind_of, read_bytes, reading_key
+from corag.files.read import FoundFiles, UnreadableFileError, find_files, read_bytes, reading_key
 from corag.index.search import ChunkIndex
 from corag.index.write import ChunkSource, write_index
 from corag.registry import tokens as make_tokens
@@ -126,7 +126,7 @@ def _corpus_source(
         report(len(documents), len(documents))
 
     parts = {"corpus": digest}
-    return ChunkSource(parts, lambda _: (digest, chunks()), _fingerprint(settings, parts), settings)
+    return ChunkSource(parts, lambda _: chunks(), _fingerprint(settings, parts), settings)
 
 
 def _folder_source(
@@ -150,20 +150,17 @@ def _folder_source(
                 "check include and exclude"
             )
 
-    def read(name: str) -> tuple[str, list[Chunk]] | None:
+    def read(name: str) -> list[Chunk] | None:
         report(next(numbers), len(keys))
         try:
-            data = read_bytes(files.root / name)
-            # The file may have changed since it was hashed: what counts is what was read.
-            key = reading_key(hashlib.sha256(data).hexdigest(), name, kind_of(name, data))
-            chunks = chunk_file(name, read_file(data, name), tokens, chunking)
+            chunks = chunk_file(name, read_file(read_bytes(files.root / name), name), tokens, chunking)
             if not chunks:
                 raise UnreadableFileError("it holds no text")
         except UnreadableFileError as error:
             skipped[name] = str(error)
             require_documents()
             return None
-        return key, chunks
+        return chunks
 
     require_documents()
     return ChunkSource(keys, read, fingerprint, settings)

@@ -59,14 +59,15 @@ class ChunkSource:
 
     Attributes:
         parts: Name of each part -> hash of its content.
-        read: Returns the current hash of a part and its chunks; None if the part is unreadable.
+        read: Returns the chunks of a part; None if it is unreadable. A part that changes between its hash and this is
+            read again in the next update.
         fingerprint: Names content and settings; sources with the same one make the same index.
         settings: How the chunks are made, JSON values. An index is updated if it agrees in all but `skipped`, which
             `read` may add to; without any, an index of other content is replaced only on request.
     """
 
     parts: Mapping[str, str]
-    read: Callable[[str], tuple[str, Iterable[Chunk]] | None]
+    read: Callable[[str], Iterable[Chunk] | None]
     fingerprint: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -89,7 +90,7 @@ def listed(chunks: Iterable[Chunk]) -> ChunkSource:
     if not given:
         raise DataError(_NO_CHUNKS)
     fingerprint = digest.hexdigest()
-    return ChunkSource({"": fingerprint}, lambda _: (fingerprint, given.values()), fingerprint)
+    return ChunkSource({"": fingerprint}, lambda _: given.values(), fingerprint)
 
 
 class Written(NamedTuple):
@@ -134,9 +135,9 @@ def write_index(
         for name, key in source.parts.items():
             if name in unchanged:
                 parts[name] = key
-            elif (content := source.read(name)) is not None:
-                parts[name] = content[0]
-                for position, chunk in enumerate(content[1]):
+            elif (chunks := source.read(name)) is not None:
+                parts[name] = key
+                for position, chunk in enumerate(chunks):
                     writer.add(Row(chunk, name, position))
         writer.flush()
         if not writer.wanted:

@@ -133,7 +133,7 @@ def build(folder, num_blocks):
     made = Made(folder.parent)
     before_s = time.process_time()
     names = {f"block {number}": str(number) for number in range(num_blocks)}
-    source = ChunkSource(names, lambda name: (names[name], made.chunks(int(names[name]))), f"made {num_blocks}")
+    source = ChunkSource(names, lambda name: made.chunks(int(names[name])), f"made {num_blocks}")
     write_index(folder, source, made, batch_size=4 * _BLOCK)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"CPU s": time.process_time() - before_s, "peak MB": peak_mb}

@@ -90,6 +90,15 @@ def test_an_update_does_only_what_is_missing(folder, tmp_path, monkeypatch, larg
     assert third.index.manifest.settings["source"] == str(folder.resolve())
 
 
+def test_a_packed_file_that_has_not_changed_is_not_read_again(folder, tmp_path):
+    (folder / "c.md.gz").write_bytes(gzip.compress(b"# C\n\nA cloud.\n"))
+    update(folder, tmp_path / "index")
+    write_files(folder, a="# A\n\nNo stone.\n")
+    read = []
+    assert files_of(update(folder, tmp_path / "index", report=lambda *numbers: read.append(numbers))) == (0, 2, 1, 0)
+    assert read == [(0, 3), (3, 3)]
+
+
 STATES_OF_A_FOLDER = st.dictionaries(
     st.sampled_from("abcd"), st.sampled_from(["One.", "Two.", "One. Two.", "# T\n\nA.\n\n# U\n\nB.", " "])
 )
