@@ -96,9 +96,10 @@ def test_an_answer_in_the_title_shows_the_passage():
         ("Options:\n  -h, --help  helps\n  --all  all", "Options:\n-h, --help helps\n--all all"),
         ("you\n      could turn it", "you could turn it"),
         ("- turn\n  it\n- wait", "- turn it\n- wait"),
+        ("Limits:\n\n| Land | Hotel |\n| --- | --- |\n| NO | 190 |", "Limits:\n| Land | Hotel |\n| NO | 190 |"),
     ],
 )
-def test_a_description_is_set_in_below_its_option(written, expected):
+def test_what_keeps_a_line_of_its_own(written, expected):
     text, [mark] = one_text(Chunk("a", written), (0, len(written)), [(0, len(written))])
     assert (text, mark) == (expected, (0, len(expected)))
 
