@@ -24,7 +24,7 @@ def read_pptx(data: bytes, name: str) -> FileText:
             document.heading(2, "" if title is None else title.text)
             for shape in _shapes(slide.shapes):
                 if shape.has_text_frame and (title is None or shape.shape_id != title.shape_id):
-                    document.block(_visible(shape.text_frame.text))
+                    document.block(_text(shape))
                 elif shape.has_table:
                     document.table([[cell.text for cell in row.cells] for row in shape.table.rows])
             if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
@@ -40,6 +40,14 @@ def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
             yield from _shapes(shape.shapes)
         else:
             yield shape
+
+
+def _text(shape: Any) -> str:
+    """Return the paragraphs of a shape; several of a placeholder as the list that its layout makes of them."""
+    items = [(one.level, _visible(one.text)) for one in shape.text_frame.paragraphs if one.text.strip()]
+    if len(items) < 2 or not shape.is_placeholder:
+        return _visible(shape.text_frame.text)
+    return "\n".join(f"{'  ' * level}- {text}" for level, text in items)
 
 
 def _visible(text: str) -> str:

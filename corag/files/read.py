@@ -52,7 +52,7 @@ READERS: Mapping[str, Reader] = {
     "html": Reader("corag.files.web:read_html", 1),
     "docx": Reader("corag.files.web:read_docx", 1),
     "pdf": Reader("corag.files.pdf:read_pdf", 1),
-    "pptx": Reader("corag.files.office:read_pptx", 1),
+    "pptx": Reader("corag.files.office:read_pptx", 2),
     "xlsx": Reader("corag.files.office:read_xlsx", 1),
     "man": Reader("corag.files.web:read_man", 2),
 }

@@ -26,6 +26,8 @@ def test_slides_are_pages_under_their_titles():
         )
     ]
     assert [file.page(file.text.index(word)) for word in ("Open", "valve | 5", "group")] == [1, 2, 2]
+    [(_, text)] = outline(read_file(slides("Open.\vTurn.\nWait."), "talk.pptx"))
+    assert text.startswith("- Open.\nTurn.\n- Wait.\n\nSay it slowly.")
 
 
 def test_sheets_are_tables():

@@ -57,13 +57,13 @@ def docx(parts):
     return file.getvalue()
 
 
-def slides():
+def slides(body="Open the valve.\vTurn the key."):
     """Write slides: a title and a text with notes, then a table and a group."""
     shown = pytest.importorskip("pptx").Presentation()
     shown.core_properties.title = "The pump"
     first = shown.slides.add_slide(shown.slide_layouts[1])
     first.shapes.title.text = "Start"
-    first.placeholders[1].text = "Open the valve.\vTurn the key."
+    first.placeholders[1].text = body
     first.notes_slide.notes_text_frame.text = "Say it slowly."
     second = shown.slides.add_slide(shown.slide_layouts[6])
     table = second.shapes.add_table(2, 2, 0, 0, 9, 9).table
