@@ -140,6 +140,8 @@ class MiniLMEncoder(TextEncoder):
     def __init__(self, engine: Engine, placement: Placement) -> None:
         self._engine = engine
         self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
+        # Later windows are asked for one by one, and each time all of the text would be tokenised.
+        self._long_text = lru_cache(maxsize=1)(lambda text: next(self._tokens([text])))
         self.placement = placement
 
     def encoded(self, texts: Sequence[str], window: int = 0) -> list[Encoded]:
@@ -154,13 +156,14 @@ class MiniLMEncoder(TextEncoder):
 
     def windows(self, texts: Sequence[str], window: int = 0) -> list[tuple[Ids, Ids, int]]:
         """Return token ids and first characters of a window of each text, `[T]`, and how many windows the text has."""
-        found = []
+        part = slice(window * MAX_TOKENS, (window + 1) * MAX_TOKENS)
+        tokens = map(self._long_text, texts) if window else self._tokens(texts)
+        return [(ids[part], starts[part], max(1, -(-len(ids) // MAX_TOKENS))) for ids, starts in tokens]
+
+    def _tokens(self, texts: Sequence[str]) -> Iterator[tuple[Ids, Ids]]:
         for encoding in encode(self._tokenizer, texts, offsets=True):
-            part = slice(window * MAX_TOKENS, (window + 1) * MAX_TOKENS)
-            starts = [start for start, _ in encoding.offsets[part]]
-            num_windows = max(1, -(-len(encoding) // MAX_TOKENS))
-            found.append((np.array(encoding.ids[part], dtype=np.int64), np.array(starts, dtype=np.int64), num_windows))
-        return found
+            starts = [start for start, _ in encoding.offsets]
+            yield np.array(encoding.ids, dtype=np.int64), np.array(starts, dtype=np.int64)
 
     def whole_ids(self, texts: Sequence[str]) -> list[Ids]:
         """Return the token ids of each text, without special tokens and uncut."""

@@ -343,11 +343,11 @@ class EmbeddingSelector(BudgetedSelector):
 
 
 def warn_if_few_fit(problem: SelectionProblem) -> None:
-    """Log a warning, once for each budget, if three candidates of lower-quartile cost exceed it together."""
+    """Log a warning, once, if three candidates of lower-quartile cost exceed it together."""
     if len(problem.chunks) >= 3 and 3 * np.quantile(problem.costs, 0.25) > problem.capacity:
         warn_once(
-            f"fewer than three candidates fit together in the budget of {problem.budget_tokens} tokens, so there is "
-            "little to choose; raise the budget, or cut smaller chunks (corag index --max_tokens)"
+            "fewer than three candidates fit together in the budget, so there is little to choose; raise the budget, "
+            "or cut smaller chunks (corag index --max_tokens)"
         )
 
 

@@ -248,7 +248,7 @@ def promising(query: str, candidates: Sequence[Candidate], budget_tokens: int) -
         return candidates
     warn_once(
         f"of more than {MOST_READ} candidates, models read only the most promising; retrieve fewer, or give a larger "
-        "budget, which twice as many tokens have to fill"
+        "budget: enough are read to fill it twice"
     )
     chunks = [candidate.chunk for candidate in candidates]
     ranks, similarities = [one.rank for one in candidates], [one.similarity for one in candidates]
