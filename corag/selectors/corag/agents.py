@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models.trained import FOLDER, shipped_checkpoint
 from corag.naming import PartName, Spelling
+from corag.optional import to_install
 from corag.registry import SELECTORS, trusted
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector
@@ -90,7 +91,7 @@ def _read(agent: str | Path) -> ConfigurationAgent:
             return package.from_hub(agent)
         return package.load(folder)
     except ImportError as error:
-        raise MissingExtraError(str(error)) from error
+        raise MissingExtraError(f"{error.__cause__ or error}; install it with: {to_install('models')}") from error
     except package.AgentError as error:
         raise ModelError(str(error)) from error
 

@@ -140,8 +140,9 @@ class AgentSelectors:
         tokens: Counts tokens as the answering model does.
         embedder: Embeds questions; by default the one that the agent was trained with.
         given: Settings that the user gave, such as `unit` and `cost_weight`: they replace those of a configuration that
-            takes them. A configuration that names another unit is not available, nor is one that names another
-            reranker if some name the one that is given, or else one other than the fallback's.
+            takes them. A configuration that names another unit is not available (for windows, one that does not name
+            sentences), nor is one that names another reranker if some name the one that is given, or else one other
+            than the fallback's.
         keep: Promise; by default that of the agent.
 
     Raises:
@@ -174,7 +175,8 @@ class AgentSelectors:
             )
         self._promise = {} if keep is None else {"keep": keep}
         unit = given.get("unit")
-        self._configurations = [name for name in known if unit in (None, name.settings.get("unit", unit))]
+        alike = unit if unit in (None, "passage") else "sentence"
+        self._configurations = [name for name in known if alike in (None, name.settings.get("unit", alike))]
         if (wanted := given.get("reranker")) is not None:
             by_reranker = [name.reranker for name in self._configurations]
             stands_in = str(wanted) if str(wanted) in by_reranker else fallback.reranker

@@ -146,6 +146,7 @@ def test_a_given_unit_leaves_the_configurations_of_that_unit(parts):
     fallback = Fallback(names[0], *trained.config.fallback.settings)
     agent = ConfigurationAgent(replace(trained.config, configurations=names, fallback=fallback), trained.weights)
     assert named(agent).select("a cat?", POOL, 30).trace.reranker == "first"
+    assert named(agent, unit="window(2)").select("a cat?", POOL, 30).trace.reranker == "second"
     selection = named(agent, unit="sentence").select("a cat?", POOL, 30)
     assert selection.trace.reranker == "second"
     assert "by sentences, second, lambda 0.25" in selection.trace.details["because"]
