@@ -172,7 +172,8 @@ def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
             cells.append("-" if spread is None else f"{spread['mean']:.{digits}f}{over_seeds}")
         gap = None if row is best else _behind(best, row)
         runs = f"{row['runs']}, {failed} failed" if failed else str(row["runs"])
-        lines.append([_listed(row["settings"]), runs, *cells, "-" if gap is None else str(gap)])
+        behind = "-" if gap is None else f"{gap.mean:+.4f} ({gap.low:+.4f} to {gap.high:+.4f})"
+        lines.append([_listed(row["settings"]), runs, *cells, behind])
         if failed:
             first = f"could not be trained; the first: {row['errors'][0]}"
             notes.append(f"{failed} of {row['runs']} runs with {_listed(row['settings'])} {first}")

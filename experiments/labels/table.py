@@ -320,9 +320,9 @@ def _numbered(column: Any) -> tuple[list[str], NDArray[np.int64]]:
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return what a label table says of itself; a file that is missing, damaged or another is a `DataError`."""
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
-    remedy = f"make one with: corag label --data DIR --out {path}"
+    remedy = "make one with: corag label --data DIR --out labels.parquet"
     if not path.is_file():
-        raise DataError(f"{path} does not exist; {remedy}")
+        raise DataError(f"there is no file {path}; {remedy}")
     try:
         about = parquet.read_schema(path).metadata
         metadata: dict[str, Any] = json.loads(described := about[b"corag"])

@@ -134,7 +134,7 @@ class Result:
         return measure(name).difference(self.rows[method]) if self.rows else None
 
     def ranked(self, methods: Sequence[str], name: str) -> list[str]:
-        """Return methods by a measure, the highest value first, of equal ones that of fewer tokens, without one last."""
+        """Return methods by a measure, best first, of equal ones that of fewer tokens, those without one last."""
         values = {one: (self.value(one, name), float(self.value(one, "cost_tokens") or 0)) for one in methods}
         return sorted(methods, key=lambda one: (values[one][0] is None, -(values[one][0] or 0), values[one][1]))
 

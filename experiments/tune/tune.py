@@ -324,7 +324,7 @@ def tuning_page(tuning: Tuning, config: TuneConfig, held_out: int = 0) -> Page:
             f"{values[:, column].mean():.3f}",
             f"{tuning.expected[column]:.0%}" if tuning.keep else f"{tuning.expected[column]:+.3f}",
         ]
-        for column in np.argsort(-tuning.expected, kind="stable").tolist()
+        for column in np.lexsort((labels.measures["cost_tokens"].mean(axis=0), -tuning.expected)).tolist()
     ]
     methods = method_table(tuning.choices, labels, _target(config), base=DEFAULT_NAME, ceiling=ORACLE, marked=TUNED)
     kept_note = (
