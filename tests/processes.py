@@ -1,22 +1,30 @@
 """The command line in processes that can be killed and interrupted, and that import no library again.
 
 A process of its own is forked from a server that has imported torch and its like; only those who test how Python starts
-or ends need `subprocess`.
+or ends need `subprocess`. In it calls of the operating system can fail; see
+`campaign/faults.c`.
 """
 
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
 from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from tests.paths import ROOT
+
+FAULTS = shutil.which("cc") if sys.platform == "linux" else None
+"""What compiles the library that makes calls fail."""
 
 
 @cache
@@ -24,12 +32,20 @@ def fork_server():
     """The context whose processes are forks of a server with the modules of `tests.preloaded`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.preloaded"])
+    if FAULTS:
+        context.folder = tempfile.TemporaryDirectory()  # is there until this process ends
+        library, source = f"{context.folder.name}/faults.so", ROOT / "tests" / "campaign" / "faults.c"
+        subprocess.run([FAULTS, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LD_PRELOAD", library)
+            forkserver.ensure_running()
     return context
 
 
 def environment(**changes):
     """The environment of such a process: no network, wide lines."""
-    return os.environ | {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "COLUMNS": "200"} | changes
+    changes = {"HF_HUB_OFFLINE": 1, "WANDB_MODE": "offline", "COLUMNS": 200} | changes
+    return os.environ | {name: str(value) for name, value in changes.items()}
 
 
 def _run(arguments, variables, said):

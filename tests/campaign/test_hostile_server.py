@@ -26,7 +26,7 @@ REQUEST = SummaryRequest(("A text.",), 50)
 def small_replies():
     """Replies have to be small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers, "MAX_BYTES", 2 * 2**20)
+        patch.setattr(servers, "MAX_BYTES", 2**20)
         yield
 
 

@@ -18,7 +18,7 @@ from tests.processes import served
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 NUM_QUESTIONS = 100_000 if CAMPAIGN else 200
-BLOCKS, NUM_ASKED = ((10, 1000), 64) if CAMPAIGN else ((1, 2), 4)
+BLOCKS, NUM_ASKED = ((10, 1000), 64) if CAMPAIGN else ((2,), 4)
 NUM_CLIENTS, SECONDS, EACH_S = (20, 600, 10) if CAMPAIGN else (4, 4, 1)
 CHEAP = {
     "top-k, by the cosines given": "top-k(k=5)",

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import multiprocessing
 import re
 import time
 
@@ -17,7 +18,6 @@ from corag.naming import PartName, parse, split_parts
 from corag.registry import Registry
 from corag.rerankers import Bm25
 from corag.selectors import Corag, TopK
-from tests.processes import fork_server
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = st.recursive(
@@ -116,7 +116,7 @@ def test_a_part_that_is_copied_or_goes_to_another_process_is_built_again():
             part = table.make(name, **({"reader": "ollama(model=m)"} if name == "self-consistency" else {}))
             assert str(copy.deepcopy(part)) == str(part)
     parts = [Corag(reranker=Bm25(b=0.5), agent="none"), corag.selector("mmr", tokenizer=corag.tokens("minilm"))]
-    with fork_server().Pool(1) as pool:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.map(chosen, parts) == [chosen(part) for part in parts]
     reader = corag.reader("openai(model=m, base_url=http://localhost:1/v1, api_key=a-key)").after([("before", "yes")])
     again = copy.deepcopy(reader)

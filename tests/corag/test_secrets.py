@@ -201,8 +201,7 @@ with TrackedRun("evaluate", Tracking(logger="wandb"), Path({str(tmp_path)!r}) / 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("debug", [[], ["--debug"]])
-@pytest.mark.parametrize("source", ["setting", "environment"])
+@pytest.mark.parametrize(("source", "debug"), [("setting", ["--debug"]), ("environment", [])])
 def test_what_a_server_echoes_is_in_no_traceback_and_no_log(tmp_path, debug, source):
     chunks = [corag.Chunk("a", "Berlin is in Germany.")]
     ChunkIndex.build(tmp_path / "index", chunks, corag.embedder())

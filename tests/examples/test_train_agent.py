@@ -20,7 +20,7 @@ def table(tmp_path):
     """Questions in groups by document; ties within a class, leads below 10%, an answer that is missing, a failure."""
     drawn = np.random.default_rng(7)
     rows = []
-    for number in range(150):
+    for number in range(60):
         highest = drawn.choice([0.3, 0.5, 0.52, 0.6, 0.9], size=3)
         for reranker, most in zip(("bm25", "minilm-cosine", "minilm-softsim"), highest.tolist(), strict=True):
             for iterations, exploration, weight in GRID:
@@ -32,7 +32,7 @@ def table(tmp_path):
                 rows.append(row | {3: {"rougeL": None}, 5: {"error": "late"}}.get(number, {}))
     questions = [
         question_row(f"q{number}", "?", vector, group=f"folder/{number // 2}")
-        for number, vector in enumerate(drawn.normal(size=(150, 384)))
+        for number, vector in enumerate(drawn.normal(size=(60, 384)))
     ]
     return write_labels(tmp_path / "labels.parquet", rows, questions)
 

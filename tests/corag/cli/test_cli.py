@@ -24,7 +24,7 @@ from corag.optional import load
 from corag.registry import READERS
 from tests.fakes import FixedReader
 from tests.paths import ROOT
-from tests.processes import environment, run_command
+from tests.processes import environment
 
 QUESTION = "How deep is the lake in which the Oro ends?"
 
@@ -149,7 +149,8 @@ def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatc
 
 @pytest.mark.slow
 def test_in_a_process_of_its_own(small_index):
-    done = run_command("ask", " ", "--index", small_index)
+    command = [sys.executable, "-m", "corag.cli.main", "ask", " ", "--index", str(small_index)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment())
     assert (done.returncode, done.stdout) == (MISTAKE, "")
     assert done.stderr == "error: the question is empty (' '); give a question with at least one word\n"
     with pytest.raises(InputError):

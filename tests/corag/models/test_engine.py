@@ -1,6 +1,7 @@
 """Our own encoder's engine: packing, halving where the memory is full, and that backends and precisions agree."""
 
 import itertools
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -18,7 +19,6 @@ from corag.errors import InputError, ModelError
 from corag.models.engine import MAX_PADDING, SEAL, EncoderSource, openvino_forward, pack, run_packed, torch_forward
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.cosine import MiniLMCosine
-from tests.processes import fork_server
 
 lengths = st.lists(st.integers(1, 300) | st.sampled_from([100, 101, 102]), max_size=60)
 limits = st.integers(1, 2000)
@@ -61,7 +61,7 @@ def cores_while_encoding(_):
     """The cores that this process may use, and those that each of its threads may use while one encodes."""
     os.environ["OMP_NUM_THREADS"] = "1"
     encoder = minilm_encoder("openvino", "fp32", "cpu")
-    ids = encoder.whole_ids(["several words that are read " * 40] * 40)
+    ids = encoder.whole_ids(["several words that are read " * 40] * 20)
     encoding = threading.Thread(target=lambda: list(encoder.states(ids)))
     allowed, seen = os.sched_getaffinity(0), set()
     encoding.start()
@@ -77,7 +77,7 @@ def cores_while_encoding(_):
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="the cores of a thread, on Linux"
 )
 def test_processes_of_one_thread_each_are_not_bound_to_one_core():
-    with fork_server().Pool(2) as pool:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
         for allowed, seen in pool.map(cores_while_encoding, range(2), chunksize=1):
             assert seen == {frozenset(allowed)}
 
