@@ -27,6 +27,8 @@ MARGIN = 0.01
 ROOM = 7
 """Passages that a budget holds from which on filling it is the fallback; with fewer, sentences hold more (label tables
 that ship, 26 November in the lab notebook)."""
+COMPONENTS = 20
+"""Principal components of the features that only tell which text a question is about; 4 to 40 serve alike."""
 SETTINGS = ("iterations", "exploration", "cost_weight")
 """Columns of every settings array: paper 5.1, the number of iterations, c and lambda of eq. 5."""
 
@@ -127,6 +129,7 @@ class AgentConfig:
             for whoever builds the vectors.
         hidden: Sizes of the hidden layers (paper 5.1).
         map_dim: Size of the feature map on which the contrastive loss works (paper 5.1).
+        inputs: Number of leading features that the network reads; None for all. The others tell which text it is.
         ranges: Ranges of the search settings that the second head predicts; None without such a head.
         min_lead: How much more probable than the fallback another configuration has to be for the agent to depart from
             the fallback, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
@@ -145,6 +148,7 @@ class AgentConfig:
     features: tuple[str, ...] = ("query",)
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
+    inputs: int | None = None
     ranges: Ranges | None = None
     min_lead: float = 0.0
     novelty: float | None = None
@@ -165,6 +169,10 @@ class AgentConfig:
         if self.feature_dim:
             require_names("embedder", (self.embedder,))
             require_names("features", self.features)
+        if self.inputs is not None:
+            require_int("inputs", self.inputs, 1)
+            if self.inputs > self.feature_dim:
+                raise AgentError(f"inputs must be at most feature_dim, {self.feature_dim}, got {self.inputs}")
         if not isinstance(self.hidden, tuple):
             raise AgentError(f"hidden must be a tuple of layer sizes, got {self.hidden!r}")
         for name, size in (*(("every size in hidden", size) for size in self.hidden), ("map_dim", self.map_dim)):
@@ -180,7 +188,8 @@ class AgentConfig:
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
         """(inputs, outputs) of each encoder layer, from features to feature map; none without a network."""
-        return tuple(pairwise((self.feature_dim, *self.hidden, self.map_dim))) if self.feature_dim else ()
+        sizes = (self.inputs or self.feature_dim, *self.hidden, self.map_dim)
+        return tuple(pairwise(sizes)) if self.feature_dim else ()
 
     @property
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -195,7 +204,8 @@ class AgentConfig:
             layers["forecast"] = (self.map_dim, 2 * len(self.configurations))
         shapes: dict[str, tuple[int, ...]] = {}
         if self.texts:
-            shapes = {"novelty.weight": (self.feature_dim,) * 2, "novelty.centres": (self.texts, self.feature_dim)}
+            seen = self.feature_dim if self.inputs is None else min(self.inputs + COMPONENTS, self.feature_dim)
+            shapes = {"novelty.weight": (seen, self.feature_dim), "novelty.centres": (self.texts, self.feature_dim)}
         for name, (inputs, outputs) in layers.items():
             shapes |= {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
         return shapes

@@ -156,8 +156,8 @@ class ConfigurationAgent:
     def novelty(self, features: ArrayLike) -> FloatArray:
         """Return how far features `[b, d]` are from the texts that the agent knows, `[b]`; 0 if it knows of none.
 
-        The smallest Mahalanobis distance to the mean features of a text, over sqrt(d): Lee et al., "A Simple Unified
-        Framework for Detecting Out-of-Distribution Samples" (2018), on features and not on classes.
+        The smallest Mahalanobis distance to the mean features of a text, over the root of their number: Lee et al., "A
+        Simple Unified Framework for Detecting Out-of-Distribution Samples" (2018), on features and not on classes.
         """
         rows, _ = self._rows(features)
         if not self.config.texts:
@@ -188,6 +188,7 @@ class ConfigurationAgent:
         return odds / odds.sum(axis=1, keepdims=True), settings
 
     def _maps(self, rows: FloatArray) -> FloatArray:
+        rows = rows[:, : self.config.inputs]
         for layer in self._encoder_layers:
             rows = np.maximum(self._linear(layer, rows), 0.0)
         return rows

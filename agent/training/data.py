@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.config import SETTINGS, AgentConfig
+from agent.config import COMPONENTS, SETTINGS, AgentConfig
 from agent.errors import AgentError
 
 Float32 = NDArray[np.float32]
@@ -158,15 +158,23 @@ SHRINKAGE = 0.3
 """Of the covariance of standardized features: this times the identity is added, as texts are few."""
 
 
-def known_texts(features: Float32, text: NDArray[np.int64]) -> dict[str, Float32]:
+def known_texts(features: Float32, text: NDArray[np.int64], inputs: int | None = None) -> dict[str, Float32]:
     """Return the tensors of `ConfigurationAgent.novelty`: the mean features of each text, and what whitens features.
 
-    What whitens is the inverse root of the covariance within texts, shrunk.
+    What whitens is the inverse root of the covariance within texts, shrunk. Of the features behind the first `inputs`
+    it sees their `COMPONENTS` largest principal components.
     """
     rows = features.astype(np.float64)
-    scale = 1 / np.where(rows.std(axis=0) > 1e-6, rows.std(axis=0), np.inf)
-    centres = np.stack([rows[text == number].mean(axis=0) for number in np.unique(text)])
-    within = (rows - centres[np.unique(text, return_inverse=True)[1]]) * scale
-    covariance = within.T @ within / len(rows) + SHRINKAGE * np.eye(rows.shape[1])
-    weight = np.linalg.cholesky(np.linalg.inv(covariance)).T * scale
+    axes = np.eye(rows.shape[1])
+    if inputs is not None:
+        rest = np.linalg.eigh(np.cov(rows[:, inputs:].T, bias=True))[1][:, ::-1]
+        axes[inputs:, inputs:] = rest
+        axes = axes[:, : inputs + COMPONENTS]
+    seen = rows @ axes
+    scale = 1 / np.where(seen.std(axis=0) > 1e-6, seen.std(axis=0), np.inf)
+    numbers, of = np.unique(text, return_inverse=True)
+    centres = np.stack([rows[of == number].mean(axis=0) for number in range(len(numbers))])
+    within = (rows - centres[of]) @ axes * scale
+    covariance = within.T @ within / len(rows) + SHRINKAGE * np.eye(len(scale))
+    weight = np.linalg.cholesky(np.linalg.inv(covariance)).T @ (axes * scale).T
     return {"novelty.weight": weight.astype(np.float32), "novelty.centres": centres.astype(np.float32)}

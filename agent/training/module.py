@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from agent.config import KEEP, MARGIN, SETTINGS, AgentConfig, Ranges, TrainConfig
+from agent.config import KEEP, MARGIN, SETTINGS, AgentConfig, TrainConfig
 from agent.losses import choice_loss, contrastive_loss, forecast_loss, regret_loss, settings_loss, soft_target
 from agent.model import AgentModel, AgentOutput
 from agent.predict import cheapest, decide
@@ -19,7 +19,7 @@ from agent.training.data import FeatureScaling, Float32, TrainingTable, known_te
 from agent.training.lightning import loader_of
 
 Batch = dict[str, Tensor]
-"""The columns of a `TrainingTable` by name; settings are on the scale [0, 1] of `Ranges`."""
+"""The columns of a `TrainingTable` by name; settings are on the scale [0, 1] of `AgentConfig.ranges`."""
 
 
 class AgentModule(pl.LightningModule):  # type: ignore[misc]
@@ -32,11 +32,12 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         self.model = AgentModel(config, train_config.seed)
         self.train_config = train_config
         self._config = config
-        self._scaling = FeatureScaling.of(train.features) if train_config.standardize else None
-        self._texts = {} if train.text is None else known_texts(train.features, train.text)
-        self._rows = {"train": _tensors(train, config.ranges, self._scaling)}
+        read = train.features[:, : config.inputs]
+        self._scaling = FeatureScaling.of(read) if train_config.standardize else None
+        self._texts = {} if train.text is None else known_texts(train.features, train.text, config.inputs)
+        self._rows = {"train": _tensors(train, config, self._scaling)}
         if val is not None:
-            self._rows["val"] = _tensors(val, config.ranges, self._scaling)
+            self._rows["val"] = _tensors(val, config, self._scaling)
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Return this epoch's batches; Lightning asks again at every epoch."""
@@ -124,11 +125,11 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         self.log(name, mean, on_step=False, on_epoch=True, batch_size=rows, logger=False)
 
 
-def _tensors(table: TrainingTable, ranges: Ranges | None, scaling: FeatureScaling | None) -> Batch:
-    """Return all rows of a table as one batch, their features scaled if a scaling is given."""
+def _tensors(table: TrainingTable, config: AgentConfig, scaling: FeatureScaling | None) -> Batch:
+    """Return all rows of a table as one batch; of the features those that the network reads, scaled if asked."""
     columns = table.arrays
-    if scaling is not None:
-        columns["features"] = scaling(table.features)
-    if ranges is not None and table.settings is not None:
-        columns["settings"] = ranges.to_unit(table.settings).astype(np.float32)
+    read = table.features[:, : config.inputs]
+    columns["features"] = read if scaling is None else scaling(read)
+    if config.ranges is not None and table.settings is not None:
+        columns["settings"] = config.ranges.to_unit(table.settings).astype(np.float32)
     return {name: torch.from_numpy(column) for name, column in columns.items()}

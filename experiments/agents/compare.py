@@ -40,14 +40,14 @@ def comparison(
 ) -> Page:
     """Return the page that compares an agent with baselines and the oracle on the test questions.
 
-    Baselines learn from `train` and choose their settings by `val`, with the features of the agent.
+    Baselines learn from `train` and choose their settings by `val`, with the features that the agent's network reads.
     """
     values, rows = utility(test, target), np.arange(len(test))
     known = np.concatenate([utility(part, target) for part in (train, val) if part is not None])
     single, own = best_single(train, known), named(trained, test)
     choices: dict[str, Choices] = {
         BASE: np.full(len(test), single),
-        "k-nearest neighbours": _nearest_neighbours(train, val, test, target, trained.config.features),
+        "k-nearest neighbours": _nearest_neighbours(train, val, test, target, trained.config),
     }
     classes, ranges = test.classes(), trained.config.ranges
     if ranges is not None and classes.settings is not None:
@@ -157,7 +157,7 @@ def _settings_of(predictions: Sequence[agent.AgentPrediction]) -> FloatArray:
 
 
 def _nearest_neighbours(
-    train: Labels, val: Labels | None, test: Labels, target: TargetConfig, parts: Sequence[str]
+    train: Labels, val: Labels | None, test: Labels, target: TargetConfig, config: agent.AgentConfig
 ) -> Choices:
     """Return the configuration of highest mean utility on the nearest training questions, by cosine of the features.
 
@@ -165,8 +165,11 @@ def _nearest_neighbours(
     """
     values = taught(train, target)
 
+    def read(labels: Labels) -> FloatArray:
+        return _unit(labels.features(config.features)[:, : config.inputs])
+
     def choose(labels: Labels, count: int) -> Choices:
-        near = np.argsort(-_unit(labels.features(parts)) @ _unit(train.features(parts)).T, axis=1, kind="stable")
+        near = np.argsort(-read(labels) @ read(train).T, axis=1, kind="stable")
         return np.asarray(values[near[:, :count]].mean(axis=1).argmax(axis=1), dtype=np.int64)
 
     counts = [count for count in NEIGHBOURS if count <= len(train)] or [len(train)]

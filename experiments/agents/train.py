@@ -66,8 +66,9 @@ class TrainAgentConfig(Runtime, Tracking):
             test on all others.
         recipe: Named settings, which those set beside it override: `paper` trains the agent of the CORAG paper; see
             `experiments.agents.recipes`.
-        features: Parts of the feature vector, separated by commas: query, candidates, curve, texts; see
-            `corag.selectors.corag.features`. By default as the recipe has it: texts, in the paper's query.
+        features: Parts of the feature vector that the network reads, separated by commas: query, candidates, curve,
+            texts; see `corag.selectors.corag.features`. By default as the recipe has it: texts, curve; in the paper's
+            query. An agent that promises sees `candidates`, too, by which it recognizes texts.
         settings_head: Whether a second head predicts the search settings, as in the paper; otherwise every
             configuration is a class of its own. By default as the recipe has it: false, in the paper's true.
         promise: Whether a head forecasts what each configuration holds of the evidence and spends, so that the agent
@@ -108,9 +109,14 @@ class TrainAgentConfig(Runtime, Tracking):
     quiet: bool = False
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """The parts of the feature vector that the network reads."""
+        return check_recipe(comma_separated(self.features or RECIPES[self.recipe]["agent"]["features"]))
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """The parts of the feature vector."""
-        return check_recipe(comma_separated(self.features or RECIPES[self.recipe]["agent"]["features"]))
+        return self.read if not self.promise or "candidates" in self.read else (*self.read, "candidates")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -327,6 +333,7 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
         feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
         embedder=known.embedder,
         features=config.parts,
+        inputs=None if config.parts == config.read else feature_dim(config.read, known.query_vectors.shape[1]),
         hidden=tuple(config.hidden),
         map_dim=config.map_dim,
         ranges=ranges,

@@ -14,6 +14,7 @@ from scipy.spatial.distance import mahalanobis
 
 import agent
 from agent import AgentError, AgentModel, ConfigurationAgent, fit
+from agent.config import COMPONENTS
 from agent.losses import choice_loss, contrastive_loss, regret_loss, soft_target
 from agent.training.data import FeatureScaling, known_texts
 from tests.agent.worlds import DIM, random_weights, toy_config, toy_table, toy_train_config
@@ -225,17 +226,24 @@ def test_a_device_that_is_not_there_and_a_loss_that_diverges(tmp_path):
             toy_fit(tmp_path, **changes)
 
 
-def test_novelty_is_the_mahalanobis_distance_to_the_nearest_known_text():
-    random = np.random.default_rng(0)
+@pytest.mark.parametrize("inputs", [None, 4])
+def test_novelty_is_the_mahalanobis_distance_to_the_nearest_known_text(inputs):
+    random, dim = np.random.default_rng(0), 4 + COMPONENTS + 3
     text = np.repeat([0, 1, 2], 30)
-    features = (random.normal(size=(90, DIM)) * (1 + np.arange(DIM)) + 9.0 * text[:, None]).astype(np.float32)
-    config = toy_config(ranges=None, novelty=0.5, texts=3, filling="second")
-    weights = random_weights(config) | known_texts(features, text)
-    asked = random.normal(size=(5, DIM)) * 5
-    # Worked out another way: covariance within texts of standardized features, a third of the identity added.
-    deviation = features.std(axis=0, dtype=np.float64)
-    centres = np.stack([features[text == number].mean(axis=0, dtype=np.float64) for number in range(3)]) / deviation
-    within = features / deviation - centres[text]
-    inverse = np.linalg.inv(within.T @ within / 90 + 0.3 * np.eye(DIM))
-    expected = [min(mahalanobis(row / deviation, centre, inverse) for centre in centres) / DIM**0.5 for row in asked]
+    features = (random.normal(size=(90, dim)) * (1 + np.arange(dim)) + 9.0 * text[:, None]).astype(np.float32)
+    config = toy_config(ranges=None, novelty=0.5, texts=3, filling="second", feature_dim=dim, inputs=inputs)
+    weights = random_weights(config) | known_texts(features, text, inputs)
+    asked = random.normal(size=(5, dim)) * 5
+    # Worked out another way: covariance within texts of standardized features, a third of the identity added, and the
+    # principal components of what the network does not read.
+    seen, rows = features.astype(np.float64), asked
+    if inputs is not None:
+        components = np.linalg.svd(seen[:, inputs:] - seen[:, inputs:].mean(axis=0))[2][:COMPONENTS].T
+        seen, rows = (np.hstack([of[:, :inputs], of[:, inputs:] @ components]) for of in (seen, rows))
+    deviation = seen.std(axis=0)
+    centres = np.stack([seen[text == number].mean(axis=0) for number in range(3)]) / deviation
+    within = seen / deviation - centres[text]
+    inverse = np.linalg.inv(within.T @ within / 90 + 0.3 * np.eye(len(deviation)))
+    nearest = [min(mahalanobis(row / deviation, centre, inverse) for centre in centres) for row in rows]
+    expected = np.array(nearest) / len(deviation) ** 0.5
     np.testing.assert_allclose(ConfigurationAgent(config, weights).novelty(asked), expected, rtol=1e-4)
