@@ -171,8 +171,8 @@ class AgentConfig:
             require_names("features", self.features)
         if self.inputs is not None:
             require_int("inputs", self.inputs, 1)
-            if self.inputs > self.feature_dim:
-                raise AgentError(f"inputs must be at most feature_dim, {self.feature_dim}, got {self.inputs}")
+        if self.inputs is not None and 0 < self.feature_dim < self.inputs:
+            raise AgentError(f"inputs must be at most feature_dim, {self.feature_dim}, got {self.inputs}")
         if not isinstance(self.hidden, tuple):
             raise AgentError(f"hidden must be a tuple of layer sizes, got {self.hidden!r}")
         for name, size in (*(("every size in hidden", size) for size in self.hidden), ("map_dim", self.map_dim)):
