@@ -176,7 +176,8 @@ def figure(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the figure as SVG: evidence recall at the tokens spent, hollow for filling."""
     drawn: list[tuple[str, Points, Mapping[str, Any]]] = []
     for number, line in enumerate(lines):
-        style = {"color": COLORS[number], "marker": MARKERS[number], "markersize": 8, "linewidth": 0.8}
+        mark = {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number % len(MARKERS)]}
+        style = {**mark, "markersize": 8, "linewidth": 0.8}
         for title, names in {"": ("corag",), ", filling": ("naive", FILLING)}.items():
             figures = [of for name, of in line["figures"].items() if name.rpartition(", ")[0] in names]
             points = [(of["cost_tokens"], of["evidence_recall"], None) for of in figures if "evidence_recall" in of]
