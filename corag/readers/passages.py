@@ -15,7 +15,7 @@ import numpy as np
 from corag.models.minilm import TextEncoder, best_cosines, token_cosines, tokens_within
 from corag.text.boilerplate import concerns_origin, contents_of
 from corag.text.documents import citation
-from corag.text.questions import PLAIN, POINTS_BACK, asks_to_explain, definition, is_yes_no, stems
+from corag.text.questions import PLAIN, POINTS_BACK, asks_to_explain, definition, is_yes_no, naming, stems
 from corag.text.units import Span, UnitChunk, assemble, place_in_document, sentences_of, source_of
 from corag.types import Answer, Chunk, FloatArray, Reader, Selection
 
@@ -64,14 +64,18 @@ def judged(
 
     If something is to be defined, passages with a sentence that does so are first: the plainest before others, and
     those at the beginning of a document before those further on.
-    Boilerplate answers nothing, unless the question may be about that.
+    Boilerplate answers nothing, unless the question may be about that. Of passages only those that are `naming` what
+    the question names do; if there are none, none is likely.
     """
     observed = signals(question, answer, selection, encoder, after)
     log_odds = observed.values @ np.array(WEIGHTS) + OFFSET
     passages: list[tuple[int, Passage]] = []  # each behind how plainly it defines what is asked for
+    named = naming(question, sources(selection))
+    if not any(named):
+        named, log_odds = [True] * len(named), np.minimum(log_odds, 0.0)
     for index, chunk in enumerate(sources(selection)):
         nearest = observed.closest[index]
-        if nearest is None:
+        if nearest is None or not named[index]:
             passages.append((0, Passage(chunk, 0.0, ())))
             continue
         marked, words = after_question(chunk, nearest), ""
@@ -173,18 +177,22 @@ def after_question(chunk: Chunk, sentence: Span) -> tuple[Span, ...]:
 def closest_chunks(question: str, selection: Selection, encoder: TextEncoder, most_tokens: int) -> list[int]:
     """Return which chunks of a selection are from the passages that are closest to a question, in its order.
 
-    Passages are ranked by late interaction of what was chosen of them with the question's tokens; as many are kept as
-    fit `most_tokens` of the encoder together, at least one.
+    Passages, if some are `naming` what the question names these alone, are ranked by late interaction of what was
+    chosen of them with the question's tokens; as many are kept as fit `most_tokens` of the encoder together, at least
+    one.
     """
     chosen: dict[str, list[int]] = {}
     for index, chunk in enumerate(selection.chunks):
         chosen.setdefault(source_of(chunk).id, []).append(index)
-    encoded = token_cosines(encoder, encoder.encoded([question])[0], [chunk.text for chunk in sources(selection)])
+    passages = sources(selection)
+    named = naming(question, passages)
+    encoded = token_cosines(encoder, encoder.encoded([question])[0], [chunk.text for chunk in passages])
     found = []  # how close a passage is, its tokens and its chunks
-    for (near, starts), indices in zip(encoded, chosen.values(), strict=True):
+    for (near, starts), indices, is_named in zip(encoded, chosen.values(), named, strict=True):
         of_units = [chunk.span for chunk in map(selection.chunks.__getitem__, indices) if isinstance(chunk, UnitChunk)]
         inside = near[tokens_within(starts, of_units)] if of_units else near
-        found.append((float(best_cosines(inside).sum()), len(inside), indices))
+        if is_named or not any(named):
+            found.append((float(best_cosines(inside).sum()), len(inside), indices))
     kept: list[int] = []
     room = most_tokens
     for _, num_tokens, indices in sorted(found, key=lambda one: -one[0]):

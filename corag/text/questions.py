@@ -31,6 +31,7 @@ POINTS_BACK = re.compile(
 """Begins what may be understood only from what was said before it."""
 
 _WORD = re.compile(r"\w+")
+_NUMBERED = re.compile(r"(?<![\w.-])(?=[\w.-]*\d)[^\W\d_](?:[\w.-]*\w)?")
 
 # Words that refer to something said before, and beginnings that go on from there.
 _REFERS = re.compile(
@@ -153,6 +154,18 @@ def _describes(asked: re.Match[str], sentence: str, chunk: Chunk) -> int:
         return 0
     others = stems(asked.string[: asked.start("option")] + asked.string[asked.end("option") :])
     return NAMED if _OPTION_WORDS.union(stems(f"{citation(chunk)} {chunk.text}")).issuperset(others) else 0
+
+
+def naming(question: str, chunks: Sequence[Chunk]) -> list[bool]:
+    """Return which passages name what a question names by letters and digits, such as PX-1234; all if it names nothing.
+
+    What is said of another model, part or error is no answer, however alike it reads.
+    """
+    if not _NUMBERED.search(question):
+        return [True] * len(chunks)
+    names = ["[\\W_]?".join(re.findall(r"[^\W\d_]+|\d+", name)) for name in _NUMBERED.findall(question)]
+    asked = re.compile(rf"(?<![^\W_])(?:{'|'.join(names)})(?![^\W_])", re.IGNORECASE)
+    return [asked.search(f"{citation(chunk)} {chunk.text}") is not None for chunk in chunks]
 
 
 def is_yes_no(question: str) -> bool:

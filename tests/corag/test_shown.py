@@ -129,6 +129,14 @@ def test_a_selection_names_the_question_that_it_does_not_answer():
     assert corag.select("How high is Everest, and where is it?", notes).trace.missing == ()
 
 
+def test_what_is_said_of_another_model_is_no_answer():
+    models = ["PX-1234", "PX-1243", "PX-1324", "PX-1342", "PX-1423", "PX-1432"]
+    sheets = [f"The {name} is a pump of bronze. It delivers {70 + row} litres." for row, name in enumerate(models)]
+    asked = [corag.ask(f"How many litres does the {name} deliver?", sheets) for name in [*models, "PX-1235"]]
+    assert [reply.shown.passages[0].text[4:11] for reply in asked[:-1]] == models
+    assert asked[0].found and not asked[-1].found
+
+
 def test_a_reply_has_one_confidence():
     reply = corag.ask("How deep is Lake Sable?", ["Lake Sable is 310 metres deep."], budget_tokens=64)
     assert reply.answer.confidence == reply.shown.probability == reply.to_dict()["confidence"]

@@ -9,6 +9,7 @@ from corag.text.questions import (
     defines,
     definition,
     is_yes_no,
+    naming,
     parts_of,
     refers_back,
     subject,
@@ -120,3 +121,16 @@ def test_an_option_is_described_where_a_sentence_begins_with_it(question, expect
     chunk = Chunk("git-add.1#9-99", f"git-add(1)\n{text}", {"document": "git-add.1", "title": "git-add(1)"})
     plainness, span = definition(question, chunk)
     assert (plainness, span and chunk.text[slice(*span)]) == ((NAMED, expected) if expected else (0, None))
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "expected"),
+    [
+        ("Is UTF8 used?", "UTF-8 is.", True),
+        ("What is PX-1234?", "the px_1234", True),
+        ("What is PX-1234?", "PX-12345 and APX-1234", False),
+        ("What was in 2014?", "Nothing.", True),
+    ],
+)
+def test_what_is_named_by_letters_and_digits(question, text, expected):
+    assert naming(question, [Chunk("a", text), Chunk("b", "Other.")]) == [expected, "2014" in question]
