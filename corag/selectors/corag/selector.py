@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agent.configuration import Configuration
-from corag.checks import check_choice, check_range
+from corag.checks import check_range
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
@@ -23,7 +23,6 @@ from corag.models.runtime import current, use_runtime
 from corag.naming import PartName, Spelling, parse
 from corag.optional import warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
-from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, checked
 from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSource, decides, fixed_configuration, load_agent
 from corag.selectors.corag.features import feature_vectors, question_vectors, room
@@ -32,8 +31,7 @@ from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import SHARED
 from corag.selectors.self_route import built
 from corag.text.scripts import minilm_reads
-from corag.types import Candidate, Embedder, Reranker, Selection, TokenCounter
-from search import PRESETS, Preset
+from corag.types import Candidate, Embedder, Selection, TokenCounter
 
 if TYPE_CHECKING:
     from agent import AgentPrediction
@@ -52,18 +50,13 @@ TEXTS_AT_ONCE = 16
 
 
 @dataclass(kw_only=True, eq=False)
-class Corag(BudgetedSelector):
+class Corag(SearchSelector):
     """Searches for the ordered combination with the highest value, net of the price of its tokens.
 
     What is not given of unit, reranker and lambda an agent names for each question; whatever is given stays as it is.
     Without an agent its best single configuration holds. A preset is complete: what is not given is as published.
 
     Args:
-        reranker: Values combinations: name or object.
-        cost_weight: lambda, the price of 256 tokens; see `SearchSelector`, as for the next.
-        preset: `paper` or `public-code`.
-        search: Settings of the search.
-        window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
         keep: Promise: the share, from 0 to 1, of what the configuration that holds most would hold of the evidence that
             the selection is to hold in expectation. By default 0.98.
         agent: `default`, the shipped one; a folder that `corag train` or `tune` wrote; `owner/name` on the Hugging Face
@@ -76,15 +69,9 @@ class Corag(BudgetedSelector):
     """
 
     unit: str | None = None  # type: ignore[assignment]  # a text once it is built
-    reranker: Spelling | Reranker | None = None
-    cost_weight: float | None = checked(None, check_range, low=0, high=100, hint="typical: 0 to 0.5")
-    preset: Preset | None = checked(None, check_choice, names=PRESETS)
-    search: Mapping[str, Any] | None = None
-    window: WindowPolicy = checked(DEFAULT_POLICY, check_choice, names=WindowPolicy)
     keep: float | None = checked(None, check_range, low=0, high=1, hint="typical: 0.95 to 1")
     agent: AgentSource = DEFAULT_AGENT
     embedder: Spelling | Embedder | None = None
-    name = "corag"
 
     def __post_init__(self) -> None:
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name in GIVEN}
@@ -94,7 +81,7 @@ class Corag(BudgetedSelector):
         if not is_open and self.preset is None and not given.keys() >= set(COMPLETE):
             complete = {**fixed_configuration().settings, **given}
         self.unit = complete.get("unit", "passage")
-        super().__post_init__()
+        BudgetedSelector.__post_init__(self)  # what searches is built below
         search_config("paper", self.preset, self.search)  # refused now, not with the first question
         if self.keep is not None and not is_open:
             raise InputError(
@@ -128,7 +115,7 @@ class Corag(BudgetedSelector):
         """Choose from a problem that is set up already; see `BudgetedSelector`."""
         return replace(self._chooser.select_from(problem, choice), method=self.name)
 
-    def _choose_many(self, problems: Sequence[SelectionProblem]) -> Sequence[Choice]:
+    def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         return self._chooser._choose_many(problems)
 
 
