@@ -64,8 +64,8 @@ def judged(
 
     If something is to be defined, passages with a sentence that does so are first: the plainest before others, and
     those at the beginning of a document before those further on.
-    Boilerplate answers nothing, unless the question may be about that. Of passages only those that are `naming` what
-    the question names do; if there are none, none is likely.
+    Boilerplate answers nothing, unless the question may be about that. Of passages only those do that may be `naming`
+    what the question names; if there are none, none is likely.
     """
     observed = signals(question, answer, selection, encoder, after)
     log_odds = observed.values @ np.array(WEIGHTS) + OFFSET
@@ -177,7 +177,7 @@ def after_question(chunk: Chunk, sentence: Span) -> tuple[Span, ...]:
 def closest_chunks(question: str, selection: Selection, encoder: TextEncoder, most_tokens: int) -> list[int]:
     """Return which chunks of a selection are from the passages that are closest to a question, in its order.
 
-    Passages, if some are `naming` what the question names these alone, are ranked by late interaction of what was
+    Passages, if some may be `naming` what the question names these alone, are ranked by late interaction of what was
     chosen of them with the question's tokens; as many are kept as fit `most_tokens` of the encoder together, at least
     one.
     """

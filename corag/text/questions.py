@@ -31,7 +31,7 @@ POINTS_BACK = re.compile(
 """Begins what may be understood only from what was said before it."""
 
 _WORD = re.compile(r"\w+")
-_NUMBERED = re.compile(r"(?<![\w.-])(?=[\w.-]*\d)[^\W\d_](?:[\w.-]*\w)?")
+_NUMBERED = re.compile(r"(?<![\w.-])(?=[\w.-]*\d)[a-z](?:[\w.-]*\w)?", re.ASCII)
 
 # Words that refer to something said before, and beginnings that go on from there.
 _REFERS = re.compile(
@@ -157,15 +157,18 @@ def _describes(asked: re.Match[str], sentence: str, chunk: Chunk) -> int:
 
 
 def naming(question: str, chunks: Sequence[Chunk]) -> list[bool]:
-    """Return which passages name what a question names by letters and digits, such as PX-1234; all if it names nothing.
+    """Return which passages may be about what a question names by letters and digits, such as PX-1234.
 
-    What is said of another model, part or error is no answer, however alike it reads.
+    Not those that name others of that form alone: what is said of PX-1243 is no answer, however alike it reads. World
+    War I may be called ww1, and then no other is named.
     """
-    if not _NUMBERED.search(question):
-        return [True] * len(chunks)
-    names = ["[\\W_]?".join(re.findall(r"[^\W\d_]+|\d+", name)) for name in _NUMBERED.findall(question)]
-    asked = re.compile(rf"(?<![^\W_])(?:{'|'.join(names)})(?![^\W_])", re.IGNORECASE)
-    return [asked.search(f"{citation(chunk)} {chunk.text}") is not None for chunk in chunks]
+    names = [re.findall(r"[a-z]+|\d+", name) for name in _NUMBERED.findall(question.lower())]
+    forms = ["[^a-z0-9]?".join(r"\d+" if part.isdigit() else part for part in parts) for parts in names]
+    alike = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(forms) or '(?!)'})(?![a-z0-9])")
+    asked = set(map("".join, names))
+    texts = (f"{citation(chunk)} {chunk.text}".lower() for chunk in chunks)
+    named = [{re.sub(r"[^a-z0-9]", "", name) for name in alike.findall(text)} for text in texts]
+    return [not of or not of.isdisjoint(asked) for of in named]
 
 
 def is_yes_no(question: str) -> bool:
