@@ -72,9 +72,8 @@ def train_once(config: AdapterTraining, work: str, learn: Callable[[Fit], Learne
             with TrackedRun("train", config, out, asdict(config)) as run:
                 learned = learn(partial(fit, config, state, run.start(state)))
                 hours = round((time.perf_counter() - start) / 3600, 2)
-                adapter, facts = learned.adapter, {**learned.facts, "hours": hours}
-                card = _card(config, adapter.config.name, about, use, learned.results, facts)
-                save_adapter(folder, adapter.tensors, adapter.config, card)
+                card = _card(config, learned, about, use, hours)
+                save_adapter(folder, learned.adapter.tensors, learned.adapter.config, card)
                 run.log_metrics(learned.figures)
                 run.log_checkpoint(folder, {**learned.figures, "card": card})
             write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": learned.figures}, indent=2) + "\n")
@@ -84,21 +83,21 @@ def train_once(config: AdapterTraining, work: str, learn: Callable[[Fit], Learne
     return folder
 
 
-def _card(config: Any, name: str, about: str, use: str, results: Sequence[Block], facts: Mapping[str, object]) -> str:
+def _card(config: Any, learned: Learned, about: str, use: str, hours: float) -> str:
     headings = [column.name for column in fields(config.sources[0])]
     licences = {name: data_set.licence for name, data_set in DATA_SETS.items()}
     rows = [[*map(str, asdict(of).values()), licences.get(of.data, "see the data")] for of in config.sources]
     installed = ", ".join(f"{package} {version}" for package, version in versions().items())
     settings = {name: value for name, value in config.work.items() if name not in ("data", "sources", "calibration")}
-    made = facts_table({**facts, "settings": settings, "versions": installed, "commit": commit()})
+    facts = {**learned.facts, "hours": hours, "settings": settings, "versions": installed, "commit": commit()}
     command = f"Made by `corag train {config.command}`."
     sections = [
         Section("Use", [f"`{use}`"]),
-        Section("Results", [_unwrapped(block) if isinstance(block, str) else block for block in results]),
-        Section("Training", [Table([*headings, "licence"], rows), _unwrapped(SPLIT), made, command]),
+        Section("Results", [_unwrapped(block) if isinstance(block, str) else block for block in learned.results]),
+        Section("Training", [Table([*headings, "licence"], rows), _unwrapped(SPLIT), facts_table(facts), command]),
         Section("Licence", [_unwrapped(LICENCE)]),
     ]
-    return Page(name, _unwrapped(about), sections).markdown()
+    return Page(learned.adapter.config.name, _unwrapped(about), sections).markdown()
 
 
 def _unwrapped(text: str) -> str:

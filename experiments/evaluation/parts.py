@@ -105,8 +105,7 @@ class Parts:
         }
         if not shared:
             return make_methods(methods, offered)
-        wanted = {"tokens": offered.get("tokenizer"), "encoder": self.encoder}
-        known = {name: value for name, value in wanted.items() if value is not None}
+        known = {"tokens": offered.get("tokenizer"), "encoder": self.encoder}
         offered["summarizer"] = SUMMARIZERS.offer(config.summarizer, known)
         with SHARED.set({"encoder": self.encoder}):
             return make_methods(methods, offered, self._reranker)

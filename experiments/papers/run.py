@@ -194,7 +194,6 @@ def _write(result: StudyResult, cells: Sequence[Cell], folder: Path, config: Rep
         write_atomically(folder / "figure.svg", svg)
     made = {
         "command": command,
-        "standin": config.standin,
         "limit": config.limit,
         "commit": commit(),
         "versions": versions(),

@@ -154,22 +154,19 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
                 run.log_artifact(artifact)
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
-        self._end(failed is None)
+        if self._logger is not None:
+            with _tolerated("end"):
+                run = self._logger.experiment
+                offline, folder = bool(run.offline), Path(run.dir).parent
+                run.finish(exit_code=0 if failed is None else 1)
+                if offline:
+                    logger.info("the W&B run is on this machine alone; send it with: wandb sync %s", folder)
         if self.config.logger != "none":
             with _tolerated("hide keys in its logs"):  # W&B's own process writes there what its server sends
                 for log in (self.folder / "wandb").rglob("*.log"):
                     text = log.read_text(encoding="utf-8", errors="replace")
                     if not log.is_symlink() and (hidden := hide_secrets(text)) != text:
                         replace_file(log, hidden)
-
-    def _end(self, ok: bool) -> None:
-        if self._logger is not None:
-            with _tolerated("end"):
-                run = self._logger.experiment
-                offline, folder = bool(run.offline), Path(run.dir).parent
-                run.finish(exit_code=0 if ok else 1)
-                if offline:
-                    logger.info("the W&B run is on this machine alone; send it with: wandb sync %s", folder)
 
 
 @contextmanager

@@ -50,20 +50,20 @@ def test_the_hull_and_the_gain_at_equal_tokens():
     assert curves.gain(corag[1:], corag[0]) is None
 
 
-@pytest.mark.parametrize(("default", "expected"), [("corag(cost_weight=0.1)", "is on"), ("naive", "is below")])
-def test_the_verdict_on_the_default(default, expected):
-    text = Curves.of([result_with_curves(default)]).verdict()
-    assert f"{expected} the Pareto front of all 7 points" in text
-    assert "+0.200" in text and "+0.100" in text
-
-
-def test_a_default_that_spends_more_than_the_best_needs_is_not_on_the_front():
-    result = result_with_curves("corag(cost_weight=0)")
+@pytest.mark.parametrize(
+    ("default", "tokens", "expected"),
+    [
+        (CORAG[1], 20, "on the Pareto front of all 7 points."),
+        ("naive", 50, "below the Pareto front of all 7 points, by 0.100"),
+        (CORAG[2], 45, "as high as the Pareto front of all 7 points, for which 40 tokens are enough."),
+    ],
+)
+def test_the_verdict_on_the_default(default, tokens, expected):
+    result = result_with_curves(default)
     for row in result.curves[0].rows:
-        row["cost_tokens"] = 45
-    assert (
-        "as high as the Pareto front of all 7 points, for which 40 tokens are enough" in Curves.of([result]).verdict()
-    )
+        row["cost_tokens"] = tokens
+    text = Curves.of([result]).verdict()
+    assert f"at {tokens} tokens) is {expected}" in text and "+0.200" in text and "+0.100" in text
 
 
 points = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=12)
