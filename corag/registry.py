@@ -286,7 +286,6 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
         "minilm": "corag.text.tokens:minilm",
         "estimate": "corag.text.tokens:estimate",
         "tiktoken": "corag.text.tokens:by_tiktoken",
-        "huggingface": "corag.text.tokens:of_model",
         "model": "corag.text.tokens:of_model",
     },
     does="count",

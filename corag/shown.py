@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
@@ -240,7 +240,10 @@ def one_text(source: Chunk, run: Span, telling: Sequence[Span]) -> tuple[str, tu
     text, last, begin = source.text, run[0], len(source.text) - len(body(source))
     pieces: list[str] = []
     offsets: list[int] = []  # of each shown character in the text
-    for start, end in _sentences_and_headers(source):
+    spans = sentences_of(source)
+    gaps = pairwise([(0, begin), *spans])  # headers of tables are no sentences
+    spans += [match.span() for (_, end), (start, _) in gaps for match in _HEADER.finditer(text, end, start)]
+    for start, end in sorted(spans):
         start, end = max(start, run[0]), min(end, run[1])
         if start >= end:
             continue
@@ -258,15 +261,6 @@ def one_text(source: Chunk, run: Span, telling: Sequence[Span]) -> tuple[str, tu
         last = end
     marked = {(bisect_left(offsets, start), bisect_left(offsets, end)) for start, end in telling}
     return "".join(pieces), tuple(sorted(span for span in marked if span[0] < span[1]))
-
-
-def _sentences_and_headers(source: Chunk) -> Iterator[Span]:
-    """Yield the spans of a passage's sentences, and of the lines between them, which are headers of tables."""
-    last = len(source.text) - len(body(source))
-    for start, end in sentences_of(source):
-        yield from (match.span() for match in _HEADER.finditer(source.text, last, start))
-        yield start, end
-        last = end
 
 
 def _space(text: str, first: int, start: int, end: int) -> str:

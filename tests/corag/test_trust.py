@@ -69,7 +69,7 @@ def attacks(folder):
     embedders = [f"sentence-transformers(model={evil}, trust_remote_code=true)", str(folder), nowhere, "bge-m3"]
     embedders += ["minilm(encoder=evil)"]
     vocabularies = ["tiktoken(encoding=o200k_base)", "tiktoken(model=gpt-4o)"]
-    tokenizers = [f"huggingface(model={evil})", f"{folder}/tokenizer.json", nowhere, *vocabularies]
+    tokenizers = [f"model(model={evil})", f"{folder}/tokenizer.json", nowhere, *vocabularies]
     selectors = [
         *(f"naive(reranker={one})" for one in rerankers[:10]),
         *(f"self-route(part=naive(reranker={one}))" for one in rerankers[:6]),

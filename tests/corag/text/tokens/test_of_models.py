@@ -29,7 +29,7 @@ def hub(tmp_path, monkeypatch):
 
 
 def test_a_tokenizer_file_is_counted_whole_and_bare(word_file):
-    for part in (word_file, str(word_file), word_file.parent, f"huggingface(model={word_file})"):
+    for part in (word_file, str(word_file), word_file.parent, f"model(model={word_file})"):
         counter = corag.tokens(part)
         assert counter.count(["", "a", "a b c d e f g h i j"]).tolist() == [0, 1, 10] and counter.exact
     assert counter.name == str(word_file)
