@@ -131,7 +131,8 @@ def make_targets(
     ranked = np.sort(of_class, axis=1)[:, ::-1]
     leads = ranked[:, 0] > ranked[:, -1]
     if config.weighting == "rule":
-        leads = ranked[:, 0] > (1 + config.margin) * ranked[:, min(1, ranked.shape[1] - 1)]
+        following = ranked[:, min(1, ranked.shape[1] - 1)]
+        leads = ranked[:, 0] > (1 + np.sign(following) * config.margin) * following
     return agent.TrainingTable(
         features=labels.features(recipe),
         label=label,

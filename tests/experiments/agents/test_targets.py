@@ -41,6 +41,8 @@ def test_targets_worked_by_hand(tmp_path):
 def test_the_papers_rule(tmp_path, margin, weights):
     labels = labels_of(tmp_path, TABLE)
     assert make_targets(labels, replace(PAPER, margin=margin), ("query",)).weight.tolist() == weights
+    # Equals that are worth less than nothing, as their tokens have a price, are equals all the same.
+    assert targets_of(labels, price=0.1, weighting="rule", margin=margin).weight[3] == (margin < 0)
 
 
 def test_utility_worked_by_hand(tmp_path):
