@@ -27,7 +27,6 @@ from corag.text.visible import to_json
 from corag.writing import write_atomically
 from experiments.agents.recipes import flattened
 from experiments.agents.train import TrainAgentConfig, fit, known_labels
-from experiments.report.difference import Difference, paired_difference
 from experiments.report.page import Page, Section, Table
 from experiments.run.journal import fingerprint
 from experiments.run.track import UNMEASURED
@@ -38,6 +37,8 @@ METRIC = "val_regret"
 COLUMNS = {"val_regret": "regret", "val_loss": "loss", "best_epoch": "best epoch"}
 """Figures of the tables and their headings; `summary.json` has all."""
 SEED = "training.seed"
+STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""95% quantiles of Student's t (two-sided), from one degree of freedom on; for more than nine, that of nine."""
 OWN = (SEED, "out", "quiet")
 """What a sweep sets itself, and no setting may vary."""
 
@@ -159,7 +160,7 @@ def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
         if len(best["by_seed"]) < 2:
             verdict += ", with one seed, which tells nothing about chance."
         else:
-            worse = sum(gap is not None and gap.low > 0 for gap in (_behind(best, row) for row in others))
+            worse = sum(gap is not None and gap[1] > 0 for gap in (_behind(best, row) for row in others))
             verdict += f" ± {regret['sd']:.4f} over {len(best['by_seed'])} seeds; {worse} of {len(others)} others are "
             verdict += "significantly worse."
     lines, notes = [], []
@@ -172,7 +173,7 @@ def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
             cells.append("-" if spread is None else f"{spread['mean']:.{digits}f}{over_seeds}")
         gap = None if row is best else _behind(best, row)
         runs = f"{row['runs']}, {failed} failed" if failed else str(row["runs"])
-        behind = "-" if gap is None else f"{gap.mean:+.4f} ({gap.low:+.4f} to {gap.high:+.4f})"
+        behind = "-" if gap is None else "{:+.4f} ({:+.4f} to {:+.4f})".format(*gap)
         lines.append([_listed(row["settings"]), runs, *cells, behind])
         if failed:
             first = f"could not be trained; the first: {row['errors'][0]}"
@@ -187,10 +188,17 @@ def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
     return Page(f"Sweep {title}", verdict, [Section("Each combination, best first", [table, *notes])], about)
 
 
-def _behind(best: Mapping[str, Any], row: Mapping[str, Any]) -> Difference | None:
-    """Return how much higher a combination's regret is than the best one's, over the seeds that both have."""
-    pairs = [(row["by_seed"][seed], best["by_seed"][seed]) for seed in row["by_seed"] if seed in best["by_seed"]]
-    return paired_difference(*map(list, zip(*pairs, strict=True))) if len(pairs) > 1 else None
+def _behind(best: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """Return how much higher a combination's regret is than the best one's, and the 95% interval, over common seeds.
+
+    By Student's t: two or three seeds that agree are too few for a bootstrap.
+    """
+    leads = [row["by_seed"][seed] - best["by_seed"][seed] for seed in row["by_seed"] if seed in best["by_seed"]]
+    if len(leads) < 2:
+        return None
+    mean, error = float(np.mean(leads)), float(np.std(leads, ddof=1)) / len(leads) ** 0.5
+    half = STUDENT_T[min(len(leads) - 1, len(STUDENT_T)) - 1] * error
+    return mean, mean - half, mean + half
 
 
 def _listed(settings: Mapping[str, Any]) -> str:

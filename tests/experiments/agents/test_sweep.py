@@ -102,6 +102,10 @@ def test_a_run_that_cannot_be_trained_is_noted_and_the_others_go_on(labels, tmp_
         said = " ".join(capsys.readouterr().out.split())
         assert "2 of 2 runs with map_dim=0 could not be trained; the first: map_dim must be an integer" in said
     assert "map_dim=0 | 2, 2 failed | - | - | - |" in sweep_page(summary, "lr").markdown()
+    # Leads of .01 and .02 agree, and tell little: half the interval is 12.706 standard errors of .005.
+    near = {**good, "by_seed": {seed: value + 0.01 * (1 + int(seed)) for seed, value in good["by_seed"].items()}}
+    text = sweep_page({**summary, "rows": [good, near]}, "lr").markdown()
+    assert "+0.0150 (-0.0485 to +0.0785)" in text and "0 of 1 others are significantly worse" in text
 
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
