@@ -17,6 +17,7 @@ import search
 from corag.naming import split_parts
 from corag.optional import load
 from corag.registry import SELECTORS, TABLES
+from corag.writing import cache_folder
 from experiments.papers.study import cells_of, find_study, methods_of
 from experiments.report.measures import MEASURES
 from tests.paths import ROOT
@@ -225,7 +226,8 @@ def test_examples_do_what_they_say_and_contact_nobody(tmp_path):
     code = "\n".join([*blocks(PAGE, "python"), "print(result['builder']['prompt'])"])
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=tmp_path,
-        env={**kept, "PYTHONPATH": paths, "CORAG_TESTS_CONTACTS": str(contacts), "HOME": str(tmp_path)},
+        env={**kept, "PYTHONPATH": paths, "CORAG_TESTS_CONTACTS": str(contacts), "HOME": str(tmp_path),
+             "CORAG_CACHE": str(cache_folder())},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not contacts.exists(), contacts.read_text()

@@ -63,7 +63,7 @@ def test_a_training_gives_an_adapter_and_is_not_done_twice(films, tmp_path, monk
     config = CrossTraining(
         data=str(films), out=str(tmp_path / "out"), sources=(source,), units=("passage",),
         calibration=(EvidenceSource("films", held_out=0.3, part="held-out"),),
-        epochs=2, step_tokens=256, save_every=2, logger="none", quiet=True, device="cpu", precision="fp32",
+        epochs=1, step_tokens=256, save_every=2, logger="none", quiet=True, device="cpu", precision="fp32",
     )  # fmt: skip
     adapter = cross.train_cross(config)
     figures = json.loads((tmp_path / "out" / "training.json").read_text())["figures"]
