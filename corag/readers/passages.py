@@ -70,7 +70,7 @@ def judged(
     observed = signals(question, answer, selection, encoder, after)
     log_odds = observed.values @ np.array(WEIGHTS) + OFFSET
     passages: list[tuple[int, Passage]] = []  # each behind how plainly it defines what is asked for
-    named = naming(question, sources(selection))
+    named = naming(question, list(map(_cited, sources(selection))))
     if not any(named):
         named, log_odds = [True] * len(named), np.minimum(log_odds, 0.0)
     for index, chunk in enumerate(sources(selection)):
@@ -130,7 +130,10 @@ def signals(
     """Return the observations on each passage of a selection, in the order of `sources`; see `JudgingReader.judge`."""
     passages = sources(selection)
     texts = [chunk.text for chunk in passages]
-    parts = list(map(sentences_of if concerns_origin(question) else contents_of, passages))
+    parts = [
+        _about(question, chunk, sentences_of(chunk) if concerns_origin(question) else contents_of(chunk))
+        for chunk in passages
+    ]
     of_tokens = token_cosines(encoder, encoder.encoded([question])[0], texts)
     by_sentence = [
         np.array([best_cosines(near[tokens_within(starts, [span])]).sum() for span in spans]) / max(1, near.shape[1])
@@ -163,6 +166,16 @@ def signals(
     return Signals(values, found, closest)
 
 
+def _about(question: str, chunk: Chunk, spans: Sequence[Span]) -> Sequence[Span]:
+    """Return those of the sentences of a passage, or of the rows of its table, that may be `naming` what is asked."""
+    fit = naming(question, [chunk.text[slice(*span)] for span in spans])
+    return [span for span, fits in zip(spans, fit, strict=True) if fits] or spans
+
+
+def _cited(chunk: Chunk) -> str:
+    return f"{citation(chunk)} {chunk.text}"
+
+
 def _is_in(span: Span, parts: Sequence[Span]) -> bool:
     return any(start < span[1] and span[0] < end for start, end in parts)
 
@@ -185,7 +198,7 @@ def closest_chunks(question: str, selection: Selection, encoder: TextEncoder, mo
     for index, chunk in enumerate(selection.chunks):
         chosen.setdefault(source_of(chunk).id, []).append(index)
     passages = sources(selection)
-    named = naming(question, passages)
+    named = naming(question, list(map(_cited, passages)))
     encoded = token_cosines(encoder, encoder.encoded([question])[0], [chunk.text for chunk in passages])
     found = []  # how close a passage is, its tokens and its chunks
     for (near, starts), indices, is_named in zip(encoded, chosen.values(), named, strict=True):

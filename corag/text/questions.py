@@ -156,8 +156,8 @@ def _describes(asked: re.Match[str], sentence: str, chunk: Chunk) -> int:
     return NAMED if _OPTION_WORDS.union(stems(f"{citation(chunk)} {chunk.text}")).issuperset(others) else 0
 
 
-def naming(question: str, chunks: Sequence[Chunk]) -> list[bool]:
-    """Return which passages may be about what a question names by letters and digits, such as PX-1234.
+def naming(question: str, texts: Sequence[str]) -> list[bool]:
+    """Return which texts may be about what a question names by letters and digits, such as PX-1234.
 
     Not those that name others of that form alone: what is said of PX-1243 is no answer, however alike it reads. World
     War I may be called ww1, and then no other is named.
@@ -166,8 +166,7 @@ def naming(question: str, chunks: Sequence[Chunk]) -> list[bool]:
     forms = ["[^a-z0-9]?".join(r"\d+" if part.isdigit() else part for part in parts) for parts in names]
     alike = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(forms) or '(?!)'})(?![a-z0-9])")
     asked = set(map("".join, names))
-    texts = (f"{citation(chunk)} {chunk.text}".lower() for chunk in chunks)
-    named = [{re.sub(r"[^a-z0-9]", "", name) for name in alike.findall(text)} for text in texts]
+    named = [{re.sub(r"[^a-z0-9]", "", name) for name in alike.findall(text.lower())} for text in texts]
     return [not of or not of.isdisjoint(asked) for of in named]
 
 

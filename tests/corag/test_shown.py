@@ -135,6 +135,10 @@ def test_what_is_said_of_another_model_is_no_answer():
     asked = [corag.ask(f"How many litres does the {name} deliver?", sheets) for name in [*models, "PX-1235"]]
     assert [reply.shown.passages[0].text[4:11] for reply in asked[:-1]] == models
     assert asked[0].found and not asked[-1].found
+    by = {"FX-16": "Miller Ltd", "FX-20": "Brown and Sons", "FX-24": "Nordic Service"}
+    text = "\n".join(f"The {name} is serviced by {whom}." for name, whom in by.items())
+    [passage] = corag.ask("Who services the FX-20?", [text]).shown.passages
+    assert [passage.text[slice(*span)] for span in passage.marked] == ["The FX-20 is serviced by Brown and Sons."]
 
 
 def test_a_reply_has_one_confidence():
