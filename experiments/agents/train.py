@@ -274,7 +274,9 @@ def fit(
             if page is not None:
                 run.log_html("report", page.html())
                 table = next(block for block in page.sections[0].blocks if isinstance(block, Table))
-                run.log_table("comparison", table.headings, table.rows)
+                run.log_table(
+                    "comparison", table.headings, [[of.replace("**", "") for of in row] for row in table.rows]
+                )
             run.log_metrics({f"kept_{figure}": value for figure, value in kept.items()})
             card = (trained.checkpoint / CARD_FILE).read_text(encoding="utf-8")
             run.log_checkpoint(trained.checkpoint, {**agent_config.to_dict(), **kept, "card": card})

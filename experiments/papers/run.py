@@ -187,13 +187,12 @@ def counted_questions(cell: Cell, rows: Mapping[str, Sequence[Row]], record: Map
 
 def _write(result: StudyResult, cells: Sequence[Cell], folder: Path, config: ReproduceConfig) -> None:
     svg, section = draw(result), section_record(result)
-    command = f"corag reproduce {result.study.name}{' --standin' if config.standin else ''}"
     page = Page(result.study.name, "", [read_section(section, svg, "figure.svg")])
     write_atomically(folder / "table.md", page.markdown())
     if svg:
         write_atomically(folder / "figure.svg", svg)
     made = {
-        "command": command,
+        "command": f"corag reproduce {result.study.name}{' --standin' if config.standin else ''}",
         "limit": config.limit,
         "commit": commit(),
         "versions": versions(),

@@ -153,12 +153,12 @@ class Curves:
         default = f"The default (corag, {self.measure.title} {quality:.3f} at {tokens:.0f} tokens) is"
         place = f"the Pareto front of all {len(self.points)} points"
         if row not in hull and gap is not None and gap.mean > 0:
-            text = f"{default} below {place}, by {gap.mean:.3f} ({gap.low:+.3f} to {gap.high:+.3f})."
-        elif tokens > enough:
-            text = f"{default} as high as {place}, for which {enough:.0f} tokens are enough."
+            where = f"below {place}, by {gap.mean:.3f} ({gap.low:+.3f} to {gap.high:+.3f})"
         else:
-            text = f"{default} on {place}."
-        return f"{text} At equal tokens, corag against {'; against '.join(map(self._against, REFERENCES))}."
+            where = (
+                f"as high as {place}, for which {enough:.0f} tokens are enough" if tokens > enough else f"on {place}"
+            )
+        return f"{default} {where}. At equal tokens, corag against {'; against '.join(map(self._against, REFERENCES))}."
 
     def _against(self, method: str) -> str:
         """Return in words what `corag` gains over a method at its largest budget."""

@@ -104,7 +104,8 @@ class Tuning:
         pair = np.stack([held[rows, chosen], held[:, filling]], axis=1)
         if not pair.any(axis=0).all():
             return None
-        share = paired_difference(pair, pair[:, [1, 1]], groups=self.labels.group.tolist(), statistic=_ratio)
+        groups = self.labels.group.tolist()
+        share = paired_difference(pair, pair[:, [1, 1]], groups=groups, statistic=lambda of: of[..., 0] / of[..., 1])
         tokens = self.labels.measures["cost_tokens"]
         spent = tokens[rows, chosen].mean() / max(tokens[:, filling].mean(), 1.0)
         kept_share = f"{1 + share.low:.0%} to {1 + share.high:.0%}"
@@ -300,10 +301,6 @@ def tuned_agent(
     weights["choice.weight"] = weights["choice.weight"][like]
     weights["choice.bias"] = (weights["choice.bias"][like] + added / TEMPERATURE).astype(np.float32)
     return agent.ConfigurationAgent(config, weights), expected
-
-
-def _ratio(means: FloatArray) -> FloatArray:
-    return np.asarray(means[..., 0] / means[..., 1])
 
 
 def _leads(values: FloatArray) -> FloatArray:

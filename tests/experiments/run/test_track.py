@@ -64,8 +64,8 @@ def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
 
 
 @pytest.mark.slow
-def test_a_resumed_training_is_the_same_run(config, monkeypatch):
-    fit = agent.fit
+def test_a_resumed_training_is_the_same_run_and_ends_with_its_comparison(config, monkeypatch):
+    fit, config = agent.fit, replace(config, shares=(0.5, 0.25, 0.25))
 
     def stopped(*args, progress, **settings):
         def stop(done, _):
@@ -84,20 +84,13 @@ def test_a_resumed_training_is_the_same_run(config, monkeypatch):
     assert first.run.run_id == second.run.run_id
     # A killed one may have lost its epochs, so the resumed one has all.
     assert [row["epoch"] for row in second.history if "epoch" in row] == [0, 1, 2]
-    train(replace(config, map_dim=2))
-    assert offline_runs(config.out)[2].run.run_id != first.run.run_id
-
-
-@pytest.mark.slow
-def test_a_training_logs_its_comparison_with_the_best_single_and_the_oracle(config):
-    train(replace(config, shares=(0.5, 0.25, 0.25)))
-    [run] = offline_runs(config.out)
-    assert {"lightning", "wandb", "torch"} <= run.config["versions"].keys()
+    assert {"lightning", "wandb", "torch"} <= second.config["versions"].keys()
     [table] = [json.loads(path.read_text()) for path in Path(config.out).rglob("comparison*.table.json")]
-    names = " ".join(row[0] for row in table["data"])
-    assert "best single" in names and "oracle" in names and "agent" in names
+    assert {"best single configuration", "this agent", "oracle"} <= {row[0] for row in table["data"]}
     [report] = [path for path in Path(config.out).rglob("report*.html") if "wandb" in str(path)]
     assert report.read_text() == (Path(config.out) / "report.html").read_text()
+    train(replace(config, map_dim=2))
+    assert offline_runs(config.out)[2].run.run_id != first.run.run_id
 
 
 @pytest.mark.slow
