@@ -257,7 +257,7 @@ class AgentSelectors:
         if configuration is FOREIGN:
             return f"{said}: the question or its texts are in a script that MiniLM does not read"
         if configuration.name == "corag" and {"unit", "reranker"} <= settings.keys():
-            said = f"by {settings['unit']}s, {settings['reranker']}"
+            said = f"by {settings['unit']}s, {settings['reranker']}".replace(")s,", "),")  # by window(2)
             said += "" if cost_weight is None else f", lambda {cost_weight:.2g}"
         if not self.agent.has_network:
             return f"{said}; {self._source} names it for all questions"
