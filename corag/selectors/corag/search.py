@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,8 +35,8 @@ as many chunks as there are iterations, so there are more where more fit."""
 
 
 @dataclass(kw_only=True, eq=False)
-class SearchSelector(RerankingSelector):
-    """Searches for the ordered combination with the highest value, net of the price of its tokens.
+class SearchSettings:
+    """What a search is set by.
 
     Args:
         cost_weight: lambda: what 256 tokens cost, whatever the budget is. The search maximises
@@ -53,7 +53,12 @@ class SearchSelector(RerankingSelector):
     cost_weight: float | None = checked(None, check_range, low=0, high=100, hint="typical: 0 to 0.5")
     preset: Preset | None = checked(None, check_choice, names=PRESETS)
     search: Mapping[str, Any] | None = None
-    name = "corag"
+    name: ClassVar[str] = "corag"
+
+
+@dataclass(kw_only=True, eq=False)
+class SearchSelector(SearchSettings, RerankingSelector):
+    """Searches for the ordered combination with the highest value, net of the price of its tokens."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agent.configuration import Configuration
-from corag.checks import check_range
+from corag.checks import check_choice, check_range
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
@@ -23,15 +23,16 @@ from corag.models.runtime import current, use_runtime
 from corag.naming import PartName, Spelling, parse
 from corag.optional import warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, checked
 from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSource, decides, fixed_configuration, load_agent
 from corag.selectors.corag.features import feature_vectors, question_vectors, room
-from corag.selectors.corag.search import SearchSelector, search_config
+from corag.selectors.corag.search import SearchSelector, SearchSettings, search_config
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import SHARED
 from corag.selectors.self_route import built
 from corag.text.scripts import minilm_reads
-from corag.types import Candidate, Embedder, Selection, TokenCounter
+from corag.types import Candidate, Embedder, Reranker, Selection, TokenCounter
 
 if TYPE_CHECKING:
     from agent import AgentPrediction
@@ -50,13 +51,15 @@ TEXTS_AT_ONCE = 16
 
 
 @dataclass(kw_only=True, eq=False)
-class Corag(SearchSelector):
+class Corag(SearchSettings, BudgetedSelector):
     """Searches for the ordered combination with the highest value, net of the price of its tokens.
 
     What is not given of unit, reranker and lambda an agent names for each question; whatever is given stays as it is.
     Without an agent its best single configuration holds. A preset is complete: what is not given is as published.
 
     Args:
+        reranker: Values combinations: name or object.
+        window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
         keep: Promise: the share, from 0 to 1, of what the configuration that holds most would hold of the evidence that
             the selection is to hold in expectation. By default 0.98.
         agent: `default`, the shipped one; a folder that `corag train` or `tune` wrote; `owner/name` on the Hugging Face
@@ -69,6 +72,8 @@ class Corag(SearchSelector):
     """
 
     unit: str | None = None  # type: ignore[assignment]  # a text once it is built
+    reranker: Spelling | Reranker | None = None
+    window: WindowPolicy = checked(DEFAULT_POLICY, check_choice, names=WindowPolicy)
     keep: float | None = checked(None, check_range, low=0, high=1, hint="typical: 0.95 to 1")
     agent: AgentSource = DEFAULT_AGENT
     embedder: Spelling | Embedder | None = None
@@ -81,7 +86,7 @@ class Corag(SearchSelector):
         if not is_open and self.preset is None and not given.keys() >= set(COMPLETE):
             complete = {**fixed_configuration().settings, **given}
         self.unit = complete.get("unit", "passage")
-        BudgetedSelector.__post_init__(self)  # what searches is built below
+        super().__post_init__()
         search_config("paper", self.preset, self.search)  # refused now, not with the first question
         if self.keep is not None and not is_open:
             raise InputError(
