@@ -59,7 +59,7 @@ def load(path: str | Path) -> ConfigurationAgent:
             f"{pickles[0]} may be a pickle, which can run code when read; give the weights as {WEIGHTS_FILE}"
         )
     if not (path / CONFIG_FILE).is_file():
-        raise CheckpointError(f"{path} lacks {CONFIG_FILE}; give the whole checkpoint folder or train again")
+        raise CheckpointError(f"{path} lacks {CONFIG_FILE}; give the whole folder, of a training {path / 'checkpoint'}")
     try:
         config = AgentConfig.from_dict(read_sealed(path)[0])
     except (ValueError, RecursionError) as error:  # an AgentError is a ValueError
