@@ -6,10 +6,15 @@ settings that were not measured count as the nearest ones that were. Letters: `n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import agent
 from agent.config import SETTINGS
@@ -28,7 +33,8 @@ from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
 from experiments.report.page import Page, Section, Table
 
-NEIGHBOURS = (5, 10, 20, 40, 80, 160)
+NEIGHBOURS, STRENGTHS = (5, 10, 20, 40, 80, 160), (0.001, 0.01, 0.1, 1.0)
+"""Of the baselines: numbers of nearest neighbours, and inverse penalties of logistic regression."""
 BASE, AGENT, CEILING = "best single configuration", "this agent", "oracle"
 RERANKER_ONLY, SETTINGS_ONLY = "its reranker, the best single's settings", "its settings, the best single's reranker"
 
@@ -45,9 +51,12 @@ def comparison(
     values, rows = utility(test, target), np.arange(len(test))
     known = np.concatenate([utility(part, target) for part in (train, val) if part is not None])
     single, own = best_single(train, known), named(trained, test)
+    baseline = (train, val, test, target, trained.config)
     choices: dict[str, Choices] = {
+        "majority class": np.full(len(test), np.bincount(best_configuration(train, taught(train, target))).argmax()),
         BASE: np.full(len(test), single),
-        "k-nearest neighbours": _nearest_neighbours(train, val, test, target, trained.config),
+        "logistic regression": _logistic_regression(*baseline),
+        "k-nearest neighbours": _nearest_neighbours(*baseline),
     }
     classes, ranges = test.classes(), trained.config.ranges
     if ranges is not None and classes.settings is not None:
@@ -159,24 +168,55 @@ def _settings_of(predictions: Sequence[agent.AgentPrediction]) -> FloatArray:
 def _nearest_neighbours(
     train: Labels, val: Labels | None, test: Labels, target: TargetConfig, config: agent.AgentConfig
 ) -> Choices:
-    """Return the configuration of highest mean utility on the nearest training questions, by cosine of the features.
-
-    Their number is the one of highest mean utility on the validation questions.
-    """
-    values = taught(train, target)
-
-    def read(labels: Labels) -> FloatArray:
-        return _unit(labels.features(config.features)[:, : config.inputs])
+    """Return the configuration of highest mean utility on the nearest training questions, by cosine of the features."""
+    values, known = taught(train, target), _unit(_read(train, config))
 
     def choose(labels: Labels, count: int) -> Choices:
-        near = np.argsort(-read(labels) @ read(train).T, axis=1, kind="stable")
+        near = np.argsort(-_unit(_read(labels, config)) @ known.T, axis=1, kind="stable")
         return np.asarray(values[near[:, :count]].mean(axis=1).argmax(axis=1), dtype=np.int64)
 
     counts = [count for count in NEIGHBOURS if count <= len(train)] or [len(train)]
+    return _by_validation(choose, counts, val, test, target)
+
+
+def _logistic_regression(
+    train: Labels, val: Labels | None, test: Labels, target: TargetConfig, config: agent.AgentConfig
+) -> Choices:
+    """Return the most probable best configuration by logistic regression on the features."""
+    best = best_configuration(train, taught(train, target))
+    if len(set(best)) < 2:
+        return np.full(len(test), best[0])
+
+    @cache
+    def model(strength: float) -> Pipeline:
+        return make_pipeline(StandardScaler(), LogisticRegression(C=strength)).fit(_read(train, config), best)
+
+    def choose(labels: Labels, strength: float) -> Choices:
+        return np.asarray(model(strength).predict(_read(labels, config)), dtype=np.int64)
+
+    return _by_validation(choose, STRENGTHS, val, test, target)
+
+
+def _by_validation(
+    choose: Callable[[Labels, Any], Choices],
+    settings: Sequence[Any],
+    val: Labels | None,
+    test: Labels,
+    target: TargetConfig,
+) -> Choices:
+    """Return the choices on the test questions under the setting of highest mean utility on the validation questions.
+
+    Without these it is the first.
+    """
     if val is None:
-        return choose(test, counts[0])
+        return choose(test, settings[0])
     gains, rows = utility(val, target), np.arange(len(val))
-    return choose(test, max(counts, key=lambda count: float(gains[rows, choose(val, count)].mean())))
+    return choose(test, max(settings, key=lambda setting: float(gains[rows, choose(val, setting)].mean())))
+
+
+def _read(labels: Labels, config: agent.AgentConfig) -> NDArray[np.float32]:
+    """Return the features that an agent's network reads, `[n, d]`."""
+    return labels.features(config.features)[:, : config.inputs]
 
 
 def _unit(features: NDArray[np.float32]) -> FloatArray:

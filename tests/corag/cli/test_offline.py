@@ -87,7 +87,7 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
         ["train", *labels, "--shares", "[0.5,0.25,0.25]", "--training.epochs", "1", "--out", "trained"],
         [
             "evaluate", *data, "--methods", "top-k,corag,mmr,crag", "--out", "result.json",
-            "--logger", "wandb",
+            "--curves", "false", "--logger", "wandb",
         ],
         ["train", "value", "--config", "adapter.yaml"],
         ["tune", "--data", str(many), "--quiet", "--configurations", "top-k, top-k(k=1)", "--out", "tuned"],
