@@ -27,8 +27,6 @@ MARGIN = 0.01
 ROOM = 7
 """Passages that a budget holds from which on filling it is the fallback; with fewer, sentences hold more (label tables
 that ship, 26 November in the lab notebook)."""
-COMPONENTS = 20
-"""Principal components of the features that only tell which text a question is about; 4 to 40 serve alike."""
 SETTINGS = ("iterations", "exploration", "cost_weight")
 """Columns of every settings array: paper 5.1, the number of iterations, c and lambda of eq. 5."""
 
@@ -130,6 +128,7 @@ class AgentConfig:
         hidden: Sizes of the hidden layers (paper 5.1).
         map_dim: Size of the feature map on which the contrastive loss works (paper 5.1).
         inputs: Number of leading features that the network reads; None for all. The others tell which text it is.
+        components: Number of principal components of these others by which novelty is measured.
         ranges: Ranges of the search settings that the second head predicts; None without such a head.
         min_lead: How much more probable than the fallback another configuration has to be for the agent to depart from
             the fallback, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
@@ -149,6 +148,7 @@ class AgentConfig:
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
     inputs: int | None = None
+    components: int = 0
     ranges: Ranges | None = None
     min_lead: float = 0.0
     novelty: float | None = None
@@ -169,6 +169,7 @@ class AgentConfig:
         if self.feature_dim:
             require_names("embedder", (self.embedder,))
             require_names("features", self.features)
+        require_int("components", self.components, 0)
         if self.inputs is not None:
             require_int("inputs", self.inputs, 1)
         if self.inputs is not None and 0 < self.feature_dim < self.inputs:
@@ -204,7 +205,7 @@ class AgentConfig:
             layers["forecast"] = (self.map_dim, 2 * len(self.configurations))
         shapes: dict[str, tuple[int, ...]] = {}
         if self.texts:
-            seen = self.feature_dim if self.inputs is None else min(self.inputs + COMPONENTS, self.feature_dim)
+            seen = self.feature_dim if self.inputs is None else min(self.inputs + self.components, self.feature_dim)
             shapes = {"novelty.weight": (seen, self.feature_dim), "novelty.centres": (self.texts, self.feature_dim)}
         for name, (inputs, outputs) in layers.items():
             shapes |= {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}

@@ -156,8 +156,9 @@ class ConfigurationAgent:
     def novelty(self, features: ArrayLike) -> FloatArray:
         """Return how far features `[b, d]` are from the texts that the agent knows, `[b]`; 0 if it knows of none.
 
-        The smallest Mahalanobis distance to the mean features of a text, over the root of their number: Lee et al., "A
-        Simple Unified Framework for Detecting Out-of-Distribution Samples" (2018), on features and not on classes.
+        The smallest Mahalanobis distance to the mean features of a text, divided by the square root of the number of
+        whitened features: Lee et al., "A Simple Unified Framework for Detecting Out-of-Distribution Samples" (2018), on
+        features and not on classes.
         """
         rows, _ = self._rows(features)
         if not self.config.texts:

@@ -1,8 +1,7 @@
 """The command line in processes that can be killed and interrupted, and that import no library again.
 
 A process of its own is forked from a server that has imported torch and its like; only those who test how Python starts
-or ends need `subprocess`. In it calls of the operating system can fail; see
-`campaign/faults.c`.
+or ends need `subprocess`. In it calls of the operating system can fail; see `campaign/faults.c`.
 """
 
 import multiprocessing

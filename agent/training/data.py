@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.config import COMPONENTS, SETTINGS, AgentConfig
+from agent.config import SETTINGS, AgentConfig
 from agent.errors import AgentError
 
 Float32 = NDArray[np.float32]
@@ -158,18 +158,22 @@ SHRINKAGE = 0.3
 """Of the covariance of standardized features: this times the identity is added, as texts are few."""
 
 
-def known_texts(features: Float32, text: NDArray[np.int64], inputs: int | None = None) -> dict[str, Float32]:
+def known_texts(features: Float32, text: NDArray[np.int64], config: AgentConfig) -> dict[str, Float32]:
     """Return the tensors of `ConfigurationAgent.novelty`: the mean features of each text, and what whitens features.
 
-    What whitens is the inverse root of the covariance within texts, shrunk. Of the features behind the first `inputs`
-    it sees their `COMPONENTS` largest principal components.
+    What whitens is the inverse root of the covariance within texts, shrunk. Features that the network does not read
+    enter by their largest principal components, `config.components` of them.
+
+    Args:
+        features: Feature vectors, `[n, d]`.
+        text: Index of the text that each question is about, `[n]`.
+        config: What the network reads, and the number of components.
     """
     rows = features.astype(np.float64)
     axes = np.eye(rows.shape[1])
-    if inputs is not None:
-        rest = np.linalg.eigh(np.cov(rows[:, inputs:].T, bias=True))[1][:, ::-1]
-        axes[inputs:, inputs:] = rest
-        axes = axes[:, : inputs + COMPONENTS]
+    if (read := config.inputs) is not None:
+        axes[read:, read:] = np.linalg.eigh(np.cov(rows[:, read:].T, bias=True))[1][:, ::-1]  # largest first
+        axes = axes[:, : read + config.components]
     seen = rows @ axes
     scale = 1 / np.where(seen.std(axis=0) > 1e-6, seen.std(axis=0), np.inf)
     numbers, of = np.unique(text, return_inverse=True)

@@ -34,7 +34,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         self._config = config
         read = train.features[:, : config.inputs]
         self._scaling = FeatureScaling.of(read) if train_config.standardize else None
-        self._texts = {} if train.text is None else known_texts(train.features, train.text, config.inputs)
+        self._texts = {} if train.text is None else known_texts(train.features, train.text, config)
         self._rows = {"train": _tensors(train, config, self._scaling)}
         if val is not None:
             self._rows["val"] = _tensors(val, config, self._scaling)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from corag.models.minilm import TextEncoder, best_cosines, token_cosines, tokens_within
 from corag.text.boilerplate import concerns_origin, contents_of
 from corag.text.documents import citation
-from corag.text.questions import PLAIN, POINTS_BACK, asks_to_explain, definition, is_yes_no, naming, stems
+from corag.text.questions import PLAIN, POINTS_BACK, asks_to_explain, definition, is_yes_no, may_concern, stems
 from corag.text.units import Span, UnitChunk, assemble, place_in_document, sentences_of, source_of
 from corag.types import Answer, Chunk, FloatArray, Reader, Selection
 
@@ -64,18 +65,18 @@ def judged(
 
     If something is to be defined, passages with a sentence that does so are first: the plainest before others, and
     those at the beginning of a document before those further on.
-    Boilerplate answers nothing, unless the question may be about that. Of passages only those do that may be `naming`
-    what the question names; if there are none, none is likely.
+    Boilerplate answers nothing, unless the question may be about that, nor do passages about another model or error
+    than the question names (`may_concern`); if all are, none is likely.
     """
     observed = signals(question, answer, selection, encoder, after)
     log_odds = observed.values @ np.array(WEIGHTS) + OFFSET
     passages: list[tuple[int, Passage]] = []  # each behind how plainly it defines what is asked for
-    named = naming(question, list(map(_cited, sources(selection))))
-    if not any(named):
-        named, log_odds = [True] * len(named), np.minimum(log_odds, 0.0)
+    fits = may_concern(question, list(map(_cited, sources(selection))))
+    if not any(fits):
+        fits, log_odds = [True] * len(fits), np.minimum(log_odds, 0.0)
     for index, chunk in enumerate(sources(selection)):
         nearest = observed.closest[index]
-        if nearest is None or not named[index]:
+        if nearest is None or not fits[index]:
             passages.append((0, Passage(chunk, 0.0, ())))
             continue
         marked, words = after_question(chunk, nearest), ""
@@ -167,9 +168,9 @@ def signals(
 
 
 def _about(question: str, chunk: Chunk, spans: Sequence[Span]) -> Sequence[Span]:
-    """Return those of the sentences of a passage, or of the rows of its table, that may be `naming` what is asked."""
-    fit = naming(question, [chunk.text[slice(*span)] for span in spans])
-    return [span for span, fits in zip(spans, fit, strict=True) if fits] or spans
+    """Return the sentences of a passage, or rows of its table, that `may_concern` what is asked; all if none does."""
+    fits = may_concern(question, [chunk.text[slice(*span)] for span in spans])
+    return list(compress(spans, fits)) or spans
 
 
 def _cited(chunk: Chunk) -> str:
@@ -190,21 +191,20 @@ def after_question(chunk: Chunk, sentence: Span) -> tuple[Span, ...]:
 def closest_chunks(question: str, selection: Selection, encoder: TextEncoder, most_tokens: int) -> list[int]:
     """Return which chunks of a selection are from the passages that are closest to a question, in its order.
 
-    Passages, if some may be `naming` what the question names these alone, are ranked by late interaction of what was
-    chosen of them with the question's tokens; as many are kept as fit `most_tokens` of the encoder together, at least
-    one.
+    Passages are ranked by late interaction of what was chosen of them with the question's tokens, if some `may_concern`
+    what the question names these alone; as many are kept as fit `most_tokens` of the encoder together, at least one.
     """
     chosen: dict[str, list[int]] = {}
     for index, chunk in enumerate(selection.chunks):
         chosen.setdefault(source_of(chunk).id, []).append(index)
     passages = sources(selection)
-    named = naming(question, list(map(_cited, passages)))
+    fits = may_concern(question, list(map(_cited, passages)))
     encoded = token_cosines(encoder, encoder.encoded([question])[0], [chunk.text for chunk in passages])
     found = []  # how close a passage is, its tokens and its chunks
-    for (near, starts), indices, is_named in zip(encoded, chosen.values(), named, strict=True):
+    for (near, starts), indices, fitting in zip(encoded, chosen.values(), fits, strict=True):
         of_units = [chunk.span for chunk in map(selection.chunks.__getitem__, indices) if isinstance(chunk, UnitChunk)]
         inside = near[tokens_within(starts, of_units)] if of_units else near
-        if is_named or not any(named):
+        if fitting or not any(fits):
             found.append((float(best_cosines(inside).sum()), len(inside), indices))
     kept: list[int] = []
     room = most_tokens

@@ -156,11 +156,11 @@ def _describes(asked: re.Match[str], sentence: str, chunk: Chunk) -> int:
     return NAMED if _OPTION_WORDS.union(stems(f"{citation(chunk)} {chunk.text}")).issuperset(others) else 0
 
 
-def naming(question: str, texts: Sequence[str]) -> list[bool]:
+def may_concern(question: str, texts: Sequence[str]) -> list[bool]:
     """Return which texts may be about what a question names by letters and digits, such as PX-1234.
 
-    Not those that name others of that form alone: what is said of PX-1243 is no answer, however alike it reads. World
-    War I may be called ww1, and then no other is named.
+    A text that names others of that form (PX-1243), and not this one, is about something else, however similar it
+    reads. One that names none may use another name, as World War I for ww1.
     """
     names = [re.findall(r"[a-z]+|\d+", name) for name in _NUMBERED.findall(question.lower())]
     forms = ["[^a-z0-9]?".join(r"\d+" if part.isdigit() else part for part in parts) for parts in names]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student_t
 
 import agent
 from corag.cli.console import progress, say
@@ -37,8 +38,6 @@ METRIC = "val_regret"
 COLUMNS = {"val_regret": "regret", "val_loss": "loss", "best_epoch": "best epoch"}
 """Figures of the tables and their headings; `summary.json` has all."""
 SEED = "training.seed"
-STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""95% quantiles of Student's t (two-sided), from one degree of freedom on; for more than nine, that of nine."""
 OWN = (SEED, "out", "quiet")
 """What a sweep sets itself, and no setting may vary."""
 
@@ -197,7 +196,7 @@ def _behind(best: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[float, flo
     if len(leads) < 2:
         return None
     mean, error = float(np.mean(leads)), float(np.std(leads, ddof=1)) / len(leads) ** 0.5
-    half = STUDENT_T[min(len(leads) - 1, len(STUDENT_T)) - 1] * error
+    half = float(student_t.ppf(0.975, len(leads) - 1)) * error
     return mean, mean - half, mean + half
 
 

@@ -46,6 +46,9 @@ TRAIN, VAL, TEST = 0, 1, 2
 FEW_QUESTIONS, FEW_SHARE = 100, 0.25
 """With fewer questions, or a smaller share of them, a training by the paper's rule warns."""
 LEFT_OUT_DIR = "left-out"
+COMPONENTS = 20
+"""Of the candidates' mean embedding, by which an agent that promises recognizes texts: 4 to 40 serve alike (lab
+notebook)."""
 PAGE_FILE = "report.html"
 
 
@@ -109,14 +112,15 @@ class TrainAgentConfig(Runtime, Tracking):
     quiet: bool = False
 
     @property
-    def read(self) -> tuple[str, ...]:
+    def network_parts(self) -> tuple[str, ...]:
         """The parts of the feature vector that the network reads."""
         return check_recipe(comma_separated(self.features or RECIPES[self.recipe]["agent"]["features"]))
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of the feature vector."""
-        return self.read if not self.promise or "candidates" in self.read else (*self.read, "candidates")
+        """The parts of the feature vector: those, and for a promise what tells which text a question is about."""
+        read = self.network_parts
+        return read if not self.promise or "candidates" in read else (*read, "candidates")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -328,6 +332,7 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
         settings = [fallback_of(name).settings for name in known.configurations]
         ranges = agent.Ranges(*((min(column), max(column)) for column in zip(*settings, strict=True)))
     filling = FILLING if config.promise and FILLING in known.configurations else None
+    read = config.network_parts
     best = known.configurations[best_fallback(known, utility(known, config.target), filling)]
     return agent.AgentConfig(
         configurations=classes.names,
@@ -335,7 +340,8 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
         feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
         embedder=known.embedder,
         features=config.parts,
-        inputs=None if config.parts == config.read else feature_dim(config.read, known.query_vectors.shape[1]),
+        inputs=None if config.parts == read else feature_dim(read, known.query_vectors.shape[1]),
+        components=0 if config.parts == read else COMPONENTS,
         hidden=tuple(config.hidden),
         map_dim=config.map_dim,
         ranges=ranges,

@@ -139,7 +139,7 @@ def folder(tmp_path):
     return path
 
 
-FORECASTING = {"ranges": None, "novelty": 0.5, "texts": 3, "filling": "second", "inputs": 2}
+FORECASTING = {"ranges": None, "novelty": 0.5, "texts": 3, "filling": "second", "inputs": 2, "components": 3}
 
 
 @pytest.mark.parametrize("changes", [{}, {"ranges": None}, {"min_lead": 0.5}, FORECASTING])

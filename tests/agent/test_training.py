@@ -14,7 +14,6 @@ from scipy.spatial.distance import mahalanobis
 
 import agent
 from agent import AgentError, AgentModel, ConfigurationAgent, fit
-from agent.config import COMPONENTS
 from agent.losses import choice_loss, contrastive_loss, regret_loss, soft_target
 from agent.training.data import FeatureScaling, known_texts
 from tests.agent.worlds import DIM, random_weights, toy_config, toy_table, toy_train_config
@@ -226,20 +225,21 @@ def test_a_device_that_is_not_there_and_a_loss_that_diverges(tmp_path):
             toy_fit(tmp_path, **changes)
 
 
-@pytest.mark.parametrize("inputs", [None, 4])
-def test_novelty_is_the_mahalanobis_distance_to_the_nearest_known_text(inputs):
-    random, dim = np.random.default_rng(0), 4 + COMPONENTS + 3
+@pytest.mark.parametrize(("inputs", "components"), [(None, 0), (4, 5)])
+def test_novelty_is_the_mahalanobis_distance_to_the_nearest_known_text(inputs, components):
+    random, dim = np.random.default_rng(0), 12
     text = np.repeat([0, 1, 2], 30)
     features = (random.normal(size=(90, dim)) * (1 + np.arange(dim)) + 9.0 * text[:, None]).astype(np.float32)
-    config = toy_config(ranges=None, novelty=0.5, texts=3, filling="second", feature_dim=dim, inputs=inputs)
-    weights = random_weights(config) | known_texts(features, text, inputs)
+    known = {"feature_dim": dim, "inputs": inputs, "components": components}
+    config = toy_config(ranges=None, novelty=0.5, texts=3, filling="second", **known)
+    weights = random_weights(config) | known_texts(features, text, config)
     asked = random.normal(size=(5, dim)) * 5
     # Worked out another way: covariance within texts of standardized features, a third of the identity added, and the
     # principal components of what the network does not read.
     seen, rows = features.astype(np.float64), asked
     if inputs is not None:
-        components = np.linalg.svd(seen[:, inputs:] - seen[:, inputs:].mean(axis=0))[2][:COMPONENTS].T
-        seen, rows = (np.hstack([of[:, :inputs], of[:, inputs:] @ components]) for of in (seen, rows))
+        axes = np.linalg.svd(seen[:, inputs:] - seen[:, inputs:].mean(axis=0))[2][:components].T
+        seen, rows = (np.hstack([of[:, :inputs], of[:, inputs:] @ axes]) for of in (seen, rows))
     deviation = seen.std(axis=0)
     centres = np.stack([seen[text == number].mean(axis=0) for number in range(3)]) / deviation
     within = seen / deviation - centres[text]

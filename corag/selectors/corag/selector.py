@@ -262,7 +262,8 @@ class AgentSelectors:
         if configuration is FOREIGN:
             return f"{said}: the question or its texts are in a script that MiniLM does not read"
         if configuration.name == "corag" and {"unit", "reranker"} <= settings.keys():
-            said = f"by {settings['unit']}s, {settings['reranker']}".replace(")s,", "),")  # by window(2)
+            unit = settings["unit"]  # a window is window(n)
+            said = f"by {unit}{'' if unit.endswith(')') else 's'}, {settings['reranker']}"
             said += "" if cost_weight is None else f", lambda {cost_weight:.2g}"
         if not self.agent.has_network:
             return f"{said}; {self._source} names it for all questions"

@@ -9,7 +9,7 @@ from corag.text.questions import (
     defines,
     definition,
     is_yes_no,
-    naming,
+    may_concern,
     parts_of,
     refers_back,
     subject,
@@ -137,4 +137,4 @@ def test_an_option_is_described_where_a_sentence_begins_with_it(question, expect
     ],
 )
 def test_what_is_said_of_another_of_a_name_with_digits(question, text, expected):
-    assert naming(question, [text, "Other."]) == [expected, True]
+    assert may_concern(question, [text, "Other."]) == [expected, True]
