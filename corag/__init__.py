@@ -60,7 +60,6 @@ if typing.TYPE_CHECKING:
     from corag import selectors as selectors
     from corag import summarizers as summarizers
     from corag.index import ChunkIndex as ChunkIndex
-    from corag.messages import compress as compress
     from corag.reply import Reply as Reply
     from corag.reply import aask as aask
     from corag.reply import ask as ask
@@ -70,6 +69,6 @@ __version__ = "0.1.0"
 __getattr__, __dir__ = optional.lazy_exports(
     __name__,
     dict.fromkeys(("errors", "readers", "rerankers", "selectors", "summarizers"), __name__)
-    | {"ChunkIndex": "corag.index", "compress": "corag.messages"}
+    | {"ChunkIndex": "corag.index"}
     | dict.fromkeys(("Reply", "aask", "ask"), "corag.reply"),
 )
