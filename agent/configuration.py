@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -138,23 +138,30 @@ def split(text: str) -> Iterator[str]:
         yield text[begin:].strip()
 
 
-def write(name: str, settings: Mapping[str, Any], spell: Callable[[Any], str] = str) -> str:
-    """Return the spelling of a part; `spell` is for settings that are no JSON values."""
-    listed = ", ".join(f"{key}={write_value(value, spell)}" for key, value in settings.items())
+def spelling(part: object) -> str:
+    """Return how a part is spelled: what its own `__str__` says, else its `name`."""
+    if type(part).__str__ is not object.__str__:
+        return str(part)
+    return str(getattr(part, "name", None) or type(part).__name__)
+
+
+def write(name: str, settings: Mapping[str, Any]) -> str:
+    """Return the spelling of a part."""
+    listed = ", ".join(f"{key}={write_value(value)}" for key, value in settings.items())
     return f"{name}({listed})" if listed else name
 
 
-def write_value(value: Any, spell: Callable[[Any], str] = str) -> str:
-    """Return how a setting's value is spelled."""
+def write_value(value: Any) -> str:
+    """Return how a setting's value is spelled: as JSON or bare text, an object as `spelling` says."""
     if isinstance(value, str):
         return value if _reads_as_written(value) else json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping | list | tuple | bool | int | float | None):
 
         def listed(inner: Any) -> Any:
-            return dict(inner) if isinstance(inner, Mapping) else spell(inner)
+            return dict(inner) if isinstance(inner, Mapping) else spelling(inner)
 
         return json.dumps(value, ensure_ascii=False, default=listed)
-    return write_value(spell(value))
+    return write_value(spelling(value))
 
 
 def _value(text: str) -> Any:

@@ -99,8 +99,7 @@ def select(
     check_query(query)
     check_budget(budget_tokens)
     candidates: Sequence[Candidate] = as_candidates(texts)
-    # A `PartName` may hold a key that its text does not tell.
-    if type(method) is str and all(isinstance(value, _PLAIN) for value in settings.values()):
+    if isinstance(method, str) and all(isinstance(value, _PLAIN) for value in settings.values()):
         parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
         given = tuple((name, type(value), value) for name, value in settings.items())
         chosen = _kept_selector(method, given, current(), parts)

@@ -1,4 +1,4 @@
-"""Errors a user can mend: each message names the value, the rule and the remedy, and shows no secret.
+"""Errors a user can mend: each message names the value, the rule and the remedy.
 
 The command line prints these without a traceback and exits with status 2. Anything else that
 escapes is a bug in CORAG and keeps its traceback.
@@ -6,8 +6,6 @@ escapes is a bug in CORAG and keeps its traceback.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from corag.redaction import hide_secrets
 
 
 class CoragError(Exception):
@@ -17,7 +15,7 @@ class CoragError(Exception):
     """
 
     def __str__(self) -> str:
-        return hide_secrets(" ".join(line for line in map(str.strip, super().__str__().split("\n")) if line))
+        return " ".join(line for line in map(str.strip, super().__str__().split("\n")) if line)
 
 
 class InputError(CoragError, ValueError):

@@ -3,24 +3,23 @@
     cross-encoder(model=BAAI/bge-reranker-v2-m3, max_tokens=1024)
     self-route(part=corag(preset=paper))
 
-The grammar is that of `agent.configuration`. No spelling shows a secret; see `corag.redaction`.
+The grammar is that of `agent.configuration`. No spelling holds a key or a password: they come from the environment.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
-from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from agent.configuration import FORM, Configuration, SpellingError, read, split, write, write_value
+from agent.configuration import FORM, Configuration, SpellingError, split, write_value
+from agent.configuration import spelling as spelling
+from agent.errors import AgentError
 from corag.errors import InputError
-from corag.redaction import HIDDEN, SECRETS, hide_secrets, is_secret, remember_secrets, shown
 
 Spelling = str
 """A part by name: `name(key=value, ...)`."""
@@ -32,86 +31,39 @@ BUILDERS: dict[str, str] = {}
 """`module:attribute` of each class and function that builds a registered part -> the first name of that part."""
 
 
-class PartName(Configuration):
-    """The shortest spelling of a part, which shows no secrets, with all that it takes to build the part.
-
-    Attributes:
-        name: The part's name.
-        settings: The settings written behind it, secrets included. The part that takes a part builds it.
-    """
-
-    def __new__(cls, name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Self:
-        """Spell a part."""
-        part = str.__new__(cls, write(hide_secrets(name), without_secrets(settings), spelling))
-        part.name, part.settings = name, MappingProxyType(dict(settings))
-        return part
+_SECRET = re.compile(r"\bapi[-_]?key\s*=|://[^\s/?#]*@", re.IGNORECASE)
 
 
-def parse(part: object) -> PartName:
-    """Return the name and the settings of a part; a `PartName` as it is.
+def parse(part: object) -> Configuration:
+    """Return the name and the settings of a part; a `Configuration` as it is.
 
     Raises:
-        InputError: It is not the text `name(key=value, ...)`, or a key occurs twice.
+        InputError: It is not the text `name(key=value, ...)`, a key occurs twice, or it holds a key or a password.
     """
-    if isinstance(part, PartName):
-        return part
     if isinstance(part, Configuration):
-        return PartName(part.name, part.settings)
+        return part
     if not isinstance(part, str):
-        raise InputError(f"{shown(part)} is not the name of a part; {FORM}")
+        raise InputError(f"{part!r:.200} is not the name of a part; {FORM}")
+    if _SECRET.search(part):
+        raise InputError(
+            f"the settings of {part.partition('(')[0].strip()!r:.100} hold a key or a password, which come from the "
+            "environment: set OPENAI_API_KEY or OLLAMA_API_KEY; for an address with a user and a password set "
+            "OPENAI_BASE_URL or OLLAMA_HOST"
+        )
     try:
-        return PartName(*read(part))
-    except SpellingError as error:
-        raise InputError(f"{shown(part.strip())} {error}") from None
+        return Configuration.parse(part)
+    except AgentError as error:
+        raise InputError(str(error)) from None
 
 
-def split_parts(parts: Spelling | Iterable[Spelling] | None) -> list[PartName]:
+def split_parts(parts: Spelling | Iterable[Spelling] | None) -> list[Configuration]:
     """Return each part of a list, or of a text that separates them by commas."""
-    if isinstance(parts, PartName):
+    if isinstance(parts, Configuration):
         return [parts]
     try:
         return [parse(part) for part in (split(parts) if isinstance(parts, str) else parts or ())]
     except SpellingError as error:
-        raise InputError(f"{shown(parts)} {error}") from None
-
-
-def without_secrets(value: Any) -> Any:
-    """Return settings, or any JSON value, as they may be recorded: every secret, at any depth, is `***`."""
-    if isinstance(value, str):
-        return str(value) if isinstance(value, PartName) else hide_secrets(value)
-    if isinstance(value, Mapping):
-        return {
-            without_secrets(key): HIDDEN if is_secret(key) and inner not in (None, "") else without_secrets(inner)
-            for key, inner in value.items()
-        }
-    return [without_secrets(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-def hidden(value: Any) -> Any:
-    """Return settings with a `PartName` in place of each part that holds a secret.
-
-    Whoever records them then records spellings, which show no secrets; whoever builds from them has all.
-    """
-    if isinstance(value, Mapping):
-        return {hidden(key): hidden(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(hidden, value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type | Part):
-        given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
-        return dataclasses.replace(value, **hidden(given))
-    if isinstance(value, str) and hide_secrets(value) != value:
-        with suppress(InputError):
-            parts = split_parts(value)
-            if any(part.settings for part in parts):
-                return parts[0] if len(parts) == 1 else tuple(parts)
-    return value
-
-
-def spelling(part: object) -> str:
-    """Return how a part is spelled: what its own `__str__` says, as that of a `Part`, else its `name`."""
-    if type(part).__str__ is not object.__str__:
-        return str(part)
-    return str(getattr(part, "name", None) or type(part).__name__)
+        raise InputError(f"{parts!r:.200} {error}") from None
 
 
 def _can_be_spelled(value: object) -> bool:
@@ -125,39 +77,28 @@ class Part:
 
     Settings that have their default values are left out. A copy, or what another process unpickles, is built again from
     all of them. A part of your own need not derive from this class.
-
-    Attributes:
-        secrets: Further settings that no spelling shows; see `corag.redaction`.
     """
 
-    secrets: ClassVar[frozenset[str]] = frozenset()
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
-    _named: PartName | None = None
+    _named: Configuration | None = None
     _state: ClassVar[tuple[str, ...]] = ("_named",)  # what is not built from the arguments
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take the secrets of the part for secrets everywhere."""
-        super().__init_subclass__(**kwargs)
-        SECRETS.update(cls.secrets)
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Remember the settings that the part is built with."""
         part = super().__new__(cls)
-        remember_secrets(settings)
-        remember_secrets(args)
         object.__setattr__(part, "_arguments", (args, settings))
         return part
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy what the part was built with, secrets included, and neither its models nor its caches."""
+        """Pickle and copy what the part was built with, not its models and caches."""
         args, settings = self._arguments
         return partial(type(self), *args, **settings), (), {name: getattr(self, name) for name in self._state}
 
-    def named(self, name: PartName, build: Callable[..., Any]) -> None:
+    def named(self, name: Configuration, build: Callable[..., Any]) -> None:
         """Set the name and settings that the part is spelled with, given what built it."""
         # A shared encoder, for instance, has no name that could be written.
         settings = {key: value for key, value in _non_default(build, name.settings).items() if _can_be_spelled(value)}
-        object.__setattr__(self, "_named", PartName(name.name, settings))
+        object.__setattr__(self, "_named", Configuration(name.name, settings))
 
     @property
     def is_named(self) -> bool:
@@ -170,7 +111,7 @@ class Part:
         args, settings = self._arguments
         bound = inspect.signature(type(self)).bind_partial(*args, **settings)
         name = BUILDERS.get(path_of(type(self))) or str(getattr(self, "name", type(self).__name__))
-        return str(PartName(name, _non_default(type(self), bound.arguments)))
+        return str(Configuration(name, _non_default(type(self), bound.arguments)))
 
 
 def _non_default(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
+from agent.configuration import Configuration
 from corag.errors import CoragError, InputError, ModelError
 from corag.limits import too_large
 from corag.models.checkpoint import KNOWN_RERANKERS
 from corag.naming import (
     BUILDERS,
     Part,
-    PartName,
     Spelling,
     nearest,
     parse,
@@ -27,8 +27,7 @@ from corag.naming import (
     spelling,
     with_default,
 )
-from corag.optional import load, warn_once
-from corag.redaction import HIDDEN, SECRETS, without_hidden
+from corag.optional import load
 from corag.text.tokens import CallableCounter
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer, TokenCounter
 from search.config import SearchConfig
@@ -90,7 +89,6 @@ class Registry(Generic[P]):
         """Add a part of your own under a new name; `InputError` if the name is taken."""
         if name in self.parts:
             raise InputError(f"{self.kind} {name!r} exists already; choose another name than {self._listed()}")
-        SECRETS.update(getattr(part, "secrets", ()))
         BUILDERS.setdefault(part if isinstance(part, str) else path_of(part), name)
         self.parts[name] = part
 
@@ -158,8 +156,8 @@ class Registry(Generic[P]):
         name = parse(part).name
         return name in self.parts or (bool(self._other and name) and self._is_model(name))
 
-    def check(self, part: Spelling, /, **settings: Any) -> PartName:
-        """Return a part with all its settings, which it takes; hidden ones are left out; nothing is built.
+    def check(self, part: Spelling, /, **settings: Any) -> Configuration:
+        """Return a part with all its settings, which it takes; nothing is built.
 
         Raises:
             InputError: The name is unknown, or the part does not take a setting.
@@ -167,12 +165,7 @@ class Registry(Generic[P]):
         written = parse(part)
         if twice := settings.keys() & written.settings.keys():
             raise InputError(f"{self.kind} {str(written)!r}: {sorted(twice)[0]!r} is set twice; leave one out")
-        given: dict[str, Any] = {}
-        for key, value in {**written.settings, **settings}.items():
-            if value == HIDDEN and key in SECRETS:
-                warn_once(f"{self.kind} {written.name!r}: its {key} was hidden when it was written; give it again")
-            else:
-                given[key] = without_hidden(value) if type(value) is str else value
+        given = {**written.settings, **settings}
         signature = inspect.signature(self.builder(written.name))
         for key in given.keys() & signature.parameters.keys():
             if isinstance(given[key], str) and _takes_object(signature.parameters[key]):
@@ -183,21 +176,27 @@ class Registry(Generic[P]):
             unknown = [key for key in given if key not in signature.parameters]
             reason = f"it has no setting {unknown[0]!r}" if unknown else str(error)
             hint = nearest(unknown[0], signature.parameters) if unknown else ""
-            if self.kind == "selector" and unknown:
-                hint = MISSED.get(unknown[0], hint)
+            if unknown and (meant := ALIASES.get(self.kind, {}).get(unknown[0])):
+                hint = f" ({meant})"
             if "search" in signature.parameters and unknown and unknown[0] in SearchConfig.__dataclass_fields__:
                 hint = f' (write search={{"{unknown[0]}": {given[unknown[0]]}}})'
             listed = ", ".join(map(with_default, signature.parameters.values())) or "(none)"
             raise InputError(f"{self.kind} {written.name!r}: {reason}{hint}; its settings are {listed}") from error
-        return PartName(written.name, given)
+        return Configuration(written.name, given)
 
     def _listed(self) -> str:
         return ", ".join(self.parts) or "(none)"
 
 
-MISSED = dict.fromkeys(("budget", "max_tokens", "token_budget"), " (the budget is budget_tokens, or --budget)")
-MISSED |= dict.fromkeys(("k", "top_k", "top_n"), " (the budget decides how many are chosen; top-k(k=5) takes five)")
-"""What is meant by settings of others, for errors."""
+_BUDGET = "the budget is budget_tokens, or --budget"
+_NUMBER = "the budget decides how many are chosen; top-k(k=5) takes five"
+_KEY = "keys come from the environment: OPENAI_API_KEY, OLLAMA_API_KEY"
+ALIASES = {
+    "selector": dict.fromkeys(("budget", "max_tokens", "token_budget"), _BUDGET)
+    | dict.fromkeys(("k", "top_k", "top_n"), _NUMBER),
+    **{kind: {"api_key": _KEY} for kind in ("reader", "summarizer", "embedder")},
+}
+"""By kind of part: settings of other libraries -> what is meant here, for errors."""
 
 EMBEDDERS: Registry[Embedder] = Registry(
     "embedder",
@@ -347,7 +346,7 @@ def tokens(
     return TOKENIZERS.make(part, **settings)
 
 
-def trusted(table: Registry[P], part: object, source: object) -> PartName:
+def trusted(table: Registry[P], part: object, source: object) -> Configuration:
     """Return a part that somebody else names, in a file (a checkpoint, an index) or a request, if they may name it.
 
     They may name shipped and registered parts, nested at will, and models in the hub's cache on this machine, with
@@ -374,12 +373,7 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
         hint = str(parameters[key].annotation) if key in parameters else ""
         inner = next((one for one in TABLES if one.kind == key or re.search(rf"{one.protocol}\b", hint)), None)
         # tiktoken fetches the vocabulary of an encoding.
-        if (
-            key not in parameters
-            or key in SECRETS
-            or key in ("trust_remote_code", "encoding")
-            or _takes_object(parameters[key])
-        ):
+        if key not in parameters or key in ("trust_remote_code", "encoding") or _takes_object(parameters[key]):
             refused = f"its setting {key!r}"
         elif value is None:
             continue
@@ -429,7 +423,7 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, str):
         return bool(_CHOICE.fullmatch(value)) and not _is_there(value, Path.is_file) and value.strip(".") != ""
     if isinstance(value, Mapping):
-        return all(_is_plain(key) and key not in SECRETS and _is_plain(inner) for key, inner in value.items())
+        return all(_is_plain(key) and _is_plain(inner) for key, inner in value.items())
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, bool | int | float)

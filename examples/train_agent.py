@@ -30,7 +30,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 import agent
-from corag.naming import PartName, parse
+from agent.configuration import Configuration
+from corag.naming import parse
 from experiments.data.splits import divide
 
 HIDDEN, MAP_DIM = (512, 256), 128
@@ -107,7 +108,7 @@ def without_search(configuration: str) -> tuple[str, tuple[float, float, float]]
     settings = dict(part.settings)
     search = settings.pop("search")
     numbers = search["iterations"], search["exploration"], settings.pop("cost_weight")
-    return str(PartName(part.name, settings)), numbers
+    return str(Configuration(part.name, settings)), numbers
 
 
 def best_of(table: Table) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:

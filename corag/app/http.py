@@ -246,6 +246,6 @@ def address(sock: socket.socket) -> str:
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
     """Return a server of an application, to be run with a socket."""
-    # h11 bounds the headers of a request. Its log is that of the process, which hides secrets.
+    # h11 bounds the headers of a request.
     config = uvicorn.Config(app, http="h11", ws="none", log_level="warning", log_config=None, access_log=False)
     return uvicorn.Server(config)

@@ -25,9 +25,8 @@ from corag import __version__
 from corag.checks import is_odd_number, refuse_aliases
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
-from corag.naming import hidden, nearest
+from corag.naming import nearest
 from corag.optional import load
-from corag.redaction import hide_in_tracebacks, hide_secrets
 from corag.text.visible import one_line, visible
 from search import SearchError
 
@@ -247,7 +246,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         del arguments[0]
     _limit_blas_threads()
     _configure_logging(debug=debug)
-    hide_in_tracebacks()
     gc.freeze()  # no collection looks through what was imported; the last one, at the end, through nothing
     atexit.register(gc.freeze)
     try:
@@ -271,21 +269,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         of_system = isinstance(error, OSError) and not isinstance(error, CoragError)
         remedy = "; check the path, its permissions and the free space" if of_system else ""
-        message = one_line(hide_secrets(f"{error}{remedy}"))
+        message = one_line(f"{error}{remedy}")
         stderr().print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)
         return MISTAKE
     return 0
 
 
 def _parsed(name: str, arguments: Sequence[str]) -> Any:
-    """Return the settings of a command; parts that hold secrets are `PartName`s, so that no record shows them."""
+    """Return the settings of a command."""
     parser = make_parser(name, all_settings="--help-all" in arguments)
     try:
         parsed = vars(parser.instantiate(parser.parse_args(_normalised(arguments, parser, COMMANDS[name].positional))))
     except (argparse.ArgumentError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{_what_is_wrong(error, name)}; see corag {name} --help-all") from error
     del parsed["config"]
-    return load(COMMANDS[name].settings)(**{setting: hidden(value) for setting, value in parsed.items()})
+    return load(COMMANDS[name].settings)(**parsed)
 
 
 _EXPECTED = {"int": "an integer", "float": "a number", "bool": "true or false"}
@@ -408,11 +406,11 @@ def _configure_logging(*, debug: bool) -> None:
 
 
 class _Lines(logging.Handler):
-    """Prints each message without wrapping, so that a command or a path in it can be copied, and without secrets."""
+    """Prints each message without wrapping, so that a command or a path in it can be copied."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = Text(visible(hide_secrets(self.format(record))))
+            text = Text(visible(self.format(record)))
             text.stylize(f"logging.level.{record.levelname.lower()}", 0, len(record.levelname))
             stderr().print(text, soft_wrap=True)
         except Exception:  # noqa: BLE001 - as in all handlers of `logging`

@@ -19,7 +19,6 @@ from typing import Any, BinaryIO, cast
 
 from corag.files.markdown import Block, FileSection, FileText
 from corag.files.read import UnreadableFileError, kind_of, parse_file
-from corag.redaction import hide_in_tracebacks
 
 MAX_SECONDS = 120.0
 """Time to read one document, where the operating system has such a timer (not Windows)."""
@@ -91,7 +90,6 @@ def _reader(pid: int) -> _Reader:
 def serve() -> None:
     """Read files from standard input until it ends; write what each holds, or why it is unreadable."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
-    hide_in_tracebacks()
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _limit_memory()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from corag.errors import DataError
 from corag.optional import needed
-from corag.redaction import shown
 
 _MAGIC = b"LANC"
 _FOOTER = 16
@@ -32,12 +31,12 @@ def require_inside(folder: Path, names: Sequence[str]) -> None:
     for path in _below([folder / name for name in names]):
         if path.is_symlink() and not path.resolve().is_relative_to(root):
             raise DataError(
-                f"{path} is a link to {shown(str(path.readlink()))}, outside of the index, and is not followed; if you "
+                f"{path} is a link to {str(path.readlink())!r:.200}, outside of the index, and is not followed; if you "
                 "trust it, copy what it links to into its place"
             )
         if ".manifest" in path.name and (bases := _bases(path)):
             raise DataError(
-                f"{path} reads rows from {shown(bases[0])}, outside of the index, which may not choose other folders "
+                f"{path} reads rows from {bases[0]!r:.200}, outside of the index, which may not choose other folders "
                 "or servers; it is a shallow clone: copy the whole index, or build it with `corag index`"
             )
 

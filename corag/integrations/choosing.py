@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, PrivateAttr, field_serializer
 
 from corag.checks import check_budget, check_choice, check_query
 from corag.errors import InputError
-from corag.naming import Part, spelling, without_secrets
+from corag.naming import Part, spelling
 from corag.registry import SELECTORS, TOKENIZERS
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector
@@ -257,7 +257,7 @@ class Chooser(BaseModel):
 
 
 def as_json(name: str, value: Any) -> Any:
-    """Return a setting as JSON values without secrets, parts by name; `InputError` for nameless objects."""
+    """Return a setting as JSON values, parts by name; `InputError` for nameless objects."""
     if isinstance(value, Mapping):
         value = {key: as_json(str(key), inner) for key, inner in value.items()}
     elif isinstance(value, list | tuple):
@@ -269,7 +269,7 @@ def as_json(name: str, value: Any) -> Any:
         if not is_named and not (isinstance(value, TokenCounter) and TOKENIZERS.knows(text)):
             raise InputError(f"{name} is {value!r:.100}, an object that no name builds; give or register a name for it")
         return text
-    return without_secrets({name: value})[name]
+    return value
 
 
 def _nothing(reason: str, budget_tokens: int) -> tuple[list[Any], dict[str, Any]]:

@@ -13,7 +13,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any, ClassVar
@@ -23,7 +23,6 @@ from corag.checks import check_count, check_range
 from corag.errors import CoragError, InputError, ModelError
 from corag.naming import Part
 from corag.optional import needed
-from corag.redaction import hide_secrets, remember_secrets
 from corag.text.visible import one_line
 
 MAX_BYTES = 128 * 2**20
@@ -61,8 +60,6 @@ class Server(Part, ABC):
             raise InputError(f"model must be the name of a model, got {self.model!r}")
         check_range("timeout_s", self.timeout_s, 0.001, _MOST_SECONDS, "typical: 120")
         url, self._key = self._server()
-        remember_secrets(self._key, secret=True)
-        remember_secrets(url)
         parts = _split(url)
         if self._key and not (self._key.isascii() and self._key.isprintable()):
             raise InputError(f"the key to the {self.package} server holds characters that no key has; copy it again")
@@ -98,8 +95,9 @@ class Server(Part, ABC):
         causes: list[BaseException] = [error]
         while causes[-1].__cause__ is not None and not hasattr(causes[-1], "status_code"):
             causes.append(causes[-1].__cause__)
-        # Hidden before it is cut, as half a key is not known; an error page may have megabytes.
-        reason = one_line(hide_secrets(str(causes[-1]))[:2000]) or type(causes[-1]).__name__
+        # Servers echo keys. Hidden before it is cut, as half a key is not found; an error page may have megabytes.
+        reason = str(causes[-1]).replace(self._key, "***") if self._key else str(causes[-1])
+        reason = one_line(reason[:2000]) or type(causes[-1]).__name__
         reason = textwrap.shorten(reason, width=300, placeholder=" ...").rstrip(".")
         status = getattr(error, "status_code", None)
         # By name: the clients, and their releases, raise errors of several libraries.
@@ -136,9 +134,10 @@ class OllamaServer(Server):
         "OLLAMA_API_KEY if it needs a key",
     }
 
-    host: str | None = field(default=None, repr=False)
+    host: str | None = None
 
     def _server(self) -> tuple[str, str | None]:
+        _refuse_password("host", self.host, "OLLAMA_HOST")
         return ollama_address(self.host), os.environ.get("OLLAMA_API_KEY")
 
     def _connect(self, url: str) -> Any:
@@ -154,26 +153,24 @@ class OllamaServer(Server):
 class OpenAIServer(Server):
     """A connection to an OpenAI-compatible server; needs the extra `openai`.
 
+    The key to the server is in the environment variable OPENAI_API_KEY. Servers on one's own machine need none.
+
     Attributes:
         model: Name of a model that the server has (`GET /models`).
         base_url: Address of the server, most often with `/v1`; by default the environment variable OPENAI_BASE_URL,
             else OpenAI's own.
-        api_key: Key to the server; by default the environment variable OPENAI_API_KEY, which, unlike a setting, is
-            recorded nowhere. Servers on one's own machine need none.
         retries: Further attempts of the client before a reply has begun: after time-outs, HTTP 408, 409, 429 and 5xx.
     """
 
-    secrets: ClassVar[frozenset[str]] = frozenset({"api_key"})
     package: ClassVar = "openai"
     remedies: ClassVar = {
         "start": "start one there, or set base_url or OPENAI_BASE_URL to where it runs",
         "model": "list its models with `curl {address}/models`, and check base_url, which most often ends with /v1",
         "failed": "raise retries, look into the log of the server, check base_url with `curl {address}/models`, and "
-        "api_key or OPENAI_API_KEY",
+        "OPENAI_API_KEY",
     }
 
-    base_url: str | None = field(default=None, repr=False)
-    api_key: str | None = field(default=None, repr=False)
+    base_url: str | None = None
     retries: int = 3
 
     def __post_init__(self) -> None:
@@ -181,8 +178,9 @@ class OpenAIServer(Server):
         super().__post_init__()
 
     def _server(self) -> tuple[str, str | None]:
+        _refuse_password("base_url", self.base_url, "OPENAI_BASE_URL")
         url = self.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
-        key = self.api_key or os.environ.get("OPENAI_API_KEY")
+        key = os.environ.get("OPENAI_API_KEY")
         if not key and url.rstrip("/") == OPENAI:
             raise InputError(
                 f"{OPENAI} needs a key; set OPENAI_API_KEY, or set base_url to a server of your own that needs none"
@@ -198,13 +196,16 @@ class OpenAIServer(Server):
         return openai.OpenAI(base_url=url, api_key=self._key or "none", **settings)
 
 
+def _refuse_password(setting: str, address: str | None, variable: str) -> None:
+    if address and "@" in address:
+        raise InputError(f"{setting} holds a user or a password; set {variable} in the environment to this address")
+
+
 def ollama_address(host: str | None = None) -> str:
     """Return the URL of a host, by default of OLLAMA_HOST or this machine; scheme and port may be left out."""
     host = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1"
     if "://" not in host and "@" in host:
-        raise InputError(
-            f"the host {host!r} has a user, but no scheme; begin it with http:// to show which part is the host"
-        )
+        raise InputError("OLLAMA_HOST has a user, but no scheme; begin it with http:// to show which part is the host")
     url = host if "://" in host else f"http://{host}"
     parts = _split(url)
     return url if parts.port or parts.scheme != "http" else parts._replace(netloc=f"{parts.netloc}:11434").geturl()

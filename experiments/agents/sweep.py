@@ -23,7 +23,6 @@ from corag.cli.console import progress, say
 from corag.cli.main import restrict_settings
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import without_secrets
 from corag.text.visible import to_json
 from corag.writing import write_atomically
 from experiments.agents.recipes import flattened
@@ -106,9 +105,8 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         rows.sort(key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
         base = flattened(asdict(config.shared)).items()
         shared = {name: value for name, value in base if not {name, name.split(".")[0]} & {*OWN, *UNMEASURED}}
-        summary: dict[str, Any] = without_secrets(
-            {"metric": METRIC, "seeds": list(config.seeds), "vary": config.vary, "base": shared, "rows": rows}
-        )
+        summary: dict[str, Any] = {"metric": METRIC, "seeds": list(config.seeds), "vary": config.vary}
+        summary |= {"base": shared, "rows": rows}
         write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
         page = sweep_page(summary, out.name)
         write_atomically(out / PAGE_FILE, page.html())
@@ -140,7 +138,7 @@ def _row(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> d
     names = dict.fromkeys(name for record in trained for name in record["figures"])
     by_name = {name: [record["figures"][name] for record in trained if name in record["figures"]] for name in names}
     return {
-        "settings": without_secrets(dict(settings)),
+        "settings": dict(settings),
         "runs": len(records),
         "errors": [record["error"] for record in records if "error" in record],
         "by_seed": {str(record["seed"]): record["figures"][METRIC] for record in trained},
@@ -222,7 +220,7 @@ def _trained(run: TrainAgentConfig, group: str) -> dict[str, Any]:
 
 
 def _folder_name(settings: Mapping[str, Any], seed: int) -> str:
-    values = {**without_secrets(settings), "seed": seed}
+    values = {**settings, "seed": seed}
     shown = {name: "x".join(map(str, value)) if isinstance(value, list) else value for name, value in values.items()}
     name = "_".join(f"{name.rpartition('.')[2]}={value}" for name, value in shown.items())
     return f"{re.sub(r'[^A-Za-z0-9._=-]+', '-', name)[:80]}_{fingerprint(values)[:8]}"

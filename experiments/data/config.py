@@ -62,7 +62,7 @@ class CandidateSettings:
 
 
 def spell_out(settings: object, *names: str) -> None:
-    """Replace parts that settings name by their shortest spelling, which shows no secrets.
+    """Replace parts that settings name by their shortest spelling.
 
     Raises:
         InputError: A part is unknown or malformed.

@@ -19,7 +19,6 @@ from typing import IO, Any, cast
 
 from corag.errors import DataError
 from corag.optional import require
-from corag.redaction import hide_secrets
 from corag.text.visible import one_line
 from corag.writing import cache_folder
 from experiments.run.journal import digest
@@ -171,7 +170,7 @@ def _check_whole(files: list[Path], lacks: str, pattern: str) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return one_line((hide_secrets(str(error)).strip() or type(error).__name__).splitlines()[0])[:500]
+    return one_line((str(error).strip() or type(error).__name__).splitlines()[0])[:500]
 
 
 def read_rows(path: Path, member: str = "") -> Iterator[Row]:

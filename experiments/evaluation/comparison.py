@@ -16,7 +16,7 @@ import numpy as np
 from corag.cli.console import progress
 from corag.memory import forget
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
-from corag.naming import spelling, without_secrets
+from corag.naming import spelling
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
 from corag.types import Selector
@@ -312,5 +312,5 @@ class SetRun:
 
 def settings_of(config: EvaluateConfig) -> dict[str, Any]:
     """Return the settings that rows depend on, as JSON gives them back."""
-    settings: dict[str, Any] = json.loads(json.dumps(without_secrets(asdict(config))))
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     return {name: value for name, value in settings.items() if name not in OUTPUT_SETTINGS}

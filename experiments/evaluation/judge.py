@@ -20,7 +20,6 @@ from corag.models.chat import Chat, ChatError
 from corag.models.prompts import Messages, prompt
 from corag.naming import Spelling
 from corag.readers.chat import ChatReader
-from corag.redaction import shown
 from corag.text.chunking import sentence_spans
 from corag.text.documents import SEPARATOR
 from experiments.data.config import comma_separated
@@ -181,7 +180,7 @@ class Judge:
                 figure = one.read(reply, answer) if isinstance(value, list) else value
                 if figure is None:
                     rows[-1]["judge_unusable"] += 1
-                    rows[-1].setdefault("judge_error", f"the reply has no usable {one.key}: {shown(reply)}")
+                    rows[-1].setdefault("judge_error", f"the reply has no usable {one.key}: {reply!r:.200}")
                 else:
                     rows[-1][one.key] = figure
         return rows

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import corag
+from agent.configuration import Configuration
 from corag.errors import InputError, MissingExtraError
-from corag.naming import PartName, Spellings, parse, split_parts
+from corag.naming import Spellings, parse, split_parts
 from corag.registry import RERANKERS, SELECTORS
 from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.agents import decides
@@ -69,7 +70,7 @@ def check_used(methods: Iterable[str], given: Mapping[str, Any]) -> None:
             )
 
 
-def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[str], Reranker] | None) -> Selector:
+def _built(method: Configuration, offered: Mapping[str, Any], rerankers: Callable[[str], Reranker] | None) -> Selector:
     takes = set(SELECTORS.settings(str(method)))
     if "agent" in takes:
         # An agent names the embedder that it was trained with.
@@ -129,9 +130,9 @@ def with_shared_problem(selector: Selector, method: str, problems: dict[Any, Sel
     return cast(Selector, SharedProblem(selector, problems))
 
 
-def _reranker_for(method: PartName, reranker: str) -> str:
+def _reranker_for(method: Configuration, reranker: str) -> str:
     """Return how a reranker is spelled for a method: a preset of `corag` wants logits where there are any."""
     if not method.settings.get("preset"):
         return reranker
     written, known = parse(reranker), RERANKERS.settings(reranker)
-    return str(PartName(written.name, {**{k: v for k, v in LOGITS.items() if k in known}, **written.settings}))
+    return str(Configuration(written.name, {**{k: v for k, v in LOGITS.items() if k in known}, **written.settings}))

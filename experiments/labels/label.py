@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agent.configuration import Configuration
 from corag.budget import Budget
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.chat import Chat
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.models.trained import load_adapter
-from corag.naming import PartName, parse
+from corag.naming import parse
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import READERS
 from corag.selectors.corag.features import question_vectors
@@ -158,7 +159,7 @@ class Worker:
             shipped = load_adapter(adapter).config.name
             for name in self._configurations:
                 if (written := parse(name)).settings.get("reranker") == shipped:
-                    spellings[name] = written.with_settings(reranker=PartName(shipped, {"adapter": adapter}))
+                    spellings[name] = written.with_settings(reranker=Configuration(shipped, {"adapter": adapter}))
         selectors = self.parts.methods(tuple(spellings.values())).selectors
         return {
             name: with_shared_problem(selectors[spelling], name, self._problems) for name, spelling in spellings.items()

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 import agent
 from agent import Configuration
 from corag.errors import DataError, InputError
-from corag.naming import without_secrets
 from corag.optional import require
 from corag.selectors.corag.features import Float32, feature_vectors, room
 from corag.types import FloatArray
@@ -67,7 +66,7 @@ def write_labels(path: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -
     Pages and metadata have checksums, so that a table that was damaged later is not read.
     """
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
-    described = json.dumps(without_secrets(metadata), sort_keys=True, default=str).encode()
+    described = json.dumps(metadata, sort_keys=True, default=str).encode()
     about = {b"corag": described, b"sha256": hashlib.sha256(described).hexdigest().encode()}
     table = pyarrow.Table.from_pylist(rows, _schema().with_metadata(about))
     sink = pyarrow.BufferOutputStream()

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from agent.configuration import Configuration
 from corag.errors import InputError
-from corag.naming import PartName, parse
+from corag.naming import parse
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS
 from corag.selectors.corag.agents import DEFAULT_AGENT
 from experiments.data.catalogue import DATA_SETS
@@ -42,7 +43,7 @@ def substitute(role: str, value: Any) -> Any:
         return None if role in NEEDS_MODEL else value
     registry, part = ROLES[role], parse(value)
     if registry is SELECTORS:
-        return PartName(part.name, _substituted(part.settings))
+        return Configuration(part.name, _substituted(part.settings))
     if registry in (READERS, SUMMARIZERS) and part.name in LANGUAGE_MODELS:
         return None if role in NEEDS_MODEL else table[role]
     if registry is EMBEDDERS:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import experiments
+from agent import Configuration
 from corag.checks import check_choice, refuse_aliases
 from corag.errors import DataError, InputError
-from corag.naming import PartName, hidden, nearest, parse
+from corag.naming import nearest, parse
 from corag.registry import SELECTORS
 from experiments.evaluation.config import EvaluateConfig
 from experiments.run.journal import fingerprint
@@ -272,7 +273,7 @@ def read_mapping(file: Path) -> Mapping[str, Any]:
 
 def make_study(content: Mapping[str, Any]) -> Study:
     """Return the study that a mapping describes."""
-    given = dict(hidden(content))
+    given = dict(content)
     for name, kind in (("table", TableLayout), ("plot", Plot), ("published", Published)):
         if given.get(name) is not None:
             given[name] = _make(kind, given[name], name)
@@ -372,4 +373,4 @@ def with_settings(method: str, settings: Mapping[str, Any]) -> str:
     chosen = {name: value for name, value in settings.items() if name in own}
     if "search" in own and (of_search := {name: settings[name] for name in SEARCH_FIELDS if name in settings}):
         chosen["search"] = {**(written.settings.get("search") or {}), **of_search}
-    return PartName(written.name, {**written.settings, **chosen})
+    return Configuration(written.name, {**written.settings, **chosen})

@@ -2,18 +2,14 @@
 
 import logging
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from corag.naming import without_secrets
 from corag.optional import warn_once
-from corag.redaction import hide_secrets
 from experiments.run.journal import commit, versions
-from storage import replace_file
 
 if TYPE_CHECKING:
     from lightning.pytorch.loggers import WandbLogger
@@ -73,13 +69,8 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
         the same run.
         """
         if self.config.logger != "none":
-            # W&B records the arguments of the process, too.
-            arguments, sys.argv = sys.argv, [hide_secrets(argument) for argument in sys.argv]
-            try:
-                with _tolerated("start"):
-                    self._logger = self._started(state)
-            finally:
-                sys.argv = arguments
+            with _tolerated("start"):
+                self._logger = self._started(state)
         return self._logger
 
     def _started(self, state: Path | None) -> "WandbLogger":
@@ -101,7 +92,7 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
             name=self.name or self.folder.resolve().name,
             id=env("WANDB_RUN_ID") or known,  # the agent of a W&B sweep has chosen it already
             dir=self.folder.absolute(),  # W&B's own process may have been started in another folder
-            config=without_secrets({**self.settings, "versions": versions("lightning", "wandb"), "commit": commit()}),
+            config={**self.settings, "versions": versions("lightning", "wandb"), "commit": commit()},
             resume="allow",
             mode=_mode(),
             settings=wandb.Settings(silent=True, console="off"),
@@ -161,12 +152,6 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
                 run.finish(exit_code=0 if failed is None else 1)
                 if offline:
                     logger.info("the W&B run is on this machine alone; send it with: wandb sync %s", folder)
-        if self.config.logger != "none":
-            with _tolerated("hide keys in its logs"):  # W&B's own process writes there what its server sends
-                for log in (self.folder / "wandb").rglob("*.log"):
-                    text = log.read_text(encoding="utf-8", errors="replace")
-                    if not log.is_symlink() and (hidden := hide_secrets(text)) != text:
-                        replace_file(log, hidden)
 
 
 @contextmanager

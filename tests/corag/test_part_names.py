@@ -14,7 +14,7 @@ import corag
 from agent.configuration import Configuration
 from corag import registry
 from corag.errors import InputError
-from corag.naming import PartName, parse, split_parts
+from corag.naming import parse, split_parts
 from corag.registry import Registry
 from corag.rerankers import Bm25
 from corag.selectors import Corag, TopK
@@ -33,15 +33,13 @@ def content(part):
 
 @given(NAMES, SETTINGS)
 def test_what_is_printed_reads_back(name, settings):
-    part = PartName(name, settings)
+    part = Configuration(name, settings)
     again = parse(str(part))
-    if "***" not in part and "://" not in part:
-        assert content(again) == content(part)
+    assert content(again) == content(part)
     assert parse(str(again)) == again and copy.deepcopy(part) == part
-    assert content(parse(Configuration(name, settings))) == content(part)
 
 
-@given(st.lists(st.builds(PartName, NAMES, SETTINGS), max_size=4))
+@given(st.lists(st.builds(Configuration, NAMES, SETTINGS), max_size=4))
 def test_a_list_of_parts_reads_back(parts):
     assert split_parts(", ".join(parts)) == split_parts([*parts]) == parts
 
@@ -118,9 +116,9 @@ def test_a_part_that_is_copied_or_goes_to_another_process_is_built_again():
     parts = [Corag(reranker=Bm25(b=0.5), agent="none"), corag.selector("mmr", tokenizer=corag.tokens("minilm"))]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.map(chosen, parts) == [chosen(part) for part in parts]
-    reader = corag.reader("openai(model=m, base_url=http://localhost:1/v1, api_key=a-key)").after([("before", "yes")])
+    reader = corag.reader("openai(model=m, base_url=http://localhost:1/v1)").after([("before", "yes")])
     again = copy.deepcopy(reader)
-    assert (again.messages("and now?", "no"), again.api_key) == (reader.messages("and now?", "no"), "a-key")
+    assert again.messages("and now?", "no") == reader.messages("and now?", "no")
 
 
 def test_a_fault_inside_a_part_is_not_taken_for_a_wrong_setting():

@@ -7,9 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agent.configuration import Configuration
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models.trained import FOLDER, shipped_checkpoint
-from corag.naming import PartName, Spelling
+from corag.naming import Spelling
 from corag.optional import to_install
 from corag.registry import SELECTORS, trusted
 from corag.registry import tokens as make_tokens
@@ -36,7 +37,7 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @lru_cache(maxsize=4)
-def fixed_configuration(agent: AgentSource = DEFAULT_AGENT) -> PartName:
+def fixed_configuration(agent: AgentSource = DEFAULT_AGENT) -> Configuration:
     """Return the best single configuration of an agent: what `corag` does without one, and `corag-fixed`.
 
     Raises:

@@ -20,7 +20,7 @@ from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
-from corag.naming import PartName, Spelling, parse
+from corag.naming import Spelling, parse
 from corag.optional import warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
@@ -256,7 +256,7 @@ class AgentSelectors:
         }
         return replace(selection, trace=replace(trace, details=details))
 
-    def _because(self, configuration: PartName, prediction: AgentPrediction, cost_weight: float | None) -> str:
+    def _because(self, configuration: Configuration, prediction: AgentPrediction, cost_weight: float | None) -> str:
         """Return in a line what is used for a question, and why."""
         settings, said = configuration.settings, str(configuration)
         if configuration is FOREIGN:
@@ -283,7 +283,7 @@ class AgentSelectors:
             odds[_without_search(name)] += prediction.probabilities[name]
         return odds  # type: ignore[no-any-return]  # of floats
 
-    def _configuration(self, problem: SelectionProblem, prediction: AgentPrediction) -> PartName:
+    def _configuration(self, problem: SelectionProblem, prediction: AgentPrediction) -> Configuration:
         """Return the selector that a prediction names, with the settings that are given."""
         # No configuration reads a foreign script; a reranker that is given may.
         if "reranker" not in self._given and self.agent.config.embedder == "minilm" and _is_foreign(problem):
@@ -291,7 +291,7 @@ class AgentSelectors:
         settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
         return self._spelled(prediction.configuration, *settings)
 
-    def _with_given(self, configuration: Configuration, *settings: float | None) -> PartName:
+    def _with_given(self, configuration: Configuration, *settings: float | None) -> Configuration:
         named = parse(configuration.with_search(*settings))
         if refused := too_large(named.settings):
             raise ModelError(f"{self._source} names {named!r:.300}, but may not choose {refused}")
@@ -301,7 +301,7 @@ class AgentSelectors:
     def _key(self, problem: SelectionProblem) -> Hashable:
         return "decision", id(self), problem.budget_tokens
 
-    def _decisions(self, problems: Sequence[SelectionProblem]) -> list[tuple[PartName, AgentPrediction]]:
+    def _decisions(self, problems: Sequence[SelectionProblem]) -> list[tuple[Configuration, AgentPrediction]]:
         """Return the selector for each question and what it follows from, predicted once."""
         unknown = [problem for problem in problems if self._key(problem) not in problem.memory]
         for problem, prediction in zip(unknown, self.predict(unknown), strict=True):
@@ -313,7 +313,7 @@ class AgentSelectors:
         self.skipped[configuration] = str(error)
         warn_once(f"{self._source} names {configuration}, which cannot be used here and is left out: {error}")
 
-    def _build(self, configuration: PartName) -> BudgetedSelector:
+    def _build(self, configuration: Configuration) -> BudgetedSelector:
         """Return a selector; its reranker shares what the embedder encodes."""
         settings = dict(configuration.settings)
         with self._lock, use_runtime(self._runtime), SHARED.set(self._shared):
@@ -356,4 +356,4 @@ def _without_search(configuration: str) -> str:
     """Return a configuration without the settings of its search and lambda."""
     written = parse(configuration)
     kept = {name: value for name, value in written.settings.items() if name not in ("search", "cost_weight")}
-    return str(PartName(written.name, kept))
+    return str(Configuration(written.name, kept))
