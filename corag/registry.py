@@ -222,6 +222,7 @@ RERANKERS: Registry[Reranker] = Registry(
         "minilm-cross": "corag.rerankers.minilm_cross:MiniLMCross",
         "bm25": "corag.rerankers.bm25:Bm25",
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
+        "llm": "corag.rerankers.llm:LanguageModel",
     },
     does="scorer",
     other="cross-encoder",

@@ -12,6 +12,7 @@ servers do for some models.
 
 import contextlib
 import json
+import math
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -30,6 +31,7 @@ class Reply:
             pieces again and again ("endless").
         body: Sent as it is instead of all this.
         log_probabilities: Of the pieces, each one token, sent where the request asks for them.
+        alternatives: Log-probabilities of what each piece might have been, likewise, by `top_logprobs`.
         usage: Tokens of prompt and reply, as the last line tells them.
     """
 
@@ -44,11 +46,13 @@ class Reply:
         body=None,
         headers=None,
         log_probabilities=(),
+        alternatives=None,
         usage=None,
     ):
         self.pieces, self.status, self.error, self.body = pieces, status, error, body
         self.delay_s, self.ending, self.done_reason, self.headers = delay_s, ending, done_reason, headers or {}
         self.log_probabilities, self.usage = log_probabilities, usage
+        self.alternatives = [{"token": token, "logprob": value} for token, value in (alternatives or {}).items()]
 
     def chunks(self, path, request):
         """Return the bytes of the reply, a write each."""
@@ -84,18 +88,26 @@ class Reply:
     def _scored(self, request):
         """Yield the pieces, without end if they are endless, each with its log-probability if it is asked for."""
         scores = self.log_probabilities if request.get("logprobs") else ()
+        more = {"top_logprobs": self.alternatives[: request.get("top_logprobs") or 0]}
         while True:
             for number, piece in enumerate(self.pieces):
-                yield piece, [{"token": piece, "logprob": value} for value in scores[number : number + 1]]
+                yield piece, [{"token": piece, "logprob": value} | more for value in scores[number : number + 1]]
             if self.ending != "endless":
                 return
+
+
+def weighing(request):
+    """Return a reply of yes, with a probability that depends on the last message, its order included."""
+    prompt = request["messages"][-1]["content"]
+    share = (sum(number * ord(character) for number, character in enumerate(prompt)) % 97 + 1) / 100
+    return Reply("yes", log_probabilities=[0.0], alternatives={"yes": math.log(share), "no": math.log(1 - share)})
 
 
 class ChatServer:
     """Serves on a free port of 127.0.0.1 while its `with` block runs.
 
     Args:
-        replies: One for each request.
+        replies: One for each request, or a function that returns the reply to a request.
         models: Names that it knows.
         model_info: What `/api/show` says of them.
         about: What `/v1/models` says of them; None means that it has no such address, as for `tokenizes`.
@@ -149,13 +161,14 @@ class ChatServer:
         """Bodies of the chat requests so far."""
         return [body for path, body in self.requests if path in CHATS]
 
-    def next_reply(self):
+    def next_reply(self, request):
         with self._lock:
             self._now += 1
             self.most_at_once = max(self.most_at_once, self._now)
             if self._now >= self._gate:
                 self._open.set()
             reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+            reply = reply(request) if callable(reply) else reply
         self._open.wait(60)
         self.stopping.wait(reply.delay_s)
         # Before anything is sent: with the last byte the client may begin another request.
@@ -213,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             # A client that has given up closes the connection.
             with contextlib.suppress(ConnectionError):
-                self._reply(self.chat.next_reply(), body)
+                self._reply(self.chat.next_reply(body), body)
 
     def _reply(self, reply, body):
         stopping = self.chat.stopping

@@ -12,7 +12,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from multiprocessing.pool import ThreadPool
 from typing import Any
@@ -37,6 +37,8 @@ MESSAGE_TOKENS = 8
 """The most that a chat template puts around a message, if the template itself is unknown."""
 CHAT_TOKENS = 32
 """The most that it puts around all of them, such as today's date."""
+MOST_ALTERNATIVES = 20
+"""Alternatives of a token that servers tell; OpenAI, vLLM and Ollama refuse more."""
 DEFAULT_OLLAMA_MODEL = "llama3.1:8b"
 # The characters of a reply for each of its `max_answer_tokens`; far above what any vocabulary has.
 _MAX_TOKEN_CHARACTERS = 64
@@ -45,7 +47,7 @@ _MIN_WINDOW = 4096
 # Names of the window in model descriptions: vLLM, llama.cpp, LM Studio, OpenRouter.
 _WINDOW_NAMES = ("max_model_len", "n_ctx", "loaded_context_length", "max_context_length", "context_length")
 # Fields of a request that some servers refuse without naming them.
-_OPTIONAL_FIELDS = frozenset(("logprobs", "stream_options", "seed"))
+_OPTIONAL_FIELDS = frozenset(("logprobs", "top_logprobs", "stream_options", "seed"))
 
 
 class ChatError(ReaderError):
@@ -66,15 +68,23 @@ class ChatReply:
 
     Attributes:
         log_probabilities: Of its tokens, `[t]`; empty if they were not requested, or the server has none.
+        first_tokens: Log-probabilities of what its first token might have been; empty likewise.
         cut: Whether it ends because `max_answer_tokens` were written.
         prompt_tokens: As the model counted them, as the next; None if a server does not say.
     """
 
     text: str = ""
     log_probabilities: tuple[float, ...] = ()
+    first_tokens: Mapping[str, float] = field(default_factory=dict)
     cut: bool = False
     prompt_tokens: int | None = None
     answer_tokens: int | None = None
+
+    def add_scores(self, tokens: Sequence[Any] | None) -> None:
+        """Add what a server tells of further tokens, each with `logprob` and perhaps `top_logprobs`."""
+        if tokens and not self.log_probabilities:
+            self.first_tokens = {one.token: float(one.logprob) for one in tokens[0].top_logprobs or ()}
+        self.log_probabilities += tuple(float(token.logprob) for token in tokens or ())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -95,6 +105,8 @@ class Chat(Server):
     seed: int = 0
     max_concurrent: int = 4
     tokenizer: Spelling | TokenCounter | None = None
+
+    _num_alternatives = 0
 
     def __post_init__(self) -> None:
         check_count("max_answer_tokens", self.max_answer_tokens, "typical: 64-1024")
@@ -209,6 +221,15 @@ class Chat(Server):
         """Return the whole reply to one conversation; see `ask_many`."""
         return self.ask_many([messages])[0]
 
+    def first_tokens_many(self, conversations: Sequence[Messages]) -> list[Mapping[str, float]]:
+        """Return for each conversation the log-probabilities of the likeliest first tokens of a reply.
+
+        They are empty if the server tells none. One token is written. It raises as `ask_many`.
+        """
+        chat = object.__new__(type(self))
+        vars(chat).update(vars(self), max_answer_tokens=1, _num_alternatives=MOST_ALTERNATIVES)
+        return [reply.first_tokens for reply in chat.ask_many(conversations, scored=True)]
+
     def _check(self, messages: Messages) -> None:
         for message in messages:
             check_text("a message", message["content"])
@@ -295,10 +316,11 @@ class OllamaChat(OllamaServer, Chat):
             "num_predict": self.max_answer_tokens,
         }
         # Servers have log-probabilities since version 0.12.11; older ones, and models that run elsewhere, have none.
-        parts = self._client.chat(self.model, messages, stream=True, options=options, logprobs=scored or None)
+        wanted = {"logprobs": scored or None, "top_logprobs": self._num_alternatives or None}
+        parts = self._client.chat(self.model, messages, stream=True, options=options, **wanted)
         with closing(parts):
             for part in parts:
-                reply.log_probabilities += tuple(float(token.logprob) for token in part.logprobs or ())
+                reply.add_scores(part.logprobs)
                 reply.cut = part.done_reason == "length"
                 reply.prompt_tokens, reply.answer_tokens = part.prompt_eval_count, part.eval_count
                 yield part.message.content or ""
@@ -357,8 +379,7 @@ class OpenAIChat(OpenAIServer, Chat):
                 text = ""
                 for choice in chunk.choices[:1]:
                     finished = choice.finish_reason or finished
-                    scores = getattr(choice.logprobs, "content", None) or ()
-                    reply.log_probabilities += tuple(float(token.logprob) for token in scores)
+                    reply.add_scores(getattr(choice.logprobs, "content", None))
                     text = choice.delta.content or ""
                 yield text
         if finished is None:
@@ -378,6 +399,7 @@ class OpenAIChat(OpenAIServer, Chat):
             "max_tokens": self.max_answer_tokens,
         }
         wanted |= {"logprobs": True} if scored else {}
+        wanted |= {"top_logprobs": self._num_alternatives} if self._num_alternatives else {}
         refused = self._refused
         while True:
             fields = {name: value for name, value in wanted.items() if name not in refused}

@@ -14,6 +14,7 @@ if typing.TYPE_CHECKING:
     from corag.rerankers.evidence.reranker import EvidenceReranker as EvidenceReranker
     from corag.rerankers.late import MiniLMLate as MiniLMLate
     from corag.rerankers.late import MiniLMSoftSim as MiniLMSoftSim
+    from corag.rerankers.llm import LanguageModel as LanguageModel
     from corag.rerankers.scorers import JoinedTextScorer as JoinedTextScorer
     from corag.rerankers.window import WindowedReranker as WindowedReranker
     from corag.rerankers.window import WindowPolicy as WindowPolicy

@@ -111,7 +111,7 @@ def chosen(selector):
 def test_a_part_that_is_copied_or_goes_to_another_process_is_built_again():
     for table in registry.TABLES[:-1]:
         for name in table.local:
-            part = table.make(name, **({"reader": "ollama(model=m)"} if name == "self-consistency" else {}))
+            part = table.make(name, **({"reader": "ollama(model=m)"} if name in ("self-consistency", "llm") else {}))
             assert str(copy.deepcopy(part)) == str(part)
     parts = [Corag(reranker=Bm25(b=0.5), agent="none"), corag.selector("mmr", tokenizer=corag.tokens("minilm"))]
     with multiprocessing.get_context("spawn").Pool(1) as pool:

@@ -55,6 +55,7 @@ def attacks(folder):
         f"minilm-evidence(adapter={evil})",
         "minilm-evidence(adapter=default)",
         *(f"{name}(encoder=evil)" for name in ("minilm-evidence", "minilm-late", "minilm-softsim")),
+        f"llm(reader=openai(model=x, base_url={EVIL}))",
         "no-such-reranker",
         3,
     ]

@@ -16,6 +16,7 @@ from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.late import MiniLMSoftSim
 from corag.testing import ODD, PASSAGES, QUESTION, RerankerContract
 from corag.text.documents import SEPARATOR
+from tests.chat_server import ChatServer, weighing
 from tests.corag.models.worlds import save_bert
 from tests.fakes import chunks_of
 
@@ -25,8 +26,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(params=corag.RERANKERS.names, scope="module")
 def reranker(request, tmp_path_factory):
     """Each by its name, with a model where it brings none."""
-    given = {"model": save_bert(tmp_path_factory.mktemp("bert"))} if request.param == "cross-encoder" else {}
-    return corag.reranker(request.param, **given)
+    with ChatServer(weighing) as server:
+        reader = f"ollama(model=llama3.1:8b, host={server.host})"
+        needed = {"llm": {"reader": reader}, "cross-encoder": {"model": save_bert(tmp_path_factory.mktemp("bert"))}}
+        yield corag.reranker(request.param, **needed.get(request.param, {}))
 
 
 class TestShippedRerankers(RerankerContract):
