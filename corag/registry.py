@@ -219,7 +219,6 @@ RERANKERS: Registry[Reranker] = Registry(
         "minilm-cosine": "corag.rerankers.cosine:MiniLMCosine",
         "minilm-late": "corag.rerankers.late:MiniLMLate",
         "minilm-softsim": "corag.rerankers.late:MiniLMSoftSim",
-        "minilm-cross": "corag.rerankers.minilm_cross:MiniLMCross",
         "bm25": "corag.rerankers.bm25:Bm25",
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
         "llm": "corag.rerankers.llm:LanguageModel",

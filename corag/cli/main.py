@@ -128,12 +128,6 @@ COMMANDS = {
         "experiments.adapters.value:train_value",
         "name data out sources max_size hidden epochs seed logger device",
     ),
-    "train cross": Command(
-        "train the cross-encoder",
-        "experiments.adapters.config:CrossTraining",
-        "experiments.adapters.cross:train_cross",
-        "data out sources calibration epochs learning_rate seed logger device",
-    ),
     "train reader": Command(
         "train the extractive reader",
         "experiments.adapters.config:ReaderTraining",

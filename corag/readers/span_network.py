@@ -1,4 +1,4 @@
-"""The network of `minilm-reader` and `minilm-cross`: an encoder and one linear layer; imports torch."""
+"""The network of `minilm-reader`: an encoder and one linear layer; imports torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of `corag train value`, `cross` and `reader`; loads nothing heavy, so that help stays quick."""
+"""Settings of `corag train value` and `reader`; loads nothing heavy, so that help stays quick."""
 
 from __future__ import annotations
 
@@ -176,13 +176,6 @@ class EncoderTraining(AdapterTraining):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check(self, shares="decay", positive="epochs learning_rate step_tokens save_every")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CrossTraining(EncoderTraining, EvidenceTraining):
-    """Train the cross-encoder that reads a question and ordered chunks together."""
-
-    command = "cross"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The encoder in training: low-rank updates, the optimizer, and batches in stages; what cross and reader share."""
+"""The encoder in training: low-rank updates, the optimizer, and batches in stages."""
 
 from __future__ import annotations
 

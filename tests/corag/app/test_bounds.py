@@ -144,7 +144,7 @@ HOSTILE = {
     "a large tree": {"texts": SHORT, "method": 'corag(reranker=bm25, search={"iterations": 200, "parallel": 16})'},
     "a process": {"texts": SHORT, "method": 'corag(reranker=bm25, search={"iterations": 200, "policy": "bayesian"})'},
     "long texts": {"texts": LONG, "method": "corag"},
-    "long texts by all values": {"texts": LONG, "method": "naive(reranker=minilm-cross)"},
+    "long texts by all values": {"texts": LONG, "method": "naive(reranker=minilm-cosine)"},
     "many similarities": {"texts": SHORT, "method": "mmr"},
     "many clusters": {"texts": SHORT, "method": "car(max_candidates=200)"},
     "many summaries": {"texts": SHORT, "method": "crag"},

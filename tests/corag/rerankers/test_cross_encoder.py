@@ -1,6 +1,7 @@
 """The cross-encoder against transformers itself, on small models with random weights."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from corag.models.engine import quiet
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.text.documents import SEPARATOR
 from tests.corag.models.worlds import byte_level, change_json, save_bert, save_xlm_roberta
+from tests.experiments.worlds import write_folder
 from tests.fakes import chunks_of
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -98,3 +101,21 @@ def test_outputs(folders):
     assert logits.scorer(QUESTION, chunks_of(["", " "]))([(0,), (1, 0)]).tolist() == [empty, empty]
     for reranker in (plain, logits):
         assert reranker.score(QUESTION, []).shape == reranker.scorer(QUESTION, [])([]).shape == (0,)
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory")
+def test_one_that_is_trained_as_the_page_shows_is_a_reranker(folders, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    [code] = list(re.findall(r"^```python skip\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
+    rows = [{"id": f"q{number}", "question": f"Which river is number {number}?", "gold": [f"p{number}"],
+             "candidates": [f"p{one}" for one in range(6)], "split": "train"} for number in range(6)]  # fmt: skip
+    write_folder(
+        tmp_path / "my-folder", [{"id": f"p{n}", "title": "River", "text": f"This is {n}."} for n in range(6)], rows
+    )
+    monkeypatch.chdir(tmp_path)
+    names = {"corag": corag}
+    exec(code.replace("cross-encoder/ms-marco-MiniLM-L6-v2", str(folders["bert"])), names)  # noqa: S102
+    values = names["reranker"].score("Which river is number 1?", ["River\nThis is 1.", ""])
+    assert 0 < values[0] < 1 and values[1] == 0
+    before = CrossEncoder(model=folders["bert"]).score("Which river is number 1?", ["River\nThis is 1."])
+    assert values[0] != before[0]

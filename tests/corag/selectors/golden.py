@@ -20,7 +20,6 @@ VARIANTS = (
     "naive(unit=sentence, max_units=12)",
     "naive(reranker=bm25)",
     "naive(reranker=minilm-cosine)",
-    "naive(reranker=minilm-cross)",
 )
 """Besides the default of each selector: rerankers, a search that no agent sets, and fewer units than there are."""
 
