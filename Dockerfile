@@ -1,9 +1,9 @@
 # The service of `corag serve`, on a CPU:
 #   docker build -t corag .
 #   docker run -p 8384:8384 -e CORAG_API_KEY=... corag
-# With an index: docker build --build-arg EXTRAS=models,app,index ..., docker run -v ./my-index:/index ... corag --index /index
+# With an index: docker build --build-arg EXTRAS=models,serve,index ..., docker run -v ./my-index:/index ... corag --index /index
 FROM python:3.12-slim AS build
-ARG EXTRAS=models,app
+ARG EXTRAS=models,serve
 WORKDIR /src
 COPY . .
 # PyTorch without CUDA, which is ten times as large; the other packages from PyPI.

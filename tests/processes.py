@@ -97,7 +97,7 @@ def run_command(*arguments, **changes):
 
 @contextmanager
 def served(*arguments, **changes):
-    """Yield the process, the address and, in the end, all words of a `corag serve` or `corag app`, ended by Ctrl-C."""
+    """Yield the process, the address and, in the end, all words of a `corag serve`, ended by Ctrl-C."""
     command = [sys.executable, "-m", "corag.cli.main", *map(str, arguments), "--port", "0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     variables = environment(PYTHONUNBUFFERED="1", **changes)

@@ -92,16 +92,10 @@ COMMANDS = {
     "chat": Command(
         "answer several questions in a row", "corag.cli.ask:ChatConfig", "corag.cli.ask:run_chat", ANSWERING
     ),
-    "app": Command(
-        "show the search on a local page",
-        "corag.cli.serve:AppConfig",
-        "corag.cli.serve:run_app",
-        "index data split budget reranker agent reader tokenizer port open",
-    ),
     "serve": Command(
         "serve reranking and selecting over HTTP, or as tools of an assistant",
         "corag.cli.serve:ServeConfig",
-        "corag.cli.serve:run_service",
+        "corag.cli.serve:run",
         "index budget method agent tokenizer host port mcp device",
     ),
     "tune": Command(

@@ -7,10 +7,10 @@ import pytest
 from starlette.testclient import TestClient
 
 import corag
-from corag.app.api import make_api
-from corag.app.service import Service
-from corag.app.tools import LEFT_OUT, Replies
 from corag.candidates import as_candidates
+from corag.serve.api import make_api
+from corag.serve.service import Service
+from corag.serve.tools import LEFT_OUT, Replies
 from tests.campaign.draws import QUERIES, drawn_text
 from tests.effort import CAMPAIGN
 

@@ -69,7 +69,7 @@ def test_every_block_is_of_a_kind_that_is_run_or_checked():
     marks = {
         mark for page in PAGES for mark in re.findall(r"^```(.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    # Those of docs/serve.md in `bash` and `json` are run by tests/corag/app/test_api.py; `text` is output.
+    # Those of docs/serve.md in `bash` and `json` are run by tests/corag/serve/test_api.py; `text` is output.
     assert marks == {"python", "python skip", "sh", "yaml", "bash", "json", "text"}
     assert [page.stem for page in PAGES if blocks(page, "bash")] == ["serve"]
 

@@ -55,7 +55,7 @@ def names_of(settings_type):
 def test_the_commands_are_those_of_the_design(capsys):
     first_words = {name.partition(" ")[0] for name in COMMANDS}
     experiments = {"demo", "data", "tune", "label", "train", "sweep", "evaluate", "reproduce", "report", "bench"}
-    assert first_words == experiments | {"index", "ask", "chat", "app", "serve", "list"}
+    assert first_words == experiments | {"index", "ask", "chat", "serve", "list"}
     assert run("--help") == 0
     said = capsys.readouterr().out
     assert all(f"  {name} " in said for name in COMMANDS)

@@ -14,10 +14,10 @@ import anyio
 import pytest
 
 import corag
-from corag.app.service import Service
-from corag.app.tools import LEFT_OUT, Replies
 from corag.errors import InputError
 from corag.index import ChunkIndex
+from corag.serve.service import Service
+from corag.serve.tools import LEFT_OUT, Replies
 from tests.effort import CAMPAIGN, FULL
 from tests.paths import ROOT
 from tests.processes import environment

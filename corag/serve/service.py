@@ -1,6 +1,6 @@
 """What CORAG does as a service: it ranks documents and selects texts for a prompt, as plain data.
 
-`corag.app.api` serves it over HTTP, `corag.app.tools` as tools of an assistant. A client may name shipped parts
+`corag.serve.api` serves it over HTTP, `corag.serve.tools` as tools of an assistant. A client may name shipped parts
 only: no server, model, file or key; see `corag.registry.trusted`.
 """
 

@@ -16,12 +16,12 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 import corag
-from corag.app.http import in_thread
-from corag.app.service import Service
 from corag.checks import check_budget
 from corag.errors import CoragError, InputError
 from corag.limits import DEADLINE_S
 from corag.memory import LRU
+from corag.serve.http import in_thread
+from corag.serve.service import Service
 from corag.text.chunking import cut_to_tokens
 from corag.text.documents import SEPARATOR, body, citation
 from corag.text.layout import Piece

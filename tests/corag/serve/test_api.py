@@ -13,12 +13,12 @@ from starlette.testclient import TestClient
 
 import corag
 from corag.ambient import checkpoint
-from corag.app.api import AT_ONCE, MAX_BODY, MAX_PENDING, make_api
-from corag.app.service import MAX_TEXTS, Service
 from corag.cli.main import MISTAKE, main
 from corag.index import ChunkIndex
 from corag.registry import SELECTORS
-from tests.corag.app.worlds import serving
+from corag.serve.api import AT_ONCE, MAX_BODY, MAX_PENDING, make_api
+from corag.serve.service import MAX_TEXTS, Service
+from tests.corag.serve.worlds import serving
 from tests.corag.test_readme import blocks
 from tests.paths import ROOT
 

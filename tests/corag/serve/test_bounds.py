@@ -1,4 +1,4 @@
-"""Clients that send too much, too slowly or all at once, to the page and to the service, over real sockets."""
+"""Clients that send too much, too slowly or all at once, over real sockets."""
 
 import http.client
 import json
@@ -12,30 +12,24 @@ from pathlib import Path
 import httpx
 import pytest
 
-from corag.app import http as shared
-from corag.app.api import MAX_PENDING, make_api
-from corag.app.server import make_app
-from corag.app.service import Service
-from tests.corag.app.worlds import make_workbench, serving
+from corag.serve import http as shared
+from corag.serve.api import MAX_PENDING, make_api
+from corag.serve.service import Service
+from tests.corag.serve.worlds import serving
 from tests.effort import CAMPAIGN, FULL
-from tests.experiments.worlds import QUERIES
 from tests.processes import served as running
 
 pytestmark = pytest.mark.slow
 
 NUM_CONNECTIONS = 500
-SEARCH = {"question": QUERIES[0]["question"], "number": 0, "given": {"budget": 40}}
 SELECT = {"query": "How salty is the sea?", "texts": ["The sea is salty."]}
-SERVED = {"page": ("/api/search", SEARCH), "service": ("/v1/select", SELECT)}
 
 
-@pytest.fixture(params=SERVED)
-def served(request, small_data):
+@pytest.fixture
+def served():
     """The path to post to, what to post, and the host and port."""
-    page = request.param == "page"
-    app = make_app(make_workbench(small_data)) if page else make_api(Service(method="naive(reranker=bm25)"))
-    with serving(app) as url:
-        yield (*SERVED[request.param], url.split("/")[2])
+    with serving(make_api(Service(method="naive(reranker=bm25)"))) as url:
+        yield "/v1/select", SELECT, url.split("/")[2]
 
 
 def connected(place):

@@ -21,10 +21,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import corag
-from corag.app.http import Guard, Json, Workers, fields_of
-from corag.app.service import Service
 from corag.errors import InputError
 from corag.limits import DEADLINE_S
+from corag.serve.http import Guard, Json, Workers, fields_of
+from corag.serve.service import Service
 
 MAX_BODY = 8 * 2**20
 """Bytes of a request."""

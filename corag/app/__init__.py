@@ -1,1 +1,0 @@
-"""A local page that shows what goes into a prompt, and how the search came to it."""
