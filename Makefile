@@ -8,7 +8,7 @@ PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m
 	--maxprocesses 4 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test coverage quick full campaign check fix bench locked lock audit clean
+.PHONY: demo test coverage quick full campaign check fix bench docs locked lock audit clean
 
 demo: $(INSTALLED)
 	$(BIN)/corag demo --out runs/demo

@@ -28,7 +28,7 @@ ROOM = 7
 """Passages that a budget holds from which on filling it is the fallback; with fewer, sentences hold more (label tables
 that ship, 26 November in the lab notebook)."""
 SETTINGS = ("iterations", "exploration", "cost_weight")
-"""Columns of every settings array: paper 5.1, the number of iterations, c and lambda of eq. 5."""
+"""Columns of every settings array: iterations (paper 5.1), c of eq. 5, and lambda, the price of 256 tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +239,11 @@ def _to_json(configuration: Configuration) -> dict[str, Any]:
 
 
 def _from_json(value: object) -> Configuration:
-    """Return what `_to_json` wrote, or what a text spells, as earlier checkpoints have it."""
-    if isinstance(value, Mapping) and value.keys() == {"selector", "settings"}:
-        if isinstance(name := value["selector"], str) and isinstance(settings := value["settings"], Mapping):
-            return Configuration.parse(write(name, settings))
-    elif isinstance(value, str):
-        return Configuration.parse(value)
+    """Return what `_to_json` wrote."""
+    given = value if isinstance(value, Mapping) else {}
+    name, settings = given.get("selector"), given.get("settings")
+    if isinstance(name, str) and isinstance(settings, Mapping):
+        return Configuration.parse(write(name, settings))
     raise AgentError(f"a configuration must have the name of a selector and its settings, got {value!r:.300}")
 
 

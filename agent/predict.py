@@ -25,7 +25,7 @@ class AgentPrediction:
         configuration: The most probable configuration, among those available; the fallback's if `unsure`.
         iterations: Search iterations; None, like the next two, if the agent does not predict them.
         exploration: c of the paper's eq. 5.
-        cost_weight: lambda of the paper's eq. 5.
+        cost_weight: lambda: the price of 256 tokens, in units of value.
         probabilities: Probability of every configuration that the agent knows, in label order; they sum to 1.
         unsure: Whether the most probable configuration leads by less than `AgentConfig.min_lead`, so that this is the
             fallback, settings included; or, of an agent that forecasts, whether this is the fallback, as no cheaper one

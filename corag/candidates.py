@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -16,12 +17,13 @@ from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import current
-from corag.naming import Spelling
+from corag.naming import Spelling, parse
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS
 from corag.selectors.problem import promising
 from corag.text.documents import with_title
 from corag.text.questions import parts_of
 from corag.types import Candidate, Chunk, Embedder, Selection, Selector
+from storage import modified
 
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
 """A text as `as_candidates` reads it."""
@@ -102,7 +104,9 @@ def select(
     if isinstance(method, str) and all(isinstance(value, _PLAIN) for value in settings.values()):
         parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
         given = tuple((name, type(value), value) for name, value in settings.items())
-        chosen = _kept_selector(method, given, current(), parts)
+        named = {**parse(method).settings, **settings}.values()
+        files = tuple(modified(Path(value)) for value in named if isinstance(value, str))
+        chosen = _kept_selector(method, given, current(), parts, files)
     else:
         chosen = SELECTORS.make(method, **settings)
     if isinstance(method, str):
@@ -153,9 +157,9 @@ _PLAIN = (str, int, float, bool, type(None))
 
 @lru_cache(maxsize=8)
 def _kept_selector(
-    method: str, settings: tuple[tuple[str, type, Any], ...], runtime: object, parts: object
+    method: str, settings: tuple[tuple[str, type, Any], ...], runtime: object, parts: object, files: object
 ) -> Selector:
-    """Return a selector, built once while runtime and registered parts are the same."""
+    """Return a selector, built once while runtime, registered parts and the files that it names are the same."""
     return SELECTORS.make(method, **{name: value for name, _, value in settings})
 
 

@@ -115,7 +115,8 @@ class Registry(Generic[P]):
         build = self.builder(written.name)
         try:
             made = build(**written.settings)
-        except (TypeError, ValueError, AttributeError) as error:
+        except ValueError as error:
+            # Any other error is a fault of the part: it takes these settings.
             if isinstance(error, CoragError) or not written.settings:
                 raise
             raise InputError(f"{self.kind} {str(written)!r} cannot be built so: {error}") from error

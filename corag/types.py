@@ -86,7 +86,8 @@ class Candidate:
 class Trace:
     """How a selection came about; None where a figure does not apply to the selector.
 
-    `policy`, `iterations`, `exploration` and `cost_weight` are those of `search.SearchConfig`.
+    `policy`, `iterations` and `exploration` are those of `search.SearchConfig`; `cost_weight` is the price of 256
+    tokens, with a preset that of the whole budget.
 
     Attributes:
         reason: Why nothing was selected.

@@ -65,6 +65,18 @@ def _sha256(content: str | bytes) -> str:
     return hashlib.sha256(content.encode("utf-8") if isinstance(content, str) else content).hexdigest()
 
 
+def modified(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return name, time of change in ns and bytes of a file, or of all files of a folder, two levels deep.
+
+    What is kept of a path is good while these are the same. Empty if there is nothing of that name.
+    """
+    with contextlib.suppress(OSError, ValueError):  # no file has such a name
+        files = [path] if path.is_file() else [*path.glob("*"), *path.glob("*/*")]
+        states = ((str(file), file.stat()) for file in sorted(files) if file.is_file())
+        return tuple((name, state.st_mtime_ns, state.st_size) for name, state in states)
+    return ()
+
+
 def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file in one step, text as UTF-8; its folder is made if it is missing.
 

@@ -194,7 +194,7 @@ def minilm() -> TokenizerCounter:
 
 
 def automatic() -> TokenizerCounter:
-    """Counts as the reader's model does; as MiniLM does without a reader, and for readers without a prompt."""
+    """Counts as MiniLM does; where a reader prompts a language model, commands count as that model does."""
     return minilm()
 
 

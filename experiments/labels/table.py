@@ -325,7 +325,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
     try:
         about = parquet.read_schema(path).metadata
         metadata: dict[str, Any] = json.loads(described := about[b"corag"])
-        if about.get(b"sha256", digest := hashlib.sha256(described).hexdigest().encode()) != digest:
+        if about[b"sha256"] != hashlib.sha256(described).hexdigest().encode():
             raise ValueError("its metadata has changed since it was written")
         _ = metadata["embedder"].casefold, metadata["settings"].get
     except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -71,16 +71,12 @@ def test_what_spells_no_configuration_is_refused(text):
         Configuration.parse(text)
 
 
-def test_a_checkpoint_has_configurations_as_data_and_reads_those_spelled_as_text():
+def test_a_checkpoint_has_configurations_as_data():
     names = (Configuration("corag", {"unit": "passage", "search": {"iterations": 4}}), Configuration("top-k"))
     config = AgentConfig(names, Fallback(names[0]))
     written = config.to_dict()
     assert written["configurations"][0] == {"selector": "corag", "settings": dict(names[0].settings)}
     assert AgentConfig.from_dict(json.loads(json.dumps(written))) == config
-    earlier = written | {"configurations": list(map(str, names))}
-    assert (
-        AgentConfig.from_dict(earlier | {"fallback": {**written["fallback"], "configuration": str(names[0])}}) == config
-    )
 
 
 def test_a_prediction_worked_by_hand():

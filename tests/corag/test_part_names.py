@@ -122,11 +122,12 @@ def test_a_part_that_is_copied_or_goes_to_another_process_is_built_again():
 
 
 def test_a_fault_inside_a_part_is_not_taken_for_a_wrong_setting():
-    def broken():
+    def broken(size: int = 1):
         raise TypeError("deep inside")
 
-    with pytest.raises(TypeError, match="deep inside"):
-        Registry("part", {"broken": broken}).make("broken")
+    for spelled in ("broken", "broken(size=2)"):
+        with pytest.raises(TypeError, match="deep inside"):
+            Registry("part", {"broken": broken}).make(spelled)
 
 
 def test_every_shipped_part_is_documented_and_an_unknown_name_lists_all():

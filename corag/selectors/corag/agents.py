@@ -18,7 +18,7 @@ from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.features import FEATURES
 from corag.selectors.self_route import built
 from corag.types import TokenCounter
-from storage import CONFIG_FILE
+from storage import CONFIG_FILE, modified
 
 if TYPE_CHECKING:
     from agent import ConfigurationAgent
@@ -36,7 +36,6 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 """The name of a repository on the Hugging Face hub."""
 
 
-@lru_cache(maxsize=4)
 def fixed_configuration(agent: AgentSource = DEFAULT_AGENT) -> Configuration:
     """Return the best single configuration of an agent: what `corag` does without one, and `corag-fixed`.
 
@@ -90,11 +89,19 @@ def _read(agent: str | Path) -> ConfigurationAgent:
 
         if isinstance(agent, str) and not folder.exists() and REPOSITORY.fullmatch(agent):
             return package.from_hub(agent)
-        return package.load(folder)
+        return _loaded(folder, modified(folder))
     except ImportError as error:
         raise MissingExtraError(f"{error.__cause__ or error}; install it with: {to_install('models')}") from error
     except package.AgentError as error:
         raise ModelError(str(error)) from error
+
+
+@lru_cache(maxsize=4)
+def _loaded(folder: Path, version: object) -> ConfigurationAgent:
+    """Return the agent of a folder, loaded once while its files are the same."""
+    import agent
+
+    return agent.load(folder)
 
 
 def corag_fixed(

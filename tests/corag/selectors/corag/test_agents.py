@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import corag
-from agent import AgentConfig, ConfigurationAgent, Fallback
+from agent import AgentConfig, ConfigurationAgent, Fallback, save
 from corag import Candidate, Chunk
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models.trained import shipped_checkpoint
@@ -115,6 +115,16 @@ def test_agents_are_loaded_from_folders_names_and_objects(tmp_path):
     (folder / "config.json").write_text("{")
     with pytest.raises(ModelError, match="config"):
         Corag(agent=folder)
+
+
+@pytest.mark.parametrize("spelled", [False, True])
+def test_an_agent_that_was_trained_again_in_its_folder_is_served(tmp_path, spelled):
+    folder = tmp_path / "runs"
+    for reranker in ("bm25", "minilm-softsim"):
+        agent = single(f"corag(unit=passage, reranker={reranker}, cost_weight=0.0)")
+        save(folder / "checkpoint", agent, "# An agent for tests\n")
+        where = {"method": f"corag(agent={folder})"} if spelled else {"agent": str(folder)}
+        assert corag.select("Which cat?", ["the cat sat", "a dog ran"], 30, **where).trace.reranker == reranker
 
 
 def test_what_is_given_is_kept_and_the_agent_names_the_rest(parts):
