@@ -155,8 +155,8 @@ COMMANDS = {
     ),
     "bench": Command(
         "measure speed",
-        "experiments.bench.run:BenchConfig",
-        "experiments.bench.run:bench",
+        "experiments.bench:BenchConfig",
+        "experiments.bench:bench",
         "part out rounds data methods budget questions device",
         positional="part",
     ),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.bench.search import BUDGET as BUDGET_OF_FAMILY
-from experiments.bench.search import problems as family
+from experiments.bench import BUDGET as BUDGET_OF_FAMILY
+from experiments.bench import problems as family
 from search import SearchConfig, exhaustive, search
 from search.gaussian_process import PRIORS, GaussianProcess, OrderPool
 from search.orders import OrderSpace
