@@ -17,6 +17,7 @@ import torch
 from lightning.pytorch.callbacks import WeightAveraging
 from torch.nn import functional
 
+from corag.cli.page import Block
 from corag.errors import DataError
 from corag.models.minilm import load_bert
 from corag.models.runtime import in_runtime, resolve_device
@@ -41,7 +42,6 @@ from experiments.adapters.training import (
 )
 from experiments.data.splits import held_out
 from experiments.evaluation.metrics import exact_match, f1
-from experiments.report.page import Block
 from experiments.run.journal import fingerprint
 
 ABOUT = """\

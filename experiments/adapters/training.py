@@ -19,12 +19,12 @@ from lightning.pytorch.loggers import WandbLogger
 
 from agent.training.lightning import quiet_trainer, quiet_training, resume
 from corag.cli.console import progress, say
+from corag.cli.page import Block, Page, Section, Table
 from corag.models.trained import Adapter, save_adapter
 from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.adapters.config import AdapterTraining
 from experiments.data.catalogue import DATA_SETS
-from experiments.report.page import Block, Page, Section, Table
 from experiments.run.journal import commit, finished_record, versions
 from experiments.run.track import TrackedRun
 from storage import folder_lock

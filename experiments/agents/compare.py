@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 import agent
 from agent.config import SETTINGS
+from corag.cli.page import Page, Section, Table
 from corag.types import FloatArray
 from experiments.agents.recipes import with_recipe_defaults
 from experiments.agents.targets import (
@@ -31,7 +32,6 @@ from experiments.agents.targets import (
 )
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
-from experiments.report.page import Page, Section, Table
 
 NEIGHBOURS, STRENGTHS = (5, 10, 20, 40, 80, 160), (0.001, 0.01, 0.1, 1.0)
 """Of the baselines: numbers of nearest neighbours, and inverse penalties of logistic regression."""

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import agent
+from corag.cli.page import Section, Table
 from corag.types import FloatArray
 from experiments.agents.compare import Choices, named
 from experiments.agents.targets import TargetConfig, best_fallback, utility
 from experiments.evaluation.metrics import kept
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
-from experiments.report.page import Section, Table
 
 NOVELTIES = (0.0, *np.arange(0.4, 1.0, 0.02).round(2).tolist(), 1.2, 1.5, 3.0)
 """Values of `novelty` to choose from; with the first the agent departs only from a fallback that is clearly worse."""

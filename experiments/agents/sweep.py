@@ -21,13 +21,13 @@ from scipy.stats import t as student_t
 import agent
 from corag.cli.console import progress, say
 from corag.cli.main import restrict_settings
+from corag.cli.page import Page, Section, Table
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.text.visible import to_json
 from corag.writing import write_atomically
 from experiments.agents.recipes import flattened
 from experiments.agents.train import TrainAgentConfig, fit, known_labels
-from experiments.report.page import Page, Section, Table
 from experiments.run.journal import fingerprint
 from experiments.run.track import UNMEASURED
 from storage import folder_lock

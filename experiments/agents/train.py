@@ -16,6 +16,7 @@ import agent
 from agent.checkpoint import CARD_FILE
 from corag.checks import check_choice
 from corag.cli.console import progress
+from corag.cli.page import Page, Table
 from corag.errors import DataError, InputError
 from corag.models.devices import parse_device
 from corag.models.runtime import Runtime, current, in_runtime, merge_records
@@ -35,7 +36,6 @@ from experiments.agents.targets import FILLING, TargetConfig, best_fallback, lea
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
 from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
-from experiments.report.page import Page, Table
 from experiments.run.journal import commit, digest
 from experiments.run.track import TrackedRun, Tracker, Tracking
 from storage import folder_lock, seal_again

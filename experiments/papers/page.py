@@ -8,11 +8,11 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
+from corag.cli.page import Block, Figure, Section, Table
 from experiments.papers.results import Point, StudyResult
 from experiments.papers.study import METHOD
 from experiments.report.difference import RESAMPLES, Difference
 from experiments.report.measures import MEASURES, measure
-from experiments.report.page import Block, Figure, Section, Table
 
 AXES = {
     "exploration": "c", "cost_weight": "lambda", "num_candidates": "candidates", "max_tokens": "tokens of a chunk",

@@ -11,6 +11,7 @@ from typing import Any
 
 from corag.checks import check_choice, check_count
 from corag.cli.console import print_table, say, stderr
+from corag.cli.page import Page, Section
 from corag.errors import CoragError, InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import parse
@@ -25,7 +26,6 @@ from experiments.papers.results import MethodInCell, StudyResult
 from experiments.papers.small import DEMO, check_at_hand, differences, labels_of, substitute_cell, title_of
 from experiments.papers.study import METHOD, Cell, Study, cells_of, comparisons_of, find_study, methods_of, study_files
 from experiments.report.measures import Row
-from experiments.report.page import Page, Section
 from experiments.run.journal import PAGE, commit, fingerprint, output_file, versions
 from experiments.run.track import Tracking, log_run
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
+from corag.cli.page import Block, Figure, Page, Section, Table
 from corag.errors import CoragError
-from corag.text.data import DataFolder, Query, passage_at, passage_of
+from corag.text.data import DataFolder
 from experiments.report.curves import CAPTION, Curves
 from experiments.report.decision import Contest, bottleneck
 from experiments.report.drawing import curves_plot, quality_plot
-from experiments.report.measures import MEASURES, Measure, Row
-from experiments.report.page import Block, Figure, Page, QuotedPassage, Section, Table
+from experiments.report.measures import MEASURES, Measure
 from experiments.report.results import Result
 
 HEADLINE = ("answer_recall", "evidence", "kept", "cost_tokens", "latency_ms_median")
@@ -19,8 +20,8 @@ HELD = ("answer_recall", "evidence")
 """What a context holds, in two measures neither of which may fall if a method is to be used in place of another."""
 SMALL_READERS = ("minilm-reader", "extractive")
 """Those that come with the project."""
-MOST_CASES, MOST_QUESTIONS, MOST_CHARACTERS = 6, 500, 1200
-"""Wins and losses with their contexts, questions in the list, and characters of a chunk that a page shows."""
+MOST_QUESTIONS = 500
+"""Questions on which two methods differ that a page lists."""
 MOST_COLUMNS = 8
 """More methods than this have a line each, and not a column."""
 QUALITY = (
@@ -213,55 +214,24 @@ def remarks(results: Sequence[Result]) -> list[str]:
 
 
 def _pair(result: Result, ours: str, theirs: str) -> Section:
-    """Return the questions on which two methods differ, the largest differences with their contexts."""
+    """Return the questions on which two methods differ, those won by most first."""
     main = result.main_measure
-    name = main.name
     pairs = [
-        (row[name] - other[name], row, other)
+        (row[main.name] - other[main.name], row, other)
         for row, other in zip(result.rows[ours], result.rows[theirs], strict=True)
-        if row.get(name) is not None and other.get(name) is not None and row[name] != other[name]
+        if row.get(main.name) is not None and other.get(main.name) is not None and row[main.name] != other[main.name]
     ]
     pairs.sort(key=lambda pair: -pair[0])
     num_won = sum(gain > 0 for gain, _, _ in pairs)
-    try:
-        folder = DataFolder.open(str(result.record.get("data", "")))
-        queries = {query.id: query for query in folder.queries}
-    except CoragError:
-        # Without the data folder, ids stand for questions.
-        folder, queries = None, {}
-    blocks: list[Block] = []
-    for word, part in (("Won", pairs[:num_won]), ("Lost", pairs[num_won:][::-1])):
-        for gain, row, other in part[:MOST_CASES]:
-            query = queries.get(row["query"])
-            if folder is None or query is None:
-                continue
-            reference = [f"Reference: **{query.answers[0]}**"] if query.answers else []
-            sides = tuple(_side(method, one, query, folder, main) for method, one in ((ours, row), (theirs, other)))
-            blocks.append(Section(f"**{word}** {query.question} ({gain:+.2f})", [*reference, sides], folded=True))
-    texts: dict[str, str] = {name: query.question for name, query in queries.items()}
+    texts: dict[str, str] = {}
+    with suppress(CoragError):  # without the data folder, ids stand for questions
+        texts = {query.id: query.question for query in DataFolder.open(str(result.record.get("data", ""))).queries}
     rows = [
         [texts.get(row["query"], row["query"]), f"{gain:+.2f}", row.get("answer", ""), other.get("answer", "")]
         for gain, row, other in pairs[:MOST_QUESTIONS]
     ]
     left_out = len(pairs) - len(rows)
     note = f"{left_out} more are in the rows beside the result." if left_out else ""
-    table = Table(["question", main.title, ours, theirs], rows, note=note)
     counts = f"{num_won} won, {len(pairs) - num_won} lost, {result.questions - len(pairs)} alike"
-    listed = Section("All questions on which they differ", [table], folded=True)
-    return Section(f"{result.budget} tokens: {counts}", [*blocks, listed])
-
-
-def _side(method: str, row: Row, query: Query, folder: DataFolder, main: Measure) -> Section:
-    """Return the answer of a method and its context, with evidence and answer marked."""
-    documents = folder.documents
-    gold = {*query.gold, *(passage_of(entry, documents) or entry for entry in query.gold)}
-    passages = []
-    for name in row.get("ids", ()):
-        chunk = passage_at(name, documents)
-        text = (name if chunk is None else chunk.text)[:MOST_CHARACTERS]
-        answers = [answer for one in query.answers if len(answer := one.strip()) > 1 and answer.lower() in text.lower()]
-        is_evidence = not gold.isdisjoint((name, passage_of(name, documents)))
-        passages.append(QuotedPassage(text, is_evidence, next(iter(answers), "")))
-    heading = f"{method}: {main.title} {row[main.name]:.2f}, {row.get('cost_tokens', 0)} tokens"
-    said = [f"**{row['answer'] or 'no answer'}**"] if "answer" in row else []  # with `--reader none` there is none
-    return Section(heading, [*said, *passages])
+    table = Table(["question", main.title, ours, theirs], rows, note=note)
+    return Section(f"{result.budget} tokens: {counts}", [table], folded=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from corag.cli.page import Table
 from corag.types import FloatArray
 from experiments.report.difference import Difference, paired_difference
 from experiments.report.measures import MEASURES, Measure
-from experiments.report.page import Table
 from experiments.report.results import BOUND, CHALLENGER, DEFAULT, CurvePoint, Result, selector_name
 
 TABLE = "table"

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from corag.cli.page import markdown_table
 from corag.errors import InputError
 from corag.optional import require
 from corag.text.visible import to_json
@@ -29,7 +30,6 @@ from experiments.agents.targets import FILLING
 from experiments.evaluation.metrics import kept
 from experiments.labels.table import Labels, read_labels
 from experiments.report.drawing import COLORS, MARKERS, Points, against_tokens
-from experiments.report.page import markdown_table
 from experiments.report.results import Result
 from experiments.run.journal import commit
 

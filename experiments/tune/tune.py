@@ -17,6 +17,7 @@ import agent
 from agent import Configuration
 from corag.checks import check_budget
 from corag.cli.console import say
+from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError
 from corag.models.runtime import in_runtime
 from corag.naming import parse, split_parts
@@ -37,7 +38,6 @@ from experiments.protocol.held_out import not_to_learn
 from experiments.report.decision import Contest, bottleneck
 from experiments.report.difference import Difference, paired_difference
 from experiments.report.measures import MEASURES, OF_ANSWERS, Row
-from experiments.report.page import Page, Section, Table
 from experiments.run.journal import versions
 from experiments.run.track import log_run
 from experiments.tune.config import LEAST_QUESTIONS, TuneConfig

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from corag.cli.main import main
+from corag.cli.page import Page
 from corag.errors import InputError
 from corag.naming import parse
 from corag.registry import READERS, SELECTORS
@@ -26,7 +27,6 @@ from experiments.papers.study import (
     methods_of,
     study_files,
 )
-from experiments.report.page import Page
 from tests.experiments.worlds import write_folder
 from tests.wandb_files import offline_runs
 

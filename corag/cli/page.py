@@ -1,4 +1,4 @@
-"""One page, rendered as HTML (a single file that fetches nothing), as Markdown, or on a terminal.
+"""One page, rendered as HTML (a single file that fetches nothing and runs no script), as Markdown, or on a terminal.
 
 Texts are escaped in every rendering; `**two asterisks**` make bold and backticks code, in cells of tables, too.
 """
@@ -47,17 +47,11 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class QuotedPassage:
-    """A text of others, in HTML alone: whether it is evidence, and what is marked in it."""
+class Quote:
+    """A text of others, shown in HTML alone and exactly as it is, with where it comes from."""
 
     text: str
-    is_evidence: bool = False
-    marked: str = ""
-
-    @property
-    def parts(self) -> list[str]:
-        """The text in parts, every second of them marked; case is ignored."""
-        return re.split(f"({re.escape(self.marked)})", self.text, flags=re.IGNORECASE) if self.marked else [self.text]
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,19 +60,20 @@ class Section:
 
     Attributes:
         title: The heading.
-        blocks: Paragraphs, tables, figures, passages, sections, and tuples of sections that HTML alone shows, side by
-            side.
+        blocks: Paragraphs, tables, figures, quotes and sections.
         folded: Whether HTML shows it on a click, and a terminal leaves it out.
+        unfolded: Whether HTML folds it on a click.
         anchor: Its id, which a page of several sections links at its top.
     """
 
     title: str
     blocks: Sequence[Block]
     folded: bool = False
+    unfolded: bool = False
     anchor: str = ""
 
 
-Block: TypeAlias = "str | Table | Figure | QuotedPassage | tuple[Section, ...] | Section"
+Block: TypeAlias = "str | Table | Figure | Quote | Section"
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,7 @@ def _show(block: Block, console: Any) -> None:
 
 @lru_cache(maxsize=1)
 def _environment() -> Any:
-    jinja = require("jinja2", "experiments")
+    jinja = require("jinja2", "index")
     markup = jinja.utils.markupsafe
 
     def styled(text: str) -> Any:
@@ -152,7 +147,7 @@ def _environment() -> Any:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )  # fmt: skip
     environment.filters |= {"styled": styled, "svg": lambda figure: markup.Markup(figure.svg)}
-    kinds = {"table": Table, "figure": Figure, "passage": QuotedPassage, "columns": tuple, "section": Section}
+    kinds = {"table": Table, "figure": Figure, "quote": Quote, "section": Section}
     environment.tests |= {name: lambda value, kind=kind: isinstance(value, kind) for name, kind in kinds.items()}
     environment.tests["long"] = lambda text: len(text) > LONG_CELL
     return environment
