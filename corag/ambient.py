@@ -74,12 +74,12 @@ def checkpoint() -> None:
 def step(description: str) -> Iterator[Report]:
     """Give a step that may take long its report, which may be ignored; each report is a `checkpoint`."""
 
-    def told(done: int, total: int) -> None:
+    def report_progress(done: int, total: int) -> None:
         checkpoint()
         report(done, total)
 
     with (_show.get() or _silently)(description) as report:
-        yield told
+        yield report_progress
 
 
 @contextmanager

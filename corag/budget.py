@@ -30,7 +30,7 @@ def reader_and_tokens(reader: Spelling | Reader, tokens: Spelling | TokenCounter
         made = READERS.make(reader)
         return made, made.tokens if isinstance(made, PromptedReader) else make_tokens()
     counter = make_tokens(tokens)
-    return READERS.offer(reader, {"tokenizer": counter}), counter
+    return READERS.make(reader, defaults={"tokenizer": counter}), counter
 
 
 def tokens_setting(tokens: TokenCounter) -> dict[str, TokenCounter]:

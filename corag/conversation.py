@@ -68,7 +68,7 @@ class Conversation:
         method = settings.get("method", "corag")
         offered = {**tokens_setting(self._tokens), **tree_setting(method, self._index)}
         self._before: Selection | None = None
-        self._settings = {**settings, "method": SELECTORS.offer(method, offered)}
+        self._settings = {**settings, "method": SELECTORS.make(method, defaults=offered)}
 
     def ask(self, question: str, *, on_token: Callable[[str], None] | None = None) -> Reply:
         """Return the answer to a question, whose `question` is what it was understood as; errors change nothing."""

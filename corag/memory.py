@@ -117,7 +117,7 @@ def used_bytes() -> int:
         return sum(capacity.used_bytes for capacity in _CAPACITIES)
 
 
-def forget() -> None:
+def clear_caches() -> None:
     """Empty all caches of this process, so that a benchmark can measure a first question."""
     with _REGISTERING:
         for capacity in _CAPACITIES:

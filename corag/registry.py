@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
 from agent.configuration import Configuration
@@ -80,7 +81,7 @@ class Registry(Generic[P]):
         return tuple(name for name in self.parts if "model" not in self.parameters(name))
 
     @property
-    def places(self) -> dict[str, str]:
+    def import_paths(self) -> dict[str, str]:
         """Classes and functions that build the shipped parts -> their modules."""
         paths = (part.split(":") for part in self.parts.values() if isinstance(part, str))
         return {attribute: module for module, attribute in paths}
@@ -92,11 +93,12 @@ class Registry(Generic[P]):
         BUILDERS.setdefault(part if isinstance(part, str) else path_of(part), name)
         self.parts[name] = part
 
-    def make(self, part: Spelling | P, /, **settings: Any) -> P:
+    def make(self, part: Spelling | P, /, *, defaults: Mapping[str, Any] = MappingProxyType({}), **settings: Any) -> P:
         """Return a part, built with its settings.
 
         Args:
             part: `name(key=value, ...)`, or the part itself, which is returned.
+            defaults: Settings for a part given by name, as far as it takes them and they are not set.
             settings: More settings.
 
         Raises:
@@ -111,7 +113,9 @@ class Registry(Generic[P]):
                     f"{self.kind} {spelling(part)!r} is built already; build it with {', '.join(settings)}"
                 )
             return part
-        written = self.check(part, **settings)
+        written = parse(part)
+        names = self.parameters(written.name).keys() & defaults.keys() - written.settings.keys() - settings.keys()
+        written = self.check(written, **{name: defaults[name] for name in defaults if name in names}, **settings)
         build = self.builder(written.name)
         try:
             made = build(**written.settings)
@@ -123,14 +127,6 @@ class Registry(Generic[P]):
         if isinstance(made, Part):
             made.named(written, build)
         return made
-
-    def offer(self, part: Spelling | P, /, offered: Mapping[str, Any], **settings: Any) -> P:
-        """Return the part; one given by name gets the offered settings that it takes and that are not set."""
-        if isinstance(part, str):
-            part = parse(part)
-            takes = [name for name in self.parameters(part.name) if name in offered and name not in part.settings]
-            settings = {**{name: offered[name] for name in takes}, **settings}
-        return self.make(part, **settings)
 
     def parameters(self, name: str) -> dict[str, inspect.Parameter]:
         """Return the settings that the part of a name takes; `InputError` for an unknown one."""
@@ -347,7 +343,7 @@ def tokens(
     return TOKENIZERS.make(part, **settings)
 
 
-def trusted(table: Registry[P], part: object, source: object) -> Configuration:
+def check_untrusted(table: Registry[P], part: object, source: object) -> Configuration:
     """Return a part that somebody else names, in a file (a checkpoint, an index) or a request, if they may name it.
 
     They may name shipped and registered parts, nested at will, and models in the hub's cache on this machine, with
@@ -382,7 +378,7 @@ def trusted(table: Registry[P], part: object, source: object) -> Configuration:
             if not refused and (_is_there(str(value)) or not _is_cached(table, str(value))):
                 refused = f"{str(value)!r:.300}, which is not a model in the cache on this machine (hf download)"
         elif inner is not None and isinstance(value, str):
-            trusted(inner, value, source)
+            check_untrusted(inner, value, source)
         elif not _is_plain(value) or "Path" in hint or ("AgentSource" in hint and not _is_agent(value)):
             refused = f"its setting {key!r}"
     if refused:

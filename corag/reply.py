@@ -19,7 +19,7 @@ from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import recording
 from corag.naming import Spelling, spelling
 from corag.readers.passages import JudgingReader, spans_of
-from corag.registry import EMBEDDERS, SELECTORS, trusted
+from corag.registry import EMBEDDERS, SELECTORS, check_untrusted
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import promising
 from corag.selectors.raptor.tree import tree_setting
@@ -151,7 +151,7 @@ def ask(
     elif isinstance(source, ChunkIndex):
         source.manifest.require_embedder(embedding.name, embedding.dimension, source.uri)
     reading, counter = reader_and_tokens(reader, tokenizer)
-    selecting = SELECTORS.offer(method, {**tokens_setting(counter), **tree_setting(method, source)}, **settings)
+    selecting = SELECTORS.make(method, defaults={**tokens_setting(counter), **tree_setting(method, source)}, **settings)
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)
@@ -202,7 +202,7 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
 def embedder_of(source: object) -> CachedEmbedder:
     """Return what questions are embedded by if no embedder is given: the index's own, else the default."""
     if isinstance(source, ChunkIndex):
-        return CachedEmbedder(trusted(EMBEDDERS, source.manifest.embedder_name, f"the index at {source.uri}"))
+        return CachedEmbedder(check_untrusted(EMBEDDERS, source.manifest.embedder_name, f"the index at {source.uri}"))
     return CachedEmbedder("minilm")
 
 

@@ -31,7 +31,7 @@ from corag.ambient import counted
 from corag.checks import check_budget, check_count
 from corag.cli.console import progress, stdout, table
 from corag.errors import DataError
-from corag.memory import forget, used_bytes
+from corag.memory import clear_caches, used_bytes
 from corag.models.devices import hardware_of
 from corag.models.engine import quiet
 from corag.models.minilm import from_folder
@@ -327,7 +327,7 @@ def measure_selection(config: BenchConfig, timing: Timing) -> list[dict[str, Any
             bi_encoder.similarity(vectors[:1], vectors[1:])
             seconds[f"{COSINE} cold"] += [now() - started] if number else []
             for name, selector in selectors.items():
-                forget()
+                clear_caches()
                 for state in STATES:
                     started = now()
                     selector.select(question, candidates, config.budget)
@@ -335,7 +335,7 @@ def measure_selection(config: BenchConfig, timing: Timing) -> list[dict[str, Any
     cosine = np.array(seconds[f"{COSINE} cold"])
     rows = [{"setting": COSINE, **_percentiles("cold", seconds[f"{COSINE} cold"])}]
     for name, selector in counted("throughput", list(selectors.items())):
-        forget()
+        clear_caches()
         started = now()
         for _ in selector.select_each(asked, config.budget):
             pass
@@ -400,7 +400,7 @@ def _rows(
     cuda = require("torch", "models").cuda if device.startswith("cuda") else None
     exact = make(device="cpu", precision="fp32")(questions[:compared])
     for precision in ("fp32", "bf16") if device == "cpu" else ("fp32", "bf16", "fp16"):
-        forget()
+        clear_caches()
         if cuda:
             cuda.empty_cache()
             cuda.reset_peak_memory_stats(device)
@@ -412,7 +412,7 @@ def _rows(
             row["rank_correlation"] = float(np.mean([np.corrcoef(*pair)[0, 1] for pair in zip(*ranks, strict=True)]))
 
         def timed(run: Run = run) -> FloatArray:
-            forget()
+            clear_caches()
             return run(questions)
 
         times, _ = timing.run({"all": timed})

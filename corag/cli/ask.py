@@ -185,7 +185,7 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
     offered |= tree_setting(config.method, config.index)
     return {
         "budget_tokens": config.budget,
-        "method": SELECTORS.offer(config.method, offered, **settings),
+        "method": SELECTORS.make(config.method, defaults=offered, **settings),
         "reader": reader,
         "embedder": config.embedder,
         "num_candidates": config.num_candidates,

@@ -59,11 +59,11 @@ def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date."""
     import corag
     from corag.index import update_index
-    from corag.registry import EMBEDDERS, SUMMARIZERS, trusted
+    from corag.registry import EMBEDDERS, SUMMARIZERS, check_untrusted
     from corag.selectors.raptor.build import is_current, update_tree
 
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
-    summarizer = SUMMARIZERS.offer(config.tree_summarizer, {"tokens": tokens}) if config.tree else None
+    summarizer = SUMMARIZERS.make(config.tree_summarizer, defaults={"tokens": tokens}) if config.tree else None
     with progress("index", quiet=config.quiet) as report:
         update = update_index(
             config.data,
@@ -87,7 +87,7 @@ def run(config: IndexConfig) -> None:
         say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())
     ask = f"corag ask 'your question' --index {config.out}"
     try:
-        trusted(EMBEDDERS, update.index.manifest.embedder_name, config.out)
+        check_untrusted(EMBEDDERS, update.index.manifest.embedder_name, config.out)
     except ModelError:
         ask += f' --embedder "{spelling(config.embedder)}"'
     say(f"{len(update.index)} chunks in {config.out}; ask it with: {ask}")

@@ -296,9 +296,9 @@ def _what_is_wrong(error: Exception, command: str) -> str:
     return f"invalid --{wrong[1]} {wrong[2]!r}: {expected.rstrip('.')}"
 
 
-MEANT = dict.fromkeys(("k", "top_k", "top_n", "n"), "num_candidates")
-MEANT |= dict.fromkeys(("budget_tokens", "max_tokens", "tokens"), "budget") | {"model": "reader", "llm": "reader"}
-MEANT |= dict.fromkeys(("path", "folder", "docs", "input"), "data")
+ALIASES = dict.fromkeys(("k", "top_k", "top_n", "n"), "num_candidates")
+ALIASES |= dict.fromkeys(("budget_tokens", "max_tokens", "tokens"), "budget") | {"model": "reader", "llm": "reader"}
+ALIASES |= dict.fromkeys(("path", "folder", "docs", "input"), "data")
 """Settings by the names that others give them."""
 
 
@@ -307,7 +307,7 @@ def _meant(words: Sequence[str], command: str) -> str:
     names = [action.dest for action in make_parser(command)._actions]
     flag = words[0].removeprefix("--").partition("=")[0]
     if words[0].startswith("--"):
-        return f" (did you mean '--{MEANT[flag]}'?)" if MEANT.get(flag) in names else nearest(flag, names)
+        return f" (did you mean '--{ALIASES[flag]}'?)" if ALIASES.get(flag) in names else nearest(flag, names)
     if "question" in names:
         return "; put the question in quotes"
     return f"; name the folder with --data {words[0]}" if "data" in names else ""

@@ -183,7 +183,7 @@ class Chooser(BaseModel):
     def _parts(self) -> tuple[Selector, TokenCounter]:
         if self._cache.parts is None:
             offered = {} if self.tokenizer is None else {"tokenizer": make_tokens(self.tokenizer)}
-            selector = SELECTORS.offer(self.method, offered, **self.settings)
+            selector = SELECTORS.make(self.method, defaults=offered, **self.settings)
             tokens = offered.get("tokenizer") or getattr(selector, "tokenizer", None) or make_tokens()
             self._cache.parts = selector, tokens
         return self._cache.parts

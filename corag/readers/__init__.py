@@ -16,5 +16,5 @@ if typing.TYPE_CHECKING:
     from corag.readers.wrappers import SelfConsistentReader as SelfConsistentReader
 
 __getattr__, __dir__ = optional.lazy_exports(
-    __name__, registry.READERS.places | {"CachedReader": "corag.readers.wrappers"}
+    __name__, registry.READERS.import_paths | {"CachedReader": "corag.readers.wrappers"}
 )

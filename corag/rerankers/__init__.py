@@ -23,5 +23,5 @@ __getattr__, __dir__ = optional.lazy_exports(
     __name__,
     {"JoinedTextScorer": "corag.rerankers.scorers"}
     | dict.fromkeys(("WindowPolicy", "WindowedReranker"), "corag.rerankers.window")
-    | registry.RERANKERS.places,
+    | registry.RERANKERS.import_paths,
 )

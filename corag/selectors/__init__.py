@@ -34,5 +34,5 @@ __getattr__, __dir__ = optional.lazy_exports(
     __name__,
     dict.fromkeys(("BudgetedSelector", "Choice", "fill"), "corag.selectors.base")
     | {"SelectionProblem": "corag.selectors.problem"}
-    | registry.SELECTORS.places,
+    | registry.SELECTORS.import_paths,
 )

@@ -46,7 +46,7 @@ class RerankingSelector(BudgetedSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.reranker = self._reranker = RERANKERS.offer(self.reranker or DEFAULT_RERANKER, self._offered())
+        self.reranker = self._reranker = RERANKERS.make(self.reranker or DEFAULT_RERANKER, defaults=self._offered())
 
     def _offered(self) -> Mapping[str, Any]:
         """Return the settings that a reranker given by name gets, as far as it takes them."""

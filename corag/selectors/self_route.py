@@ -62,7 +62,7 @@ def _routed(choice: Choice, selector: BudgetedSelector, **trace: Any) -> Choice:
 
 def built(selector: Spelling | BudgetedSelector, tokens: TokenCounter, **settings: Any) -> BudgetedSelector:
     """Return a selector given by name or as an object, which takes no more settings."""
-    made = SELECTORS.offer(selector, {"tokenizer": tokens}, **settings)
+    made = SELECTORS.make(selector, defaults={"tokenizer": tokens}, **settings)
     if not isinstance(made, BudgetedSelector):
         raise InputError(f"selector {made.name!r} is no BudgetedSelector; derive it from that class to wrap it")
     return made

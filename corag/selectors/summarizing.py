@@ -44,7 +44,7 @@ class WithSummarizer(EmbeddingSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.summarizer = self._summarizer = SUMMARIZERS.offer(self.summarizer, {"tokens": self.tokenizer})
+        self.summarizer = self._summarizer = SUMMARIZERS.make(self.summarizer, defaults={"tokens": self.tokenizer})
 
 
 @dataclass(kw_only=True, eq=False)

@@ -1,7 +1,7 @@
 """What CORAG does as a service: it ranks documents and selects texts for a prompt, as plain data.
 
 `corag.serve.api` serves it over HTTP, `corag.serve.tools` as tools of an assistant. A client may name shipped parts
-only: no server, model, file or key; see `corag.registry.trusted`.
+only: no server, model, file or key; see `corag.registry.check_untrusted`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import vectors_by
 from corag.naming import Spelling, parse, spelling
-from corag.registry import RERANKERS, SELECTORS, trusted
+from corag.registry import RERANKERS, SELECTORS, check_untrusted
 from corag.registry import tokens as make_tokens
 from corag.reply import embedder_of
 from corag.selectors.base import BudgetedSelector
@@ -203,7 +203,7 @@ class Service:
     ) -> Selection:
         budget = self.budget if budget_tokens is None else budget_tokens
         check_budget(budget)
-        named = None if method is None else str(trusted(SELECTORS, method, "the request"))
+        named = None if method is None else str(check_untrusted(SELECTORS, method, "the request"))
         selector = self._selector(named, unit, default_unit)
         candidates = with_missing_cosines(query, candidates, budget, selector)
         laid_out = {"layout": layout} if layout is not None and isinstance(selector, BudgetedSelector) else {}
@@ -214,13 +214,13 @@ class Service:
         offered: dict[str, Any] = {"tokenizer": self.tokens, "agent": self.agent}
         offered |= {} if default_unit is None else {"unit": default_unit}
         settings = {} if unit is None else {"unit": unit}
-        return SELECTORS.offer(named, offered, **settings)
+        return SELECTORS.make(named, defaults=offered, **settings)
 
     def _new_reranker(self, model: str | None) -> Reranker:
         """Return the reranker that a request names; for a name that is foreign here, that of the server's method."""
         with suppress(InputError, ModelError):
             if model is not None and RERANKERS.knows(model):
-                return RERANKERS.make(trusted(RERANKERS, model, "the request"))
+                return RERANKERS.make(check_untrusted(RERANKERS, model, "the request"))
         return RERANKERS.make(parse(self.method).settings.get("reranker") or DEFAULT_RERANKER)
 
 

@@ -12,4 +12,4 @@ if typing.TYPE_CHECKING:
     from corag.summarizers.chat import OpenAISummarizer as OpenAISummarizer
     from corag.summarizers.extractive import ExtractiveSummarizer as ExtractiveSummarizer
 
-__getattr__, __dir__ = optional.lazy_exports(__name__, registry.SUMMARIZERS.places)
+__getattr__, __dir__ = optional.lazy_exports(__name__, registry.SUMMARIZERS.import_paths)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from corag.cli.console import progress
-from corag.memory import forget
+from corag.memory import clear_caches
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.naming import spelling
 from corag.text.chunking import ChunkConfig
@@ -142,7 +142,7 @@ class SetRun:
             logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, files)))
             return list(map(Result.read, files))
         # What an earlier comparison of this process encoded is encoded again: the result lists the models that ran.
-        forget()
+        clear_caches()
         # Before the journal: a run that is refused leaves no file.
         _ = self._parts.judge
         with recording() as embedded:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from corag.budget import Budget
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
-from corag.memory import forget
+from corag.memory import clear_caches
 from corag.text.data import Query
 from corag.text.documents import Document
 from corag.types import Answer, Candidate, Selection, Selector
@@ -171,7 +171,7 @@ def cold_and_warm(
 
     Cold: the caches of the whole process are empty, so that nothing is known of the question or of its candidates.
     """
-    forget()
+    clear_caches()
     times = {}
     for name in ("latency_ms", "warm_latency_ms"):
         started = time.perf_counter()

@@ -85,7 +85,7 @@ class Parts:
         """Embeds each text once, from the states that rerankers need, too, if it is of the same encoder."""
         given, settings = self._config.embedder, EMBEDDERS.settings(self._config.embedder)
         if "encoder" in settings:
-            return CachedEmbedder(EMBEDDERS.offer(given, {"encoder": self.encoder}))
+            return CachedEmbedder(EMBEDDERS.make(given, defaults={"encoder": self.encoder}))
         # As above; a server is asked for many at once.
         is_here = "timeout_s" not in settings
         return CachedEmbedder(given, batch=1 if is_here and resolve_device("embedder").kind == "cpu" else None)
@@ -106,14 +106,14 @@ class Parts:
         if not shared:
             return make_methods(methods, offered)
         known = {"tokens": offered.get("tokenizer"), "encoder": self.encoder}
-        offered["summarizer"] = SUMMARIZERS.offer(config.summarizer, known)
+        offered["summarizer"] = SUMMARIZERS.make(config.summarizer, defaults=known)
         with SHARED.set({"encoder": self.encoder}):
             return make_methods(methods, offered, self._reranker)
 
     @cached_property
     def _reranker(self) -> Callable[[str], Reranker]:
         """Returns the one reranker of a name."""
-        return cache(lambda name: RERANKERS.offer(name, {"encoder": self.encoder}))
+        return cache(lambda name: RERANKERS.make(name, defaults={"encoder": self.encoder}))
 
 
 def checkpoint_hash(agent: str) -> list[str]:

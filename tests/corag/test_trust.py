@@ -18,7 +18,7 @@ from corag import registry
 from corag.conversation import Conversation
 from corag.errors import CoragError, DataError, InputError, ModelError
 from corag.index import ChunkIndex
-from corag.registry import trusted
+from corag.registry import check_untrusted
 from corag.selectors.raptor.build import load_tree, update_tree
 from corag.selectors.raptor.tree import Node, RaptorTree
 from storage import seal_again
@@ -98,7 +98,7 @@ def test_no_file_may_name(folder):
     tables = {table.kind: table for table in registry.TABLES}
     for kind, part in attacks(folder):
         with pytest.raises(ModelError) as caught:
-            trusted(tables[kind], part, "FILE")
+            check_untrusted(tables[kind], part, "FILE")
         assert "FILE" in str(caught.value), part
 
 
@@ -109,7 +109,7 @@ def test_no_number_that_others_name_is_without_a_limit(table):
             if re.search(r"\b(int|float)\b", str(parameter.annotation)):
                 for value in (10**12, -(10**12), 1e300):
                     with pytest.raises(ModelError, match=f"{name}.*may not choose"):
-                        trusted(table, f"{name}({key}={value!r})", "FILE")
+                        check_untrusted(table, f"{name}({key}={value!r})", "FILE")
 
 
 @pytest.mark.parametrize(
@@ -128,15 +128,15 @@ def test_no_number_that_others_name_is_without_a_limit(table):
 )
 def test_work_that_others_name_has_limits(part):
     with pytest.raises(ModelError, match="may not choose"):
-        trusted(registry.SELECTORS, part, "FILE")
+        check_untrusted(registry.SELECTORS, part, "FILE")
 
 
 def test_no_file_may_name_a_folder_that_bears_the_name_of_the_default(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert trusted(registry.SELECTORS, "corag(agent=default)", "FILE")
+    assert check_untrusted(registry.SELECTORS, "corag(agent=default)", "FILE")
     (tmp_path / "default").mkdir()
     with pytest.raises(ModelError):
-        trusted(registry.SELECTORS, "corag(agent=default)", "FILE")
+        check_untrusted(registry.SELECTORS, "corag(agent=default)", "FILE")
 
 
 def test_a_model_of_which_only_a_part_is_here_would_be_fetched(tmp_path, monkeypatch):
@@ -154,11 +154,11 @@ def test_a_model_of_which_only_a_part_is_here_would_be_fetched(tmp_path, monkeyp
     for added in (first, {"model-2.safetensors": ""}):
         for table, part in parts:
             with pytest.raises(ModelError, match="own/model"):
-                trusted(table, part, "FILE")
+                check_untrusted(table, part, "FILE")
         for name, content in added.items():
             (model / name).write_text(content)
     for table, part in [*parts, (registry.TOKENIZERS, "own/model")]:
-        assert trusted(table, part, "FILE") == part
+        assert check_untrusted(table, part, "FILE") == part
 
 
 def test_a_tree_names_no_other_embedder(folder, tmp_path):
@@ -183,7 +183,7 @@ def test_a_tree_names_no_other_embedder(folder, tmp_path):
     ],
 )
 def test_a_file_may_name_what_is_here(part):
-    assert corag.selector(trusted(registry.SELECTORS, part, "FILE")).name
+    assert corag.selector(check_untrusted(registry.SELECTORS, part, "FILE")).name
 
 
 def tampered(path, **settings):
@@ -203,7 +203,9 @@ def test_a_checkpoint_runs_nothing(folder, tmp_path):
     embedder = f'sentence-transformers(model="{folder}", trust_remote_code=true)'
     with pytest.raises(ModelError):
         corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", embedder=embedder))
-    for attack in [part for kind, part in attacks(folder) if kind == "selector" and isinstance(part, str)][::4]:
+    spelled = [part for kind, part in attacks(folder) if kind == "selector" and isinstance(part, str)]
+    for named in map(agent.Configuration.parse, spelled[::4]):
+        attack = {"selector": named.name, "settings": dict(named.settings)}
         given = {"configurations": [attack, *names[1:]], "fallback": {**fallback, "configuration": attack}}
         with pytest.raises(CoragError):
             corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", **given))

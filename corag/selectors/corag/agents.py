@@ -12,7 +12,7 @@ from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models.trained import FOLDER, shipped_checkpoint
 from corag.naming import Spelling
 from corag.optional import to_install
-from corag.registry import SELECTORS, trusted
+from corag.registry import SELECTORS, check_untrusted
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.features import FEATURES
@@ -42,7 +42,7 @@ def fixed_configuration(agent: AgentSource = DEFAULT_AGENT) -> Configuration:
     Raises:
         ModelError: It names a part that a checkpoint may not name, such as one that asks a server.
     """
-    return trusted(SELECTORS, str(load_agent(agent).config.fallback), f"the agent {agent!s:.100}")
+    return check_untrusted(SELECTORS, str(load_agent(agent).config.fallback), f"the agent {agent!s:.100}")
 
 
 def decides(agent: AgentSource) -> bool:

@@ -22,7 +22,7 @@ from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
 from corag.naming import Spelling, parse
 from corag.optional import warn_once
-from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
+from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, check_untrusted
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, checked
 from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSource, decides, fixed_configuration, load_agent
@@ -181,13 +181,13 @@ class AgentSelectors:
         self.skipped: dict[str, str] = {}
         for name in self._configurations:
             try:
-                trusted(SELECTORS, name, self._source)
+                check_untrusted(SELECTORS, name, self._source)
             except ModelError as error:
                 if name == fallback:
                     raise
                 self._skip(name, error)
         # Each reranker is built once; configurations differ in what is laid around it.
-        self._reranker = lru_cache(None)(lambda name: RERANKERS.offer(name, self._shared))
+        self._reranker = lru_cache(None)(lambda name: RERANKERS.make(name, defaults=self._shared))
         if isinstance(wanted, str):
             self._reranker(wanted)  # refused now, not for each configuration
         self._spelled = lru_cache(SELECTORS_KEPT)(self._with_given)
@@ -332,10 +332,10 @@ class AgentSelectors:
             )
         if given is not None:
             return given
-        trusted(EMBEDDERS, wanted, self._source)
+        check_untrusted(EMBEDDERS, wanted, self._source)
         if "encoder" in EMBEDDERS.settings(wanted):
             self._shared.setdefault("encoder", CachedEncoder(minilm_encoder(role="reranker"), batch=TEXTS_AT_ONCE))
-            return EMBEDDERS.offer(wanted, self._shared)
+            return EMBEDDERS.make(wanted, defaults=self._shared)
         return CachedEmbedder(wanted)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from corag.checks import check_choice, check_count
 from corag.errors import IndexMismatchError
 from corag.memory import LRU
-from corag.registry import EMBEDDERS, trusted
+from corag.registry import EMBEDDERS, check_untrusted
 from corag.selectors.base import Choice, checked, fill, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import SUMMARY_TOKENS, build_tree, load_tree
@@ -50,7 +50,7 @@ class Raptor(WithSummarizer):
     def __post_init__(self) -> None:
         self.tree = self._tree = load_tree(self.tree) if isinstance(self.tree, str | Path) else self.tree
         if self._tree is not None and self.embedder is None:
-            self.embedder = trusted(EMBEDDERS, self._tree.embedder, "the tree")
+            self.embedder = check_untrusted(EMBEDDERS, self._tree.embedder, "the tree")
         super().__post_init__()
         self._built: LRU[tuple[tuple[str, str], ...], RaptorTree] = LRU(_TREE_BYTES)
 

@@ -10,7 +10,7 @@ import corag
 from corag.cli.main import main
 from corag.errors import ModelError
 from corag.models.embedders import OllamaEmbedder, OpenAIEmbedder
-from corag.registry import EMBEDDERS, trusted
+from corag.registry import EMBEDDERS, check_untrusted
 from corag.types import Embedder
 from tests.chat_server import EMBEDDINGS, ChatServer
 from tests.experiments.worlds import write_folder
@@ -50,7 +50,7 @@ def test_an_index_remembers_the_model_and_is_searched_by_it(embedder_for, tmp_pa
         assert found.chunk.id == "2"
     # A file may name no server: who opens the index says where it is.
     with pytest.raises(ModelError, match="the index"):
-        trusted(EMBEDDERS, index.manifest.embedder_name, "the index")
+        check_untrusted(EMBEDDERS, index.manifest.embedder_name, "the index")
 
 
 def test_from_the_command_line(tmp_path, monkeypatch, capsys):

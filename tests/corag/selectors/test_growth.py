@@ -37,7 +37,7 @@ cheap = {
 }
 seconds = {}
 for name in names:
-    selector = corag.SELECTORS.offer(name, cheap)
+    selector = corag.SELECTORS.make(name, defaults=cheap)
     selector.select("Where is the river?", offered[:5], 256)  # imports
     begun = time.process_time()
     try:
@@ -71,7 +71,7 @@ ASKED = "Where is pump 4711?"
 @pytest.mark.parametrize("method", ["mmr", "similarity-cutoff", "crag", "corag(agent=none)", "naive(unit=sentence)"])
 def test_of_many_texts_models_read_the_promising(method):
     embedder, reranker = SignEmbedder(), HashReranker()
-    selector = corag.SELECTORS.offer(method, {"embedder": embedder, "reranker": reranker})
+    selector = corag.SELECTORS.make(method, defaults={"embedder": embedder, "reranker": reranker})
     assert selector.select(ASKED, PUMPS, 64).cost_tokens > 0
     read = {*embedder.embedded, *reranker.asked}
     assert any(PUMPS[4711].startswith(text) for text in read if text)

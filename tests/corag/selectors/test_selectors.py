@@ -24,7 +24,7 @@ def cheap_selector(name):
         offered |= {"unit": "passage", "cost_weight": 0.03, "agent": "none"}
     elif name == "corag-fixed":
         offered["agent"] = sign_agent()
-    return corag.SELECTORS.offer(name, offered)
+    return corag.SELECTORS.make(name, defaults=offered)
 
 
 class TestShippedSelectors(SelectorContract):
