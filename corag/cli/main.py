@@ -99,10 +99,10 @@ COMMANDS = {
         "index budget method agent tokenizer host port mcp device",
     ),
     "tune": Command(
-        "adapt the agent to your own questions",
-        "experiments.tune.config:TuneConfig",
-        "experiments.tune.tune:tune",
-        "data out budget splits pool reader prefer configurations limit device",
+        "choose a configuration by your own questions",
+        "experiments.tune:TuneConfig",
+        "experiments.tune:tune",
+        "data out budget splits pool keep configurations limit device",
     ),
     "label": Command(
         "measure every configuration on every question",

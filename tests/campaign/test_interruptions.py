@@ -171,7 +171,7 @@ TASKS = {
     ),
     "tune": Task(
         lambda inputs, folder: [
-            "tune", "--data", inputs / "many", "--out", folder / "t", "--reader", "extractive", "--quiet",
+            "tune", "--data", inputs / "many", "--out", folder / "t", "--quiet",
             "--configurations", "naive(reranker=bm25), top-k(k=1)"],
         lambda folder: lines_in(folder / "t" / "labels.journal.jsonl") - 1,
         20, tuned,

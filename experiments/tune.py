@@ -1,0 +1,187 @@
+"""`corag tune`: of the configurations that keep what is promised on a user's own questions, the one that spends least.
+
+Every configuration is labelled as by `corag label`; the choice is cross-validated by document and compared with the
+shipped agent and with filling the budget. Letters: `n` questions, `C` configurations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+import agent
+from agent.config import KEEP
+from corag.budget import AUTO
+from corag.checks import check_budget, check_range
+from corag.cli.console import say
+from corag.cli.page import Page, Section, Table
+from corag.errors import DataError, InputError
+from corag.models.runtime import Precision as Precision
+from corag.models.runtime import Runtime, in_runtime
+from corag.naming import Spelling, Spellings, parse, split_parts
+from corag.selectors.corag.agents import DEFAULT_AGENT, load_agent
+from corag.types import FloatArray
+from experiments.agents.compare import named
+from experiments.agents.targets import FILLING
+from experiments.data.config import CandidateSettings, candidate_settings, spell_out
+from experiments.data.splits import divide
+from experiments.evaluation.metrics import kept
+from experiments.labels.config import LabelConfig
+from experiments.labels.examples import read_sources
+from experiments.labels.label import label
+from experiments.labels.table import Labels, read_labels
+from experiments.report.difference import paired_difference
+from experiments.run.journal import versions
+from experiments.run.track import Tracking, log_run
+
+LEAST_QUESTIONS, FOLDS = 20, 5
+"""With fewer questions, each fold of the cross-validation has less than four."""
+SAMPLES, DOUBT = 1000, 0.1
+"""Resamples of the documents, and the share of them in which a configuration may keep less than is promised."""
+LABELS_FILE, PAGE_FILE = "labels.parquet", "report.html"
+
+
+@dataclass(frozen=True)
+class TuneConfig(CandidateSettings, Runtime, Tracking):
+    """Choose a configuration by your own questions (typical: 60-500).
+
+    Attributes:
+        data: Data folder, by path or name, whose questions have answers, gold passages or both.
+        out: Folder for the checkpoint, for `--agent`. An interrupted run resumes.
+        splits: Splits of the questions, separated by commas.
+        budget: Token budget of the context.
+        configurations: Selectors to choose from besides those that the agent knows, separated by commas.
+        keep: Share of what filling the budget holds of answers and evidence that has to be kept: of the configurations
+            that do so on these questions, the one with the fewest tokens is used.
+        tokenizer: Tokenizer that counts tokens; see `corag evaluate`.
+        index: Index of the corpus; by default one is built in the cache folder.
+        seed: Seed of the folds and of the intervals.
+        quiet: Show no progress and no table.
+    """
+
+    data: str
+    out: str
+    splits: str = "train"
+    budget: int = 256
+    configurations: Spellings = ""
+    keep: float = KEEP
+    tokenizer: Spelling = AUTO
+    index: str | None = None
+    seed: int = 0
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        Runtime.__post_init__(self)
+        spell_out(self, "tokenizer")
+        check_budget(self.budget)
+        if not self.data:
+            raise InputError("data is empty; give a data folder with --data, by path or name")
+        check_range("keep", self.keep, 0, 1, "it is a share")
+        if Path(self.out).is_file():
+            raise InputError(f"out is {self.out!r}, which is a file; give a folder")
+
+
+@in_runtime
+def tune(config: TuneConfig) -> agent.ConfigurationAgent:
+    """Label, choose and compare; write the agent to use, its labels and a page.
+
+    Too few questions, or labels of other settings, are a `DataError`.
+    """
+    out, shipped = Path(config.out), load_agent(DEFAULT_AGENT)
+    parts = [*shipped.config.configurations, *split_parts(config.configurations), parse(FILLING)]
+    labelling = LabelConfig(
+        data=config.data, out=str(out / LABELS_FILE), splits=config.splits, configurations=tuple(dict.fromkeys(parts)),
+        iterations="", explorations="", cost_weights="", budget=config.budget, budget_for="context", reader="none",
+        tokenizer=config.tokenizer, index=config.index, quiet=config.quiet, **candidate_settings(config),
+    )  # fmt: skip
+    if (number := sum(len(source.queries) for source in read_sources(labelling))) < LEAST_QUESTIONS:
+        raise DataError(
+            f"{config.data}, {config.splits}: expected at least {LEAST_QUESTIONS} questions with answers or gold "
+            f"passages, got {number}, not counting held-out ones (docs/experiments.md); 60 to 500 are usual. Add some "
+            "to queries.jsonl, or let a reader write answers: corag data references"
+        )
+    labels = replace(read_labels(str(label(labelling))), settings_head=False)
+    used, page = choose(labels, shipped, config)
+    card = agent.model_card(used.config, {"questions": len(labels), "versions": versions()}, page.markdown())
+    agent.save(out, used, card, {LABELS_FILE: (out / LABELS_FILE).read_bytes(), PAGE_FILE: page.html()})
+    means = {name: np.nanmean(values, axis=0).tolist() for name, values in labels.measures.items()}
+    figures = {
+        str(name): {measure: values[column] for measure, values in means.items()}
+        for column, name in enumerate(labels.configurations)
+    }
+    log_run("tune", config, out, out.resolve().name, asdict(config), figures, pages={"report": page.html()})
+    if not config.quiet:
+        page.show()
+    say(f"checkpoint and report in {out}; use it with: corag ask 'your question' --agent {out}")
+    return used
+
+
+def choose(
+    labels: Labels, shipped: agent.ConfigurationAgent, config: TuneConfig
+) -> tuple[agent.ConfigurationAgent, Page]:
+    """Return the agent to use, and the page that says what it keeps and spends, cross-validated by document.
+
+    The agent names the chosen configuration for every question. It is the shipped one where the chosen one does not
+    keep what is promised on the questions that it was not chosen by, or spends no less.
+    """
+    held, tokens, rows = kept(labels.measures), labels.measures["cost_tokens"], np.arange(len(labels))
+    groups = labels.group.tolist() if len(set(labels.group)) > 1 else list(labels.ids)
+    parts = divide([""] * len(labels), groups, [1.0] * FOLDS, config.seed)
+    tuned = np.zeros(len(labels), dtype=np.int64)
+    for fold in np.unique(parts):
+        tuned[parts == fold] = best_first(labels.of(parts != fold), config.keep, config.seed)[0][0]
+    filling = np.full(len(labels), labels.configurations.index(FILLING))
+    choices = {"tuned": tuned, "the shipped agent": named(shipped, labels), "filling the budget": filling}
+    kept_by, spent_by = ({name: of[rows, one] for name, one in choices.items()} for of in (held, tokens))
+    means = {name: (kept_by[name].mean(), spent_by[name].mean()) for name in choices}
+    (share, cost), (_, theirs), (filled, full) = means.values()
+    gains = cost < theirs and share >= config.keep * filled
+    order, least = best_first(labels, config.keep, config.seed)
+    best = labels.configurations[order[0]]
+    name, (share, cost) = (f"`{best}`", (share, cost)) if gains else ("The shipped agent", means["the shipped agent"])
+    tokens_said = f"{abs(cost / max(full, 1) - 1):.0%} {'more' if cost > full else 'fewer'} tokens"
+    decision = f"{name} keeps {share / max(filled, 1e-9):.0%} of what filling the budget does, with {tokens_said}."
+    compared = [
+        [name, f"{means[name][0]:.3f}", f"{means[name][1]:.0f}",
+         str(paired_difference(kept_by[name], kept_by["filling the budget"], groups=groups, seed=config.seed))]
+        for name in choices
+    ]  # fmt: skip
+    each = [
+        [labels.configurations[one], f"{held[:, one].mean():.3f}", f"{tokens[:, one].mean():.0f}", f"{least[one]:.0%}"]
+        for one in order
+    ]
+    note = (
+        f"Keeps at least: the share of what filling holds, exceeded in {1 - DOUBT:.0%} of resamples of the documents. "
+        f"First those for which it is {config.keep:.0%}, the one with the fewest tokens leading; then the others."
+    )
+    by_fold = Table(["method", "kept", "tokens", "kept beyond filling"], compared)
+    by_name = Table(["configuration", "kept", "tokens", "keeps at least"], each, note=note)
+    page = Page(
+        f"Tuned on {Path(config.data).resolve().name}", decision,
+        [Section("On held-out questions (five folds by document)", [by_fold]),
+         Section("Each configuration, best first", [by_name])],
+        f"{len(labels)} questions about {len(set(groups))} documents, {config.budget} tokens of context.",
+    )  # fmt: skip
+    used = agent.ConfigurationAgent(agent.AgentConfig(labels.configurations, agent.Fallback(best)))
+    return (used if gains else shipped), page
+
+
+def best_first(labels: Labels, keep: float, seed: int = 0) -> tuple[list[int], FloatArray]:
+    """Return the configurations, best first, and the least share of what filling holds that each keeps, `[C]`.
+
+    That is the share which is exceeded in all but `DOUBT` of resamples of the documents, 1 for filling itself. The best
+    are those that keep the share `keep`, by their tokens; the others follow by what they keep.
+    """
+    groups, filling = np.unique(labels.group, return_inverse=True)[1], labels.configurations.index(FILLING)
+    if not groups.any():  # all questions are about one document
+        groups = np.arange(len(labels))
+    held = np.zeros((groups.max() + 1, len(labels.configurations)))
+    np.add.at(held, groups, kept(labels.measures))
+    drawn = np.random.default_rng(seed).multinomial(len(held), np.full(len(held), 1 / len(held)), SAMPLES) @ held
+    least = np.quantile(drawn / np.maximum(drawn[:, [filling]], 1e-9), DOUBT, axis=0)
+    least[filling] = 1.0
+    keeps, tokens = least >= keep, labels.measures["cost_tokens"].mean(axis=0)
+    return np.lexsort((tokens, np.where(keeps, 0.0, -least), ~keeps)).tolist(), least
