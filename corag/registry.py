@@ -18,6 +18,7 @@ from agent.configuration import Configuration
 from corag.errors import CoragError, InputError, ModelError
 from corag.limits import too_large
 from corag.models.checkpoint import KNOWN_RERANKERS
+from corag.models.encoders import ENCODERS
 from corag.naming import (
     BUILDERS,
     Part,
@@ -199,6 +200,7 @@ EMBEDDERS: Registry[Embedder] = Registry(
     "embedder",
     {
         "minilm": "corag.models.cached:MiniLMEmbedder",
+        "e5": "corag.models.cached:E5Embedder",
         "bge-m3": "corag.models.embedders:bge_m3",
         "BAAI/bge-m3": "corag.models.embedders:bge_m3",
         "sentence-transformers": "corag.models.embedders:SentenceTransformerEmbedder",
@@ -213,8 +215,12 @@ RERANKERS: Registry[Reranker] = Registry(
     "reranker",
     {
         "minilm-evidence": "corag.rerankers.evidence.reranker:EvidenceReranker",
+        "cosine": "corag.rerankers.cosine:Cosine",
         "minilm-cosine": "corag.rerankers.cosine:MiniLMCosine",
+        "e5-cosine": "corag.rerankers.cosine:E5Cosine",
+        "late": "corag.rerankers.late:Late",
         "minilm-late": "corag.rerankers.late:MiniLMLate",
+        "e5-late": "corag.rerankers.late:E5Late",
         "minilm-softsim": "corag.rerankers.late:MiniLMSoftSim",
         "bm25": "corag.rerankers.bm25:Bm25",
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
@@ -374,7 +380,7 @@ def check_untrusted(table: Registry[P], part: object, source: object) -> Configu
             refused = f"its setting {key!r}"
         elif value is None:
             continue
-        elif key == "model":
+        elif key == "model" or (key == "encoder" and value not in ENCODERS):
             if not refused and (_is_there(str(value)) or not _is_cached(table, str(value))):
                 refused = f"{str(value)!r:.300}, which is not a model in the cache on this machine (hf download)"
         elif inner is not None and isinstance(value, str):
@@ -400,7 +406,8 @@ def _is_cached(table: Registry[Any], model: str) -> bool:
 
 
 def _takes_object(parameter: inspect.Parameter) -> bool:
-    return "TextEncoder" in str(parameter.annotation)  # which has no name
+    annotation = str(parameter.annotation)
+    return "TextEncoder" in annotation and "str" not in annotation  # which has no name
 
 
 def _is_agent(value: object) -> bool:

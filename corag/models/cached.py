@@ -1,4 +1,4 @@
-"""Encoders and embedders that run each text once, and the parts that use MiniLM's encoder."""
+"""Encoders by name, encoders and embedders that run each text once, and the parts that use them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from corag.errors import ModelError
 from corag.memory import LRU, Capacity, megabytes, shared_capacity
 from corag.models.devices import Role
+from corag.models.encoders import ENCODERS, BertEncoder, Encoded, Ids, TextEncoder, encoder_named
 from corag.models.engine import Float32
-from corag.models.minilm import DIMENSION, Encoded, TextEncoder, encoder_at, minilm_encoder
+from corag.models.minilm import DIMENSION, encoder_at, minilm_encoder
 from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
 from corag.naming import Part, Spelling, spelling
 from corag.registry import EMBEDDERS
@@ -119,29 +120,32 @@ class CachedEncoder(TextEncoder):
     """
 
     def __init__(self, encoder: TextEncoder, *, batch: int | None = None) -> None:
+        self.dimension, self.max_tokens = encoder.dimension, encoder.max_tokens
         self._encoder = encoder
         self._batch = batch
-        self._first: LRU[str, Encoded] = LRU(cache_capacity(), owner=encoder)
-        self._later: LRU[tuple[str, int], Encoded] = LRU(cache_capacity(), owner=encoder)
+        self._windows: LRU[tuple[str, int, bool], Encoded] = LRU(cache_capacity(), owner=encoder)
 
-    def encoded(self, texts: Sequence[str], window: int = 0) -> list[Encoded]:
+    def encoded(self, texts: Sequence[str], window: int = 0, *, query: bool = False) -> list[Encoded]:
         """See `TextEncoder.encoded`."""
-        if window == 0:
-            return self._first.get_many(texts, self._encoder.encoded, self._batch)
-        keys = [(text, window) for text in texts]
-        return self._later.get_many(
-            keys, lambda missing: self._encoder.encoded([text for text, _ in missing], window), self._batch
+        keys = [(text, window, query) for text in texts]
+        return self._windows.get_many(
+            keys,
+            lambda missing: self._encoder.encoded([text for text, _, _ in missing], window, query=query),
+            self._batch,
         )
 
-    def vectors(self, texts: Sequence[str]) -> Float32:
-        """See `TextEncoder.vectors`."""
-        windows = self._first.get_many(texts, self._encoder.encoded, self._batch)
-        return np.array([window.vector for window in windows], dtype=np.float32).reshape(len(texts), DIMENSION)
+    def whole_ids(self, texts: Sequence[str]) -> list[Ids]:
+        """See `TextEncoder.whole_ids`."""
+        return self._encoder.whole_ids(texts)
+
+    def sentence_embeddings(self, ids: Sequence[Ids], *, query: bool = False) -> Float32:
+        """See `TextEncoder.sentence_embeddings`; these are not kept."""
+        return self._encoder.sentence_embeddings(ids, query=query)
 
 
 @dataclass(kw_only=True, eq=False)
 class MiniLMPart(Part):
-    """A part that MiniLM, or a network trained on it, computes.
+    """A part that an encoder, or a network trained on one, computes.
 
     Attributes:
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
@@ -162,6 +166,13 @@ class MiniLMPart(Part):
     def _placement(self) -> Placement:
         return resolve_device(self.role, backend=self.backend, precision=self.precision, device=self.device)
 
+    def load_encoder(self, name: str) -> BertEncoder:
+        """Return the encoder of a name where the settings say; see `encoder_named`."""
+        # Models of users run in PyTorch.
+        backend = self.backend if self.backend != "auto" or name in ENCODERS else "torch"
+        placement = resolve_device(self.role, backend=backend, precision=self.precision, device=self.device)
+        return encoder_named(name, placement)
+
 
 @dataclass(kw_only=True, eq=False)
 class EncodingPart(MiniLMPart):
@@ -177,17 +188,60 @@ class EncodingPart(MiniLMPart):
         self._encoder = self.encoder or CachedEncoder(encoder_at(self._placement()))
 
 
-class MiniLMEmbedder(EncodingPart):
-    """all-MiniLM-L6-v2 from its package: offline, 384 dimensions, weights checked against their hash."""
+@dataclass(kw_only=True, eq=False)
+class AnyEncoderPart(MiniLMPart):
+    """A part that looks at the states of texts by any encoder.
+
+    Attributes:
+        encoder: `minilm`, `e5`, or the folder or hub name of a model; or an encoder, in place of the one that the other
+            settings select.
+    """
+
+    encoder: str | TextEncoder = "minilm"
+
+    def __post_init__(self) -> None:
+        given = self.encoder
+        self._encoder = CachedEncoder(self.load_encoder(given)) if isinstance(given, str) else given
+
+
+class EncoderEmbedder(MiniLMPart):
+    """Base of embedders by an encoder: unit vectors; texts are cut to its window."""
+
+    role = "embedder"
+    dimension = DIMENSION
+    _encoder: TextEncoder
+
+    def embed(self, texts: Sequence[str]) -> Float32:
+        """Return unit vectors of texts, `[len(texts), 384]`."""
+        return self._encoder.vectors(texts)
+
+    def embed_queries(self, texts: Sequence[str]) -> Float32:
+        """Return unit vectors of questions, `[len(texts), 384]`."""
+        return self._encoder.vectors(texts, query=True)
+
+
+@dataclass(kw_only=True, eq=False)
+class MiniLMEmbedder(EncoderEmbedder):
+    """all-MiniLM-L6-v2 from its package: offline, 384 dimensions, weights checked against their hash.
+
+    Attributes:
+        encoder: Used in place of the encoder that the other settings select.
+    """
 
     name = "minilm"
-    dimension = DIMENSION
-    role = "embedder"
+
+    encoder: TextEncoder | None = None
 
     def __post_init__(self) -> None:
         # Whoever wants vectors again keeps them, which takes a thousandth of the memory of states.
         self._encoder = self.encoder or encoder_at(self._placement())
 
-    def embed(self, texts: Sequence[str]) -> Float32:
-        """Return unit vectors, `[len(texts), 384]`; texts are cut to the window of 510 tokens."""
-        return self._encoder.vectors(texts)
+
+@dataclass(kw_only=True, eq=False)
+class E5Embedder(EncoderEmbedder):
+    """multilingual-e5-small from its package: offline, 100 languages, 384 dimensions, its file checked by its hash."""
+
+    name = "e5"
+
+    def __post_init__(self) -> None:
+        self._encoder = self.load_encoder("e5")

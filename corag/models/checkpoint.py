@@ -113,10 +113,11 @@ class LoadedModel(Part):
         settings = {"precision": self.precision, "device": self.device, "trust_remote_code": self.trust_remote_code}
         role: Literal["reranker", "embedder"] = "reranker" if self.kind == "CrossEncoder" else "embedder"
         self.placement = resolve_device(role, backend="torch", **settings)
-        self._model = _load(self.kind, self.model, self.placement)
+        self._model = load_model(self.kind, self.model, self.placement)
 
 
-def _load(kind: Kind, model: str | Path, placement: Placement) -> Any:
+def load_model(kind: Kind, model: str | Path, placement: Placement) -> Any:
+    """Return a model of sentence-transformers on its device; for errors see `LoadedModel`."""
     known = KNOWN_RERANKERS.get(str(model))
     if known is not None and known.needs_own_code and not placement.trust_remote_code:
         raise ModelError(

@@ -12,8 +12,8 @@ import numpy as np
 from corag.checks import check_count, check_text
 from corag.errors import ModelError
 from corag.models.checkpoint import BGE_M3, LoadedModel, announce
+from corag.models.encoders import unit
 from corag.models.engine import Float32, Rows, run_packed
-from corag.models.minilm import unit
 from corag.models.runtime import record_use
 from corag.models.servers import OllamaServer, OpenAIServer, Server
 from corag.text.tokens import estimated_tokens

@@ -39,7 +39,7 @@ Float32 = NDArray[np.float32]
 Rows = NDArray[np.intp]
 """Indices of a batch's rows."""
 Forward = Callable[..., Float32]
-"""A loaded model: `forward(inputs, mean=False)` maps named inputs, `[B, L]` each, to the model's first output,
+"""A loaded model: `forward(inputs, mean=False)` maps named inputs, `[B, L, ...]`, to the model's first output,
 `[B, ...]`; with `mean`, to the means of the states `[B, L, D]` over the tokens that are not padding, `[B, D]`."""
 Result = TypeVar("Result")
 
@@ -55,21 +55,26 @@ _SHAPES = 256
 
 
 class EncoderSource(NamedTuple):
-    """A transformers model of our own: name and hash tell its cached files; `load` returns the module in fp32."""
+    """A transformers model of our own: name and hash tell its cached files; `load` returns the module in fp32.
+
+    With `word_vectors`, which maps token ids `[B, L]` to `[B, L, D]`, the module's input is `inputs_embeds` and no ids.
+    """
 
     name: str
     sha256: str
     inputs: tuple[str, ...]
     load: Callable[[], Any]
+    word_vectors: Callable[[Int64], Float32] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A loaded model, the id of whose padding is 0, that runs rows in batches; `used` is recorded when it runs."""
+    """A loaded model that runs rows, padded with id 0, in batches; `used` is recorded when it runs."""
 
     forward: Forward
     max_batch_tokens: int
     used: tuple[str, Placement] | None = None
+    word_vectors: Callable[[Int64], Float32] | None = None
 
     def run(
         self, ids: Sequence[Int64], token_types: Sequence[Int64] | None = None, *, mean: bool = False
@@ -84,7 +89,11 @@ class Engine:
 
         def run(rows: Rows) -> Float32:
             tokens, mask = pad([ids[row] for row in rows])
-            inputs = {"input_ids": tokens, "attention_mask": mask}
+            inputs: dict[str, NDArray[Any]] = {"attention_mask": mask}
+            if self.word_vectors is None:
+                inputs["input_ids"] = tokens
+            else:
+                inputs["inputs_embeds"] = self.word_vectors(tokens)
             if token_types is not None:
                 inputs["token_type_ids"], _ = pad([token_types[row] for row in rows])
             return self.forward(inputs, mean)
@@ -101,7 +110,7 @@ def load_engine(source: EncoderSource, placement: Placement) -> Engine:
         if placement.precision != "fp32":
             lower_precision(module, placement)
         forward = torch_forward(module, placement.device)
-    return Engine(forward, placement.batch_tokens, (source.name, placement))
+    return Engine(forward, placement.batch_tokens, (source.name, placement), source.word_vectors)
 
 
 # --- Batches ---
@@ -181,7 +190,7 @@ def torch_forward(model: Any, device: str = "cpu") -> Forward:
     """Return a PyTorch module, which is on the device, as the engine runs it."""
     torch = require("torch", "models")
 
-    def forward(inputs: Mapping[str, Int64], mean: bool = False) -> Float32:
+    def forward(inputs: Mapping[str, NDArray[Any]], mean: bool = False) -> Float32:
         tensors = {name: torch.from_numpy(values).to(device) for name, values in inputs.items()}
         with torch.inference_mode():
             output = model(**tensors)[0].float()
@@ -291,7 +300,7 @@ def openvino_forward(source: EncoderSource, precision: str) -> Forward:
     # The compiled model holds one request and refuses a second one while it runs.
     one_at_a_time = threading.Lock()
 
-    def forward(inputs: Mapping[str, Int64], mean: bool = False) -> Float32:
+    def forward(inputs: Mapping[str, NDArray[Any]], mean: bool = False) -> Float32:
         with one_at_a_time:
             states = cast(Float32, compiled(dict(inputs))[0])
         if not mean:
@@ -305,13 +314,17 @@ def openvino_forward(source: EncoderSource, precision: str) -> Forward:
 def _converted(source: EncoderSource, openvino: Any, file: Path) -> Any:
     """Return a model as OpenVINO runs it, and write it to a file, if that can be written."""
     torch = require("torch", "models")
+    types = {torch.int64: openvino.Type.i64, torch.float32: openvino.Type.f32}
     module = source.load()
     with quiet(), warnings.catch_warnings(), without_telemetry(), torch.inference_mode():
         warnings.simplefilter("ignore")  # tracing warns about branches that are constant for these models
+        example = dict.fromkeys(source.inputs, torch.ones((2, 8), dtype=torch.int64))
+        if source.word_vectors is not None:
+            example["inputs_embeds"] = torch.from_numpy(source.word_vectors(np.ones((2, 8), np.int64)))
         model = openvino.convert_model(
             module,
-            example_input=dict.fromkeys(source.inputs, torch.ones((2, 8), dtype=torch.int64)),
-            input=[(name, [-1, -1], openvino.Type.i64) for name in source.inputs],
+            example_input=example,
+            input=[(name, [-1, -1, *tensor.shape[2:]], types[tensor.dtype]) for name, tensor in example.items()],
         )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

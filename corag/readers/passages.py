@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from corag.models.minilm import TextEncoder, best_cosines, token_cosines, tokens_within
+from corag.models.encoders import TextEncoder, best_cosines, token_cosines, tokens_within
 from corag.text.boilerplate import concerns_origin, contents_of
 from corag.text.documents import citation
 from corag.text.questions import PLAIN, POINTS_BACK, asks_to_explain, definition, is_yes_no, may_concern, stems

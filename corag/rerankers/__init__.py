@@ -9,9 +9,13 @@ from corag import optional, registry
 
 if typing.TYPE_CHECKING:
     from corag.rerankers.bm25 import Bm25 as Bm25
+    from corag.rerankers.cosine import Cosine as Cosine
+    from corag.rerankers.cosine import E5Cosine as E5Cosine
     from corag.rerankers.cosine import MiniLMCosine as MiniLMCosine
     from corag.rerankers.cross_encoder import CrossEncoder as CrossEncoder
     from corag.rerankers.evidence.reranker import EvidenceReranker as EvidenceReranker
+    from corag.rerankers.late import E5Late as E5Late
+    from corag.rerankers.late import Late as Late
     from corag.rerankers.late import MiniLMLate as MiniLMLate
     from corag.rerankers.late import MiniLMSoftSim as MiniLMSoftSim
     from corag.rerankers.llm import LanguageModel as LanguageModel

@@ -1,4 +1,4 @@
-"""`minilm-cosine`: the cosine of question and joined text, both embedded by all-MiniLM-L6-v2.
+"""`cosine`: the cosine of question and joined text, both embedded by an encoder; `minilm-cosine`, `e5-cosine`.
 
 The joined text is embedded as a whole, so chunks influence each other and order matters a little: the value is the one
 that a bi-encoder retriever would give the finished prompt.
@@ -7,32 +7,33 @@ that a bi-encoder retriever would give the finished prompt.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from corag.models.cached import MiniLMPart
-from corag.models.minilm import MAX_TOKENS, encoder_at
+from corag.models.cached import AnyEncoderPart
+from corag.models.encoders import Ids, TextEncoder
 from corag.rerankers.window import WindowedQuestion, WindowedReranker
 from corag.types import FloatArray
 
-Ids = NDArray[np.int64]
-
 
 @dataclass(kw_only=True, eq=False)
-class MiniLMCosine(MiniLMPart, WindowedReranker):
-    """Cosine similarity in [0, 1]; negative cosines count as 0."""
+class Cosine(AnyEncoderPart, WindowedReranker):
+    """Cosine similarity in [0, 1]; negative cosines count as 0.
 
-    name = "minilm-cosine"
-    max_tokens = MAX_TOKENS
+    Attributes:
+        encoder: `minilm`, `e5`, or the folder or hub name of a model.
+    """
+
+    name = "cosine"
 
     def __post_init__(self) -> None:
-        self._encoder = encoder_at(self._placement())
+        super().__post_init__()
+        self.max_tokens = self._encoder.max_tokens
 
     def question(self, query: str) -> WindowedQuestion:
-        """Return the embedding of a question, `[384]`."""
-        (vector,) = self._encoder.vectors([query])
+        """Return the embedding of a question, `[D]`."""
+        (vector,) = self._encoder.vectors([query], query=True)
         return WindowedQuestion(vector.astype(np.float64), self.max_tokens)
 
     def read(self, texts: Sequence[str]) -> list[Ids]:
@@ -47,3 +48,18 @@ class MiniLMCosine(MiniLMPart, WindowedReranker):
         # The vector of a text without tokens is that of the special tokens alone, which is near many questions.
         cosines[[len(ids) == 0 for _, ids in pairs]] = 0.0
         return np.asarray(np.clip(cosines, 0.0, 1.0))
+
+
+class MiniLMCosine(Cosine):
+    """By MiniLM."""
+
+    name = "minilm-cosine"
+
+
+@dataclass(kw_only=True, eq=False)
+class E5Cosine(Cosine):
+    """By multilingual-e5-small."""
+
+    name = "e5-cosine"
+
+    encoder: str | TextEncoder = field(default="e5", init=False)

@@ -17,16 +17,16 @@ Letters: C chunks, Q tokens of the question, T tokens of a text.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.checks import check_range
-from corag.models.cached import EncodingPart
-from corag.models.minilm import MAX_TOKENS, best_cosines, token_cosines, tokens_within
+from corag.models.cached import AnyEncoderPart, EncodingPart
+from corag.models.encoders import TextEncoder, best_cosines, token_cosines, tokens_within
+from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.text.units import UnitChunk, source_of
 from corag.types import Chunk, FloatArray, Order
@@ -75,21 +75,9 @@ class LateScorer(ChunkScorer):
         return np.asarray(largest * sums ** (1 / self._sharpness))
 
 
-class LateInteraction(EncodingPart, ABC):
-    """Base of the two, whose values of a text do not depend on others."""
-
-    @abstractmethod
-    def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
-        """Return a scoring function over the best cosines of each chunk, computed here once."""
-
-    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Return the value of each text by itself, `[len(texts)]`; 0 for an empty one."""
-        return self.scorer(query, [Chunk("text", text) for text in texts])([(row,) for row in range(len(texts))])
-
-
 @dataclass(kw_only=True, eq=False)
-class MiniLMSoftSim(LateInteraction):
-    """Late interaction of a question and texts; the order of chunks does not matter, and texts are cut to the window.
+class MiniLMSoftSim(EncodingPart):
+    """Raw late interaction by MiniLM: a baseline; the order of chunks does not matter, texts are cut to the window.
 
     Attributes:
         sharpness: Order of the norm that pools the chunks of a combination, at least 1. Infinity is their maximum.
@@ -104,6 +92,10 @@ class MiniLMSoftSim(LateInteraction):
         check_range("sharpness", self.sharpness, 1, np.inf, "typical: 4-12")
         super().__post_init__()
 
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Return the value of each text by itself, `[len(texts)]`; 0 for an empty one."""
+        return self.scorer(query, [Chunk("text", text) for text in texts])([(row,) for row in range(len(texts))])
+
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""
         encoded = self._encoder.encoded([chunk.text for chunk in chunks])
@@ -116,21 +108,36 @@ class MiniLMSoftSim(LateInteraction):
         return LateScorer(maxima, self.sharpness, cut)
 
 
-class MiniLMLate(LateInteraction):
+@dataclass(kw_only=True, eq=False)
+class Late(AnyEncoderPart):
     """Late interaction of a question and passages, sentences in the encoding of theirs; nothing is cut.
 
     The order of chunks does not matter.
+
+    Attributes:
+        encoder: `minilm`, `e5`, or the folder or hub name of a model.
     """
 
-    name = "minilm-late"
+    name = "late"
     max_tokens = None
     """Longer texts are encoded in several windows."""
 
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Return the value of each text by raw token vectors, `[len(texts)]`; 0 for an empty one."""
+        return self._scorer(query, [Chunk("text", text) for text in texts], centred=False)(
+            [(row,) for row in range(len(texts))]
+        )
+
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""
-        [question] = self._encoder.encoded([query])
+        is_minilm = self.encoder == "minilm" or isinstance(self.encoder, TextEncoder)
+        return self._scorer(query, chunks, centred=not is_minilm)
+
+    def _scorer(self, query: str, chunks: Sequence[Chunk], *, centred: bool) -> LateScorer:
+        [question] = self._encoder.encoded([query], query=True)
         sources = list(dict.fromkeys(source_of(chunk).text for chunk in chunks))
-        of_sources = dict(zip(sources, token_cosines(self._encoder, question, sources), strict=True))
+        cosines_of = token_cosines(self._encoder, question, sources, centred=centred)
+        of_sources = dict(zip(sources, cosines_of, strict=True))
         of_passages = {text: best_cosines(cosines) for text, (cosines, _) in of_sources.items()}
         maxima = np.zeros((len(chunks), max(1, len(question.ids))))
         for row, chunk in enumerate(chunks if len(question.ids) else ()):
@@ -141,3 +148,18 @@ class MiniLMLate(LateInteraction):
                 own = best_cosines(cosines[tokens_within(starts, [(0, chunk.body), *chunk.leads, chunk.span])])
                 maxima[row] = PASSAGE_SHARE * maxima[row] + (1 - PASSAGE_SHARE) * own
         return LateScorer(maxima)
+
+
+class MiniLMLate(Late):
+    """By MiniLM."""
+
+    name = "minilm-late"
+
+
+@dataclass(kw_only=True, eq=False)
+class E5Late(Late):
+    """By multilingual-e5-small."""
+
+    name = "e5-late"
+
+    encoder: str | TextEncoder = field(default="e5", init=False)

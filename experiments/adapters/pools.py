@@ -16,8 +16,8 @@ import numpy as np
 
 from corag.errors import DataError
 from corag.models.cached import CachedEmbedder, MiniLMEmbedder
+from corag.models.encoders import TextEncoder
 from corag.models.engine import Float32
-from corag.models.minilm import TextEncoder
 from corag.registry import tokens as make_tokens
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.problem import SelectionProblem, cut_problem

@@ -13,7 +13,8 @@ import numpy as np
 import search
 from corag.cli.console import progress
 from corag.errors import DataError
-from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
+from corag.models.encoders import TextEncoder
+from corag.models.minilm import MAX_TOKENS, minilm_encoder
 from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.hypotheses import Hypotheses, weigh

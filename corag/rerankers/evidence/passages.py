@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from corag.memory import LRU
 from corag.models.cached import cache_capacity
+from corag.models.encoders import Encoded, TextEncoder, unit
 from corag.models.engine import Float32
-from corag.models.minilm import Encoded, TextEncoder, unit
 from corag.text.chunking import sentence_spans
 from corag.text.units import Span, UnitChunk, source_of
 from corag.types import Chunk

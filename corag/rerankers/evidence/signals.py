@@ -16,8 +16,8 @@ from itertools import chain, permutations
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.models.encoders import TextEncoder, unit
 from corag.models.engine import Float32
-from corag.models.minilm import TextEncoder, unit
 from corag.rerankers.evidence.passages import PassageFeatures, plain
 from corag.text.questions import POINTS_BACK
 from corag.text.units import UnitChunk

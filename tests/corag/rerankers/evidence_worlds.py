@@ -4,7 +4,8 @@ import re
 
 import numpy as np
 
-from corag.models.minilm import DIMENSION, MAX_TOKENS, Encoded, TextEncoder
+from corag.models.encoders import Encoded, TextEncoder, unit
+from corag.models.minilm import DIMENSION, MAX_TOKENS
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.reranker import VOCABULARY, EvidenceParts
@@ -14,6 +15,8 @@ from corag.rerankers.evidence.values import Weights
 
 class WordEncoder(TextEncoder):
     """Words are tokens, the state of a token is the unit vector of its word, special tokens are zero."""
+
+    dimension, max_tokens = DIMENSION, MAX_TOKENS
 
     def __init__(self):
         self.words: dict[str, int] = {}
@@ -32,6 +35,9 @@ class WordEncoder(TextEncoder):
     def whole_ids(self, texts):
         return [ids for ids, _, _ in self.windows(texts)]
 
+    def sentence_embeddings(self, ids, *, query=False):
+        return unit(np.array([states.mean(axis=0) for states in self.states(ids)]).reshape(-1, DIMENSION))
+
     def states(self, ids):
         self.texts_encoded += len(ids)
         rows = [np.zeros((len(row) + 2, DIMENSION), dtype=np.float32) for row in ids]
@@ -39,7 +45,7 @@ class WordEncoder(TextEncoder):
             states[np.arange(1, len(row) + 1), row] = 1.0
         return rows
 
-    def encoded(self, texts, window=0):
+    def encoded(self, texts, window=0, *, query=False):
         windows = self.windows(texts, window)
         states = self.states([ids for ids, _, _ in windows])
         return [Encoded.of(ids, starts, of_text, n) for (ids, starts, n), of_text in zip(windows, states, strict=True)]
