@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 from corag.checks import check_budget, check_choice
 from corag.errors import InputError
@@ -21,16 +21,31 @@ BudgetFor = Literal["prompt", "context"]
 T = TypeVar("T")
 
 
-def reader_and_tokens(reader: Spelling | Reader, tokens: Spelling | TokenCounter = AUTO) -> tuple[Reader, TokenCounter]:
+@overload
+def reader_and_tokens(
+    reader: Spelling | Reader, tokens: Spelling | TokenCounter = AUTO, **offered: Any
+) -> tuple[Reader, TokenCounter]: ...
+
+
+@overload
+def reader_and_tokens(
+    reader: Spelling | Reader | None, tokens: Spelling | TokenCounter = AUTO, **offered: Any
+) -> tuple[Reader | None, TokenCounter]: ...
+
+
+def reader_and_tokens(
+    reader: Spelling | Reader | None, tokens: Spelling | TokenCounter = AUTO, **offered: Any
+) -> tuple[Reader | None, TokenCounter]:
     """Return a reader and what counts the tokens of its prompts; a reader given by name counts by it, too.
 
-    `auto` is the reader's own counter, or MiniLM's for a reader without a prompt.
+    `auto` is the reader's own counter, or MiniLM's for a reader without a prompt, or none. A reader given by name gets
+    what is `offered` of its settings, unless its name has them.
     """
     if isinstance(tokens, str) and parse(tokens).name == AUTO:
-        made = READERS.make(reader)
+        made = None if reader is None else READERS.make(reader, defaults=offered)
         return made, made.tokens if isinstance(made, PromptedReader) else make_tokens()
     counter = make_tokens(tokens)
-    return READERS.make(reader, defaults={"tokenizer": counter}), counter
+    return None if reader is None else READERS.make(reader, defaults={"tokenizer": counter, **offered}), counter
 
 
 def tokens_setting(tokens: TokenCounter) -> dict[str, TokenCounter]:

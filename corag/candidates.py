@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -18,10 +18,9 @@ from corag.errors import InputError, MissingExtraError
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import current
 from corag.naming import Spelling, parse
-from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS
+from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.selectors.problem import promising
 from corag.text.documents import with_title
-from corag.text.questions import parts_of
 from corag.types import Candidate, Chunk, Embedder, Selection, Selector
 from storage import modified
 
@@ -84,8 +83,7 @@ def select(
     """Select texts for a prompt under a token budget.
 
     Where no candidate has a similarity, selectors that compare similarities get cosines from their embedder, or else
-    the default one, if it is installed. The others, such as `corag`, leave the order to their reranker. Of a question
-    that consists of several, `trace.missing` names those that the selection does not answer.
+    the default one, if it is installed. The others, such as `corag`, leave the order to their reranker.
 
     Args:
         query: The question.
@@ -111,7 +109,7 @@ def select(
         chosen = SELECTORS.make(method, **settings)
     if isinstance(method, str):
         candidates = with_missing_cosines(query, candidates, budget_tokens, chosen)
-    return with_missing(query, chosen.select(query, candidates, budget_tokens))
+    return chosen.select(query, candidates, budget_tokens)
 
 
 def with_missing_cosines(
@@ -129,27 +127,6 @@ def with_missing_cosines(
             embedder = embedder or _kept_embedder(current(), tuple(EMBEDDERS.parts.values()))
             return with_cosines(query, promising(query, candidates, budget_tokens), embedder)
     return candidates
-
-
-def with_missing(question: str, selection: Selection) -> Selection:
-    """Return a selection whose trace names the questions of a question that it does not answer, by the shipped reader.
-
-    A question that does not consist of several is not read, and nothing is named without the reader's packages.
-    """
-    if len(parts_of(question)) < 2 or not selection.chunks:
-        return selection
-    from corag.shown import missing_of, readings  # imports what reads
-
-    with suppress(MissingExtraError):
-        reader = _shipped_reader()
-        missing = missing_of(readings(reader, question, reader.answer_from(question, selection), selection))
-        return replace(selection, trace=replace(selection.trace, missing=missing))
-    return selection
-
-
-@cache
-def _shipped_reader() -> Any:
-    return READERS.make("minilm-reader")
 
 
 _PLAIN = (str, int, float, bool, type(None))

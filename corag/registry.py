@@ -260,7 +260,6 @@ READERS: Registry[Reader] = Registry(
     "reader",
     {
         "extractive": "corag.readers.extractive:ExtractiveReader",
-        "minilm-reader": "corag.readers.minilm_reader:MiniLMReader",
         "openai": "corag.readers.chat:OpenAIReader",
         "ollama": "corag.readers.chat:OllamaReader",
         "self-consistency": "corag.readers.wrappers:SelfConsistentReader",

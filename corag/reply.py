@@ -1,4 +1,4 @@
-"""One question, from an index to an answer: each step one object, one call."""
+"""One question, from an index to a selection, and to an answer if a reader is given: each step one object, one call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text, as_candidates, candidates_of, with_cosines
@@ -18,75 +18,102 @@ from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import recording
 from corag.naming import Spelling, spelling
-from corag.readers.passages import JudgingReader, spans_of
+from corag.readers.context import sentences
 from corag.registry import EMBEDDERS, SELECTORS, check_untrusted
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import promising
 from corag.selectors.raptor.tree import tree_setting
-from corag.shown import Reading, Shown, markers, probability_of, readings, shown
 from corag.text.documents import SEPARATOR, citation
+from corag.text.tokens import token_counts
+from corag.text.units import Span, UnitChunk, assemble, source_of
 from corag.text.visible import to_json
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
 
 
+class Source(NamedTuple):
+    """A source in the context: a chosen chunk, or all that was chosen of one document's sentences.
+
+    Attributes:
+        marker: The numbers of its parts of the context, which empty lines divide: `[1]`, or `[2-3]`.
+        citation: Where it comes from; of several places in a document, that of the first chosen.
+        chunks: Which of the chosen chunks it is.
+        span: Where it is in the selection's text.
+        marked: Spans of the selection's text: what the reader quotes; or, of a source that it cites, the sentence
+            closest to the answer; without a reader, the sentence closest to the question.
+    """
+
+    marker: str
+    citation: str
+    chunks: tuple[int, ...]
+    span: Span
+    marked: tuple[Span, ...] = ()
+
+
+class LeftOut(NamedTuple):
+    """A candidate of which nothing was chosen, its tokens, and why."""
+
+    candidate: Candidate
+    tokens: int
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer and how it came about.
+    """What was chosen for a question, and what a reader answered from it.
 
     Attributes:
         question: The question.
-        answer: What the reader said; its confidence is that of what is shown.
-        selection: What it was given to read.
+        selection: The context.
+        sources: What it consists of, in its order; none for a summary.
+        left_out: The other candidates, best first.
+        answer: The reader's answer; None without a reader.
         seconds: Wall-clock seconds of each step: `embed`, `retrieve`, `select`, `read`.
         counts: What the prompt cost, and how it was counted.
         parts: How `selector`, `reader` and `embedder` are spelled, to build them again.
         models: Each model that ran: where, in which precision, and by what; see `corag.models.runtime.recording`.
-        read: What was read for each question that the question consists of; none if the reader judges no passages.
     """
 
     question: str
-    answer: Answer
     selection: Selection
+    sources: Sequence[Source]
+    left_out: Sequence[LeftOut]
+    answer: Answer | None
     seconds: Mapping[str, float]
     counts: Counts
     parts: Mapping[str, str] = field(default_factory=dict)
     models: Sequence[Mapping[str, str]] = ()
-    read: Sequence[Reading] = ()
-
-    def __post_init__(self) -> None:
-        if self.read:  # one confidence: the reader's in its span alone went into it
-            object.__setattr__(self, "answer", replace(self.answer, confidence=probability_of(self.read)))
 
     @property
-    def shown(self) -> Shown:
-        """What a person is shown: headline, label, text and passages."""
-        return shown(self.answer, self.selection, self.read)
-
-    @property
-    def found(self) -> bool:
-        """Whether there is an answer, by a language model or likely enough."""
-        return self.shown.found
+    def cited(self) -> list[Source]:
+        """The sources that the answer cites, or was taken from."""
+        return [source for source in self.sources if self.answer is not None and source.marked]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `corag ask --json` prints: what is shown, and how it came about."""
-        selection = self.selection
-        spans = spans_of(selection) or [None] * len(selection)
-        numbers = markers(selection, cited=bool(self.answer.citations))
+        """Return what `corag ask --json` prints."""
+        answer, selection = self.answer, self.selection
+        of_chunk = {index: source for source in self.sources for index in source.chunks}
+        chunks = []
+        for index, (chunk, span) in enumerate(
+            zip(selection.chunks, spans_of(selection) or [None] * len(selection), strict=True)
+        ):
+            fields = {"id": chunk.id, "text": chunk.text, "citation": citation(chunk), "span": span}
+            fields["marker"] = of_chunk[index].marker if index in of_chunk else None
+            chunks.append({**fields, "metadata": dict(chunk.metadata)})
         return {
             "question": self.question,
-            **self.shown.to_dict(),
-            "cut": self.answer.cut,
-            "usage": {"prompt_tokens": self.answer.prompt_tokens, "answer_tokens": self.answer.answer_tokens},
-            "chunks": [
-                {
-                    "id": chunk.id,
-                    "text": chunk.text,
-                    "citation": citation(chunk),
-                    "marker": number,
-                    "span": None if span is None else list(span),
-                    "metadata": dict(chunk.metadata),
-                }
-                for chunk, number, span in zip(selection.chunks, numbers, spans, strict=True)
+            "answer": None if answer is None else answer.text,
+            "confidence": None if answer is None else answer.confidence,
+            "cut": answer is not None and answer.cut,
+            "citations": {source.marker: selection.ids[source.chunks[0]] for source in self.cited},
+            "unknown_citations": [] if answer is None else [f"[{part + 1}]" for part in answer.unknown_citations],
+            "usage": {name: getattr(answer, name, None) for name in ("prompt_tokens", "answer_tokens")},
+            "text": selection.text,
+            "sources": [source._asdict() for source in self.sources],
+            "chunks": chunks,
+            "left_out": [
+                {"id": one.candidate.chunk.id, "citation": citation(one.candidate.chunk), "tokens": one.tokens}
+                | {"similarity": one.candidate.similarity, "reason": one.reason}
+                for one in self.left_out
             ],
             **selection.summary(),
             **self.counts._asdict(),
@@ -102,7 +129,7 @@ def ask(
     *,
     budget_tokens: int = 1024,
     method: Spelling | Selector = "corag",
-    reader: Spelling | Reader = "minilm-reader",
+    reader: Spelling | Reader | None = None,
     embedder: Spelling | Embedder | None = None,
     num_candidates: int = 20,
     retrieval: Retrieval | None = None,
@@ -112,23 +139,23 @@ def ask(
     on_token: Callable[[str], None] | None = None,
     **settings: Any,
 ) -> Reply:
-    """Answer a question from an index, from texts, or from what a retriever finds.
+    """Select for a question from an index, from texts, or from what a retriever finds, and answer it if told how.
 
     Args:
         question: The question.
         index: An index, or its path; texts as `corag.select` takes them, which are compared with the question; or a
             retriever: a callable that takes the question and `num_candidates` and returns texts, best first, whose
             ranking and similarities are kept.
-        budget_tokens: Maximum tokens of the prompt; for a reader without a prompt, such as `minilm-reader`, of the
-            context.
+        budget_tokens: Maximum tokens of the prompt; without a reader, or for one without a prompt, of the context.
         method: The selector: name, or object with a token counter of its own.
-        reader: Name or object.
+        reader: Name or object, such as `ollama(model=llama3.1:8b)`, which is asked to cite (`prompt=cited`) unless its
+            name has another prompt; None to select alone.
         embedder: Embedder of the question: name or object; by default the index's, and `minilm` for texts. Texts of a
             retriever are embedded only if the selector compares similarities and the retriever gives none.
         num_candidates: How many chunks or texts the selector gets.
         retrieval: How the index ranks them; see `ChunkIndex.retrieve`. By default `hybrid`.
         where: Filter of chunks by metadata; see `ChunkIndex.retrieve`.
-        tokenizer: Token counter: name or object; by default the tokenizer of the reader's model.
+        tokenizer: Token counter: name or object; by default the tokenizer of the reader's model, MiniLM's without one.
         budget_for: What the budget covers: the whole `prompt`, or the `context` alone.
         on_token: Called with each piece of the answer as it is written, if the reader is a `StreamingReader`.
         settings: Settings of a selector given by name, such as `unit`, as for `corag.select`.
@@ -150,7 +177,7 @@ def ask(
         embedding = embedder_of(source)
     elif isinstance(source, ChunkIndex):
         source.manifest.require_embedder(embedding.name, embedding.dimension, source.uri)
-    reading, counter = reader_and_tokens(reader, tokenizer)
+    reading, counter = reader_and_tokens(reader, tokenizer, prompt="cited")
     selecting = SELECTORS.make(method, defaults={**tokens_setting(counter), **tree_setting(method, source)}, **settings)
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
@@ -177,12 +204,15 @@ def ask(
             reason = "the retriever found nothing" if where is None else f"no chunk passed the filter {to_json(where)}"
             selection = replace(selection, trace=replace(selection.trace, reason=reason))
         with _timed(seconds, "read"):
-            answer = read(reading, question, selection, on_token)
-            parts_read = readings(reading, question, answer, selection)
-    budget.warn_if_exceeded(answer.prompt_tokens, counter)
+            answer = None if reading is None else read(reading, question, selection.text, on_token)
+            sources = _sources(question, selection, answer, embedding)
+    if answer is not None:
+        budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokenizer", counter))
-    parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
-    return Reply(question, answer, selection, seconds, counts, parts, models(), parts_read)
+    named = {"selector": selecting, "reader": reading, "embedder": embedding}
+    parts = {name: spelling(part) for name, part in named.items() if part is not None}
+    left_out = _left_out(candidates, selection, counter)
+    return Reply(question, selection, sources, left_out, answer, seconds, counts, parts, models())
 
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:
@@ -206,11 +236,8 @@ def embedder_of(source: object) -> CachedEmbedder:
     return CachedEmbedder("minilm")
 
 
-def read(reader: Reader, question: str, selection: Selection, on_token: Callable[[str], None] | None = None) -> Answer:
+def read(reader: Reader, question: str, context: str, on_token: Callable[[str], None] | None = None) -> Answer:
     """Return a reader's answer; `on_token` is called with each piece as it is written, if the reader streams."""
-    context = selection.text
-    if isinstance(reader, JudgingReader):
-        return _checked(reader, reader.answer_from(question, selection), context)
     if on_token is None or not isinstance(reader, StreamingReader):
         return _checked(reader, reader.answer(question, context), context)
     with closing(reader.stream(question, context)) as pieces:
@@ -234,6 +261,62 @@ def _checked(reader: Reader, answer: object, context: str) -> Answer:
             "parts counted from 0, and offsets in the context"
         )
     return answer
+
+
+def _sources(question: str, selection: Selection, answer: Answer | None, embedder: Embedder) -> list[Source]:
+    """Return what a context consists of, with what is marked in it; see `Source`."""
+    text, spans = selection.text, spans_of(selection)
+    of_source: dict[Any, list[int]] = {}  # `assemble` joins what is from one document under one title
+    for index, chunk in enumerate(selection.chunks if spans else ()):
+        key = (chunk.document, chunk.source.text[: chunk.body]) if isinstance(chunk, UnitChunk) else index
+        of_source.setdefault(key, []).append(index)
+    cited = set() if answer is None else {*answer.citations, answer.chunk}
+    sources, inside = [], []
+    for chunks in of_source.values():
+        start, end = min(spans[index][0] for index in chunks), max(spans[index][1] for index in chunks)
+        parts = range(text.count(SEPARATOR, 0, start), text.count(SEPARATOR, 0, end) + 1)
+        marker = f"[{parts[0] + 1}]" if len(parts) == 1 else f"[{parts[0] + 1}-{parts[-1] + 1}]"
+        quoted = [span for span in answer.spans if start <= span[0] < end] if answer is not None else []
+        sources.append(
+            Source(marker, citation(source_of(selection.chunks[chunks[0]])), tuple(chunks), (start, end), tuple(quoted))
+        )
+        is_read = not quoted and (answer is None or (not answer.spans and not cited.isdisjoint(parts)))
+        inside.append([span for span in sentences(text) if start <= span[0] < end] if is_read else [])
+    said = question if answer is None else answer.text
+    texts = [said, *(text[slice(*span)] for within in inside for span in within)]
+    vectors = vectors_by(embedder, texts if len(texts) > 1 else [], unit=True)
+    rest = iter(vectors[1:] @ vectors[0] if len(vectors) else ())
+    close = [[float(next(rest)) for _ in within] for within in inside]
+    return [
+        one._replace(marked=(within[near.index(max(near))],)) if near else one
+        for one, within, near in zip(sources, inside, close, strict=True)
+    ]
+
+
+def _left_out(candidates: Sequence[Candidate], selection: Selection, tokens: TokenCounter) -> list[LeftOut]:
+    """Return the candidates of which nothing was chosen, with their tokens, and why."""
+    chosen = {source_of(chunk).id: source_of(chunk).text for chunk in selection.chunks}
+    others = [candidate for candidate in candidates if candidate.chunk.id not in chosen]
+    rest, seen, left = selection.budget_tokens - selection.cost_tokens, set(chosen.values()), []
+    for candidate, count in zip(others, token_counts(tokens, [one.chunk.text for one in others]).tolist(), strict=True):
+        reason = "adds less than its tokens are worth"
+        if candidate.chunk.text in seen:
+            reason = "has the text of another one"
+        elif count > selection.budget_tokens:
+            reason = "is larger than the budget"
+        elif count > rest:
+            reason = "does not fit beside what was chosen"
+        seen.add(candidate.chunk.text)
+        left.append(LeftOut(candidate, count, reason))
+    return left
+
+
+def spans_of(selection: Selection) -> tuple[Span, ...]:
+    """Return the span of each chunk in the text of a selection; none for a summary."""
+    if selection.spans:
+        return selection.spans
+    text, spans = assemble(selection.chunks)  # a user's own selector may not give spans
+    return tuple(spans) if selection.text == text else ()
 
 
 @contextmanager

@@ -91,7 +91,6 @@ class Trace:
 
     Attributes:
         reason: Why nothing was selected.
-        missing: Those of several questions in one that nothing chosen answers, where that was looked at.
         chunk_tokens: Tokens of each selected chunk alone.
         chunk_similarities: Similarity of each selected chunk to the query as it was given, or None.
         chunk_values: The reranker's value of each selected chunk alone.
@@ -109,7 +108,6 @@ class Trace:
     """
 
     reason: str | None = None
-    missing: Sequence[str] | None = None
     chunk_tokens: Sequence[int] = ()
     chunk_similarities: Sequence[float | None] = ()
     chunk_values: Sequence[float] | None = None
@@ -185,11 +183,12 @@ class Answer:
 
     Attributes:
         text: The answer; empty if the reader found none. Lone surrogates become U+FFFD.
-        confidence: That it is right, in [0, 1]; of a reply, that what is shown is: `Shown.probability`.
+        confidence: That it is right, in [0, 1].
         spans: Character spans `(start, end)` of the context that the answer was taken from, in order.
         chunk: Part of the context, counted from 0 and separated by empty lines, that the first span or a generated
             answer came from.
         citations: The parts that a generated answer cites, counted as in `chunk`, in the order of the answer.
+        unknown_citations: Those that it cites and that the context does not have, counted likewise.
         cut: Whether the answer ends because it reached the reader's `max_answer_tokens`.
         prompt_tokens: Tokens of the whole prompt, as a language model counted them.
         answer_tokens: Tokens of its reply.
@@ -200,6 +199,7 @@ class Answer:
     spans: tuple[tuple[int, int], ...] = ()
     chunk: int | None = None
     citations: tuple[int, ...] = ()
+    unknown_citations: tuple[int, ...] = ()
     cut: bool = False
     prompt_tokens: int | None = field(default=None, compare=False)
     answer_tokens: int | None = field(default=None, compare=False)

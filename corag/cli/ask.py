@@ -1,4 +1,4 @@
-"""`corag ask`: from a question to an answer; `corag chat`: several questions, from a terminal or a pipe."""
+"""`corag ask`: what is chosen for a question, and an answer from it; `corag chat`: several, with a language model."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class AnswerConfig(Runtime):
 
     Attributes:
         index: Folder or URI of the index.
-        budget: Token budget of the whole prompt, including chat template and question; of the context alone for a
-            reader without a prompt, such as `minilm-reader`, or with `--budget_for context`.
+        budget: Token budget of the whole prompt, including chat template and question; of the context alone without
+            a language model, or with `--budget_for context`.
         budget_for: What the budget covers: the whole prompt, or the context.
         method: Selector that chooses the chunks, with settings if needed, such as `top-k(k=3)`.
         agent: Agent that chooses the settings of method `corag` that are not given, for each question: the shipped one
@@ -44,12 +44,11 @@ class AnswerConfig(Runtime):
         retrieval: How the index ranks chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid, the default).
         where: Only chunks with this metadata, such as '{"document": "faq.md"}' or '{"year": {">=": 2024}}'.
-        reader: Reader that answers from the context, such as `ollama(model=llama3.1:8b)`.
-        prompt: Prompt of a reader with a language model: short, sentences, cited, paper-crag, or a text file with the
-            fields {question} and {context}.
-        tokenizer: Tokenizer that counts tokens: auto, that of the reader's model (minilm for a reader without a
-            prompt); a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a
-            tokenizer.json; minilm; estimate.
+        reader: Reader that answers from the context, such as `ollama(model=llama3.1:8b)`; by default none.
+        prompt: Prompt of a reader with a language model: cited (default), short, sentences, paper-crag, or a text file
+            with the fields {question} and {context}.
+        tokenizer: Tokenizer that counts tokens: auto, that of the reader's model (minilm without one); a model on the
+            hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a tokenizer.json; minilm; estimate.
         embedder: Embedder of the question; by default the index's own.
     """
 
@@ -64,7 +63,7 @@ class AnswerConfig(Runtime):
     num_candidates: int = 20
     retrieval: Retrieval | None = None
     where: dict[str, Any] | None = None
-    reader: Spelling = "minilm-reader"
+    reader: Spelling | None = None
     prompt: str | None = None
     tokenizer: Spelling = AUTO
     embedder: Spelling | None = None
@@ -72,7 +71,7 @@ class AnswerConfig(Runtime):
 
 @dataclass(frozen=True)
 class AskConfig(AnswerConfig):
-    """Answer one question from an index, under a token budget.
+    """Choose what a question needs from an index, under a token budget; answer it, if a reader is given.
 
     Attributes:
         question: The question.
@@ -101,7 +100,7 @@ def run(config: AskConfig) -> None:
 
 @dataclass(frozen=True)
 class ChatConfig(AnswerConfig):
-    """Ask several questions in a row; follow-up questions may refer to earlier ones."""
+    """Ask a language model several questions in a row; follow-up questions may refer to earlier ones."""
 
 
 @in_runtime
@@ -140,9 +139,8 @@ def run_chat(config: ChatConfig) -> None:
             # One question that cannot be answered does not end a conversation.
             stderr().print(Text.assemble(("error:", "bold red"), " ", one_line(str(error))), soft_wrap=True)
             continue
-        understood = conversation.turns[-1].understood
-        if understood != line:
-            note = plain(f"understood as: {one_line(understood)}")
+        if last.question != line:
+            note = plain(f"asked as: {one_line(last.question)}")
             note.stylize("dim")
             stdout().print(note)
         show_reply(last, printed=printer is not None and printer.used, details=False)
@@ -179,7 +177,10 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
         )
     asked = {name: getattr(config, name) for name in ("reranker", "keep")}
     settings = {name: value for name, value in asked.items() if value is not None}
-    reader, tokens = reader_and_tokens(with_prompt(config.reader, config.prompt), config.tokenizer)
+    if config.reader is None and config.prompt is not None:
+        raise InputError("there is no reader that prompt is for; give one with --reader, or leave out --prompt")
+    named = None if config.reader is None else with_prompt(config.reader, config.prompt)
+    reader, tokens = reader_and_tokens(named, config.tokenizer, prompt="cited")
     offered = {**tokens_setting(tokens), "agent": config.agent}
     offered |= {} if config.unit is None else {"unit": config.unit}
     offered |= tree_setting(config.method, config.index)

@@ -122,12 +122,6 @@ COMMANDS = {
         "experiments.adapters.value:train_value",
         "name data out sources max_size hidden epochs seed logger device",
     ),
-    "train reader": Command(
-        "train the extractive reader",
-        "experiments.adapters.config:ReaderTraining",
-        "experiments.adapters.reader:train_reader",
-        "data out sources epochs calibrate seed logger device",
-    ),
     "sweep": Command(
         "train agents with every combination of some settings",
         "experiments.agents.sweep:SweepConfig",

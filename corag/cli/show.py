@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Group
 from rich.padding import Padding
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from corag.cli.console import plain, say, stderr, stdout
-from corag.reply import Reply
-from corag.shown import Shown, markers
-from corag.text.documents import body, citation
+from corag.reply import Reply, Source
+from corag.text.documents import citation
 from corag.text.units import INDENT
 from corag.text.visible import visible
 
@@ -31,8 +25,8 @@ CHOSEN_BY = (
 )  # fmt: skip
 """Fields of the trace that are shown below the table."""
 
-MAX_BEGINNING = 160
-"""Characters of a chunk that are shown."""
+MAX_LEFT_OUT = 5
+"""Candidates that are named for each reason to leave them out."""
 
 
 class AnswerPrinter:
@@ -48,81 +42,72 @@ class AnswerPrinter:
 
 
 def show_reply(reply: Reply, *, printed: bool = False, details: bool = True) -> None:
-    """Print an answer, the chosen chunks with source, cost and value, and how they were chosen.
+    """Print the answer, if there is one, the chosen texts with what is marked in them, and what was left out and why.
 
-    `printed` says that the answer was printed as it was written. Without `details`, only the sources that the answer is
-    based on are printed.
+    `printed` says that the answer was printed as it was written. Without `details`, of an answer only the sources are
+    named that it cites.
     """
-    console, selection, shown = stdout(), reply.selection, reply.shown
+    console, answer, selection = stdout(), reply.answer, reply.selection
     if printed:
         say("\n")
-    if not (printed and shown.found):
-        console.print(_panel(shown))
-    if reply.answer.cut:
+    elif answer is not None:
+        console.print(Panel(plain(answer.text or "The reader found no answer."), title="answer", title_align="left"))
+    if answer is not None and answer.cut:
         say("The answer was cut at the reader's max_answer_tokens; raise that for the rest.")
-    for question in shown.missing:
-        say(f"No likely answer to: {question}")
-    if not details:
-        by_id = {chunk.id: chunk for chunk in selection.chunks}
-        for marker, name in shown.citations.items():
-            if name in by_id:
-                console.print(plain(f"{marker} {citation(by_id[name])}"))
+    if answer is not None and answer.unknown_citations:
+        numbers = " ".join(f"[{part + 1}]" for part in answer.unknown_citations)
+        say(f"Cited but not in the context: {numbers}")
+    if answer is not None and not details:
+        for source in reply.cited:
+            console.print(plain(f"{source.marker} {source.citation}"))
         return
-    if selection.chunks:
-        console.print(_sources(reply))
-    for line in _figures(reply):
+    for source in reply.sources:
+        console.print(_heading(reply, source))
+        console.print(Padding(_marked(selection.text, source), (0, 0, 1, len(INDENT))))
+    if selection.text and not reply.sources:  # a summary
+        console.print(plain(selection.text))
+    if not selection.text:
+        say(f"Nothing was chosen: {selection.trace.reason or 'no text has a value'}.")
+    for line in (*_left_out(reply), *_figures(reply)):
         console.print(plain(line))
 
 
-def _panel(shown: Shown) -> Panel:
-    """Return the answer; what tells it in a passage is highlighted, without styles by asterisks."""
-    mark = "" if stdout().is_terminal else "**"
-    lines = [plain(shown.text)] if shown.text else []
-    for passage in shown.passages:
-        line = Text()
-        for text, marked in passage.pieces:
-            star = mark if marked else ""
-            # Asterisks of the text's own would end the mark.
-            held = visible(text).replace(star, "") if star else visible(text)
-            line.append(f"{star}{held}{star}", "bold reverse" if marked else "")
-        lines.append(line.append(f" {passage.marker}"))
-    if shown.reason:
-        lines.append(plain(f"{shown.reason[:1].upper()}{shown.reason[1:]}."))
-    # A line that is set in stays so where it is wrapped.
-    rows = [
-        Padding(row[len(INDENT) :], (0, 0, 0, len(INDENT))) if row.plain.startswith(INDENT) else row
-        for row in Text("\n\n").join(lines).split("\n", allow_blank=True)
-    ]
-    return Panel(Group(*rows), title=shown.headline, title_align="left")
-
-
-def _sources(reply: Reply) -> Table:
-    """Return a table of the chosen chunks: where each comes from, and how it begins."""
-    selection, trace = reply.selection, reply.selection.trace
-    has_values = trace.chunk_values is not None
-    values = trace.chunk_similarities if trace.chunk_values is None else trace.chunk_values
-    numbers = markers(selection, cited=bool(reply.answer.citations))
-    remark = "answer" if reply.found and reply.shown.passages else "cited"
-    marks, before = dict.fromkeys(reply.shown.citations.values(), remark if reply.found else "closest"), ""
-    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    drawn.add_column("", no_wrap=True)
-    for heading in ("tokens", "value" if has_values else "similarity"):
-        drawn.add_column(heading, justify="right", no_wrap=True)
-    drawn.add_column("source", ratio=1)
+def _heading(reply: Reply, source: Source) -> Text:
+    trace = reply.selection.trace
     # A selector that is not one of this project may note neither tokens nor values.
-    rows = zip(numbers, zip_longest(selection.chunks, trace.chunk_tokens, values), strict=True)
-    for number, (chunk, tokens, value) in rows:
-        if number != before:
-            inside = [other.id for other, its in zip(selection.chunks, numbers, strict=True) if its == number]
-            remark_of_source = next((f"  <- {marks[name]}" for name in inside if name in marks), "")
-            drawn.add_row(number, "", "", plain(citation(chunk) + remark_of_source))
-        before = number
-        excerpt = plain(textwrap.shorten(visible(body(chunk)), MAX_BEGINNING, placeholder=" ..."))
-        excerpt.no_wrap, excerpt.overflow = True, "ellipsis"
-        excerpt.stylize("" if chunk.id in marks else "dim")
-        figures = ("-" if tokens is None else str(tokens), "-" if value is None else f"{value:.2f}")
-        drawn.add_row("", *figures, excerpt)
+    noted = trace.chunk_similarities if trace.chunk_values is None else trace.chunk_values
+    name = "similarity" if trace.chunk_values is None else "value"
+    tokens = [trace.chunk_tokens[index] for index in source.chunks if index < len(trace.chunk_tokens)]
+    values = [value for index in source.chunks if index < len(noted) and (value := noted[index]) is not None]
+    figures = [f"{sum(tokens)} tokens"] if tokens else []
+    figures += [f"{name} {max(values):.2f}"] if values else []
+    remark = "  <- cited" if source in reply.cited else ""
+    return Text.assemble(
+        (source.marker, "bold"), " ", plain(source.citation), (f"  {', '.join(figures)}", "dim"), remark
+    )
+
+
+def _marked(text: str, source: Source) -> Text:
+    """Return the text of a source; what is marked in it is bold, on a screen without styles between asterisks."""
+    star, drawn, at = "" if stdout().is_terminal else "**", Text(), source.span[0]
+    for start, end in (*source.marked, (source.span[1], source.span[1])):
+        drawn.append(visible(text[at:start]))
+        if start < end:
+            drawn.append(f"{star}{visible(text[start:end])}{star}", "bold")
+        at = end
     return drawn
+
+
+def _left_out(reply: Reply) -> Iterator[str]:
+    """Yield the candidates of which nothing was chosen, by the reason."""
+    for reason in dict.fromkeys(one.reason for one in reply.left_out):
+        named = [one for one in reply.left_out if one.reason == reason]
+        yield f"left out, because it {reason}:"
+        for one in named[:MAX_LEFT_OUT]:
+            similarity = "" if one.candidate.similarity is None else f", similarity {one.candidate.similarity:.2f}"
+            yield f"{INDENT}{citation(one.candidate.chunk)} ({one.tokens} tokens{similarity})"
+        if len(named) > MAX_LEFT_OUT:
+            yield f"{INDENT}and {len(named) - MAX_LEFT_OUT} more"
 
 
 def _figures(reply: Reply) -> Iterator[str]:
@@ -142,7 +127,7 @@ def _figures(reply: Reply) -> Iterator[str]:
     if counts.prompt_tokens is not None:
         limit = f" of {counts.budget_tokens}" if counts.budget_for == "prompt" else ""
         counted = f"{'counted' if counts.exact else 'estimated'} by {counts.tokenizer}"
-        served = reply.answer.prompt_tokens
+        served = None if reply.answer is None else reply.answer.prompt_tokens
         counted += "" if served is None else f"; {served} as the model counted them"
         yield f"prompt: {counts.prompt_tokens}{limit} tokens, {selection.cost_tokens} of them context, {counted}"
     yield "time: " + ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items())

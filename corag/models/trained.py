@@ -2,10 +2,6 @@
 
 A folder holds `config.json`, `model.safetensors` and `README.md`; no pickle is ever read. The configuration has the
 hash of every file, so an incomplete, mixed or damaged folder is detected.
-
-`merge` puts an adapter's tensors into a network: low-rank updates (LoRA, Hu et al., 2021) and whole tensors. A tensor
-`NAME.down` `[r, in]` with `NAME.up` `[out, r]` updates the network's tensor NAME by `up @ down`; any other takes the
-place of the network's tensor of its name.
 """
 
 from __future__ import annotations
@@ -13,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.models.engine import EncoderSource, Engine, load_engine
-from corag.models.minilm import WEIGHTS_SHA256, load_bert, weights_sha256
-from corag.models.runtime import Placement
+from corag.models.minilm import WEIGHTS_SHA256
 from corag.optional import require
-from corag.text.tokens import model_folder
 from storage import CONFIG_FILE, read_sealed, replace_folder, sealed
 
 FORMAT_VERSION = 1
@@ -110,51 +102,3 @@ def shipped_adapter(name: str) -> Path:
     if (path := shipped_checkpoint(name)) is None:
         raise ModelError(f"the adapter {name!r} is not in {FOLDER}; install corag again, or give the folder of a copy")
     return path
-
-
-def adapted_engine(adapter: Adapter, num_outputs: int, placement: Placement) -> Engine:
-    """Return the encoder with an adapter merged into it and a head of this many outputs; the last four are kept."""
-    return _adapted_engine(adapter, num_outputs, placement, model_folder())
-
-
-@lru_cache(maxsize=4)
-def _adapted_engine(adapter: Adapter, num_outputs: int, placement: Placement, base: Path) -> Engine:
-    def load() -> Any:
-        from corag.readers.span_network import SpanNetwork
-
-        network = SpanNetwork(load_bert(), num_outputs)
-        merge(network, adapter.tensors)
-        return network.eval()
-
-    parts = f"{weights_sha256()[:6]}{adapter.weights_sha256}"
-    inputs = ("input_ids", "attention_mask", "token_type_ids")
-    return load_engine(EncoderSource(adapter.config.name, parts, inputs, load), placement)
-
-
-DOWN, UP = ".down", ".up"
-
-
-def merge(network: Any, tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Update a PyTorch module in fp32, in place, with tensors in any precision.
-
-    Raises:
-        ModelError: A tensor lacks its other half, or the network has none of its name and shape.
-    """
-    torch = require("torch", "models")
-    state = network.state_dict()
-    given = {name: torch.from_numpy(tensor).float() for name, tensor in tensors.items()}
-    merged = {}
-    for name, tensor in given.items():
-        target = name.removesuffix(DOWN).removesuffix(UP)
-        try:
-            value = tensor if target == name else state[target] + given[target + UP] @ given[target + DOWN]
-            fits = value.shape == state[target].shape
-        except (KeyError, RuntimeError):
-            fits = False
-        if not fits:
-            raise ModelError(
-                f"the adapter's tensor {name!r} of shape {tuple(tensor.shape)} does not fit the network; give an "
-                "adapter that was trained for this part"
-            )
-        merged[target] = value
-    network.load_state_dict(merged, strict=False)

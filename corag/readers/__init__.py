@@ -11,7 +11,6 @@ if typing.TYPE_CHECKING:
     from corag.readers.chat import OllamaReader as OllamaReader
     from corag.readers.chat import OpenAIReader as OpenAIReader
     from corag.readers.extractive import ExtractiveReader as ExtractiveReader
-    from corag.readers.minilm_reader import MiniLMReader as MiniLMReader
     from corag.readers.wrappers import CachedReader as CachedReader
     from corag.readers.wrappers import SelfConsistentReader as SelfConsistentReader
 

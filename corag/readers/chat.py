@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from corag.checks import check_query
 from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, ChatReply, OllamaChat, OpenAIChat
@@ -40,25 +40,16 @@ class ChatReader(Chat):
 
     prompt: str = "short"
 
-    _state = ("_named", "_history")
-
     def __post_init__(self) -> None:
         self.template: Prompt = prompt(
             str(self.prompt), "corag/prompts", needs=["question"], one_of=["context", NUMBERED]
         )
-        self._history: tuple[tuple[str, str], ...] = ()
         super().__post_init__()
 
     @property
     def identity(self) -> str:
         """What answers depend on besides question and context."""
-        return f"{super().identity} {self.template.text!r}{f' {self._history!r}' if self._history else ''}"
-
-    def after(self, turns: Iterable[tuple[str, str]]) -> Self:
-        """Return this reader with earlier questions and their answers before the last message of its prompts."""
-        reader = object.__new__(type(self))
-        vars(reader).update(vars(self), _history=tuple(turns))
-        return reader
+        return f"{super().identity} {self.template.text!r}"
 
     @property
     def tokens(self) -> TokenCounter:
@@ -105,10 +96,7 @@ class ChatReader(Chat):
         """Return what the model is asked; `InputError` for an empty question."""
         check_query(query)
         values = {NUMBERED: numbered(context)} if NUMBERED in self.template.fields else {"context": context}
-        *first, last = self.template.messages(question=query, **values)
-        for question, answer in self._history:
-            first += [{"role": "user", "content": question}, {"role": "assistant", "content": answer or NO_ANSWER}]
-        return [*first, last]
+        return self.template.messages(question=query, **values)
 
     def _answer(self, reply: ChatReply, context: str) -> Answer:
         text, scores = without_thoughts(reply.text), reply.log_probabilities
@@ -121,9 +109,10 @@ class ChatReader(Chat):
         # Models write a typographic apostrophe, and a full stop.
         if not text or text.rstrip(".").replace("\u2019", "'").casefold() == NO_ANSWER.casefold():
             return Answer("", None if confidence is None else 0.0, **usage)
-        cited = citations(text, context) if NUMBERED in self.template.fields else ()
+        cited, unknown = citations(text, context) if NUMBERED in self.template.fields else ((), ())
         chunk = cited[0] if cited else answer_chunk(text, context)
-        return Answer(text, confidence, chunk=chunk, citations=cited, cut=reply.cut, **usage)
+        usage |= {"citations": cited, "unknown_citations": unknown}
+        return Answer(text, confidence, chunk=chunk, cut=reply.cut, **usage)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -148,11 +137,15 @@ def numbered(context: str) -> str:
     return SEPARATOR.join(f"[{number}] {part}" if part.strip() else part for number, part in parts)
 
 
-def citations(reply: str, context: str) -> tuple[int, ...]:
-    """Return the parts of a context that a reply cites, counted from 0, each once, in the order of the reply."""
+def citations(reply: str, context: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the parts of a context that a reply cites, and those it cites that are not there.
+
+    They are counted from 0, each once, in the order of the reply.
+    """
     num_parts = len(context.split(SEPARATOR))
-    cited = (int(number) - 1 for number in MARKER.findall(reply))
-    return tuple(dict.fromkeys(part for part in cited if 0 <= part < num_parts))
+    said = dict.fromkeys(int(number) - 1 for number in MARKER.findall(reply))
+    cited = tuple(part for part in said if 0 <= part < num_parts)
+    return cited, tuple(part for part in said if part not in cited)
 
 
 def without_thoughts(reply: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from corag.candidates import Text, as_candidates, with_missing, with_missing_cosines
+from corag.candidates import Text, as_candidates, with_missing_cosines
 from corag.checks import check_budget, check_count, check_query
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex, Retrieval
@@ -207,7 +207,7 @@ class Service:
         selector = self._selector(named, unit, default_unit)
         candidates = with_missing_cosines(query, candidates, budget, selector)
         laid_out = {"layout": layout} if layout is not None and isinstance(selector, BudgetedSelector) else {}
-        return with_missing(query, selector.select(query, candidates, budget, **laid_out))
+        return selector.select(query, candidates, budget, **laid_out)
 
     def _new_selector(self, method: str | None, unit: str | None, default_unit: str | None) -> Selector:
         named = self.method if method is None else method

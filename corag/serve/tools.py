@@ -81,8 +81,6 @@ class Replies:
             if len(selection):
                 break
         reply = selection.text or self._with("", f"Nothing chosen: {selection.trace.reason}", budget)
-        if selection.trace.missing:
-            reply = self._with(reply, f"No likely answer to: {' '.join(selection.trace.missing)}", budget)
         if trace:
             reply = self._with(reply, f"trace: {to_json(selection.trace.to_dict())}", budget)
         chosen = {self._id_of(source_of(chunk)) for chunk in selection.chunks}

@@ -1,4 +1,4 @@
-"""Settings of `corag train value` and `reader`; loads nothing heavy, so that help stays quick."""
+"""Settings of `corag train value`; loads nothing heavy, so that help stays quick."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AdapterTraining(Runtime, Tracking):
     @property
     def work(self) -> dict[str, Any]:
         """The settings that the adapter depends on, nested."""
-        own = ("out", "quiet", "calibrate", *UNMEASURED, *self.runtime_settings)
+        own = ("out", "quiet", *UNMEASURED, *self.runtime_settings)
         return {name: value for name, value in asdict(self).items() if name not in own}
 
 
@@ -151,71 +151,3 @@ class ValueTraining(EvidenceTraining):
         super().__post_init__()
         check_count("max_size", self.max_size, "typical: 5", most=MAX_SIZE)
         _check(self, counts="hidden", positive="epochs")
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderTraining(AdapterTraining):
-    """Settings of trainings of the whole encoder: weights in fp32, products in bf16 unless `precision` is fp32.
-
-    Attributes:
-        epochs: Passes over the questions; may be fractional.
-        learning_rate: Peak learning rate, kept between warm-up and decay.
-        warmup_steps: Batches in which the learning rate rises.
-        decay: Share of the training, at its end, in which the learning rate falls to zero.
-        step_tokens: Maximum tokens of a training batch.
-        save_every: Batches after each of which the state is saved.
-    """
-
-    epochs: float = 3.0
-    learning_rate: float = 8e-4
-    warmup_steps: int = 100
-    decay: float = 0.3
-    step_tokens: int = 4096
-    save_every: int = 200
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check(self, shares="decay", positive="epochs learning_rate step_tokens save_every")
-
-
-@dataclass(frozen=True)
-class ReaderSource(TrainingSource):
-    """A data folder to learn from.
-
-    Attributes:
-        repeat: Rows per question and epoch, each with other distractors.
-    """
-
-    repeat: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReaderTraining(EncoderTraining):
-    """Train the extractive reader.
-
-    It learns from rows: a question with a window of context.
-
-    Attributes:
-        sources: Training data.
-        min_tokens: Windows are drawn between this length and `max_tokens`.
-        max_tokens: Maximum tokens of a row.
-        unanswerable: Rows without an answer for each row with one; they hold another passage on the same topic.
-        distractor: Share of rows that hold such a passage beside the gold one.
-        rank: Rank of the weight updates.
-        calibrate: Train nothing; fit how likely it is that what `ask` shows is right, with the reader that ships, and
-            write the constants of `corag.readers.passages` to `calibration.json` in `out`.
-    """
-
-    command = "reader"
-
-    sources: tuple[ReaderSource, ...]
-    min_tokens: int = 96
-    max_tokens: int = 256
-    unanswerable: float = 0.25
-    distractor: float = 0.15
-    rank: int = 88
-    calibrate: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check(self, shares="unanswerable distractor", positive="rank")

@@ -83,9 +83,9 @@ class SelectionSettings(CandidateSettings, Runtime):
 
     Attributes:
         budget: Token budget of the whole prompt, including chat template and question; of the context alone for a
-            reader without a prompt, such as `minilm-reader`, or with `budget_for: context`.
+            reader without a prompt, such as `extractive`, or with `budget_for: context`.
         budget_for: What the budget covers: the whole prompt, or the context.
-        reader: Reader that answers, with settings if needed: `minilm-reader(precision=bf16)`.
+        reader: Reader that answers, with settings if needed: `ollama(model=llama3.1:8b)`.
         prompt: Prompt of a reader with a language model: short, sentences, cited, paper-crag, or a text file with the
             fields {question} and {context}; the same as the setting `prompt` of the reader.
         tokenizer: Tokenizer that counts tokens: auto, that of the reader's model (minilm for a reader without a
@@ -99,7 +99,7 @@ class SelectionSettings(CandidateSettings, Runtime):
 
     budget: int = DEFAULT_BUDGET
     budget_for: BudgetFor = "prompt"
-    reader: Spelling = "minilm-reader"
+    reader: Spelling = "extractive"
     prompt: str | None = None
     tokenizer: Spelling = AUTO
     embedder: Spelling = "minilm"

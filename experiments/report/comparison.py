@@ -18,8 +18,6 @@ HEADLINE = ("answer_recall", "evidence", "kept", "cost_tokens", "latency_ms_medi
 """Measures of the first table beside those of the reader."""
 HELD = ("answer_recall", "evidence")
 """What a context holds, in two measures neither of which may fall if a method is to be used in place of another."""
-SMALL_READERS = ("minilm-reader", "extractive")
-"""Those that come with the project."""
 MOST_QUESTIONS = 500
 """Questions on which two methods differ that a page lists."""
 MOST_COLUMNS = 8
@@ -165,7 +163,7 @@ def _of_reader(result: Result) -> str:
     if result.answer_measure is not None:
         reader = str(result.record.get("config", {}).get("reader", "the reader"))
         small = ", a small extractive reader, which answers no better from more text"
-        notes.append(f"{result.answer_measure.title}: answers by {reader}{small * (reader in SMALL_READERS)}.")
+        notes.append(f"{result.answer_measure.title}: answers by {reader}{small * (reader == 'extractive')}.")
     return " ".join(notes)
 
 

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import lancedb
@@ -15,7 +14,6 @@ import agent
 import corag
 from agent.config import Fallback
 from corag import registry
-from corag.conversation import Conversation
 from corag.errors import CoragError, DataError, InputError, ModelError
 from corag.index import ChunkIndex
 from corag.registry import check_untrusted
@@ -65,7 +63,6 @@ def attacks(folder):
         "openai(model=x, api_key=sk-1)",
         f"ollama(host={EVIL})",
         f"self-consistency(reader=openai(model=x, base_url={EVIL}))",
-        f"minilm-reader(adapter={evil})",
     ]
     embedders = [f"sentence-transformers(model={evil}, trust_remote_code=true)", str(folder), nowhere, "bge-m3"]
     embedders += ["minilm(encoder=evil)"]
@@ -122,7 +119,7 @@ def test_no_number_that_others_name_is_without_a_limit(table):
         "self-route(part=self-route(full=upper(max_length=21)))",
         "car(max_candidates=201)",
         "corag(max_units=501)",
-        "self-route(reader=self-consistency(reader=minilm-reader, samples=11))",
+        "self-route(reader=self-consistency(reader=extractive, samples=11))",
         "crag(tree=[[1000000]])",
     ],
 )
@@ -177,7 +174,7 @@ def test_a_tree_names_no_other_embedder(folder, tmp_path):
         "corag(unit=window(3), reranker=minilm-softsim, agent=none)",
         "self-route(part=naive(reranker=bm25(b=0.5)), order=ends)",
         "crag(summarizer=extractive, tokenizer=minilm)",
-        "self-route(reader=minilm-reader)",
+        "self-route(reader=extractive)",
         "mmr(embedder=minilm, k=null)",
         "corag(agent=none)",
     ],
@@ -226,9 +223,8 @@ def test_an_index_that_names_an_embedder_runs_nothing(folder, tmp_path):
     for name in (f'sentence-transformers(model="{folder}", trust_remote_code=true)', str(folder)):
         index = ChunkIndex.build(tmp_path / "index", [corag.Chunk("a", "Berlin")], corag.embedder(), overwrite=True)
         index.manifest = replace(index.manifest, embedder_name=name)
-        for ask in (partial(corag.ask, "Who?"), Conversation):
-            with pytest.raises(ModelError, match="index"):
-                ask(index)
+        with pytest.raises(ModelError, match="index"):
+            corag.ask("Who?", index)
 
 
 @pytest.fixture

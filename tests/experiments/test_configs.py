@@ -11,7 +11,6 @@ CONFIGS = ROOT / "experiments" / "configs"
 FILES = [path for folder in ("", "adapters") for path in sorted((CONFIGS / folder).glob("*.yaml"))]
 OTHERS = {
     "labels": "label", "labels-paper": "label", "labels-search": "label", "agent": "train agent",
-    "reader": "train reader",
 }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def test_what_is_at_hand(tmp_path):
     (tmp_path / "cache" / "indexes" / "a").write_bytes(bytes(2000))
     (tmp_path / "data" / "mine").mkdir(parents=True)
     found = findings()
-    assert "minilm-reader" in found["models", "shipped"].state
+    assert "minilm-evidence" in found["models", "shipped"].state
     assert found["models", "all-MiniLM-L6-v2"].state.startswith("whole, in ")
     assert found["caches", "  indexes"].state == "2.0 kB"
     assert found["data folders", str(tmp_path / "data")].state == "mine"
@@ -74,7 +74,7 @@ def test_all_parts_are_listed(capsys, monkeypatch):
 
 def test_a_kind_alone_and_the_settings_of_a_part(capsys):
     assert main(["list", "readers"]) == 0
-    assert "minilm-reader" in (printed := capsys.readouterr().out) and "top-k" not in printed
+    assert "extractive" in (printed := capsys.readouterr().out) and "top-k" not in printed
     assert main(["list", "--part", "extractive"]) == 0
     printed = capsys.readouterr().out
     assert "reader extractive(" in printed and "summarizer extractive(" in printed

@@ -5,27 +5,29 @@ import re
 import pytest
 
 from corag.cli.show import show_reply
-from corag.readers.passages import Passage
-from corag.reply import Reply
-from corag.shown import Reading
+from corag.reply import LeftOut, Reply, Source
 from corag.text.units import assemble
-from corag.types import Answer, Chunk, Selection, Trace
+from corag.types import Answer, Candidate, Chunk, Selection, Trace
 from tests.corag.test_ask import COUNTS
 
 LONG = "The pump of the mill by the river, which Otto Brunner built in the year 1790, is " + "very " * 60 + "old."
 
 
-def reply(probability=0.7, document="pump.md", told=LONG, marked="1790"):
+def reply(answer=None, document="pump.md"):
     chunks = tuple(
         Chunk(f"{document}#{place}", text, {"document": document, "line": place + 1, "headings": ("Use", "Start" * 8)})
-        for place, text in enumerate([told, "Short \x1b[2J and \u202eodd."])
+        for place, text in enumerate([LONG, "Short \x1b[2J and \u202eodd."])
     )
     text, spans = assemble(chunks)
-    at = told.index(marked)
+    at = text.index("1790")
     trace = Trace(chunk_tokens=(90, 7), chunk_similarities=(0.5, None))
     selection = Selection(chunks, text, 97, 128, 0.5, "top-k", trace, tuple(spans))
-    answer, passages = Answer("1790", 0.6), (Passage(chunks[0], probability, ((at, at + len(marked)),), "1790"),)
-    return Reply("When?", answer, selection, {"read": 0.01}, COUNTS, read=(Reading("When?", answer, passages),))
+    sources = [
+        Source("[1]", f"{document}, line 1", (0,), spans[0], ((at, at + 4),)),
+        Source("[2]", f"{document}, line 2", (1,), spans[1]),
+    ]
+    left_out = [LeftOut(Candidate(Chunk("a", "The mill."), 0.25), 3, "adds less than its tokens are worth")]
+    return Reply("When?", selection, sources, left_out, answer, {"read": 0.01}, COUNTS)
 
 
 @pytest.fixture(autouse=True)
@@ -35,36 +37,32 @@ def narrow(monkeypatch):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 
 
-def test_no_line_is_wider_than_the_screen_and_no_excerpt_is_wrapped(capsys):
+def shown_lines(capsys):
+    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_without_a_reader_the_chosen_texts_are_shown_and_what_was_left_out(capsys):
     show_reply(reply(document="a/rather/long/path/of/folders/with/names/pump.md"))
-    shown = capsys.readouterr().out
-    lines = [line.rstrip() for line in shown.splitlines()]
+    lines = shown_lines(capsys)
     assert max(map(len, lines)) <= 80
-    excerpts = [line for line in lines if re.match(r" +(90|7) ", line)]
-    assert [line.split()[:2] for line in excerpts] == [["90", "0.50"], ["7", "-"]]
-    assert excerpts[0].endswith("…") and "Short \\x1b[2J and \\u202eodd." in excerpts[1]
-    assert "**1790**" in shown and "very old. [1]" in " ".join(shown.replace("│", " ").split())
-
-
-def test_asterisks_of_a_text_do_not_end_a_mark(capsys):
-    show_reply(reply(told="Built by **Otto Brunner** in 1790.", marked="**Otto Brunner** in 1790"))
-    assert "Built by **Otto Brunner in 1790**. [1]" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("probability", "title", "remark"), [(0.7, "answer (likely)", "answer"), (0.3, "closest passages", "closest")]
-)
-def test_the_screen_shows_what_json_says(capsys, probability, title, remark):
-    said = reply(probability).to_dict()
-    show_reply(reply(probability))
-    lines = capsys.readouterr().out.splitlines()
     shown = " ".join(" ".join(lines).split())
-    assert f"─ {title} ─" in lines[0] and said["headline"] == title
-    assert f"[1] pump.md, line 1: Use > {'Start' * 8} <- {remark}" in shown
+    assert "in the year **1790**, is very" in shown and "very old." in shown
+    assert "Short \\x1b[2J and \\u202eodd." in shown
+    assert "90 tokens, similarity 0.50" in shown and "7 tokens" in shown
+    assert "cited" not in shown and "a (3 tokens, similarity 0.25)" in shown
     assert "97 of 128 tokens" in lines[-2] and "value 0.500" in lines[-2] and lines[-1] == "time: read 10 ms"
-    assert probability < 0.5 or lines[1].strip("│ ") == said["answer"]
-    show_reply(reply(probability), details=False)
-    assert capsys.readouterr().out.splitlines()[-1].startswith("[1] pump.md, line 1: Use")
+
+
+def test_an_answer_is_above_its_sources_and_says_which_it_cites(capsys):
+    cited = reply(Answer("In 1790 [1][4].", citations=(0,), unknown_citations=(3,)))
+    show_reply(cited)
+    lines = shown_lines(capsys)
+    assert "─ answer ─" in lines[0] and "In 1790 [1][4]." in lines[1]
+    assert "Cited but not in the context: [4]" in lines
+    assert any(line.startswith("[1] pump.md, line 1") and line.endswith("<- cited") for line in lines)
+    show_reply(cited, details=False)
+    assert shown_lines(capsys)[-1] == "[1] pump.md, line 1"
+    assert cited.to_dict()["citations"] == {"[1]": "pump.md#0"}
 
 
 def test_no_color_is_respected(capsys, monkeypatch):
@@ -79,5 +77,5 @@ def test_no_color_is_respected(capsys, monkeypatch):
     stdout().print("x", style="red")
     show_reply(reply())
     shown = capsys.readouterr().out
-    # The answer still stands out, in bold, and needs no asterisks.
+    # What is marked still stands out, in bold, and needs no asterisks.
     assert not coloured.search(shown) and "\x1b[1" in shown and "**" not in shown

@@ -41,7 +41,7 @@ def test_citations_lead_to_the_chunks():
     with ChatServer(Reply("She is Anna Weiss [2][1]. See [9] and [2].")) as server:
         reader = OllamaReader(host=server.host, prompt="cited")
         assert reader.answer(QUESTION, three) == Answer(
-            "She is Anna Weiss [2][1]. See [9] and [2].", None, chunk=1, citations=(1, 0)
+            "She is Anna Weiss [2][1]. See [9] and [2].", None, chunk=1, citations=(1, 0), unknown_citations=(8,)
         )
         plain = OllamaReader(host=server.host).answer(QUESTION, three)
     assert plain.citations == ()
@@ -74,7 +74,7 @@ def test_the_flag_is_a_setting_of_the_reader(capsys, small_index):
     assert with_prompt("ollama(model=x)", "cited") == "ollama(model=x, prompt=cited)"
     assert with_prompt("ollama(model=x)", None) == "ollama(model=x)"
     with pytest.raises(InputError):
-        with_prompt("minilm-reader", "cited")
+        with_prompt("extractive", "cited")
     with pytest.raises(InputError):
         with_prompt("ollama(prompt=short)", "cited")
     with ChatServer(Reply("Anna Weiss [1].")) as server:

@@ -142,7 +142,7 @@ HOSTILE = {
     "many similarities": {"texts": SHORT, "method": "mmr"},
     "many clusters": {"texts": SHORT, "method": "car(max_candidates=200)"},
     "many summaries": {"texts": SHORT, "method": "crag"},
-    "a reader of all": {"texts": LONG, "method": "self-route(reader=minilm-reader)"},
+    "a reader of all": {"texts": LONG, "method": "self-route(reader=extractive)"},
 }
 
 

@@ -81,7 +81,7 @@ def test_rows_are_what_the_figures_are_made_from(tmp_path, small_data):
         context = "\n\n".join(texts[name] for name in row["ids"])
         assert row["cost_tokens"] == corag.tokens().count([context])[0]
         assert row["chunks"] == len(row["ids"])
-        assert row["answer"] == corag.reader("minilm-reader").answer(query["question"], context).text
+        assert row["answer"] == corag.reader("extractive").answer(query["question"], context).text
         assert ("f1" in row, "evidence_recall" in row) == (bool(query["answers"]), bool(query["gold"]))
         if query["gold"]:
             assert row["evidence_recall"] == len({*row["ids"]} & {*query["gold"]}) / len(query["gold"])

@@ -84,7 +84,7 @@ def test_settings_go_to_the_comparison_and_into_the_methods_that_take_them():
 
 def test_a_value_may_be_for_some_methods_and_small_is_laid_over_all_of_it():
     grid = {"budget": {64: {"budget": 64}, 96: {"budget": 96, "methods": ["CORAG"]}}, "cost_weight": [0, 0.3]}
-    over = {"evaluate": {"reader": "minilm-reader"}, "grid": {"cost_weight": [0]}, "methods": {"Top": None}, "limit": 5}
+    over = {"evaluate": {"reader": "extractive"}, "grid": {"cost_weight": [0]}, "methods": {"Top": None}, "limit": 5}
     study = small(grid=grid, small=over)
     assert [len(cell.methods) for cell in cells_of(study)] == [3, 3, 1, 1]
     reduced = study.reduced()
@@ -92,7 +92,7 @@ def test_a_value_may_be_for_some_methods_and_small_is_laid_over_all_of_it():
         ("64-0", ["CORAG", "Naive"]),
         ("96-0", ["CORAG"]),
     ]
-    assert reduced.limit == 5 and reduced.evaluate["reader"] == "minilm-reader" and reduced.evaluate["data"] == "sets"
+    assert reduced.limit == 5 and reduced.evaluate["reader"] == "extractive" and reduced.evaluate["data"] == "sets"
     with pytest.raises(InputError, match="gird"):
         small(small={"gird": {}}).reduced()
 
@@ -140,7 +140,7 @@ def test_parts_that_ship_replace_all_others():
     text = 'self-route(part="corag(preset=paper, reranker=BAAI/bge-reranker-large, agent=trained)")'
     method = substitute("selector", text)
     assert "minilm-evidence" in method and "trained" not in method and "BAAI" not in method
-    assert substitute("reader", "ollama(model=llama3:8b)") == "minilm-reader"
+    assert substitute("reader", "ollama(model=llama3:8b)") == "extractive"
     assert substitute("judge", "openai(model=gpt-4o)") is None
     softer = substitute("reranker", "cross-encoder(model=BAAI/bge-reranker-base, output=logit)")
     assert softer == "minilm-softsim(sharpness=4)"
