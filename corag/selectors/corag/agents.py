@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from agent.configuration import Configuration
 from corag.errors import InputError, MissingExtraError, ModelError
+from corag.limits import too_large
+from corag.models.cached import CachedEmbedder, CachedEncoder
+from corag.models.minilm import minilm_encoder
+from corag.models.runtime import current, use_runtime
 from corag.models.trained import FOLDER, shipped_checkpoint
-from corag.naming import Spelling
-from corag.optional import to_install
-from corag.registry import SELECTORS, check_untrusted
+from corag.naming import Spelling, parse
+from corag.optional import to_install, warn_once
+from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, check_untrusted
 from corag.registry import tokens as make_tokens
-from corag.selectors.base import BudgetedSelector
-from corag.selectors.corag.features import FEATURES
+from corag.selectors.base import BudgetedSelector, Choice
+from corag.selectors.corag.features import FEATURES, feature_vectors, question_vectors, room
+from corag.selectors.corag.search import SearchSelector
+from corag.selectors.problem import SelectionProblem
+from corag.selectors.reranking import SHARED
 from corag.selectors.self_route import built
-from corag.types import TokenCounter
+from corag.text.scripts import minilm_reads
+from corag.types import Embedder, Selection, TokenCounter
 from storage import CONFIG_FILE, modified
 
 if TYPE_CHECKING:
-    from agent import ConfigurationAgent
+    from agent import AgentPrediction, ConfigurationAgent
 
 AgentSource: TypeAlias = "str | Path | ConfigurationAgent | None"
 """`default`, a checkpoint folder or the one above it, the name of an agent that ships with the project or is on the
@@ -32,6 +47,13 @@ SHIPPED_AGENT = "agent-minilm"
 """The folder of the agent that ships with the project."""
 TRAINED = "checkpoint"
 """The folder of an agent below that which `corag train` writes."""
+FOREIGN = parse("naive(reranker=bm25)")
+"""What stands in for a configuration where MiniLM does not read the question or the texts: as many as the budget holds,
+by the words that they share with the question."""
+SELECTORS_KEPT = 64
+"""Built selectors in memory: if an agent predicts search settings, nearly every question has its own."""
+TEXTS_AT_ONCE = 16
+"""Texts that an agent's encoder reads in a batch, on a CPU a tenth faster than one by one."""
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 """The name of a repository on the Hugging Face hub."""
 
@@ -121,3 +143,238 @@ def corag_fixed(
     made = built(written, make_tokens(tokenizer or "minilm"), **alone)
     made.name = "corag-fixed"  # type: ignore[misc]  # what selections call it
     return made
+
+
+class AgentSelectors:
+    """What an agent names for each question, and the selectors that do it.
+
+    Args:
+        agent: A checkpoint or a loaded agent.
+        tokens: Counts tokens as the answering model does.
+        embedder: Embeds questions; by default the one that the agent was trained with.
+        given: Settings that the user gave, such as `unit` and `cost_weight`: they replace those of a configuration that
+            takes them. A configuration that names another unit is not available (for windows, one that does not name
+            sentences), nor is one that names another reranker if some name the one that is given, or else one other
+            than the fallback's.
+        keep: Promise; by default that of the agent.
+
+    Raises:
+        InputError: See `load_agent`; another embedder is given than the agent was trained with; or no configuration has
+            the unit that is given.
+        ModelError: The fallback names a part that cannot be used here. Other configurations that name one are left
+            out, with a warning.
+    """
+
+    def __init__(
+        self,
+        agent: AgentSource,
+        tokens: TokenCounter,
+        embedder: Embedder | None = None,
+        given: Mapping[str, Any] = MappingProxyType({}),
+        keep: float | None = None,
+    ) -> None:
+        self.agent = load_agent(agent)
+        self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
+        self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), threading.RLock()
+        self._shared: dict[str, Any] = dict(SHARED.get())
+        self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
+        fallback = self.agent.config.fallback.configuration
+        known = self.agent.config.configurations if self.agent.has_network else (fallback,)
+        # Whoever sets something of the search wants a search.
+        known = tuple(name for name in known if not given or name != self.agent.config.filling)
+        if keep is not None and self.agent.config.novelty is None:
+            raise InputError(
+                f"keep is {keep}, but {self._source} makes no promises; leave keep out, or use the default agent"
+            )
+        self._promise = {} if keep is None else {"keep": keep}
+        unit = given.get("unit")
+        alike = unit if unit in (None, "passage") else "sentence"
+        self._configurations = [name for name in known if alike in (None, name.settings.get("unit", alike))]
+        if (wanted := given.get("reranker")) is not None:
+            by_reranker = [name.reranker for name in self._configurations]
+            stands_in = str(wanted) if str(wanted) in by_reranker else fallback.reranker
+            alike = zip(self._configurations, by_reranker, strict=True)
+            self._configurations = [name for name, of in alike if of == stands_in] or self._configurations
+        if not self._configurations:
+            raise InputError(
+                f"unit is {unit!r}, but {self._source} names only {', '.join(known)}; leave unit out, or set agent=none"
+            )
+        self.skipped: dict[str, str] = {}
+        for name in self._configurations:
+            try:
+                check_untrusted(SELECTORS, name, self._source)
+            except ModelError as error:
+                if name == fallback:
+                    raise
+                self._skip(name, error)
+        # Each reranker is built once; configurations differ in what is laid around it.
+        self._reranker = lru_cache(None)(lambda name: RERANKERS.make(name, defaults=self._shared))
+        if isinstance(wanted, str):
+            self._reranker(wanted)  # refused now, not for each configuration
+        self._spelled = lru_cache(SELECTORS_KEPT)(self._with_given)
+        self._selector = lru_cache(SELECTORS_KEPT)(self._build)
+
+    def predict(self, problems: Sequence[SelectionProblem]) -> list[AgentPrediction]:
+        """Return what the agent names for questions, among the configurations that can be used here.
+
+        Raises:
+            InputError: None of them can.
+        """
+        if not problems:
+            return []
+        features: Any = np.zeros((len(problems), 0))
+        held: Any = 0.0
+        if self._embedder is not None:
+            recipe = self.agent.config.features
+            vectors = question_vectors([problem.passages for problem in problems], self._embedder, recipe)
+            features = feature_vectors(recipe, *zip(*vectors, strict=True))
+            held = room([of.texts for of in vectors], [len(of.similarities) for of in vectors])
+        while True:
+            available = [name for name in self._configurations if name not in self.skipped]
+            if not available:
+                reasons = "; ".join(f"{name}: {reason}" for name, reason in self.skipped.items())
+                raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
+            predictions = self.agent.predict(features, available, room=held, **self._promise)
+            assert isinstance(predictions, list)
+            for problem, prediction in zip(problems, predictions, strict=True):
+                try:
+                    self._selector(self._configuration(problem, prediction))
+                except (InputError, MissingExtraError, ModelError) as error:
+                    self._skip(prediction.configuration, error)
+            if not self.skipped.keys() & set(available):
+                return predictions
+
+    def prepared(self, passages: SelectionProblem) -> SelectionProblem:
+        """Return what the selector for a question chooses from."""
+        [decision] = self._decisions([passages])
+        problem = self._selector(decision[0]).prepared(passages)
+        problem.memory[self._key(problem)] = (self, decision)
+        return problem
+
+    def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
+        """Return what the selector for each question chooses; those with one selector are chosen for together."""
+        names = [configuration for configuration, _ in self._decisions(problems)]
+        choices: dict[int, Choice] = {}
+        for name in dict.fromkeys(names):
+            rows = [row for row, other in enumerate(names) if other == name]
+            of_rows = self._selector(name)._choose_many([problems[row] for row in rows])
+            choices |= dict(zip(rows, of_rows, strict=True))
+        return [choices[row] for row in range(len(problems))]
+
+    def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
+        """Return what the selector for a question selects; the trace says which that was, and why."""
+        [(configuration, prediction)] = self._decisions([problem])
+        selection = self._selector(configuration).select_from(problem, choice)
+        trace = selection.trace
+        details = {
+            "configuration": str(configuration),
+            "probabilities": dict(self._odds(prediction, self.agent.config.configurations)),
+            "unsure": prediction.unsure,
+            "because": self._because(configuration, prediction, trace.cost_weight),
+            **({"skipped": dict(self.skipped)} if self.skipped else {}),
+            # A configuration may be `corag` with an agent of its own, which says more.
+            **trace.details,
+        }
+        return replace(selection, trace=replace(trace, details=details))
+
+    def _because(self, configuration: Configuration, prediction: AgentPrediction, cost_weight: float | None) -> str:
+        """Return in a line what is used for a question, and why."""
+        settings, said = configuration.settings, str(configuration)
+        if configuration is FOREIGN:
+            return f"{said}: the question or its texts are in a script that MiniLM does not read"
+        if configuration.name == "corag" and {"unit", "reranker"} <= settings.keys():
+            unit = settings["unit"]  # a window is window(n)
+            said = f"by {unit}{'' if unit.endswith(')') else 's'}, {settings['reranker']}"
+            said += "" if cost_weight is None else f", lambda {cost_weight:.2g}"
+        if not self.agent.has_network:
+            return f"{said}; {self._source} names it for all questions"
+        if prediction.keeps is not None and prediction.spends is not None:
+            said += ": the default" if prediction.unsure else ": the cheapest that keeps what is promised"
+            return f"{said} (expected: {prediction.keeps:.0%} of the evidence, {prediction.spends:.0%} of the budget)"
+        if prediction.unsure:
+            return f"{said}: the default, as no other choice is clearly better"
+        odds = self._odds(prediction, [name for name in self._configurations if name not in self.skipped])
+        share = odds[_without_search(prediction.configuration)] / max(odds.total(), 1e-300)
+        return f"{said}: the agent's choice ({share:.0%} sure)"
+
+    def _odds(self, prediction: AgentPrediction, configurations: Sequence[str]) -> Counter[str]:
+        """Return the probability of each class: of configurations that differ in lambda and search alone, the sum."""
+        odds: Any = Counter()
+        for name in configurations:
+            odds[_without_search(name)] += prediction.probabilities[name]
+        return odds  # type: ignore[no-any-return]  # of floats
+
+    def _configuration(self, problem: SelectionProblem, prediction: AgentPrediction) -> Configuration:
+        """Return the selector that a prediction names, with the settings that are given."""
+        # No configuration reads a foreign script; a reranker that is given may.
+        if "reranker" not in self._given and self.agent.config.embedder == "minilm" and _is_foreign(problem):
+            return FOREIGN
+        settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
+        return self._spelled(prediction.configuration, *settings)
+
+    def _with_given(self, configuration: Configuration, *settings: float | None) -> Configuration:
+        named = parse(configuration.with_search(*settings))
+        if refused := too_large(named.settings):
+            raise ModelError(f"{self._source} names {named!r:.300}, but may not choose {refused}")
+        takes = SELECTORS.settings(named) if self._given else ()
+        return named.with_settings(**{name: value for name, value in self._given.items() if name in takes})
+
+    def _key(self, problem: SelectionProblem) -> Hashable:
+        return "decision", id(self), problem.budget_tokens
+
+    def _decisions(self, problems: Sequence[SelectionProblem]) -> list[tuple[Configuration, AgentPrediction]]:
+        """Return the selector for each question and what it follows from, predicted once."""
+        unknown = [problem for problem in problems if self._key(problem) not in problem.memory]
+        for problem, prediction in zip(unknown, self.predict(unknown), strict=True):
+            # Beside the agent, so that its id is not given to another. A copy with another layout is the same question.
+            problem.memory[self._key(problem)] = (self, (self._configuration(problem, prediction), prediction))
+        return [problem.memory[self._key(problem)][1] for problem in problems]
+
+    def _skip(self, configuration: str, error: Exception) -> None:
+        self.skipped[configuration] = str(error)
+        warn_once(f"{self._source} names {configuration}, which cannot be used here and is left out: {error}")
+
+    def _build(self, configuration: Configuration) -> BudgetedSelector:
+        """Return a selector; its reranker shares what the embedder encodes."""
+        settings = dict(configuration.settings)
+        with self._lock, use_runtime(self._runtime), SHARED.set(self._shared):
+            # A preset says how its reranker is built.
+            if isinstance(settings.get("reranker"), str) and "preset" not in settings:
+                settings["reranker"] = self._reranker(settings["reranker"])
+            if configuration.name == "corag" and "agent" not in settings and "preset" not in settings:
+                return SearchSelector(tokenizer=self._tokens, **settings)
+            return built(configuration.name, self._tokens, **settings)
+
+    def _embedder_for(self, given: Embedder | None) -> Embedder:
+        wanted = self.agent.config.embedder
+        if given is not None and given.name != wanted:
+            raise InputError(
+                f"{self._source} was trained on embeddings by {wanted!r}, not {given.name!r}; leave embedder out"
+            )
+        if given is not None:
+            return given
+        check_untrusted(EMBEDDERS, wanted, self._source)
+        if "encoder" in EMBEDDERS.settings(wanted):
+            self._shared.setdefault("encoder", CachedEncoder(minilm_encoder(role="reranker"), batch=TEXTS_AT_ONCE))
+            return EMBEDDERS.make(wanted, defaults=self._shared)
+        return CachedEmbedder(wanted)
+
+
+def _is_foreign(problem: SelectionProblem) -> bool:
+    """Return whether a question is for `FOREIGN`, because MiniLM does not read it or its texts."""
+    texts = [candidate.chunk.text for candidate in problem.passages.candidates]
+    foreign = not (minilm_reads([problem.query]) and minilm_reads(texts))
+    if foreign:
+        warn_once(
+            "a question or its texts are in a script that MiniLM does not read: they are ranked by the words they "
+            "share; give a reranker of the language, such as cross-encoder(model=BAAI/bge-reranker-v2-m3)"
+        )
+    return foreign
+
+
+@lru_cache(SELECTORS_KEPT)
+def _without_search(configuration: str) -> str:
+    """Return a configuration without the settings of its search and lambda."""
+    written = parse(configuration)
+    kept = {name: value for name, value in written.settings.items() if name not in ("search", "cost_weight")}
+    return str(Configuration(written.name, kept))
