@@ -16,8 +16,6 @@ from agent.config import Fallback as Fallback
 from agent.config import Ranges as Ranges
 from agent.config import TrainConfig as TrainConfig
 from agent.configuration import Configuration as Configuration
-from agent.errors import AgentError as AgentError
-from agent.errors import CheckpointError as CheckpointError
 from agent.predict import AgentPrediction as AgentPrediction
 from agent.predict import ConfigurationAgent as ConfigurationAgent
 

@@ -17,9 +17,9 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from agent.config import AgentConfig
-from agent.errors import AgentError, CheckpointError
 from agent.predict import ConfigurationAgent
-from storage import CONFIG_FILE, read_sealed, replace_folder, sealed
+from common.errors import InputError, ModelError
+from common.storage import CONFIG_FILE, read_sealed, replace_folder, sealed
 
 WEIGHTS_FILE, CARD_FILE = "model.safetensors", "README.md"
 PICKLE_SUFFIXES = frozenset({".pkl", ".pickle", ".pth", ".pt", ".ckpt", ".bin"})
@@ -28,10 +28,10 @@ PICKLE_SUFFIXES = frozenset({".pkl", ".pickle", ".pth", ".pt", ".ckpt", ".bin"})
 def save(
     path: str | Path, agent: ConfigurationAgent, card: str, extra: Mapping[str, str | bytes] | None = None
 ) -> None:
-    """Write the agent and its model card (Markdown) as a checkpoint folder; see `storage.replace_folder`.
+    """Write the agent and its model card (Markdown) as a checkpoint folder; see `common.storage.replace_folder`.
 
     `extra` are further files by name, such as a page. A `path` that is something other than a checkpoint, which would
-    be lost, is a `CheckpointError`.
+    be lost, is a `ModelError`.
     """
     files: dict[str, str | bytes] = {CARD_FILE: card, **(extra or {})}
     if agent.has_network:
@@ -41,29 +41,29 @@ def save(
     try:
         replace_folder(path, files, "a checkpoint", optional=(WEIGHTS_FILE,))
     except FileExistsError as error:
-        raise CheckpointError(str(error)) from error
+        raise ModelError(str(error)) from error
 
 
 def load(path: str | Path) -> ConfigurationAgent:
     """Return the agent of a checkpoint folder, ready to predict on the CPU without torch.
 
     Raises:
-        CheckpointError: The folder or one of its files is missing, damaged, a pickle, or does not fit together.
+        ModelError: The folder or one of its files is missing, damaged, a pickle, or does not fit together.
     """
     path = Path(path)
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     if not (path / WEIGHTS_FILE).is_file() and (
         pickles := [file for file in files if file.suffix in PICKLE_SUFFIXES and file.is_file()]
     ):
-        raise CheckpointError(
+        raise ModelError(
             f"{pickles[0]} may be a pickle, which can run code when read; give the weights as {WEIGHTS_FILE}"
         )
     if not (path / CONFIG_FILE).is_file():
-        raise CheckpointError(f"{path} lacks {CONFIG_FILE}; give the whole folder, of a training {path / 'checkpoint'}")
+        raise ModelError(f"{path} lacks {CONFIG_FILE}; give the whole folder, of a training {path / 'checkpoint'}")
     try:
         config = AgentConfig.from_dict(read_sealed(path)[0])
-    except (ValueError, RecursionError) as error:  # an AgentError is a ValueError
-        raise CheckpointError(
+    except (ValueError, RecursionError) as error:  # an InputError is a ValueError
+        raise ModelError(
             f"{path / CONFIG_FILE} or a file that it names is damaged: {error}; copy the folder again or train again"
         ) from error
     weights = {}
@@ -72,13 +72,13 @@ def load(path: str | Path) -> ConfigurationAgent:
             weights = load_tensors((path / WEIGHTS_FILE).read_bytes())
         except (OSError, SafetensorError, KeyError) as error:
             # A KeyError is a number type that NumPy lacks, such as bfloat16.
-            raise CheckpointError(
+            raise ModelError(
                 f"{path / WEIGHTS_FILE} is missing or damaged ({error}); copy it or train again"
             ) from error
     try:
         return ConfigurationAgent(config, weights)
-    except AgentError as error:
-        raise CheckpointError(
+    except InputError as error:
+        raise ModelError(
             f"{path / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {error}; copy both from one training"
         ) from error
 
@@ -89,7 +89,7 @@ def from_hub(name: str, **settings: Any) -> ConfigurationAgent:
     `settings` go to `huggingface_hub.snapshot_download`: `revision`, `token`, `cache_dir` and others.
 
     Raises:
-        CheckpointError: The repository cannot be fetched, or holds no readable checkpoint.
+        ModelError: The repository cannot be fetched, or holds no readable checkpoint.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -98,7 +98,7 @@ def from_hub(name: str, **settings: Any) -> ConfigurationAgent:
         folder = snapshot_download(name, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE, CARD_FILE], **settings)
     except (OSError, HfHubHTTPError, HFValidationError) as error:
         reason = " ".join(str(error).split())
-        raise CheckpointError(f"{name!r} cannot be fetched from the hub ({reason}); give another name") from error
+        raise ModelError(f"{name!r} cannot be fetched from the hub ({reason}); give another name") from error
     return load(folder)
 
 

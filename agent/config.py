@@ -6,6 +6,8 @@ The columns of a settings array are always `SETTINGS`, in that order.
 from __future__ import annotations
 
 import dataclasses
+import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent.configuration import Configuration, write
-from agent.errors import AgentError, require_choice, require_int, require_names, require_number
+from common.checks import check_choice, check_count, check_range
+from common.errors import InputError
 
 Keep = Literal["best", "last"]
 FloatArray = NDArray[np.float64]
@@ -46,11 +49,11 @@ class Ranges:
         for name in SETTINGS:
             bounds = getattr(self, name)
             if not isinstance(bounds, tuple) or len(bounds) != 2:
-                raise AgentError(f"ranges.{name} must be a pair (low, high), got {bounds!r}")
+                raise InputError(f"ranges.{name} must be a pair (low, high), got {bounds!r}")
             for bound in bounds:
                 _check_setting(f"ranges.{name}", name, bound)
             if bounds[0] > bounds[1]:
-                raise AgentError(f"ranges.{name} must have low <= high, got {bounds!r}")
+                raise InputError(f"ranges.{name} must have low <= high, got {bounds!r}")
 
     def to_unit(self, settings: ArrayLike) -> FloatArray:
         """Return settings `[n, 3]` in natural units on the scale [0, 1]; a range of one value maps to 0."""
@@ -78,11 +81,18 @@ def _scaled(settings: ArrayLike) -> FloatArray:
     return scaled
 
 
+def _check_names(name: str, value: object) -> None:
+    """Raise unless `value` is a tuple of at least one non-empty string, none of them twice."""
+    valid = isinstance(value, tuple) and value and all(isinstance(item, str) and item.strip() for item in value)
+    if not valid or len(set(value)) < len(value):  # type: ignore[call-overload, arg-type]
+        raise InputError(f"{name} must be a tuple of at least one non-empty name, each once; got {value!r}")
+
+
 def _check_setting(label: str, name: str, value: object) -> None:
     if name == "iterations":
-        require_int(label, value, 1)
+        check_count(label, value, least=1)
     else:
-        require_number(label, value)
+        check_range(label, value, 0, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,7 @@ class Fallback:
     def __post_init__(self) -> None:
         object.__setattr__(self, "configuration", Configuration.parse(self.configuration))
         if self.settings.count(None) not in (0, len(SETTINGS)):
-            raise AgentError(f"fallback must give all of {', '.join(SETTINGS)} or none, got {self.settings}")
+            raise InputError(f"fallback must give all of {', '.join(SETTINGS)} or none, got {self.settings}")
         for name, value in zip(SETTINGS, self.settings, strict=True):
             if value is not None:
                 _check_setting(f"fallback.{name}", name, value)
@@ -156,35 +166,33 @@ class AgentConfig:
     filling: Configuration | None = None
 
     def __post_init__(self) -> None:
-        require_names("configurations", self.configurations)
+        _check_names("configurations", self.configurations)
         object.__setattr__(self, "configurations", tuple(map(Configuration.parse, self.configurations)))
         if self.filling is not None:
             object.__setattr__(self, "filling", Configuration.parse(self.filling))
-            require_choice("filling", self.filling, self.configurations)
-        require_int("texts", self.texts, 0)
-        require_choice("fallback.configuration", self.fallback.configuration, self.configurations)
+            check_choice("filling", self.filling, self.configurations)
+        check_count("texts", self.texts, least=0)
+        check_choice("fallback.configuration", self.fallback.configuration, self.configurations)
         if (self.fallback.iterations is None) != (self.ranges is None):
-            raise AgentError("fallback and ranges must both give the search settings, or neither")
-        require_int("feature_dim", self.feature_dim, 0)
+            raise InputError("fallback and ranges must both give the search settings, or neither")
+        check_count("feature_dim", self.feature_dim, least=0)
         if self.feature_dim:
-            require_names("embedder", (self.embedder,))
-            require_names("features", self.features)
-        require_int("components", self.components, 0)
+            _check_names("embedder", (self.embedder,))
+            _check_names("features", self.features)
+        check_count("components", self.components, least=0)
         if self.inputs is not None:
-            require_int("inputs", self.inputs, 1)
+            check_count("inputs", self.inputs, least=1)
         if self.inputs is not None and 0 < self.feature_dim < self.inputs:
-            raise AgentError(f"inputs must be at most feature_dim, {self.feature_dim}, got {self.inputs}")
+            raise InputError(f"inputs must be at most feature_dim, {self.feature_dim}, got {self.inputs}")
         if not isinstance(self.hidden, tuple):
-            raise AgentError(f"hidden must be a tuple of layer sizes, got {self.hidden!r}")
+            raise InputError(f"hidden must be a tuple of layer sizes, got {self.hidden!r}")
         for name, size in (*(("every size in hidden", size) for size in self.hidden), ("map_dim", self.map_dim)):
-            require_int(name, size, 1)
-        require_number("min_lead", self.min_lead)
-        if self.min_lead > 1:
-            raise AgentError(f"min_lead must be between 0 and 1, got {self.min_lead}; it is a lead in probability")
+            check_count(name, size, least=1)
+        check_range("min_lead", self.min_lead, 0, 1, "it is a lead in probability")
         if self.novelty is not None:
-            require_number("novelty", self.novelty)
+            check_range("novelty", self.novelty, 0, math.inf)
             if self.ranges is not None:
-                raise AgentError("ranges and novelty are both given; forecasts are for whole configurations")
+                raise InputError("ranges and novelty are both given; forecasts are for whole configurations")
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -221,7 +229,7 @@ class AgentConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AgentConfig:
-        """Return the configuration that `to_dict` wrote; an `AgentError` if it is damaged."""
+        """Return the configuration that `to_dict` wrote; an `InputError` if it is damaged."""
         fields = _fields(cls, "config", values)
         best = _fields(Fallback, "fallback", fields["fallback"])
         fields["fallback"] = Fallback(**best | {"configuration": _from_json(best["configuration"])})
@@ -244,18 +252,18 @@ def _from_json(value: object) -> Configuration:
     name, settings = given.get("selector"), given.get("settings")
     if isinstance(name, str) and isinstance(settings, Mapping):
         return Configuration.parse(write(name, settings))
-    raise AgentError(f"a configuration must have the name of a selector and its settings, got {value!r:.300}")
+    raise InputError(f"a configuration must have the name of a selector and its settings, got {value!r:.300}")
 
 
 def _fields(cls: type, where: str, values: object) -> dict[str, Any]:
     """Return `values` with lists turned into tuples, if its keys are fields of `cls` and all without a default."""
     if not isinstance(values, Mapping):
-        raise AgentError(f"{where} must be a mapping of settings, got {values!r}")
+        raise InputError(f"{where} must be a mapping of settings, got {values!r}")
     known = {field.name: field.default is dataclasses.MISSING for field in dataclasses.fields(cls)}
     needed = {name for name, is_needed in known.items() if is_needed}
     for problem, keys in (("unknown", set(values) - set(known)), ("missing", needed - set(values))):
         if keys:
-            raise AgentError(f"{where} has {problem} keys {sorted(keys)}; it needs {sorted(needed)} of {sorted(known)}")
+            raise InputError(f"{where} has {problem} keys {sorted(keys)}; it needs {sorted(needed)} of {sorted(known)}")
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
@@ -296,9 +304,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("lr", "margin"):
-            require_number(name, getattr(self, name), above=True)
+            check_range(name, getattr(self, name), sys.float_info.min, math.inf, "greater than 0")
         for name in ("contrastive_weight", "settings_weight", "forecast_weight", "regret_weight", "temperature"):
-            require_number(name, getattr(self, name))
+            check_range(name, getattr(self, name), 0, math.inf)
         for name, least in {"batch_size": 2, "epochs": 1, "seed": 0}.items():
-            require_int(name, getattr(self, name), least)
-        require_choice("keep", self.keep, (None, *get_args(Keep)))  # type: ignore[arg-type]
+            check_count(name, getattr(self, name), least=least)
+        check_choice("keep", self.keep, (None, *get_args(Keep)))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
-from agent.errors import AgentError
+from common.errors import InputError
 
 MOST_NESTED = 20
 """How deep parts, lists and mappings may be nested in a spelling."""
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
 _MARK = re.compile(r'(?:^|(?<=[=,(\[{:]))\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<opened>"))|[()\[\]{},]', re.DOTALL)
 
 
-class SpellingError(AgentError):
+class SpellingError(InputError):
     """A text spells no part; the message is the reason alone, without the text."""
 
 
@@ -50,13 +50,13 @@ class Configuration(str):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the configuration that a text spells; an `AgentError` if it spells none."""
+        """Return the configuration that a text spells; an `InputError` if it spells none."""
         if isinstance(text, cls):
             return text
         try:
             return cls(*read(text))
         except SpellingError as error:
-            raise AgentError(f"{text!r:.300} {error}") from None
+            raise InputError(f"{text!r:.300} {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name, dict(self.settings))

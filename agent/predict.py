@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from agent.config import KEEP, MARGIN, ROOM, SETTINGS, AgentConfig, FloatArray
 from agent.configuration import Configuration
-from agent.errors import AgentError
+from common.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class AgentPrediction:
 class ConfigurationAgent:
     """Predicts a configuration, and search settings where it has a head for them, from a feature vector.
 
-    Its weights are the finite float32 tensors named in `config.tensor_shapes`, else there is an `AgentError`. Without a
+    Its weights are the finite float32 tensors named in `config.tensor_shapes`, else there is an `InputError`. Without a
     network there are none, and every question gets the fallback.
     """
 
@@ -100,13 +100,13 @@ class ConfigurationAgent:
             One prediction for `[d]`, a list of `b` for `[b, d]`.
 
         Raises:
-            AgentError: The features have another dimension or are not finite, or no available configuration is known.
+            InputError: The features have another dimension or are not finite, or no available configuration is known.
         """
         rows, single = self._rows(features)
         names, ranges = self.config.configurations, self.config.ranges
         allowed = np.array([available is None or name in available for name in names])
         if not allowed.any():
-            raise AgentError(
+            raise InputError(
                 f"none of the available configurations {sorted(available or ())} is known to the agent; "
                 f"it knows {', '.join(names)}"
             )
@@ -137,10 +137,10 @@ class ConfigurationAgent:
     def logits(self, features: ArrayLike) -> FloatArray:
         """Return the unnormalised log-probabilities of the configurations for features `[b, d]`, `[b, R]`.
 
-        An `AgentError` says that the agent has no network; see also `predict`.
+        An `InputError` says that the agent has no network; see also `predict`.
         """
         if not self.has_network:
-            raise AgentError(f"the agent has no network, it always names {self.config.fallback}, so it has no logits")
+            raise InputError(f"the agent has no network, it always names {self.config.fallback}, so it has no logits")
         return self._linear("choice", self._maps(self._rows(features)[0]))
 
     def forecast(self, features: ArrayLike) -> FloatArray | None:
@@ -201,26 +201,26 @@ class ConfigurationAgent:
         try:
             rows = np.asarray(features, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise AgentError(f"features must be an array of numbers: {error}") from error
+            raise InputError(f"features must be an array of numbers: {error}") from error
         dim = self.config.feature_dim
         if rows.ndim not in (1, 2) or (dim and rows.shape[-1] != dim):
-            raise AgentError(
+            raise InputError(
                 f"features must have shape [{dim}] or [b, {dim}], got {list(rows.shape)}; build them with "
                 f"the embedder {self.config.embedder!r} and the recipe {self.config.features}"
             )
         if not (np.abs(rows) <= np.finfo(np.float32).max).all():
-            raise AgentError(f"features must be finite float32 values; check the embedder {self.config.embedder!r}")
+            raise InputError(f"features must be finite float32 values; check the embedder {self.config.embedder!r}")
         return np.atleast_2d(rows), rows.ndim == 1
 
 
 def _check_weights(config: AgentConfig, weights: Mapping[str, NDArray[np.float32]]) -> None:
     shapes = config.tensor_shapes
     if different := sorted(set(weights) ^ set(shapes)):
-        raise AgentError(f"expected the tensors {', '.join(shapes)}; missing or unknown: {', '.join(different)}")
+        raise InputError(f"expected the tensors {', '.join(shapes)}; missing or unknown: {', '.join(different)}")
     for name, shape in shapes.items():
         tensor = weights[name]
         if tensor.shape != shape or tensor.dtype != np.float32 or not np.isfinite(tensor).all():
-            raise AgentError(
+            raise InputError(
                 f"tensor {name!r} must be finite float32 of shape {shape}, got {tensor.dtype} of shape {tensor.shape}"
             )
 

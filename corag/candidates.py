@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from common.storage import modified
 from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
 from corag.models.cached import CachedEmbedder, vectors_by
@@ -22,7 +23,6 @@ from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.selectors.problem import promising
 from corag.text.documents import with_title
 from corag.types import Candidate, Chunk, Embedder, Selection, Selector
-from storage import modified
 
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
 """A text as `as_candidates` reads it."""

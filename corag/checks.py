@@ -1,13 +1,13 @@
-"""Checks of settings, questions and budgets; each error names the setting, its value and what it may be."""
+"""Checks of settings, questions, budgets and settings files; each error names the value and what it may be."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, get_args
 
-import numpy as np
-
-from corag.errors import InputError
+from common.checks import check_choice as check_choice
+from common.checks import check_count as check_count
+from common.checks import check_range as check_range
+from common.errors import InputError
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -15,30 +15,6 @@ MOST_TOKENS = 10**12
 """The largest budget: beyond all models, and times any window still a 64-bit number."""
 MOST_CANDIDATES = 100_000
 """The most candidates of a question: they are in memory, and every selector compares them."""
-
-
-def check_choice(name: str, value: object, names: Any) -> None:
-    """Raise `InputError` unless a setting is one of some names, which are a `Literal` type or an iterable."""
-    listed = get_args(names) or tuple(names)
-    if value not in listed:
-        raise InputError(f"{name} is {value!r}; it must be one of {', '.join(listed)}")
-
-
-def check_count(name: str, value: object, hint: str, *, least: int = 1, most: int | None = None) -> None:
-    """Raise `InputError` unless a setting is a whole number from `least` to `most`; `hint` ends the message."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:  # type: ignore[operator]
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r:.80}; {hint}")
-    if most is not None and value > most:  # type: ignore[operator]
-        raise InputError(f"{name} must be at most {most}, got {value!r:.80}; {hint}")
-
-
-def check_range(name: str, value: object, low: float, high: float, hint: str) -> None:
-    """Raise `InputError` unless a setting is a number from `low` to `high`; `hint` ends the message."""
-    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high:  # type: ignore[operator]
-        kind = "" if is_number else "a number "
-        raise InputError(f"{name} must be {kind}from {low} to {high}, got {value!r:.80}; {hint}")
 
 
 def refuse_aliases(text: str) -> None:

@@ -4,33 +4,9 @@ The command line prints these without a traceback and exits with status 2. Anyth
 escapes is a bug in CORAG and keeps its traceback.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-
-class CoragError(Exception):
-    """Base of every error that CORAG raises on purpose; `search` and `agent` raise `ValueError`s of their own.
-
-    Its message is one line, also where it quotes a library whose message is several.
-    """
-
-    def __str__(self) -> str:
-        return " ".join(line for line in map(str.strip, super().__str__().split("\n")) if line)
-
-
-class InputError(CoragError, ValueError):
-    """A value given by the user breaks a rule: an empty question, a budget of 0, a broken line."""
-
-
-@contextmanager
-def search_errors() -> Iterator[None]:
-    """Raise what `search` says of its settings and values as `InputError`."""
-    from search import SearchError
-
-    try:
-        yield
-    except SearchError as error:
-        raise InputError(str(error)) from error
+from common.errors import CoragError as CoragError
+from common.errors import InputError as InputError
+from common.errors import ModelError as ModelError
 
 
 class DataError(InputError):
@@ -39,10 +15,6 @@ class DataError(InputError):
 
 class IndexMismatchError(CoragError):
     """A vector index does not fit: built by another embedder, half-written, or of an unknown version."""
-
-
-class ModelError(CoragError):
-    """A model, tokenizer or adapter is missing, damaged, or not what its name says."""
 
 
 class MissingExtraError(CoragError, ImportError):

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Self
 
 from agent.configuration import FORM, Configuration, SpellingError, split, write_value
 from agent.configuration import spelling as spelling
-from agent.errors import AgentError
 from corag.errors import InputError
 
 Spelling = str
@@ -50,10 +49,7 @@ def parse(part: object) -> Configuration:
             "environment: set OPENAI_API_KEY or OLLAMA_API_KEY; for an address with a user and a password set "
             "OPENAI_BASE_URL or OLLAMA_HOST"
         )
-    try:
-        return Configuration.parse(part)
-    except AgentError as error:
-        raise InputError(str(error)) from None
+    return Configuration.parse(part)
 
 
 def split_parts(parts: Spelling | Iterable[Spelling] | None) -> list[Configuration]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from common.storage import replace_file
 from corag.errors import DataError
-from storage import replace_file
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

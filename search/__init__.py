@@ -27,4 +27,3 @@ from search.tree import SearchTree as SearchTree
 from search.types import Order as Order
 from search.types import ScoreOrders as ScoreOrders
 from search.types import ScoreProblemOrders as ScoreProblemOrders
-from search.types import SearchError as SearchError

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from search.types import SearchError, check_at_least, check_not_negative
+from common.checks import check_choice, check_count, check_range
+from common.errors import InputError
 
 Policy = Literal["paper", "bayesian"]
 Backup = Literal["best-child", "all-children", "utility"]
@@ -65,19 +67,18 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         for field, names in NAMES.items():
-            if (name := getattr(self, field)) not in get_args(names):
-                raise SearchError(f"expected {field} to be one of {', '.join(get_args(names))}; got {name!r}")
+            check_choice(field, getattr(self, field), names)
         for field in ("iterations", "parallel"):
-            check_at_least(field, getattr(self, field), 1)
+            check_count(field, getattr(self, field))
         for field in ("max_length", "max_scored"):
             if (count := getattr(self, field)) is not None:
-                check_at_least(field, count, 1)
+                check_count(field, count)
         for field in ("exploration", "cost_weight"):
-            check_not_negative(field, getattr(self, field))
+            check_range(field, getattr(self, field), 0, math.inf)
         if self.policy != "paper":
             for field, allowed in NO_TREE.items():
                 if (value := getattr(self, field)) not in allowed:
-                    raise SearchError(
+                    raise InputError(
                         f"{field}={value!r} needs a tree, which policy {self.policy!r} does not build; leave it "
                         "out, or use policy='paper'"
                     )

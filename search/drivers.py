@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from common.errors import InputError
 from search.bayesian import bayesian_search
 from search.config import Policy, SearchConfig
 from search.mcts import tree_search
 from search.result import SearchCoroutine, SearchResult
-from search.types import IntArray, Order, ScoreOrders, ScoreProblemOrders, SearchError, checked_problem, checked_values
+from search.types import IntArray, Order, ScoreOrders, ScoreProblemOrders, checked_problem, checked_values
 
 _DEFAULT = SearchConfig()
 
@@ -33,7 +34,7 @@ def search(costs: ArrayLike, score_orders: ScoreOrders, budget: int, config: Sea
         config: The settings.
 
     Raises:
-        SearchError: The problem or the scorer's answer breaks a rule.
+        InputError: The problem or the scorer's answer breaks a rule.
     """
     [result] = search_many([(costs, budget)], lambda pairs: score_orders([order for _, order in pairs]), config)
     return result
@@ -54,11 +55,11 @@ def search_many(
         config: The settings of all problems, or a sequence with those of each.
 
     Raises:
-        SearchError: A problem or the scorer's answer breaks a rule, or the number of configs is wrong.
+        InputError: A problem or the scorer's answer breaks a rule, or the number of configs is wrong.
     """
     configs = config if isinstance(config, Sequence) else [config] * len(problems)
     if len(configs) != len(problems):
-        raise SearchError(f"expected one config per problem, or one for all; got {len(configs)} for {len(problems)}")
+        raise InputError(f"expected one config per problem, or one for all; got {len(configs)} for {len(problems)}")
     checked = [checked_problem(costs, budget) for costs, budget in problems]
     running = [POLICIES[own.policy](*problem, own) for problem, own in zip(checked, configs, strict=True)]
     results: dict[int, SearchResult] = {}

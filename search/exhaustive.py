@@ -8,9 +8,11 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike
 
+from common.checks import check_count
+from common.errors import InputError
 from search.orders import OrderSpace
 from search.result import SearchResult
-from search.types import Order, ScoreOrders, SearchError, check_at_least, checked_problem, checked_values
+from search.types import Order, ScoreOrders, checked_problem, checked_values
 
 BATCH_SIZE = 4096
 """Most orders in one call of the scorer."""
@@ -41,15 +43,15 @@ def exhaustive(
             they are counted; what it raises stops the work.
 
     Raises:
-        SearchError: An argument or the scorer's answer breaks a rule, or there are too many orders.
+        InputError: An argument or the scorer's answer breaks a rule, or there are too many orders.
     """
-    check_at_least("max_orders", max_orders, 1)
-    check_at_least("max_length", max_length, 1)
+    check_count("max_orders", max_orders)
+    check_count("max_length", max_length)
     costs, budget = checked_problem(costs, budget)
     space = OrderSpace(costs, budget, max_length)
     total = space.count(max_orders, ordered=ordered, check=lambda: report(0, 0))
     if total is None:
-        raise SearchError(
+        raise InputError(
             f"more than max_orders={max_orders} orders of up to {max_length} of {len(costs)} candidates fit; raise "
             "max_orders, lower max_length, offer fewer candidates or use a smaller budget"
         )

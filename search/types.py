@@ -1,4 +1,4 @@
-"""Types and errors of a search, and the checks of what enters it; nothing behind them checks it again."""
+"""Types of a search, and the checks of what enters it; nothing behind them checks it again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from common.errors import InputError
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -25,38 +27,22 @@ LARGEST_COST = 2**53
 """Floats hold every whole number up to here exactly."""
 
 
-class SearchError(ValueError):
-    """A problem, a setting or a scorer's answer breaks a rule; the message names value, rule and remedy."""
-
-
-def check_at_least(name: str, value: Any, least: int) -> None:
-    """Raise unless `value` is an integer >= `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise SearchError(f"expected {name} to be an integer of at least {least}, got {value!r}")
-
-
-def check_not_negative(name: str, value: Any) -> None:
-    """Raise unless `value` is a finite number >= 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-        raise SearchError(f"expected {name} to be a finite number of at least 0, got {value!r}")
-
-
 def checked_problem(costs: ArrayLike, budget: Any) -> tuple[IntArray, int]:
-    """Return costs `[num_candidates]` and budget as integers, or raise `SearchError`."""
+    """Return costs `[num_candidates]` and budget as integers, or raise `InputError`."""
     try:
         array = np.asarray(costs)
     except ValueError as error:
-        raise SearchError("costs are ragged; give one whole number per candidate") from error
+        raise InputError("costs are ragged; give one whole number per candidate") from error
     if array.ndim != 1 or array.dtype.kind not in "iuf":
-        raise SearchError(f"expected costs as a list of whole numbers, got shape {array.shape}, dtype {array.dtype}")
+        raise InputError(f"expected costs as a list of whole numbers, got shape {array.shape}, dtype {array.dtype}")
     # Comparisons with NaN are false, so NaN is refused, too.
     valid = (array >= 0) & (array <= LARGEST_COST) & (array == np.trunc(array))
     if not valid.all():
         worst = array[int(np.argmin(valid))]
-        raise SearchError(f"costs must be whole numbers from 0 to 2**53, got {worst}; round estimated costs up")
+        raise InputError(f"costs must be whole numbers from 0 to 2**53, got {worst}; round estimated costs up")
     is_number = isinstance(budget, Integral | Real) and not isinstance(budget, bool)
     if not is_number or not 1 <= budget <= LARGEST_COST or budget != int(budget):
-        raise SearchError(f"expected budget to be a whole number from 1 to 2**53, got {budget!r}")
+        raise InputError(f"expected budget to be a whole number from 1 to 2**53, got {budget!r}")
     return array.astype(np.int64), int(budget)
 
 
@@ -67,20 +53,20 @@ def _number(orders: Sequence[Any]) -> str:
 def checked_values(
     values: object, asked: Sequence[Any], source: str = "score_orders", named: Callable[[Sequence[Any]], str] = _number
 ) -> FloatArray:
-    """Return the values that `source` gave the orders `asked` as floats, `[len(asked)]`, or raise `SearchError`.
+    """Return the values that `source` gave the orders `asked` as floats, `[len(asked)]`, or raise `InputError`.
 
     `named` describes some of these orders in errors.
     """
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise SearchError(f"{source} returned no array of numbers ({error}) for {named(asked)}") from error
+        raise InputError(f"{source} returned no array of numbers ({error}) for {named(asked)}") from error
     if array.shape != (len(asked),):
-        raise SearchError(f"{source} returned values of shape {array.shape} for {named(asked)}; give one each")
+        raise InputError(f"{source} returned values of shape {array.shape} for {named(asked)}; give one each")
     finite = np.isfinite(array)
     if not finite.all():
         worst = int(np.argmin(finite))
-        raise SearchError(
+        raise InputError(
             f"{source} returned {array[worst]} for {named([asked[worst]])}; values must be finite: "
             "look for an overflow, a low precision or an empty text in the scorer"
         )

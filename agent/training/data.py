@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.config import SETTINGS, AgentConfig
-from agent.errors import AgentError
+from common.errors import InputError
 
 Float32 = NDArray[np.float32]
 
@@ -54,17 +54,17 @@ class TrainingTable:
                 continue
             indices = np.asarray(indices)
             if indices.dtype.kind != "i" or indices.ndim != 1:
-                raise AgentError(f"{name} must hold indices, [n], got {indices.dtype} of shape {indices.shape}")
+                raise InputError(f"{name} must hold indices, [n], got {indices.dtype} of shape {indices.shape}")
             object.__setattr__(self, name, np.ascontiguousarray(indices, dtype=np.int64))
         for name, axes in (("features", 2), ("weight", 1), ("quality", 2), ("settings", 2), ("forecast", 3)):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _float_array(name, getattr(self, name), axes))
         for name, array in self.arrays.items():
             if len(array) != len(self.ids):
-                raise AgentError(f"{name} has {len(array)} rows for {len(self.ids)} ids; give one per question")
+                raise InputError(f"{name} has {len(array)} rows for {len(self.ids)} ids; give one per question")
         for name in ("label", "weight"):
             if (getattr(self, name) < 0).any():
-                raise AgentError(f"{name} must be at least 0, got {getattr(self, name).min()}")
+                raise InputError(f"{name} must be at least 0, got {getattr(self, name).min()}")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -84,26 +84,26 @@ class TrainingTable:
         return sha.hexdigest()
 
     def check_fits(self, config: AgentConfig) -> None:
-        """Raise an `AgentError` unless the columns are those of an agent of this configuration."""
+        """Raise an `InputError` unless the columns are those of an agent of this configuration."""
         number = len(config.configurations)
         widths = {"features": config.feature_dim, "quality": number, "settings": len(SETTINGS), "forecast": 2}
         for name, width in widths.items():
             array = self.arrays.get(name)
             if array is not None and array.shape[1] != width:
-                raise AgentError(f"expected {name} of {width} columns, got {array.shape[1]}")
+                raise InputError(f"expected {name} of {width} columns, got {array.shape[1]}")
         if len(self) and self.label.max() >= number:
-            raise AgentError(f"label {self.label.max()} must be below {number}, the number of configurations")
+            raise InputError(f"label {self.label.max()} must be below {number}, the number of configurations")
         if (self.forecast is None) != (config.novelty is None):
-            raise AgentError("the table's forecast and the agent's novelty belong together; give both or neither")
+            raise InputError("the table's forecast and the agent's novelty belong together; give both or neither")
         if (self.settings is None) != (config.ranges is None):
-            raise AgentError("the table's settings and the agent's ranges belong together; give both or neither")
+            raise InputError("the table's settings and the agent's ranges belong together; give both or neither")
 
     def check_trainable(self) -> None:
-        """Raise an `AgentError` unless there are two questions and two configurations to tell apart."""
+        """Raise an `InputError` unless there are two questions and two configurations to tell apart."""
         if len(self) < 2:
-            raise AgentError(f"training needs at least 2 questions, got {len(self)}; label more")
+            raise InputError(f"training needs at least 2 questions, got {len(self)}; label more")
         if len(np.unique(self.label[self.weight > 0])) < 2:
-            raise AgentError(
+            raise InputError(
                 "training needs at least 2 different best configurations among the questions with weight > 0; "
                 "label more questions or lower the bar for counting one"
             )
@@ -119,9 +119,9 @@ def _float_array(name: str, values: object, axes: int) -> Float32:
     try:
         array = np.ascontiguousarray(values, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise AgentError(f"{name} must be an array of numbers: {error}") from error
+        raise InputError(f"{name} must be an array of numbers: {error}") from error
     if array.ndim != axes or not np.isfinite(array).all():
-        raise AgentError(f"{name} must have {axes} axes and be finite, got shape {array.shape}")
+        raise InputError(f"{name} must have {axes} axes and be finite, got shape {array.shape}")
     return array
 
 

@@ -31,12 +31,12 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from agent.checkpoint import load, model_card, save
 from agent.config import AgentConfig, TrainConfig
-from agent.errors import AgentError, CheckpointError
 from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable
 from agent.training.lightning import kept_in, quiet_trainer, quiet_training, resume
 from agent.training.module import AgentModule
-from storage import folder_lock, replace_file
+from common.errors import InputError, ModelError
+from common.storage import folder_lock, replace_file
 
 Precision = Literal["32-true", "bf16-mixed"]
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
@@ -112,7 +112,7 @@ def fit(
     of each epoch; it is called with the folder of the training if something is left to do.
 
     Raises:
-        AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
+        InputError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
         KeyboardInterrupt: It was interrupted; the next call goes on after the last whole epoch.
     """
     _check(train, val, config, train_config)
@@ -140,7 +140,7 @@ def fit(
             except (MisconfigurationException, RuntimeError) as error:
                 if isinstance(error, RuntimeError) and not trainer.get("callbacks"):
                     raise
-                raise AgentError(f"Lightning refuses device={device!r} or trainer={dict(trainer)}: {error}") from error
+                raise InputError(f"Lightning refuses device={device!r} or trainer={dict(trainer)}: {error}") from error
         kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
         state = torch.load(kept, map_location="cpu", weights_only=True)
         module.load_state_dict(state["state_dict"])
@@ -182,7 +182,7 @@ class _Figures(pl.Callback):  # type: ignore[misc]
         epoch = len(self.history)
         row = {name: float(value) for name, value in trainer.callback_metrics.items() if name != RANK}
         if not all(math.isfinite(value) for value in row.values()):
-            raise AgentError(f"the loss is not finite in epoch {epoch}: {row}; lower lr or the loss weights")
+            raise InputError(f"the loss is not finite in epoch {epoch}: {row}; lower lr or the loss weights")
         self.history.append(row)
         self._log(trainer, epoch)
         # ModelCheckpoint, which comes after this callback, looks here.
@@ -229,14 +229,14 @@ def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig,
     train.check_fits(config)
     train.check_trainable()
     if train.quality is None and (train_config.regret_weight or train_config.temperature):
-        raise AgentError("regret_weight and temperature need the table's quality; give it, or set both to 0")
+        raise InputError("regret_weight and temperature need the table's quality; give it, or set both to 0")
     if val is None:
         return
     val.check_fits(config)
     if not len(val):
-        raise AgentError("the validation table is empty; pass None to train without one")
+        raise InputError("the validation table is empty; pass None to train without one")
     if shared := sorted(set(train.ids) & set(val.ids)):
-        raise AgentError(
+        raise InputError(
             f"{len(shared)} questions are in both training and validation, such as {shared[0]!r}; "
             "split by question, and by document where questions share one"
         )
@@ -255,7 +255,7 @@ def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:
             return None
         history, best_epoch = tuple(record["history"]), int(record["best_epoch"])
         agent = load(out_dir / CHECKPOINT_DIR)
-    except (OSError, ValueError, KeyError, TypeError, CheckpointError):
+    except (OSError, ValueError, KeyError, TypeError, ModelError):
         return None  # missing or damaged: train again
     return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, len(history), best_epoch)
 

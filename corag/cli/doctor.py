@@ -107,10 +107,10 @@ def _models() -> Iterator[Finding]:
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
+    from common.storage import CONFIG_FILE
     from corag.models.minilm import WEIGHTS_FILE, WEIGHTS_SHA256
     from corag.models.trained import FOLDER
     from corag.text.tokens import check_published, model_folder
-    from storage import CONFIG_FILE
 
     try:
         folder = model_folder()

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, get_args
 
 from rich.text import Text
 
-from agent.errors import AgentError
 from corag import __version__
 from corag.checks import is_odd_number, refuse_aliases
 from corag.cli.console import say, stderr
@@ -28,7 +27,6 @@ from corag.errors import CoragError, InputError
 from corag.naming import nearest
 from corag.optional import load
 from corag.text.visible import one_line, visible
-from search import SearchError
 
 MISTAKE = 2
 """Exit status of a mistake that the user can fix."""
@@ -246,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return MISTAKE
-    except (CoragError, AgentError, SearchError, OSError) as error:
+    except (CoragError, OSError) as error:
         if debug:
             raise
         of_system = isinstance(error, OSError) and not isinstance(error, CoragError)

@@ -20,13 +20,13 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from common.storage import folder_lock
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index.outside import require_inside
 from corag.index.table import Database
 from corag.index.where import FIELDS, fields_json
 from corag.optional import require
 from corag.types import Chunk
-from storage import folder_lock
 
 FORMAT_VERSION: Final = 5
 """Layout of the tables; raised by every change that this version could not read."""

@@ -79,9 +79,8 @@ class CachedEmbedder:
             if self._given is not None:
                 return EMBEDDERS.make(self._given)
             takes = "encoder" in EMBEDDERS.settings("minilm")
-            return EMBEDDERS.make(
-                "minilm", **({"encoder": CachedEncoder(minilm_encoder(role="reranker"))} if takes else {})
-            )
+            defaults = {"encoder": CachedEncoder(minilm_encoder(role="reranker"))} if takes else {}
+            return EMBEDDERS.make("minilm", defaults=defaults)
 
     def __str__(self) -> str:
         return "minilm" if self._given is None else spelling(self._given)

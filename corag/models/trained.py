@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.storage import CONFIG_FILE, read_sealed, replace_folder, sealed
 from corag.errors import ModelError
 from corag.models.minilm import WEIGHTS_SHA256
 from corag.optional import require
-from storage import CONFIG_FILE, read_sealed, replace_folder, sealed
 
 FORMAT_VERSION = 1
 BASE = "all-MiniLM-L6-v2"

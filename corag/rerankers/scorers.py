@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.ambient import checkpoint
-from corag.errors import ScoringError
+from corag.errors import InputError, ScoringError
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
-from search import SearchError
 from search.types import checked_values
 
 FLAT = 1e-6
@@ -110,7 +109,7 @@ class CachedScorer:
 
         try:
             values = checked_values(answer, orders, f"reranker {self.name!r}", named)
-        except SearchError as error:
+        except InputError as error:
             raise ScoringError(str(error)) from error
         self.values.update(zip(orders, values.tolist(), strict=True))
 

@@ -16,7 +16,6 @@ import numpy as np
 import search
 from corag.ambient import Ambient, step
 from corag.checks import check_choice, check_count, check_range
-from corag.errors import search_errors
 from corag.naming import Spelling
 from corag.registry import RERANKERS
 from corag.rerankers.scorers import CachedScorer
@@ -102,7 +101,7 @@ class Upper(RerankingSelector):
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         scorer = self._scorer(problem)
-        with step(f"{self.name}, orders") as report, search_errors():
+        with step(f"{self.name}, orders") as report:
             found = search.exhaustive(
                 problem.costs, scorer.passing, problem.capacity, self.max_length,
                 max_orders=self.max_orders, ordered=scorer.order_matters, report=report,

@@ -18,6 +18,7 @@ from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import WandbLogger
 
 from agent.training.lightning import quiet_trainer, quiet_training, resume
+from common.storage import folder_lock
 from corag.cli.console import progress, say
 from corag.cli.page import Block, Page, Section, Table
 from corag.models.trained import Adapter, save_adapter
@@ -27,7 +28,6 @@ from experiments.adapters.config import AdapterTraining
 from experiments.data.catalogue import DATA_SETS
 from experiments.run.journal import commit, finished_record, versions
 from experiments.run.track import TrackedRun
-from storage import folder_lock
 
 ADAPTER_DIR, RECORD_FILE = "adapter", "training.json"
 SPLIT = """\

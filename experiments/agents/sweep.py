@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student_t
 
-import agent
+from common.storage import folder_lock
 from corag.cli.console import progress, say
 from corag.cli.main import restrict_settings
 from corag.cli.page import Page, Section, Table
@@ -30,7 +30,6 @@ from experiments.agents.recipes import flattened
 from experiments.agents.train import TrainAgentConfig, fit, known_labels
 from experiments.run.journal import fingerprint
 from experiments.run.track import UNMEASURED
-from storage import folder_lock
 
 SUMMARY_FILE, PAGE_FILE = "summary.json", "report.html"
 METRIC = "val_regret"
@@ -120,7 +119,7 @@ def plan(config: SweepConfig) -> list[tuple[Mapping[str, Any], list[TrainAgentCo
     """Return each combination: what is varied, by dotted name, and all settings of its runs, one for each seed.
 
     An unknown name or a wrong value is an `InputError`, a value that breaks a rule of the training an
-    `agent.AgentError`.
+    `InputError`.
     """
     combinations: list[tuple[Mapping[str, Any], list[TrainAgentConfig]]] = []
     for values in product(*config.vary.values()):
@@ -208,7 +207,7 @@ def _trained(run: TrainAgentConfig, group: str) -> dict[str, Any]:
     try:
         config = run.with_recipe_defaults()
         report = fit(known_labels(config), config, group=group)
-    except agent.AgentError as error:
+    except InputError as error:
         return {**record, "error": str(error)}
     figures = report.history[report.best_epoch]
     if METRIC not in figures:

@@ -151,14 +151,14 @@ def learnt_targets(
     """Return `make_targets` of the questions that are learnt from.
 
     Under `rule`, those whose best class does not lead are left out: they teach no label, form no contrastive pairs, and
-    teach no settings either. An `agent.AgentError` says that none is left.
+    teach no settings either. An `InputError` says that none is left.
     """
     table = make_targets(labels, config, recipe, forecast=forecast)
     config = with_recipe_defaults(config, "default", "target")
     if config.weighting != "rule":
         return table
     if not (table.weight > 0).any():
-        raise agent.AgentError(
+        raise InputError(
             f"none of {len(labels)} training questions is left: on none does the best class lead the next by more than "
             f"{config.margin:.0%} of {config.metric}; label more questions, or with rerankers that differ more, or "
             "lower target.margin"

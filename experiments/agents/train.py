@@ -14,6 +14,7 @@ import numpy as np
 
 import agent
 from agent.checkpoint import CARD_FILE
+from common.storage import folder_lock, seal_again
 from corag.checks import check_choice
 from corag.cli.console import progress
 from corag.cli.page import Page, Table
@@ -38,7 +39,6 @@ from experiments.data.splits import divide
 from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
 from experiments.run.journal import commit, digest
 from experiments.run.track import TrackedRun, Tracker, Tracking
-from storage import folder_lock, seal_again
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     others wait.
 
     A damaged table or a missing split is a `DataError`, an unknown measure an `InputError`, too little to learn from an
-    `agent.AgentError`.
+    `InputError`.
     """
     config = config.with_recipe_defaults()
     labels = known_labels(config)

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from common.storage import folder_lock
 from corag.checks import check_count
 from corag.cli.console import print_table, progress, say, stderr
 from corag.errors import DataError, InputError
@@ -30,7 +31,6 @@ from experiments.data.folder import (
     share_corpus,
     write_source,
 )
-from storage import folder_lock
 
 _STEP = 1_000
 """Passages or questions between two reports of progress."""

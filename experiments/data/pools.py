@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
+from common.storage import folder_lock
 from corag.ambient import counted
 from corag.checks import check_choice
 from corag.cli.console import progress
@@ -32,7 +33,6 @@ from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName
 from experiments.data.trec import escaped, read_run
 from experiments.run.journal import digest, fingerprint
-from storage import folder_lock
 
 EMBEDDED_TOGETHER = 512
 LONG_TOKENS = MAX_TOKENS

@@ -21,9 +21,8 @@ from experiments.evaluation.parts import Parts
 from experiments.evaluation.rankings import ranking_of
 from experiments.evaluation.verify import claim_of, verdict_figures
 from experiments.report.measures import measured
-from search import SearchError
 
-FAILURES = (InputError, BudgetError, ScoringError, SummarizerError, SearchError)
+FAILURES = (InputError, BudgetError, ScoringError, SummarizerError)
 """What one question may be too much for; a missing package, model or server is a reason to stop."""
 
 Rows = dict[str, dict[str, Any]]

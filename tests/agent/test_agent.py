@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import agent
-from agent import AgentConfig, AgentError, CheckpointError, Configuration, ConfigurationAgent, Fallback, Ranges
+from agent import AgentConfig, Configuration, ConfigurationAgent, Fallback, Ranges
 from agent.config import ROOM
 from agent.predict import cheapest
+from common.errors import InputError, ModelError
 from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config
 from tests.paths import ROOT
 
@@ -67,7 +68,7 @@ def test_a_configuration_is_spelled_with_the_settings_of_its_search():
 
 @pytest.mark.parametrize("text", ["corag(", "corag(unit)", "corag(unit=a, unit=b)", 'corag(unit="a)'])
 def test_what_spells_no_configuration_is_refused(text):
-    with pytest.raises(AgentError, match=r"write name\(key=value"):
+    with pytest.raises(InputError, match=r"write name\(key=value"):
         Configuration.parse(text)
 
 
@@ -96,7 +97,7 @@ def test_only_available_configurations_are_chosen():
     assert prediction.configuration == "first"
     assert prediction.probabilities == trained.predict(np.ones(DIM)).probabilities
     for available in ((), ["unheard of"]):
-        with pytest.raises(AgentError, match="available"):
+        with pytest.raises(InputError, match="available"):
             trained.predict(np.ones(DIM), available=available)
 
 
@@ -154,7 +155,7 @@ def test_nothing_but_a_checkpoint_is_replaced(folder, tmp_path):
     (folder / "thesis.tex").write_text("years of work")
     (tmp_path / "file").write_text("")
     for path in (folder, tmp_path / "file"):
-        with pytest.raises(CheckpointError):
+        with pytest.raises(ModelError):
             agent.save(path, random_agent(), "")
     assert (folder / "thesis.tex").exists()
 
@@ -162,9 +163,9 @@ def test_nothing_but_a_checkpoint_is_replaced(folder, tmp_path):
 def test_an_edited_card_is_sealed_again(folder):
     with (folder / "README.md").open("a") as card:
         card.write("More.\n")
-    with pytest.raises(CheckpointError, match=r"README\.md"):
+    with pytest.raises(ModelError, match=r"README\.md"):
         agent.load(folder)
-    subprocess.run([sys.executable, "-m", "storage", folder], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "common.storage", folder], check=True, cwd=ROOT)
     assert agent.load(folder).config == toy_config()
 
 
@@ -172,7 +173,7 @@ def test_an_edited_card_is_sealed_again(folder):
 def test_a_pickle_is_refused(folder, suffix):
     pickle_file = (folder / "model.safetensors").rename(folder / f"model{suffix}")
     for path in (folder, pickle_file):
-        with pytest.raises(CheckpointError, match="pickle"):
+        with pytest.raises(ModelError, match="pickle"):
             agent.load(path)
 
 

@@ -13,9 +13,10 @@ from lightning.pytorch.loggers import CSVLogger
 from scipy.spatial.distance import mahalanobis
 
 import agent
-from agent import AgentError, AgentModel, ConfigurationAgent, fit
+from agent import AgentModel, ConfigurationAgent, fit
 from agent.losses import choice_loss, contrastive_loss, regret_loss, soft_target
 from agent.training.data import FeatureScaling, known_texts
+from common.errors import InputError
 from tests.agent.worlds import DIM, random_weights, toy_config, toy_table, toy_train_config
 
 pytestmark = pytest.mark.slow
@@ -159,7 +160,7 @@ def test_any_setting_and_callback_of_lightning(tmp_path):
     callbacks = [{"callbacks": [{"class_path": name}]} for name in named]
     unknown = {"callbacks": [{"class_path": "EarlyStopping", "init_args": {"monitor": "beauty"}}]}
     for wrong in ({"max_epochs": 3}, {"beauty": 1}, {"callbacks": ["os.system"]}, unknown, *callbacks):
-        with pytest.raises(AgentError, match="trainer"):
+        with pytest.raises(InputError, match="trainer"):
             fit(toy_table(), None, toy_config(), toy_train_config(), tmp_path / "wrong", trainer=wrong)
 
 
@@ -171,7 +172,7 @@ def test_callbacks_are_imported_from_trusted_modules_only(tmp_path, monkeypatch)
         (tmp_path / f"{name}.py").write_text(code + "class Mine(pl.Callback): pass\n")
     for name in ("own_lab.Mine", "lightningx.Mine", "os_.Mine", "..own_lab.Mine", " own_lab.Mine"):
         trainer = {"callbacks": [{"class_path": name}]}
-        with pytest.raises(AgentError, match="CORAG_CALLBACK_MODULES"):
+        with pytest.raises(InputError, match="CORAG_CALLBACK_MODULES"):
             fit(toy_table(), None, toy_config(), toy_train_config(), tmp_path / "wrong", trainer=trainer)
     assert not (tmp_path / "ran").exists()
     monkeypatch.setenv("CORAG_CALLBACK_MODULES", "other, own_lab")
@@ -191,7 +192,7 @@ def test_callbacks_are_imported_from_trusted_modules_only(tmp_path, monkeypatch)
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(tmp_path, arguments, named):
-    with pytest.raises(AgentError, match=named):
+    with pytest.raises(InputError, match=named):
         toy_fit(tmp_path / "out", **arguments)
     assert not (tmp_path / "out").exists()
 
@@ -221,7 +222,7 @@ def test_a_finished_training_with_other_settings_or_a_damaged_checkpoint_is_done
 
 def test_a_device_that_is_not_there_and_a_loss_that_diverges(tmp_path):
     for changes, named in (({"device": "abacus"}, "abacus"), ({"lr": 1e30}, "lr")):
-        with pytest.raises(AgentError, match=named):
+        with pytest.raises(InputError, match=named):
             toy_fit(tmp_path, **changes)
 
 

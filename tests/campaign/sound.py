@@ -12,7 +12,6 @@ from corag.budget import Budget
 from corag.errors import BudgetError, CoragError, InputError, ModelError, ScoringError
 from corag.text.documents import SEPARATOR
 from corag.text.units import UnitChunk, source_of
-from search import SearchError
 from tests.campaign.draws import drawn_case
 from tests.corag.text.tokens.worlds import ChatReader
 from tests.fakes import essence
@@ -134,7 +133,7 @@ def tried(number, figures):
         before = list(case.candidates) if isinstance(case.candidates, list) else None
         try:
             selection = case.selector.select(case.query, case.candidates, case.budget, layout=case.layout)
-        except (InputError, ModelError, ScoringError, SearchError) as error:
+        except (InputError, ModelError, ScoringError) as error:
             one_line(error)
             figures.counts["spoilt and refused" if case.spoilt else "refused"] += 1
             return

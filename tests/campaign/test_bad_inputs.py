@@ -19,6 +19,7 @@ import pytest
 from safetensors.numpy import save
 
 import corag
+from common.storage import seal_again
 from corag import Candidate, Chunk
 from corag.cli.main import MISTAKE, main
 from corag.errors import CoragError
@@ -26,7 +27,6 @@ from corag.index import ChunkIndex
 from corag.text.units import unit_size
 from corag.types import Answer
 from experiments.labels.table import VECTORS
-from storage import seal_again
 from tests.experiments.worlds import MANY_QUERIES, listing, write_folder
 from tests.fakes import FixedReader, HashEmbedder
 

@@ -13,13 +13,13 @@ import pytest
 import agent
 import corag
 from agent.config import Fallback
+from common.storage import seal_again
 from corag import registry
 from corag.errors import CoragError, DataError, InputError, ModelError
 from corag.index import ChunkIndex
 from corag.registry import check_untrusted
 from corag.selectors.raptor.build import load_tree, update_tree
 from corag.selectors.raptor.tree import Node, RaptorTree
-from storage import seal_again
 
 CHECKPOINT = Path("checkpoints/agent-minilm")
 EVIL = "http://127.0.0.1:9/v1"

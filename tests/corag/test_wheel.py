@@ -133,7 +133,7 @@ def test_the_wheel_has_the_data_and_no_labels(wheel):
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     wanted = {
         name for name in tracked
-        if name.startswith(("corag/", "search/", "agent/", "storage/", "experiments/", "checkpoints/"))
+        if name.startswith(("corag/", "search/", "agent/", "common/", "experiments/", "checkpoints/"))
         and not name.startswith(LEFT_OUT) and (ROOT / name).is_file()
     } - {"checkpoints/README.md", *NOTEBOOK}  # fmt: skip
     assert wanted <= names

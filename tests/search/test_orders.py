@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import SearchError, exhaustive
+from common.errors import InputError
+from search import exhaustive
 from search.orders import OrderSpace
 from tests.search.worlds import HashScorer, feasible_orders, problems, scorers
 
@@ -97,7 +98,7 @@ def test_counting_and_scoring_orders_without_end_stops_in_little_memory(costs, n
 
 def test_refuses_too_many_orders_before_scoring():
     scorer = HashScorer(0)
-    with pytest.raises(SearchError, match="max_orders"):
+    with pytest.raises(InputError, match="max_orders"):
         exhaustive([1] * 1000, scorer, 10)
     assert scorer.calls == []
     assert exhaustive([1] * 3, scorer, 3, max_orders=15).num_scored == 15

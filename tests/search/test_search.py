@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import SearchConfig, SearchError, exhaustive, search, search_many
+from common.errors import InputError
+from search import SearchConfig, exhaustive, search, search_many
 from search.drivers import POLICIES
 from tests.search.worlds import HashScorer, drawn, feasible_orders, policy_configs, problems, scorers
 
@@ -122,16 +123,16 @@ def test_nothing_to_choose_from():
 )
 def test_problems_that_are_refused(costs, budget):
     for run in (search, exhaustive):
-        with pytest.raises(SearchError):
+        with pytest.raises(InputError):
             run(costs, zeros, budget)
 
 
 @pytest.mark.parametrize("answer", [[0.5], [[0.5], [0.5]], None, ["a", "b"], [0.5, nan]])
 def test_bad_values(answer):
     for run in (search, exhaustive):
-        with pytest.raises(SearchError):
+        with pytest.raises(InputError):
             run([1, 1], lambda orders: answer, 1)
-    with pytest.raises(SearchError):
+    with pytest.raises(InputError):
         search_many([([1], 1), ([1], 1)], lambda pairs: answer)
 
 
@@ -143,10 +144,10 @@ def test_bad_values(answer):
     ],
 )  # fmt: skip
 def test_bad_settings(setting):
-    with pytest.raises(SearchError, match=list(setting)[-1]):
+    with pytest.raises(InputError, match=list(setting)[-1]):
         SearchConfig(**setting)
 
 
 def test_one_config_for_each_problem():
-    with pytest.raises(SearchError):
+    with pytest.raises(InputError):
         search_many([([1], 1), ([1], 1)], zeros, [SearchConfig()])

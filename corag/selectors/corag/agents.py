@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from agent.configuration import Configuration
+from common.storage import CONFIG_FILE, modified
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
@@ -33,7 +34,6 @@ from corag.selectors.reranking import SHARED
 from corag.selectors.self_route import built
 from corag.text.scripts import minilm_reads
 from corag.types import Embedder, Selection, TokenCounter
-from storage import CONFIG_FILE, modified
 
 if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
@@ -114,8 +114,6 @@ def _read(agent: str | Path) -> ConfigurationAgent:
         return _loaded(folder, modified(folder))
     except ImportError as error:
         raise MissingExtraError(f"{error.__cause__ or error}; install it with: {to_install('models')}") from error
-    except package.AgentError as error:
-        raise ModelError(str(error)) from error
 
 
 @lru_cache(maxsize=4)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from corag.checks import check_choice, check_range
-from corag.errors import InputError, search_errors
+from corag.errors import InputError
 from corag.optional import warn_once
 from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, gives_probabilities, scale_of, score_together
 from corag.rerankers.window import WindowedScorer
@@ -102,8 +102,7 @@ class SearchSelector(SearchSettings, RerankingSelector):
             return np.concatenate(scaled)
 
         configs = [self.search_of(problem) for problem in problems]
-        with search_errors():
-            results = search_many([(problem.costs, problem.capacity) for problem in problems], score, configs)
+        results = search_many([(problem.costs, problem.capacity) for problem in problems], score, configs)
         spreads = [spread for _, spread in scales]
         return list(map(self._choice, problems, scorers, spreads, configs, results))
 
@@ -174,5 +173,4 @@ def search_config(policy: Policy, preset: Preset | None = None, given: Mapping[s
         defaults |= {"exploration": EXPLORATION, "choice": "value-minus-cost"}
         if given.get("policy", policy) == "paper":
             defaults["iterations"] = ITERATIONS
-    with search_errors():
-        return SearchConfig(**{**defaults, **(PRESETS[preset] if preset else {}), **given})
+    return SearchConfig(**{**defaults, **(PRESETS[preset] if preset else {}), **given})

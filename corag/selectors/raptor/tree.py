@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from common.storage import replace_file
 from corag.errors import DataError, IndexMismatchError
 from corag.index.outside import require_inside
 from corag.index.search import ChunkIndex
@@ -18,7 +19,6 @@ from corag.index.store import local_folder
 from corag.registry import SELECTORS
 from corag.text.visible import to_json
 from corag.types import Chunk, FloatArray
-from storage import replace_file
 
 FOLDER = "raptor"
 """The tree's folder in that of its index."""

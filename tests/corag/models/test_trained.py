@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from common.storage import read_sealed, seal_again
 from corag.errors import ModelError
 from corag.models.trained import CARD_FILE, CONFIG_FILE, FOLDER, WEIGHTS_FILE, AdapterConfig, load_adapter, save_adapter
-from storage import read_sealed, seal_again
 
 CONFIG = AdapterConfig("toy", "linear", {"window_tokens": 288, "names": ["a", "b"]})
 
@@ -59,6 +59,6 @@ def test_another_format_encoder_or_form_is_refused(folder, changes):
 
 @pytest.mark.parametrize("shipped", sorted(path.parent.name for path in FOLDER.glob("*/config.json")))
 def test_what_ships_is_sealed(shipped):
-    """After an edit of a card: python -m storage checkpoints/NAME."""
+    """After an edit of a card: python -m common.storage checkpoints/NAME."""
     _, hashes = read_sealed(FOLDER / shipped)
     assert hashes.keys() == {path.name for path in (FOLDER / shipped).iterdir()}

@@ -98,9 +98,9 @@ def test_a_run_that_cannot_be_trained_is_noted_and_the_others_go_on(labels, tmp_
         summary = sweep(config)
         good, bad = summary["rows"]
         assert (good["settings"], good["errors"], bad["settings"]) == ({"map_dim": 3}, [], {"map_dim": 0})
-        assert bad["figures"] == {} and bad["errors"] == ["map_dim must be an integer of at least 1, got 0"] * 2
+        assert bad["figures"] == {} and bad["errors"] == ["map_dim must be a whole number of at least 1, got 0"] * 2
         said = " ".join(capsys.readouterr().out.split())
-        assert "2 of 2 runs with map_dim=0 could not be trained; the first: map_dim must be an integer" in said
+        assert "2 of 2 runs with map_dim=0 could not be trained; the first: map_dim must be a whole number" in said
     assert "map_dim=0 | 2, 2 failed | - | - | - |" in sweep_page(summary, "lr").markdown()
     # Leads of .01 and .02 agree, and tell little: half the interval is 12.706 standard errors of .005.
     near = {**good, "by_seed": {seed: value + 0.01 * (1 + int(seed)) for seed, value in good["by_seed"].items()}}

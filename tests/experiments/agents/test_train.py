@@ -8,7 +8,7 @@ import pytest
 
 import agent
 import corag
-from agent import AgentError
+from common.errors import InputError
 from corag.errors import DataError
 from corag.selectors.corag.features import curve_statistics
 from experiments.agents.compare import AGENT, BASE, CEILING, RERANKER_ONLY, SETTINGS_ONLY, comparison
@@ -162,7 +162,7 @@ def test_candidates_are_features_in_training_and_in_use(tmp_path, table):
 
 def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
     one_class = [row for row in training_rows() if int(row["query"][1:]) % 2]
-    with pytest.raises(AgentError):
+    with pytest.raises(InputError):
         train(config_of(write_labels(tmp_path / "one.parquet", one_class), tmp_path / "out"))
     renamed = write_labels(tmp_path / "renamed.parquet", [{**row, "split": "x"} for row in training_rows()])
     with pytest.raises(DataError, match="own_splits"):
@@ -188,7 +188,7 @@ def test_questions_that_are_not_clear_are_left_out(tmp_path, caplog):
     rows = [row if row["query"] != "q0" else {**row, "rougeL": 0.5} for row in training_rows()]
     labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows)))
     assert "folder/q0" not in learnt_targets(labels, PAPER, ("query",)).ids
-    with pytest.raises(AgentError, match="margin"):
+    with pytest.raises(InputError, match="margin"):
         learnt_targets(labels, replace(PAPER, margin=9.0), ("query",))
     # So few that it is a warning.
     train(config_of(tmp_path / "l.parquet", tmp_path / "out", recipe="paper", target=PAPER))

@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def sealed(config: Mapping[str, Any], files: Mapping[str, str | bytes]) -> str:
 def read_sealed(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the settings that `sealed` wrote, and the hashes, of which those of files that are there are checked.
 
-    It finds damage; somebody who changes files on purpose can seal them again (`python -m storage FOLDER`).
+    It finds damage; somebody who changes files on purpose can seal them again (`python -m common.storage FOLDER`).
 
     Raises:
         OSError: A file cannot be read.
@@ -38,7 +39,8 @@ def read_sealed(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """
     values = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
     if not isinstance(values, dict) or not isinstance(hashes := values.pop(SEAL, None), dict):
-        raise ValueError(f"{CONFIG_FILE} has no seal ({SEAL}); if you trust the folder: python -m storage {folder}")
+        remedy = f"if you trust the folder: python -m common.storage {folder}"
+        raise ValueError(f"{CONFIG_FILE} has no seal ({SEAL}); {remedy}")
     others = {name: expected for name, expected in hashes.items() if name != CONFIG_FILE}
     found = {name: folder / Path(name).name for name in others}
     actual_hashes = {name: _sha256(file.read_bytes()) for name, file in found.items() if file.is_file()}
@@ -157,3 +159,8 @@ def _write(path: Path, content: str | bytes) -> None:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        seal_again(Path(argument))

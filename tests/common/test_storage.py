@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage import replace_folder
+from common.storage import replace_folder
 
 
 def content(folder):
