@@ -30,6 +30,9 @@ _BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
 _INLINE = MarkdownIt("commonmark")
 _LEAVES = {"paragraph_open", "heading_open", "fence", "code_block", "table_open", "html_block"}
 
+MAX_HEADING = 300
+"""Characters of a heading in the paths of the sections below it, each of which has all of them."""
+
 
 class Block(NamedTuple):
     """A paragraph, list item, code block or table; it reaches to the next block of its section."""
@@ -100,7 +103,7 @@ def sections_of(
     A heading of level 1 that comes first and is the only one is the document's title; otherwise `title` leads
     every path.
     """
-    levels = [heading.level for heading in headings]
+    title, levels = _clipped(title), [heading.level for heading in headings]
     titled = levels[:1] == [1] and levels.count(1) == 1
     path: list[tuple[int, str]] = [] if titled else [(0, title)]
     ends = [heading.start for heading in headings] + [len(text)]
@@ -108,7 +111,8 @@ def sections_of(
     sections = []
     for heading, end in zip([Heading(0, "", start, start), *headings], ends, strict=True):
         if heading.level:
-            path = [(level, name) for level, name in path if level < heading.level] + [(heading.level, heading.text)]
+            path = [(level, name) for level, name in path if level < heading.level]
+            path.append((heading.level, _clipped(heading.text)))
         own = []
         while remaining and remaining[0].start < end:
             own.append(remaining.popleft())
@@ -119,6 +123,10 @@ def sections_of(
                 del names[0]
             sections.append(FileSection(tuple(names), heading.start, heading.end, end, tuple(own)))
     return tuple(sections)
+
+
+def _clipped(heading: str) -> str:
+    return heading if len(heading) <= MAX_HEADING else heading[: MAX_HEADING - 1].rstrip() + "…"
 
 
 class TextBuilder:

@@ -49,12 +49,12 @@ READERS: Mapping[str, Reader] = {
     "text": Reader("corag.files.plain:read_text", 1),
     "csv": Reader("corag.files.plain:read_csv", 1),
     "jsonl": Reader("corag.files.plain:read_jsonl", 1),
-    "html": Reader("corag.files.web:read_html", 1),
-    "docx": Reader("corag.files.web:read_docx", 1),
+    "html": Reader("corag.files.web:read_html", 2),
+    "docx": Reader("corag.files.web:read_docx", 2),
     "pdf": Reader("corag.files.pdf:read_pdf", 1),
     "pptx": Reader("corag.files.office:read_pptx", 2),
     "xlsx": Reader("corag.files.office:read_xlsx", 1),
-    "man": Reader("corag.files.web:read_man", 2),
+    "man": Reader("corag.files.web:read_man", 3),
 }
 """Type -> its reader."""
 
@@ -82,6 +82,7 @@ _GUESS_BYTES = 2**16
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
 _NO_TEXT_SHARE = 0.02
 _FEW = 3
+NESTED = "its elements are nested too deeply"
 _NOT_TEXT = "not text, and of no type that is read"
 # The older encodings that files have today; among all that there are, a guess goes astray.
 _GUESSES = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1255", "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "cp949"]
@@ -246,7 +247,7 @@ def parse_file(data: bytes, path: str) -> FileText:
     except MissingExtraError as error:
         raise UnreadableFileError(f"needs a package that is missing: {to_install('documents')}") from error
     except RecursionError as error:
-        raise UnreadableFileError("its elements are nested too deeply") from error
+        raise UnreadableFileError(NESTED) from error
     _check_size(len(file.text), MAX_TEXT_BYTES)
     if (lines := file.text.count("\n")) > MAX_LINES:
         raise UnreadableFileError(f"{lines:,} lines, more than {MAX_LINES:,}; split it")

@@ -7,17 +7,21 @@ import re
 import subprocess
 import warnings
 import zipfile
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from shutil import which
 from typing import Any
 
+from corag.files.formulas import linear
 from corag.files.markdown import FileText, letters, read_markdown
-from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError, decode
+from corag.files.read import MAX_TEXT_BYTES, NESTED, UnreadableFileError, decode
 from corag.optional import require
 from corag.text.units import INDENT
 
+MAX_DEPTH = 150
+"""Elements within each other: what is deep inside is looked at once for each element around it."""
 MAX_SECONDS = 60
 """Time for mandoc: less than for a reader, which would leave it running."""
 
@@ -27,13 +31,6 @@ _NO_TEXT = (
     "[role=navigation], [role=search], [role=banner], [role=contentinfo], [aria-hidden=true], a.headerlink, a.anchor"
 )
 _MAIN = "main, [role=main]"
-# A table around these is there for the layout, as line numbers beside code are.
-_LAYOUT = "table:has(table, h1, h2, h3, h4, h5, h6, pre)"
-_BLANK_LINES = re.compile(r"\n{3,}")
-# Each run of spaces is looked at once, however long it is.
-_TRAILING_SPACE = re.compile(r"(?<![ \t])[ \t]++$", re.MULTILINE)
-# Patterns of markdownify take the square of such a run's length.
-_LONG_SPACE = re.compile(r"(?<!\s)(\s{1000})\s++")
 _COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
 _CODE = re.compile("<pre.*?</pre>", re.DOTALL)
 _INCLUDED = re.compile(r"[.']\s*so\s+(\S+)")
@@ -56,7 +53,7 @@ def read_html(data: bytes, name: str) -> FileText:
         # A header of the site names the site; one inside an article names the article.
         for element in soup.select("body > footer, body > header:not(:has(h1)), body > * > footer"):
             element.decompose()
-    markdown = to_markdown(main[0] if len(main) == 1 else soup.body or soup)
+    markdown = markdown_of(main[0] if len(main) == 1 else soup.body or soup)
     return _with_anchors(read_markdown(markdown, name, title=title, lines=False), anchors)
 
 
@@ -75,12 +72,16 @@ def _anchors(tree: Any) -> list[tuple[str, str]]:
 
 def _with_anchors(file: FileText, anchors: list[tuple[str, str]]) -> FileText:
     """Return a file whose sections have the anchors of their headings; both are in the page's order."""
-    names = [heading for heading, _ in anchors]
+    places: dict[str, deque[int]] = {}
+    for number, (heading, _) in enumerate(anchors):
+        places.setdefault(heading, deque()).append(number)
     sections, first = [], 0
     for section in file.sections:
-        heading = letters(section.headings[-1])
-        if section.start < section.body and heading in names[first:]:
-            number = names.index(heading, first)
+        numbers = places.get(letters(section.headings[-1]), deque())
+        while numbers and numbers[0] < first:
+            numbers.popleft()
+        if section.start < section.body and numbers:
+            number = numbers.popleft()
             section, first = replace(section, anchor=anchors[number][1]), number + 1
         sections.append(section)
     return replace(file, sections=tuple(sections))
@@ -93,48 +94,60 @@ def parse_html(data: bytes | str) -> Any:
     with warnings.catch_warnings():
         # It warns of XHTML, of texts that look like a file's name, and of bytes in another encoding than declared.
         warnings.simplefilter("ignore")
-        return soup.BeautifulSoup(data, "lxml")
+        tree = soup.BeautifulSoup(data, "lxml")
+    depths = {id(tree): 0}
+    for element in tree.find_all(True):
+        depths[id(element)] = depths[id(element.parent)] + 1
+    if max(depths.values()) > MAX_DEPTH:
+        raise UnreadableFileError(NESTED)
+    return tree
 
 
-def to_markdown(tree: Any) -> str:
+def markdown_of(tree: Any) -> str:
     """Return a tree as Markdown: without pictures, links as their words."""
-    markdownify = require("markdownify", "documents")
-    for part in tree.select(f"{_LAYOUT}, table[role=presentation]"):
-        for element in part.find_all(["caption", "thead", "tbody", "tfoot", "tr", "th", "td"]):
-            if element.find_parent("table") is part:
-                element.name = "div"
-        part.name = "div"
-    for text in tree.find_all(string=_LONG_SPACE):
-        text.replace_with(type(text)(_LONG_SPACE.sub(r"\1", text)))
-    for cell in tree.select("td, th"):
-        # A bar would end the cell.
-        for text in cell.find_all(string=lambda string: "|" in string):
-            text.replace_with(type(text)(text.replace("|", "\\|")))
-    converter = markdownify.MarkdownConverter(
-        heading_style="ATX",
-        bullets="-",
-        strip=["a", "img"],
-        escape_asterisks=False,
-        escape_underscores=False,
-        strong_em_symbol="*",
-        sub_symbol="",
-        sup_symbol="",
-        table_infer_header=True,
-    )
-    return _BLANK_LINES.sub("\n\n", _TRAILING_SPACE.sub("", converter.convert_soup(tree))).strip()
+    require("markdownify", "documents")
+    from corag.files.converter import to_markdown
+
+    return to_markdown(tree)
 
 
 def read_docx(data: bytes, name: str) -> FileText:
     """Return the text of a Word document, without pictures, comments and page headers."""
     mammoth = require("mammoth", "documents")
     with check_archive(data, "docx"):
-        page = mammoth.convert_to_html(io.BytesIO(data), style_map=_STYLES, convert_image=lambda _: []).value
+        document = io.BytesIO(_with_formulas_as_text(data))
+        page = mammoth.convert_to_html(document, style_map=_STYLES, convert_image=lambda _: []).value
     soup = parse_html(page)
     titles = soup.select("p.title")
     title = " ".join(titles[0].get_text().split()) if titles else ""
     for element in titles[:1]:
         element.decompose()
-    return read_markdown(to_markdown(soup), name, title=title, lines=False)
+    return read_markdown(markdown_of(soup), name, title=title, lines=False)
+
+
+def _with_formulas_as_text(data: bytes) -> bytes:
+    """Return a Word document with its formulas as text in one line: mammoth leaves them out."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(file, "w") as changed:
+        parts = {part: archive.read(part) for part in archive.infolist()}
+        formulas = [part for part, content in parts.items() if b"<m:oMath" in content]
+        if not formulas:
+            return data
+        for part, content in parts.items():
+            changed.writestr(part, _formulas_as_text(content) if part in formulas else content)
+    return file.getvalue()
+
+
+def _formulas_as_text(document: bytes) -> bytes:
+    tree = require("bs4", "documents").BeautifulSoup(document, "xml")
+    for formula in tree.find_all("m:oMath"):
+        run, text = tree.new_tag("w:r"), tree.new_tag("w:t", attrs={"xml:space": "preserve"})
+        text.string = linear(formula)
+        run.append(text)
+        formula.replace_with(run)
+    for paragraph in tree.find_all("m:oMathPara"):
+        paragraph.unwrap()
+    return bytes(tree.encode("utf-8"))
 
 
 def read_man(data: bytes, name: str) -> FileText:
@@ -166,7 +179,7 @@ def read_man(data: bytes, name: str) -> FileText:
         mark.unwrap()
     for synopsis in tree.select("table.Nm"):
         synopsis.replace_with(" ".join(synopsis.get_text().split()))
-    markdown = to_markdown(tree.select_one(".manual-text"))
+    markdown = markdown_of(tree.select_one(".manual-text"))
     described = re.sub(r"^:   ", INDENT, markdown, flags=re.MULTILINE)  # an option, by what is set in below it
     return read_markdown(described, name, title="" if title == "()" else title, lines=False)
 

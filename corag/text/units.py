@@ -7,7 +7,7 @@ the line that leads into its list. `assemble` puts chosen units back together.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -39,6 +39,7 @@ _CELL = re.compile(r"\|\s*(?=\S)")
 _BREAK = re.compile(r"\n\s*(?=\S)")
 _SPACE = re.compile(r"\s+(?=\S)")
 _WORD = re.compile(r"\S")
+_INDENTATION = re.compile(r"^[^\S\n]*+(?=\S)", re.MULTILINE)
 _WINDOW = re.compile(r"window\(\s*(\d{1,9})\s*\)")
 _OPENING = re.compile(r".*[?:\uff1a\uff1f]|\#{1,6}\s.*|[^\n]+\n(?:=+|-+)", re.DOTALL)
 _HEADING = re.compile(r"(?![-*+•|`~]).{0,59}[^\n.!?\u2026:;,\uff1f]")
@@ -256,27 +257,28 @@ def _cut_up(text: str, body: int) -> tuple[_UnitSpan, ...]:
     for match in _LINE.finditer(text, body):
         blocks.read(match.start(), match.end())
     blocks.finish()
+    indents = {match.end(): match.end() - match.start() for match in _INDENTATION.finditer(text)}
     pieces = (piece for piece in blocks.pieces if piece.span[0] < piece.span[1])
-    return tuple(piece._replace(opens=_opens(text, piece)) for piece in pieces)
+    return tuple(piece._replace(opens=_opens(text, piece, indents)) for piece in pieces)
 
 
-def _opens(text: str, piece: _UnitSpan) -> str:
-    """Return whether a piece needs the next one to be understood, by its form alone; see `_UnitSpan.opens`."""
+def _opens(text: str, piece: _UnitSpan, indents: Mapping[int, int]) -> str:
+    """Return whether a piece needs the next one to be understood, by its form alone; see `_UnitSpan.opens`.
+
+    `indents` has the offset of the first word of each line, and the width of the space before it.
+    """
     start, end = piece.span
-    own, first = text[start:end], text.rfind("\n", 0, start) + 1
-    if (following := _WORD.search(text, end)) is None:
+    own, following = text[start:end], _WORD.search(text, end)
+    if following is None or following.start() not in indents or _ROW.match(own) or _FENCE.match(own):
         return ""
     coming = following.start()
-    next_line = text.rfind("\n", 0, coming) + 1
-    if next_line <= end or _ROW.match(own) or _FENCE.match(own):
-        return ""
     if _OPENING.fullmatch(own):
         return "line"
-    if piece.leads or _ITEM.match(own) or text[first:start].strip():
+    if piece.leads or _ITEM.match(own) or start not in indents:
         return ""
-    if coming - next_line > start - first and _TERM.fullmatch(own):
+    if indents[coming] > indents[start] and _TERM.fullmatch(own):
         return "line"
-    return "heading" if text.count("\n", end, next_line) > 1 and _HEADING.fullmatch(own) else ""
+    return "heading" if text.count("\n", end, coming) > 1 and _HEADING.fullmatch(own) else ""
 
 
 def _with_openings(pieces: Sequence[_UnitSpan]) -> list[_UnitSpan]:
@@ -362,7 +364,10 @@ class _Blocks:
         else:
             # A cell that spans rows is in the first of them.
             above = [self._label] if self._label is not None and not labelled else []
-            self._add(span, self._header, *above, breaks=(_CELL, _CLAUSE, _SPACE))
+            if not rows and not _is_short(self._header):
+                self._add(self._header, breaks=(_CELL, _CLAUSE, _SPACE))
+            leads = [lead for lead in (self._header, *above) if _is_short(lead)]
+            self._add(span, *leads, breaks=(_CELL, _CLAUSE, _SPACE))
             self._label = span if labelled else self._label
 
     def _end(self) -> None:
@@ -379,7 +384,7 @@ class _Blocks:
         self._lead = last if last and self._text[last[1] - 1] in COLONS else None
 
     def _end_table(self) -> None:
-        if self._header is not None and not any(self._header in piece.leads for piece in self.pieces[-1:]):
+        if self._header is not None and len(self.pieces) == self._rows_from:
             self._add(self._header, breaks=(_CELL, _CLAUSE, _SPACE))  # a header without rows
         if self._header is not None:
             self._header = self._lead = None  # what led into the table leads into no list below it
@@ -388,6 +393,11 @@ class _Blocks:
         borders = _cuts(self._text, span, breaks)
         parts = [_stripped(self._text, *part) for part in pairwise(borders)]
         self.pieces += [_UnitSpan(part, leads) for part in parts]
+
+
+def _is_short(lead: Span) -> bool:
+    """Return whether a lead may be written before each of many rows."""
+    return lead[1] - lead[0] <= MAX_CHARACTERS
 
 
 def _is_labelled(row: str) -> bool:

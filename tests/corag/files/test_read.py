@@ -129,6 +129,25 @@ y = 2</code></pre><img alt="picture" src="x.png"></article><aside>Ads</aside>"""
     assert not file.lines and not file.pages
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("10<sup>6</sup> m", "10^6 m"),
+        ("<sup>14</sup>C and x<sup>n + 1</sup>", "^14C and x^(n + 1)"),
+        ("the 1<sup>st</sup>, noted<sup><a href='#n'>2</a></sup>", "the 1st, noted[2]"),
+        ("H<sub>2</sub>O, log<sub>2</sub>8", "H2O, log_2 8"),
+        ("<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math> cup", "1/2 cup"),
+        ("<math><msup><mi>x</mi><mn>2</mn></msup><mo>=</mo><msqrt><mi>a</mi><mo>+</mo><mi>b</mi></msqrt></math>",
+         "x^2 = √(a + b)"),
+        ("<math><semantics><mi>y</mi><annotation>y</annotation></semantics></math>", "y"),
+        ("<math><mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><msub><mi>n</mi><mi>i</mi></msub></mfrac></math>",
+         "(a + b)/n_i"),
+    ],
+)  # fmt: skip
+def test_raised_and_lowered_signs_and_formulas_are_no_digits_of_a_number(written, read):
+    assert read_file(html(f"<p>{written}"), "a.html").text == read
+
+
 def test_headings_of_a_page_have_anchors():
     body = """<h1 id=top>Pump</h1><p>a<h2><a name=use></a>Use</h2><p>b<section id=care><h2>Care &amp; oil</h2>
     <p>c</section><h2>Plain</h2><p>d<h2 id=again>Use</h2><p>e<table><tr><td><h2 id=cell>In a cell</h2></table>"""
@@ -155,6 +174,18 @@ def test_a_word_document():
         ("The pump > Install > Parts", "| part | price |\n| --- | --- |\n| valve | 5 |\n\n- one\n- two"),
         ("The pump > Repair", "Close it."),
     ]
+
+
+def test_formulas_of_a_word_document_are_text():
+    square = "<m:sSup><m:e><m:r><m:t>v</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup>"
+    half = f"<m:f><m:fPr/><m:num>{square}</m:num><m:den><m:r><m:t>2g</m:t></m:r></m:den></m:f>"
+    names = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    formula = f"</w:t></w:r><m:oMathPara {names}><m:oMath>{half}</m:oMath></m:oMathPara><w:r><w:t>"
+    file, whole = io.BytesIO(), zipfile.ZipFile(io.BytesIO(docx([("Normal", "It is HERE in metres.")])))
+    with zipfile.ZipFile(file, "w") as archive:
+        for part in whole.infolist():
+            archive.writestr(part, whole.read(part).replace(b"HERE", formula.encode()))
+    assert " ".join(read_file(file.getvalue(), "a.docx").text.split()) == "It is (v^2)/2g in metres."
 
 
 def bomb(main, size):
@@ -236,15 +267,57 @@ REPEATED = {
     "manual": ("a.txt", b"a(1)" + b" " * 350 + b"b\n" + b"a(1)" + b"  c" * 100_000),
     "hyphens": ("a.txt", b"-" * 20_000 + b"a-" * 10_000 + b"\nb"),
     "no page": ("a", b"<!--a-->" * 40 + b"b"),
+    "list": ("a.html", b"<ol start=999999999>" + b"<li>a" * 10_000),
+    "columns": ("a.html", b"<table><tr>" + b"<td colspan=1000>a" * 4_000),
+    "rows": ("a.html", b"<table>" + b"<tr><td rowspan=65534 colspan=99>a" * 2_000),
+    "head": ("a.html", b"<table><thead>" + b"<tr><td>a</td></tr>" * 4_000),
+    "headings": ("a.html", b"<h2>a</h2>" * 5_000 + b"b"),
+    "long heading": ("a.md", b"# " + b"a b " * 5_000 + b"\n" + b"## c\n" * 3_000 + b"d"),
+    "quotes": ("a.txt", "\u201c".encode() * 40_000),
+    "backticks": ("a.txt", b"`" * 60_000),
 }
+NESTED = [
+    b"<table><tr><td>",
+    b"<div>",
+    b"<ul><li>",
+    b"<h1><h2>",
+    b"<section id=a><h2>",
+    b"<b>",
+    b"<caption>",
+    b"<math>",
+]
 
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("case", REPEATED)
 def test_one_character_many_times_takes_no_longer_than_others(case):
     name, data = REPEATED[case]
-    chunks = chunk_file(name, read_file(data, name), corag.tokens())
+    file = read_file(data, name)
+    chunks = chunk_file(name, file, corag.tokens())
     assert sum(len(chunk.text.split()) for chunk in chunks) >= 1
+    size = max(len(data), 40_000)  # a PDF is packed
+    assert len(file.text) <= 4 * size and sum(len(str(chunk)) for chunk in chunks) <= 40 * size
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("element", NESTED)
+def test_endless_nesting_is_refused(element):
+    with pytest.raises(UnreadableFileError, match="nested"):
+        read_file(b"<body>" + element * 5_000 + b"a", "a.html")
+
+
+def test_cells_over_several_columns_and_rows_keep_others_in_their_place():
+    rows = "<tr><th>part<th colspan=2>price<tr><td rowspan=2>seal<td>1<td>2<tr><td>3<td>4<tr><td>bolt<td>5<td>6"
+    [(_, table)] = outline(read_file(html(f"<table>{rows}</table>"), "a.html"))
+    assert [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()] == [
+        ["part", "price", ""], ["---"] * 3, ["seal", "1", "2"], ["", "3", "4"], ["bolt", "5", "6"],
+    ]  # fmt: skip
+
+
+def test_numbers_of_a_list_go_on_from_its_start():
+    assert outline(read_file(html("<ol start=9><li>a<li>b<ul><li>c</ul></ol>"), "a.html"))[0][1] == (
+        "9. a\n10. b\n    - c"
+    )
 
 
 def test_a_document_that_takes_too_long_is_ended_and_the_next_is_read(monkeypatch):
