@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,14 @@ class Candidate:
             check_count("Candidate.rank", self.rank, "it is a position in a ranking, from 0", least=0)
 
 
+class Offered(NamedTuple):
+    """A text that could be chosen: a chunk or a unit of one, its tokens alone, and its similarity as it was given."""
+
+    chunk: Chunk
+    tokens: int
+    similarity: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """How a selection came about; None where a figure does not apply to the selector.
@@ -99,6 +107,7 @@ class Trace:
         scorer_calls: Batches in which it sent them.
         truncated: Distinct orders that were cut to the reranker's window.
         result: The search's own result with its tree.
+        offered: What could be chosen; the orders of `result` are of its indices.
         duplicates_dropped: Candidates left out because their id or text occurred before.
         tokens_estimated: Name of the token counter, where it estimated tokens of the text.
         select_s: Wall-clock seconds of the selection.
@@ -120,6 +129,7 @@ class Trace:
     scorer_calls: int = 0
     truncated: int = 0
     result: SearchResult | None = None
+    offered: Sequence[Offered] = field(default=(), repr=False)
     duplicates_dropped: int = 0
     tokens_estimated: str | None = None
     select_s: float = 0.0
@@ -133,8 +143,8 @@ class Trace:
         return cls(**{name: value for name, value in notes.items() if name in names}, details=details)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that apply as JSON values, without `result`, and the entries of `details`."""
-        names = [name for name in self.__dataclass_fields__ if name not in ("details", "result")]
+        """Return the fields that apply as JSON values, without `result` and `offered`, and those of `details`."""
+        names = [name for name in self.__dataclass_fields__ if name not in ("details", "result", "offered")]
         notes = {name: getattr(self, name) for name in names}
         return {name: value for name, value in notes.items() if value is not None} | dict(self.details)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
@@ -18,6 +19,7 @@ from corag.naming import Spelling, parse
 from corag.registry import SELECTORS, with_prompt
 from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.visible import one_line, to_json
+from corag.writing import write_atomically
 
 HELP = "/sources shows what the last answer rests on, /new begins anew, /exit or Ctrl-D leaves."
 LEAVE = ("/exit", "/quit")
@@ -76,10 +78,12 @@ class AskConfig(AnswerConfig):
     Attributes:
         question: The question.
         json: Print the result as JSON.
+        page: HTML file to write: the candidates, why each was chosen or not, and the policy tree.
     """
 
     question: str
     json: bool = False
+    page: str | None = None
 
 
 @in_runtime
@@ -96,6 +100,12 @@ def run(config: AskConfig) -> None:
         sys.stdout.write(to_json(reply.to_dict(), shown=True, indent=2) + "\n")
     else:
         show_reply(reply, printed=printer is not None and printer.used)
+    if config.page is not None:
+        from corag.cli.explain import selection_page
+
+        shown = selection_page(reply.question, reply.selection, None if reply.answer is None else reply.answer.text)
+        write_atomically(Path(config.page), shown.html())
+        say(f"page written to {config.page}", stderr())
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ COMMANDS = {
         "answer one question from an index, under a token budget",
         "corag.cli.ask:AskConfig",
         "corag.cli.ask:run",
-        f"question {ANSWERING} json",
+        f"question {ANSWERING} page json",
         positional="question",
     ),
     "chat": Command(

@@ -18,7 +18,7 @@ from corag.optional import require
 from corag.text.visible import visible
 
 LONG_CELL = 40
-"""Characters of a cell that is left-aligned and broken into lines."""
+"""Characters of a cell from which on its column is left-aligned and broken into lines."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,11 @@ class Table:
     def is_grouped(self) -> bool:
         """Whether rows without a first cell belong to the one above."""
         return any(row[0] == "" for row in self.rows)
+
+    @property
+    def columns_of_text(self) -> list[bool]:
+        """For each column whether it has a cell of more than `LONG_CELL` characters."""
+        return [any(len(cell) > LONG_CELL for cell in column) for column in zip(*self.rows, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -149,5 +154,4 @@ def _environment() -> Any:
     environment.filters |= {"styled": styled, "svg": lambda figure: markup.Markup(figure.svg)}
     kinds = {"table": Table, "figure": Figure, "quote": Quote, "section": Section}
     environment.tests |= {name: lambda value, kind=kind: isinstance(value, kind) for name, kind in kinds.items()}
-    environment.tests["long"] = lambda text: len(text) > LONG_CELL
     return environment

@@ -30,7 +30,7 @@ from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_pro
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts
 from corag.text.units import Span, unit_size
-from corag.types import Candidate, Embedder, FloatArray, Order, Selection, TokenCounter, Trace
+from corag.types import Candidate, Embedder, FloatArray, Offered, Order, Selection, TokenCounter, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +224,8 @@ class BudgetedSelector(Part):
         chunks = [problem.chunks[index] for index in order]
         trace["chunk_tokens"] = [int(problem.costs[index]) - problem.separator_tokens for index in order]
         trace["chunk_similarities"] = [problem.given_similarities[index] for index in order]
+        costs = (problem.costs - problem.separator_tokens).tolist()
+        trace["offered"] = list(map(Offered, problem.chunks, costs, problem.given_similarities))
         if not order:
             trace.setdefault("reason", self._reason(problem))
         if duplicates := problem.passages.num_duplicates:
