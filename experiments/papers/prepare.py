@@ -21,7 +21,6 @@ from experiments.data.stress_sets import chat_rewriter, rotated, stress_sets
 from experiments.demo import load
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import chat_of
-from experiments.papers.small import DEMO, TRAINED
 from experiments.papers.study import CONFIGS, DATA_SETTINGS, Cell, methods_of
 from experiments.run.journal import fingerprint
 
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 LABELS = CONFIGS / "labels-paper.yaml"
 KINDS = ("noise", "redundancy")
+DEMO, TRAINED = "demo", "trained"
+"""The data set that is always at hand; the agent of a study that takes `--agent`."""
 NUM_RANKED = 100
 """Chunks of a corpus that are ranked for a pool with a given share of noise or of rewritings."""
 

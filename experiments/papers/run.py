@@ -1,30 +1,31 @@
-"""`corag reproduce`: tables and figures of the papers, each with one command; an interrupted run resumes."""
+"""`corag reproduce`: tables of the papers beside their own figures, each by one command; an interrupted run resumes."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from corag.checks import check_choice, check_count
 from corag.cli.console import print_table, say, stderr
-from corag.cli.page import Page, Section
+from corag.cli.page import Page, Section, Table
 from corag.errors import CoragError, InputError
+from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import parse
 from corag.text.visible import one_line, to_json
 from corag.writing import write_atomically
+from experiments.data.catalogue import DATA_SETS
 from experiments.data.config import comma_separated
+from experiments.data.folder import is_at_hand
 from experiments.evaluation.comparison import compare
-from experiments.papers.page import read_section, section_record
-from experiments.papers.plots import draw
-from experiments.papers.prepare import comparison_of
-from experiments.papers.results import MethodInCell, StudyResult
-from experiments.papers.small import DEMO, check_at_hand, differences, labels_of, substitute_cell, title_of
+from experiments.evaluation.config import EvaluateConfig
+from experiments.papers.prepare import DEMO, comparison_of
 from experiments.papers.study import METHOD, Cell, Study, cells_of, comparisons_of, find_study, methods_of, study_files
+from experiments.papers.table import Measured, blocks
 from experiments.report.measures import Row
 from experiments.run.journal import PAGE, commit, fingerprint, output_file, versions
 from experiments.run.track import Tracking, log_run
@@ -42,8 +43,8 @@ class ReproduceConfig(Runtime, Tracking):
         name: Name of a study or a YAML file with one, several separated by commas; `all`; or `list` to see the studies
             and what each needs.
         standin: Measure with what ships, at reduced size, in place of the paper's models and data.
-        out: Folder for the results: a folder for each study with its table, figure, and `rows.jsonl`, the figures of
-            every question, and `index.html` over all.
+        out: Folder for the results: a folder for each study with its table and `rows.jsonl`, the figures of every
+            question, and `index.html` over all.
         limit: Maximum number of questions per set.
         agent: Checkpoint of the paper's agent, for studies that have one; see `configs/labels-paper.yaml`.
         only: Run only the cells with these values, separated by commas, one or more for an axis, such as
@@ -67,7 +68,7 @@ class ReproduceConfig(Runtime, Tracking):
 
 @in_runtime
 def reproduce(config: ReproduceConfig) -> None:
-    """Run studies, and write their tables, figures and page.
+    """Run studies, and write their tables and page.
 
     Raises:
         InputError: There is no such study, what it needs is not at hand, or some studies of `all` failed, which does
@@ -89,42 +90,36 @@ def reproduce(config: ReproduceConfig) -> None:
                 raise
             failed[study.name] = one_line(str(error))
     page = _write_page(config, list(studies), failed)
-    say(f"{len(studies) - len(failed)} studies measured; all tables and figures in {page}", stderr())
+    say(f"{len(studies) - len(failed)} studies measured; all tables in {page}", stderr())
     if failed:
         listed = "; ".join(f"{name}: {why}" for name, why in failed.items())
         raise InputError(f"{len(failed)} of the studies failed: {listed}")
 
 
-def run_study(full: Study, config: ReproduceConfig) -> StudyResult:
-    """Measure what is missing of one study, and write its table, figure and result."""
-    study = full.reduced() if config.standin else full
+def run_study(full: Study, config: ReproduceConfig) -> None:
+    """Measure what is missing of one study, and write its table and result."""
+    study = full.standing_in() if config.standin else full
     folder = Path(config.out) / (study.name + STANDIN * config.standin)
-    cells, result = _chosen(study, config.only), StudyResult(study)
+    cells = _chosen(study, config.only)
     if config.standin:
-        assert study.limit is not None
-        limit = min(study.limit, config.limit or study.limit)
-        config = replace(config, limit=limit)
-        cells, labels = [substitute_cell(cell, limit) for cell in cells], labels_of(study)
-        study = replace(study, title=f"{study.title} ({title_of(full, study, labels)})")
-        result = StudyResult(study, labels, differences(cells_of(full), cells))
-        if any(cell.settings["data"] == DEMO for cell in cells):
-            say(
-                "no data folder of this study is at hand: the demo's texts replace them; CORAG_DATA names yours",
-                stderr(),
-            )
+        # The demo stands in for data that is not at hand.
+        demo = {"data": DEMO, "split": "dev", "pool": "corpus"}
+        cells = [c if is_at_hand(c.settings["data"]) else replace(c, settings={**c.settings, **demo}) for c in cells]
+        study = replace(study, title=f"{study.title} (stand-in)")
     else:
-        check_at_hand(study, cells)
+        _check_at_hand(study, cells)
     say(f"{study.name}: {study.title}", stderr())
-    comparisons = comparisons_of(cells)
-    for number, group in enumerate(comparisons, start=1):
+    measured: list[Measured] = []
+    remarks: list[str] = []
+    groups = comparisons_of(cells)
+    for number, group in enumerate(groups, start=1):
         if not config.quiet:
-            names = ", ".join(cell.name for cell in group)
-            say(f"{study.name}, {number} of {len(comparisons)}: {names}", stderr())
-        _measure(result, group, cells, folder, config)
+            say(f"{study.name}, {number} of {len(groups)}: {', '.join(cell.name for cell in group)}", stderr())
+        measured += _measure(group, cells, folder, config, remarks)
     order = {axis: list(values) for axis, values in study.grid.items()}
-    result.methods.sort(key=lambda method: [order[axis].index(method.values[axis]) for axis in order])
-    _write(result, cells, folder, config)
-    return result
+    measured.sort(key=lambda one: [order[axis].index(one.values[axis]) for axis in order])
+    differences = _differences(cells_of(full), cells) if config.standin else []
+    _write(study, cells, measured, [*remarks, *differences], folder, config)
 
 
 def _chosen(study: Study, only: str) -> list[Cell]:
@@ -137,101 +132,128 @@ def _chosen(study: Study, only: str) -> list[Cell]:
     return [cell for cell in cells if all(cell.values[axis] in some for axis, some in by_axis.items() if some)]
 
 
+def _check_at_hand(study: Study, cells: Sequence[Cell]) -> None:
+    """Raise `InputError`, one line with the commands that get them, if data sets of some cells are missing."""
+    missing = [name for name in dict.fromkeys(str(cell.settings["data"]) for cell in cells) if not is_at_hand(name)]
+    if fetched := [name for name in missing if name in DATA_SETS]:
+        commands = " && ".join(f"corag data get {name}" for name in fetched)
+        raise InputError(
+            f"{study.name} needs {', '.join(fetched)}; get them with: {commands}; or run what ships with: "
+            f"corag reproduce {study.name} --standin"
+        )
+    if missing:
+        raise InputError(f"{study.name} needs {', '.join(missing)}; CORAG_DATA names the folder above your copy")
+
+
+def _differences(there: Sequence[Cell], here: Sequence[Cell]) -> list[Table]:
+    """Return the table of the settings, and the methods, that a stand-in does not share with the full study."""
+    defaults = {setting.name: setting.default for setting in fields(EvaluateConfig)}
+    sides = [[{**defaults, **cell.settings, **cell.methods} for cell in cells] for cells in (there, here)]
+    rows = []
+    for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
+        values = [[cell[name] for cell in side if name in cell] or ["left out"] for side in sides]
+        before, after = ("; ".join(dict.fromkeys(map(str, some))).replace("None", "none") for some in values)
+        if before != after:
+            rows.append([name, before, after])
+    return [Table(["setting", "full study", "here"], rows, "Not as in the full study:")] if rows else []
+
+
 def _measure(
-    result: StudyResult, cells: Sequence[Cell], study_cells: Sequence[Cell], folder: Path, run: ReproduceConfig
-) -> None:
-    """Run one comparison, or read its results, and add each method of its cells."""
+    cells: Sequence[Cell], study_cells: Sequence[Cell], folder: Path, run: ReproduceConfig, remarks: list[str]
+) -> list[Measured]:
+    """Run one comparison, or read its results, and return each method of its cells."""
     key = fingerprint([cells[0].settings, sorted(methods_of(cells)), run.limit])
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", cells[0].name).strip("-")[:60]
     out = folder / "cells" / f"{slug}-{key[:8]}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     config = comparison_of(cells, study_cells, run, out)
-    [[measured]] = compare(config).values()
-    record = measured.record
+    [[found]] = compare(config).values()
+    record = found.record
     summaries = {row["method"]: row for row in record["methods"]}
     for name, row in summaries.items():
         if row.get("failed"):
             why = f"{name} failed on {row['failed']} of {record['queries']} questions of {cells[0].name}"
-            result.remarks.append(f"{why}: {row.get('error', '')}"[:400])
+            remarks.append(f"{why}: {row.get('error', '')}"[:400])
     if record.get("unread"):
-        result.remarks.append(f"no figures of answers: {record['unread']}")
+        remarks.append(f"no figures of answers: {record['unread']}")
     # The folder is another one if it was prepared, as noise and references are.
     data_set, prepared = str(cells[0].settings["data"]), Path(config.data).name
     shown = data_set if Path(data_set).name == prepared else f"{data_set} ({prepared})"
-    shared = {
-        "data": f"{shown}, {config.split}", "questions": "",
-        "pool": record["pool"], "candidates": f"{record['retriever']['candidates']:.4g}",
-        "budget": f"{config.budget:,}", "reader": str(config.reader), "embedder": str(config.embedder),
+    setup = {
+        "data": f"{shown}, {config.split}", "pool": record["pool"],
+        "candidates": f"{record['retriever']['candidates']:.4g}", "budget": f"{config.budget:,}",
+        "reader": str(config.reader), "embedder": str(config.embedder),
     }  # fmt: skip
-    file = str(out.relative_to(folder))
+    measured = []
     for cell in cells:
-        queries, questions = counted_questions(cell, measured.rows, record)
-        setup = {**shared, "questions": questions}
+        queries = counted_questions(cell, found.rows)
         for label, text in cell.methods.items():
-            name, values = parse(text), {**cell.values, METHOD: label}
-            rows = [row for row in measured.rows[name] if row["query"] in queries]
-            part = str(record["parts"].get(name, name))
-            result.methods.append(MethodInCell(values, rows, summaries[name], part, file, setup))
+            name = parse(text)
+            rows = [row for row in found.rows[name] if row["query"] in queries]
+            part, values = str(record["parts"].get(name, name)), {**cell.values, METHOD: label}
+            measured.append(Measured(values, rows, summaries[name], part, str(out.relative_to(folder)), setup))
+    return measured
 
 
-def counted_questions(cell: Cell, rows: Mapping[str, Sequence[Row]], record: Mapping[str, Any]) -> tuple[set[str], str]:
-    """Return the questions that count in a cell, given the rows of each method, and how many they are in words."""
+def counted_questions(cell: Cell, rows: Mapping[str, Sequence[Row]]) -> set[str]:
+    """Return the questions that count in a cell, given the rows of each method."""
     queries = {row["query"] for of_method in rows.values() for row in of_method}
     for label, wanted in cell.keep.items():
         of_method = {row["query"]: row for row in rows[parse(cell.methods[label])]}
         queries = {name for name in queries if all(of_method[name].get(key) == value for key, value in wanted.items())}
-    asked, without = record["queries"], record["queries_without_gold"]
-    counted = f"{len(queries)} of {asked} ({cell.name})" if cell.keep else str(asked)
-    return queries, f"{counted}, {without} without evidence" if without else counted
+    return queries
 
 
-def _write(result: StudyResult, cells: Sequence[Cell], folder: Path, config: ReproduceConfig) -> None:
-    svg, section = draw(result), section_record(result)
-    page = Page(result.study.name, "", [read_section(section, svg, "figure.svg")])
+def _write(
+    study: Study,
+    cells: Sequence[Cell],
+    measured: Sequence[Measured],
+    notes: Sequence[str | Table],
+    folder: Path,
+    config: ReproduceConfig,
+) -> None:
+    section = Section(f"{study.name}: {study.title}", [*blocks(study, measured), *notes], anchor=study.name)
+    page = Page(study.name, "", [section])
     write_atomically(folder / "table.md", page.markdown())
-    if svg:
-        write_atomically(folder / "figure.svg", svg)
-    made = {
-        "command": f"corag reproduce {result.study.name}{' --standin' if config.standin else ''}",
+    record = {
+        **{name: getattr(study, name) for name in ("name", "paper", "title", "claim", "baseline")},
+        "standin": config.standin,
+        "command": f"corag reproduce {study.name}{' --standin' if config.standin else ''}",
         "limit": config.limit,
         "commit": commit(),
         "versions": versions(),
+        "cells": [one.to_dict(study) for one in measured],
+        "section": asdict(section),
     }
-    record = {**result.to_dict(), "standin": config.standin, **made, "section": section}
     write_atomically(out := folder / "result.json", to_json(record, indent=2) + "\n")
-    names = ("query", "group", *result.study.figures)
+    names = ("query", "group", *study.figures)
     rows = [
-        {**method.values, **{name: row[name] for name in names if name in row}}
-        for method in result.methods
-        for row in method.rows
+        {**one.values, **{name: row[name] for name in names if name in row}} for one in measured for row in one.rows
     ]
     write_atomically(folder / "rows.jsonl", "".join(to_json(row) + "\n" for row in rows))
-    summaries = {"-".join(method.values.values()): method.summary for method in result.methods}
-    pages = {"report": page.html(), "figure": svg or ""}
     settings = {
         **asdict(config),
-        "data": sorted({method.setup["data"] for method in result.methods}),
+        "data": sorted({one.setup["data"] for one in measured}),
         "cells": {cell.name: {**cell.settings, "methods": dict(cell.methods)} for cell in cells},
     }
-    log_run("reproduce", config, out, result.study.name, settings, summaries, group=config.name, pages=pages)
+    summaries = {"-".join(one.values.values()): one.summary for one in measured}
+    log_run("reproduce", config, out, study.name, settings, summaries, group=config.name, pages={"report": page.html()})
     if not config.quiet:
         page.show()
 
 
-def _write_page(config: ReproduceConfig, names: Sequence[str], failed: dict[str, str]) -> Path:
+def _write_page(config: ReproduceConfig, names: Sequence[str], failed: Mapping[str, str]) -> Path:
     """Write the page over all studies with results in `out`, of this run and of earlier ones."""
-    root = Path(config.out)
-    sections: list[Section] = []
+    root, sections = Path(config.out), list[Section]()
     for name in dict.fromkeys((*study_files(), *names)):
         for standin in (False, True):
-            folder = root / (name + STANDIN * standin)
+            file = root / (name + STANDIN * standin) / "result.json"
             if name in failed and standin == config.standin:
                 sections.append(Section(f"{name}: {find_study(name).title}", [f"**Not measured:** {failed[name]}"]))
-            elif (folder / "result.json").exists():
-                record = json.loads((folder / "result.json").read_text(encoding="utf-8"))["section"]
-                figure = folder / "figure.svg"
-                svg = figure.read_text(encoding="utf-8") if figure.exists() else ""
-                sections.append(read_section(record, svg, f"{folder.name}/figure.svg"))
+            elif file.exists():
+                kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["section"]
+                kept["blocks"] = [Table(**one) if isinstance(one, dict) else one for one in kept["blocks"]]
+                sections.append(Section(**kept))
     page = Page("Tables and figures of the papers", f"{len(sections)} studies.", sections)
     write_atomically(html := output_file(str(root / "index.html"), PAGE), page.html())
     write_atomically(root / "index.md", page.markdown())

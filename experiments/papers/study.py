@@ -1,8 +1,8 @@
-"""A study: a table or figure of a paper, or an ablation, as one YAML file like `configs/papers/corag-table3.yaml`.
+"""A study: a table or figure of a paper, or an ablation, as one YAML file of settings of `corag evaluate`.
 
 The product of the grid gives the cells, each the settings of one `corag evaluate`: those of `evaluate`, and over them
 those of each value. A name that is no setting of the command is one of how the data is prepared (`DATA_SETTINGS`) or of
-the methods, and is set in each that takes it. `small` is laid over all of it for `--standin`. Loads no model.
+the methods, and is set in each that takes it. Loads no model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import experiments
 from agent import Configuration
@@ -27,10 +27,8 @@ from search import SearchConfig
 CONFIGS = Path(experiments.__file__).parent / "configs"
 PAPERS, ABLATIONS = CONFIGS / "papers", CONFIGS / "ablations" / "search.yaml"
 """Where the studies are that can be called by name."""
-SMALL = PAPERS / "small.yaml"
-"""What replaces what has to be fetched."""
-METHOD, VALUES = "method", "values"
-"""What tables and plots may be divided by beside the grid; the key of a published row that is no axis."""
+METHOD = "method"
+"""What a published row may name beside axes."""
 DATA_SETTINGS = (
     "references",  # whether a reader writes the reference answers of questions that have none
     "references_reader",  # that reader; by default the one that answers
@@ -42,87 +40,11 @@ DATA_SETTINGS = (
 """Settings of how the data of a cell is prepared."""
 KEEP, METHODS = "keep", "methods"
 """Of a value: `{Top-5: {full_evidence: 1}}` keeps the questions with this value of a method; the methods it is for."""
-OWN = (METHODS, "out", "runs", "sets", "budgets", "curves", "quiet")
+OWN = (METHODS, "out", "sets", "budgets", "curves", "quiet")
 """Settings of `corag evaluate` that a study has in another form, or that the driver sets."""
 CELL_SETTINGS = (*(setting.name for setting in fields(EvaluateConfig) if setting.name not in OWN), *DATA_SETTINGS)
 SEARCH_FIELDS = tuple(setting.name for setting in fields(SearchConfig) if setting.name != "cost_weight")
 """Settings of a search, which `corag` takes together."""
-
-Kind = Literal["lines", "bars"]
-Grid = Mapping[str, Mapping[str, Mapping[str, Any]]]
-
-
-@dataclass(frozen=True)
-class TableLayout:
-    """How the table is laid out.
-
-    Attributes:
-        rows: Axes, or `method`, whose values make the rows.
-        columns: The same for the columns, whose cells hold all figures; without any, each figure has a column. Cells
-            are averaged, question by question, over axes that are in neither.
-        figures: Figures of the table; by default all of the study.
-    """
-
-    rows: tuple[str, ...] = (METHOD,)
-    columns: tuple[str, ...] = ()
-    figures: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Plot:
-    """How the figure is drawn.
-
-    Attributes:
-        kind: `lines` or `bars`.
-        x: Axis, `method`, or a figure, such as `cost_tokens`.
-        y: Figures, each with a row of panels.
-        along: Axis whose values are the points of a line, if x is a figure.
-        series: Axis or `method` whose values are lines or bars of one colour.
-        panels: Axis or `method` whose values are panels side by side.
-        log: Whether y is logarithmic.
-    """
-
-    kind: Kind = "lines"
-    x: str = METHOD
-    y: tuple[str, ...] = ()
-    along: str | None = None
-    series: str | None = None
-    panels: str | None = None
-    log: bool = False
-
-
-@dataclass(frozen=True)
-class Published:
-    """The paper's own figures.
-
-    Attributes:
-        source: Where they are, such as `table 2`.
-        figures: What the values of a row are; by default the figures of the table.
-        along: Axis over whose values the `values` of a row go, as in a table of the paper: a value for each, or a list
-            of several figures.
-        rows: For each method and values of axes, by name, the `values`; a dash for an unknown one.
-        note: What a reader should know of them.
-    """
-
-    source: str = ""
-    figures: tuple[str, ...] = ()
-    along: str | None = None
-    rows: tuple[Mapping[str, Any], ...] = ()
-    note: str = ""
-
-    def spread(self, grid: Grid) -> Published:
-        """Return the same figures with a row for each value of the axis, and names as texts."""
-        named = [{name: of if name == VALUES else str(of) for name, of in row.items()} for row in self.rows]
-        if self.along is None:
-            return replace(self, rows=tuple(named))
-        check_choice("published.along", self.along, grid)
-        rows: list[Mapping[str, Any]] = []
-        for row in named:
-            if len(row[VALUES]) != len(grid[self.along]):
-                raise InputError(f"published row {dict(row)}: expected values for {', '.join(grid[self.along])}")
-            for name, values in zip(grid[self.along], row[VALUES], strict=True):
-                rows.append({self.along: name, **row, VALUES: values if isinstance(values, list) else [values]})
-        return replace(self, along=None, rows=tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -141,13 +63,11 @@ class Study:
         methods: Selectors by the names that the table shows.
         baseline: Method that all others are compared with, question by question; or a value of an axis, such as
             `{cost_weight: 0}`, that its other values are compared with.
-        figures: Figures of the table and of the comparison with the baseline.
-        table: Layout of the table.
-        plot: Layout of the figure; None for none.
-        published: The paper's own figures.
-        limit: Most questions of each set.
-        small: What is laid over `evaluate`, `grid`, `methods` and `limit` for a run with what ships: an axis is
-            replaced, or reduced to a list of its values; `null` leaves a method out.
+        figures: Measures of the table.
+        published: The paper's own figures: `rows`, each with the values of axes, a method and measures by name; where
+            they are from (`source`), and what a reader should know of them (`note`).
+        standin: What is laid over `evaluate`, `grid` and `methods` for a run with what ships: an axis is replaced, or
+            reduced to a list of its values; null leaves a setting or a method out.
     """
 
     name: str
@@ -156,37 +76,22 @@ class Study:
     claim: str = ""
     needs: str = ""
     evaluate: Mapping[str, Any] = field(default_factory=dict)
-    grid: Grid = field(default_factory=dict)
+    grid: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     methods: Mapping[str, str] = field(default_factory=dict)
     baseline: str | Mapping[str, Any] | None = None
-    figures: tuple[str, ...] = ()
-    table: TableLayout = field(default_factory=TableLayout)
-    plot: Plot | None = None
-    published: Published = field(default_factory=Published)
-    limit: int | None = None
-    small: Mapping[str, Any] = field(default_factory=dict)
+    figures: Sequence[str] = ()
+    published: Mapping[str, Any] = field(default_factory=dict)
+    standin: Mapping[str, Any] = field(default_factory=dict)
 
-    def check(self) -> None:
-        """Raise `InputError` if methods or figures are missing, or for an axis or a baseline that there is not."""
+    def __post_init__(self) -> None:
         if not self.methods or not self.figures:
             raise InputError("a study has methods and figures; give both")
-        if isinstance(self.baseline, Mapping) and len(self.baseline) != 1:
-            raise InputError(f"baseline is {dict(self.baseline)}; give a method, or one value of one axis")
         axes: Mapping[str, Any] = {**self.grid, METHOD: self.methods}
-        names = [*self.table.rows, *self.table.columns]
-        if self.plot is not None:
-            check_choice("plot.kind", self.plot.kind, Kind)
-            names += filter(None, (self.plot.along, self.plot.series, self.plot.panels))
         if self.against is not None:
             check_choice(self.against[0], self.against[1], axes.get(self.against[0], ()))
-        for name in names:
-            check_choice("axis", name, axes)
-        for row in self.published.rows:
-            for name in row.keys() - {VALUES}:
-                check_choice("axis", name, axes)
-            if len(row[VALUES]) != len(self.published_figures):
-                listed = ", ".join(self.published_figures)
-                raise InputError(f"published row {dict(row)}: expected a value for each of {listed}")
+        for row in self.published.get("rows", ()):
+            for name in row:
+                check_choice("a name in a published row", name, (*axes, *self.figures))
 
     @property
     def against(self) -> tuple[str, str] | None:
@@ -196,40 +101,24 @@ class Study:
         [(axis, value)] = ({METHOD: self.baseline} if isinstance(self.baseline, str) else self.baseline).items()
         return str(axis), str(value)
 
-    @property
-    def table_figures(self) -> tuple[str, ...]:
-        """Figures of the table."""
-        return self.table.figures or self.figures
-
-    @property
-    def published_figures(self) -> tuple[str, ...]:
-        """What the values of the paper's rows are."""
-        return self.published.figures or self.table_figures
-
-    def reduced(self) -> Study:
-        """Return the study with `small` laid over it."""
-        for name in self.small:
-            check_choice(f"{self.name}: a name in small", name, ("evaluate", "grid", "methods", "limit"))
+    def standing_in(self) -> Study:
+        """Return the study with `standin` laid over it."""
+        over: Mapping[str, Any] = {"evaluate": {}, "grid": {}, METHODS: {}} | dict(self.standin)
         grid = dict(self.grid)
-        for axis, values in self.small.get("grid", {}).items():
-            check_choice(f"{self.name}: an axis of small", axis, grid)
-            known = grid[axis]
-            of_study = isinstance(values, list) and all(str(value) in known for value in values)
-            grid[axis] = {str(value): known[str(value)] for value in values} if of_study else _axis(axis, values)
-        methods = {**self.methods, **self.small.get("methods", {})}
-        return replace(
-            self,
-            evaluate={**self.evaluate, **self.small.get("evaluate", {})},
-            grid=grid,
-            methods={label: parse(text) for label, text in methods.items() if text is not None},
-            limit=self.small.get("limit", read_mapping(SMALL)["limit"]),
+        for axis, values in over["grid"].items():
+            some = isinstance(values, list) and all(str(value) in grid.get(axis, ()) for value in values)
+            grid[axis] = {str(value): grid[axis][str(value)] for value in values} if some else _axis(axis, values)
+        evaluate, methods = (
+            {name: value for name, value in {**own, **over[kind]}.items() if value is not None}
+            for kind, own in (("evaluate", self.evaluate), (METHODS, self.methods))
         )
+        return replace(self, evaluate=evaluate, grid=grid, methods=methods)
 
 
 def study_files() -> dict[str, Path]:
     """Return the files of the studies that can be called by name."""
-    papers = [file for file in sorted(PAPERS.glob("*.yaml")) if file != SMALL]
-    return {**{file.stem: file for file in papers}, **dict.fromkeys(read_mapping(ABLATIONS)["studies"], ABLATIONS)}
+    ablations = dict.fromkeys(read_mapping(ABLATIONS)["studies"], ABLATIONS)
+    return {**{file.stem: file for file in sorted(PAPERS.glob("*.yaml"))}, **ablations}
 
 
 def find_study(name: str) -> Study:
@@ -248,10 +137,17 @@ def find_study(name: str) -> Study:
     content = dict(read_mapping(file))
     if "studies" in content:
         own = content.pop("studies")[name]
+        shared = content["standin"]
+        over = {key: {**shared[key], **own.get("standin", {}).get(key, {})} for key in shared}
         content |= {**own, **{key: {**content[key], **own.get(key, {})} for key in ("evaluate", "grid")}}
+        content["standin"] = over
+    given = {"name": name if name in files else file.stem, **content}
     try:
-        return make_study({"name": name if name in files else file.stem, **content})
-    except InputError as error:
+        for one in given:
+            check_choice("a name in a study", one, [column.name for column in fields(Study)])
+        given["grid"] = {str(axis): _axis(str(axis), values) for axis, values in given.get("grid", {}).items()}
+        return Study(**given)
+    except (InputError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{file}: {error}") from error
 
 
@@ -271,41 +167,13 @@ def read_mapping(file: Path) -> Mapping[str, Any]:
     return content
 
 
-def make_study(content: Mapping[str, Any]) -> Study:
-    """Return the study that a mapping describes."""
-    given = dict(content)
-    for name, kind in (("table", TableLayout), ("plot", Plot), ("published", Published)):
-        if given.get(name) is not None:
-            given[name] = _make(kind, given[name], name)
-    given["grid"] = {str(axis): _axis(str(axis), values) for axis, values in given.get("grid", {}).items()}
-    given["methods"] = {str(label): parse(text) for label, text in given.get("methods", {}).items()}
-    if given.get("published") is not None:
-        given["published"] = given["published"].spread(given["grid"])
-    study: Study = _make(Study, given, "a study")
-    study.check()
-    return study
-
-
-def _make(kind: type[Any], values: Any, what: str) -> Any:
-    if not isinstance(values, Mapping):
-        raise InputError(f"{what} is {values!r:.100}; give a mapping")
-    for name in values:
-        check_choice(f"a name in {what}", name, [column.name for column in fields(kind)])
-    # YAML knows lists alone.
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    try:
-        return kind(**given)
-    except TypeError as error:
-        raise InputError(f"{what}: {error}") from error
-
-
 def _axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Return the settings of each value of an axis, by name."""
     if isinstance(values, list):
         return {str(value): {name: value} for value in values}
-    if not isinstance(values, Mapping) or not all(isinstance(settings, Mapping | None) for settings in values.values()):
+    if not isinstance(values, Mapping) or not all(isinstance(settings, Mapping) for settings in values.values()):
         raise InputError(f"axis {name!r} is {values!r:.100}; give settings by name of a value, or a list of values")
-    return {str(value): settings or {} for value, settings in values.items()}
+    return {str(value): dict(settings) for value, settings in values.items()}
 
 
 @dataclass(frozen=True)
@@ -326,7 +194,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Values of the axes, as `--only` and files have them."""
+        """Values of the axes, as files have them."""
         return "-".join(self.values.values()) or "all"
 
 
