@@ -20,7 +20,6 @@ import typing
 
 from corag import errors as errors
 from corag import optional
-from corag.candidates import select as select
 from corag.errors import CoragError as CoragError
 from corag.models.runtime import runtime as runtime
 from corag.registry import EMBEDDERS as EMBEDDERS
@@ -35,6 +34,7 @@ from corag.registry import reranker as reranker
 from corag.registry import selector as selector
 from corag.registry import summarizer as summarizer
 from corag.registry import tokens as tokens
+from corag.selecting import select as select
 from corag.text.chunking import ChunkConfig as ChunkConfig
 from corag.text.chunking import chunk_document as chunk_document
 from corag.text.documents import Document as Document

@@ -1,28 +1,19 @@
-"""Selecting from plain texts, mappings, chunks and retrievers: what makes candidates of them, and `corag.select`."""
+"""Candidates of plain texts, mappings, documents of frameworks, results of vector stores, and retrievers."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from common.storage import modified
-from corag.checks import check_budget, check_query
-from corag.errors import InputError, MissingExtraError
-from corag.models.cached import CachedEmbedder, vectors_by
-from corag.models.runtime import current
-from corag.naming import Spelling, parse
-from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
-from corag.selectors.problem import promising
+from corag.errors import InputError
+from corag.models.cached import vectors_by
 from corag.text.documents import with_title
-from corag.types import Candidate, Chunk, Embedder, Selection, Selector
+from corag.types import Candidate, Chunk, Embedder
 
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
 """A text as `as_candidates` reads it."""
@@ -70,80 +61,6 @@ def with_cosines(query: str, candidates: Sequence[Candidate], embedder: Embedder
         for candidate, cosine in zip(candidates, cosines, strict=True)
     ]
     return sorted(compared, key=lambda candidate: -(candidate.similarity or 0.0))
-
-
-def select(
-    query: str,
-    texts: Iterable[Text],
-    budget_tokens: int = 1024,
-    *,
-    method: Spelling | Selector = "corag",
-    **settings: Any,
-) -> Selection:
-    """Select texts for a prompt under a token budget.
-
-    Where no candidate has a similarity, selectors that compare similarities get cosines from their embedder, or else
-    the default one, if it is installed. The others, such as `corag`, leave the order to their reranker.
-
-    Args:
-        query: The question.
-        texts: Strings, mappings, documents of LangChain, LlamaIndex or Haystack, chunks or candidates, also in pairs
-            with a score; see `as_candidates`. Best first if they have an order.
-        budget_tokens: The most tokens that the selection's text may cost.
-        method: Name of the selector, or the selector itself.
-        settings: Settings of a selector given by name, such as `reranker` and `tokenizer`; see `corag.selectors`.
-
-    Raises:
-        InputError: The question is empty, the budget below 1, a text of a wrong type, or a setting unknown.
-    """
-    check_query(query)
-    check_budget(budget_tokens)
-    candidates: Sequence[Candidate] = as_candidates(texts)
-    if isinstance(method, str) and all(isinstance(value, _PLAIN) for value in settings.values()):
-        parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
-        given = tuple((name, type(value), value) for name, value in settings.items())
-        named = {**parse(method).settings, **settings}.values()
-        files = tuple(modified(Path(value)) for value in named if isinstance(value, str))
-        chosen = _kept_selector(method, given, current(), parts, files)
-    else:
-        chosen = SELECTORS.make(method, **settings)
-    if isinstance(method, str):
-        candidates = with_missing_cosines(query, candidates, budget_tokens, chosen)
-    return chosen.select(query, candidates, budget_tokens)
-
-
-def with_missing_cosines(
-    query: str, candidates: Sequence[Candidate], budget_tokens: int, selector: Selector | None = None
-) -> Sequence[Candidate]:
-    """Return candidates; if none has a similarity and the selector compares these, the `promising` ones with cosines.
-
-    They are by the selector's embedder, which keeps the vectors for it, or else the default one.
-    """
-    lacking = bool(candidates) and all(candidate.similarity is None for candidate in candidates)
-    if lacking and getattr(selector, "compares", not hasattr(selector, "reranker")):
-        # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
-        with suppress(MissingExtraError):
-            embedder = getattr(selector, "cached_embedder", None)
-            embedder = embedder or _kept_embedder(current(), tuple(EMBEDDERS.parts.values()))
-            return with_cosines(query, promising(query, candidates, budget_tokens), embedder)
-    return candidates
-
-
-_PLAIN = (str, int, float, bool, type(None))
-
-
-@lru_cache(maxsize=8)
-def _kept_selector(
-    method: str, settings: tuple[tuple[str, type, Any], ...], runtime: object, parts: object, files: object
-) -> Selector:
-    """Return a selector, built once while runtime, registered parts and the files that it names are the same."""
-    return SELECTORS.make(method, **{name: value for name, _, value in settings})
-
-
-@lru_cache(maxsize=8)
-def _kept_embedder(runtime: object, parts: object) -> Embedder:
-    """Return the default embedder, likewise; it keeps the vectors of texts."""
-    return CachedEmbedder()
 
 
 def _candidate(text: Text, name: str) -> Candidate:

@@ -80,3 +80,10 @@ def check_query(query: str, most: int | None = None) -> None:
 def check_budget(budget_tokens: object, name: str = "budget_tokens") -> None:
     """Raise `InputError` for a budget that is not a whole number from 1 to `MOST_TOKENS`."""
     check_count(name, budget_tokens, "typical: 256-4096", most=MOST_TOKENS)
+
+
+def well_formed(text: str) -> str:
+    """Return a text that UTF-8 can hold: two halves of a character joined, any other replaced by U+FFFD."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -17,8 +17,6 @@ from typing import Any, Generic, TypeVar, cast
 from agent.configuration import Configuration
 from corag.errors import CoragError, InputError, ModelError
 from corag.limits import too_large
-from corag.models.checkpoint import KNOWN_RERANKERS
-from corag.models.encoders import ENCODERS
 from corag.naming import (
     BUILDERS,
     Part,
@@ -30,7 +28,6 @@ from corag.naming import (
     with_default,
 )
 from corag.optional import load
-from corag.text.tokens import CallableCounter
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer, TokenCounter
 from search.config import SearchConfig
 
@@ -229,7 +226,7 @@ RERANKERS: Registry[Reranker] = Registry(
     does="scorer",
     other="cross-encoder",
     is_model=lambda name: "/" in name or Path(name).is_dir(),
-    remedy=f"; or give the hub name or the folder of a cross-encoder: known ones are {', '.join(KNOWN_RERANKERS)}",
+    remedy="; or give the hub name or the folder of a cross-encoder, such as BAAI/bge-reranker-v2-m3",
 )
 
 SELECTORS: Registry[Selector] = Registry(
@@ -295,6 +292,9 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
     remedy="; or give a model such as Qwen/Qwen3-8B or gpt-4o, a folder or a tokenizer.json",
 )
 
+ENCODERS = {"minilm": "corag.models.minilm:encoder_at", "e5": "corag.models.e5:e5_at"}
+"""Encoders that packages carry: functions of a `Placement`."""
+
 TABLES: tuple[Registry[Any], ...] = (EMBEDDERS, RERANKERS, SELECTORS, READERS, SUMMARIZERS, TOKENIZERS)
 
 
@@ -342,7 +342,9 @@ def tokens(
     if isinstance(part, TokenCounter):
         return part
     if callable(part):
-        return CallableCounter(part, name=getattr(part, "__name__", type(part).__name__))
+        name = getattr(part, "__name__", type(part).__name__)
+        counted: TokenCounter = load("corag.text.tokens:CallableCounter")(part, name=name)
+        return counted
     if isinstance(part, Path):
         return TOKENIZERS.make("model", model=str(part), **settings)
     return TOKENIZERS.make(part, **settings)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runt
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.checks import check_choice, check_count, check_range, check_text
+from corag.checks import check_choice, check_count, check_range, check_text, well_formed
 from corag.errors import InputError
-from corag.text.visible import well_formed
 
 if TYPE_CHECKING:
     from search import SearchResult

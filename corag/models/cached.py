@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from corag.errors import ModelError
 from corag.memory import LRU, Capacity, megabytes, shared_capacity
 from corag.models.devices import Role
-from corag.models.encoders import ENCODERS, BertEncoder, Encoded, Ids, TextEncoder, encoder_named
+from corag.models.encoders import BertEncoder, Encoded, Ids, TextEncoder, encoder_named
 from corag.models.engine import Float32
 from corag.models.minilm import DIMENSION, encoder_at, minilm_encoder
 from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
 from corag.naming import Part, Spelling, spelling
-from corag.registry import EMBEDDERS
+from corag.registry import EMBEDDERS, ENCODERS
 from corag.types import Embedder, FloatArray
 
 

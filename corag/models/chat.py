@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.checks import check_count, check_range, check_text
+from corag.checks import check_count, check_range, check_text, well_formed
 from corag.errors import CoragError, InputError, ReaderError
 from corag.memory import LRU
 from corag.models.cached import cache_capacity
@@ -30,7 +30,6 @@ from corag.naming import Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
 from corag.text.tokens import estimate, tokens_for_model
-from corag.text.visible import well_formed
 from corag.types import TokenCounter
 
 MESSAGE_TOKENS = 8

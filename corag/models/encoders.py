@@ -19,6 +19,7 @@ from corag.errors import InputError
 from corag.models.engine import Engine, Float32
 from corag.models.runtime import Placement
 from corag.optional import load
+from corag.registry import ENCODERS
 from corag.text.tokens import encode
 from corag.types import FloatArray
 
@@ -208,10 +209,6 @@ class BertEncoder(TextEncoder):
     def _rows(self, ids: Sequence[Ids], query: bool) -> list[Ids]:
         before = np.array([*self.head, *self._prompt(query)], dtype=np.int64)
         return [np.concatenate([before, row, self.tail], dtype=np.int64) for row in ids]
-
-
-ENCODERS = {"minilm": "corag.models.minilm:encoder_at", "e5": "corag.models.e5:e5_at"}
-"""Encoders that packages carry: functions of a `Placement`."""
 
 
 def encoder_named(name: str, placement: Placement) -> BertEncoder:

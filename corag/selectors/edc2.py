@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 
 from corag.checks import check_choice, check_count, check_seed
 from corag.errors import InputError
+from corag.ranking import unit_vectors
 from corag.selectors.base import checked
-from corag.selectors.mmr import unit_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.summarizing import SummarizingSelector
 

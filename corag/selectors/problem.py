@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,14 +13,13 @@ from numpy.typing import NDArray
 
 from corag.ambient import checkpoint
 from corag.errors import InputError
-from corag.memory import LRU
 from corag.optional import warn_once
+from corag.ranking import shared_words
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
 from corag.text.layout import Layout, laid_out, pieces
-from corag.text.scripts import character_pairs
 from corag.text.tokens import token_counts
 from corag.text.units import Span, assemble, text_alone, units
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
@@ -285,24 +282,6 @@ def unit_candidates(passages: SelectionProblem, size: int, max_units: int) -> li
     kept = np.sort(np.argsort(-promise, kind="stable")[:max_units])
     best_first = kept[np.argsort(-scores[kept], kind="stable")]
     return [Candidate(parts[index], float(scores[index]), "score") for index in best_first]
-
-
-def shared_words(query: str, texts: Sequence[str]) -> FloatArray:
-    """Return the share of the question's words that each text contains, words of few texts counting more, `[n]`."""
-    asked = dict.fromkeys(_WORD.findall(character_pairs(query.lower())))
-    found = [asked.keys() & words for words in _WORDS.get_many(texts, _words)]
-    counts = Counter(word for of_text in found for word in of_text)
-    weights = {word: math.log(1 + len(texts) / (1 + counts[word])) for word in asked}
-    total = sum(weights.values()) or 1.0
-    return np.array([sum(weight for word, weight in weights.items() if word in of_text) / total for of_text in found])
-
-
-def _words(texts: Sequence[str]) -> list[frozenset[str]]:
-    return [frozenset(_WORD.findall(character_pairs(text.lower()))) for text in texts]
-
-
-_WORDS: LRU[str, frozenset[str]] = LRU(32 * 10**6)
-"""Distinct words of texts: about 4,000 passages with their sentences."""
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:

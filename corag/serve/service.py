@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from corag.candidates import Text, as_candidates, with_missing_cosines
+from corag.candidates import Text, as_candidates
 from corag.checks import check_budget, check_count, check_query
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex, Retrieval
@@ -21,6 +21,7 @@ from corag.naming import Spelling, parse, spelling
 from corag.registry import RERANKERS, SELECTORS, check_untrusted
 from corag.registry import tokens as make_tokens
 from corag.reply import embedder_of
+from corag.selecting import with_missing_cosines
 from corag.selectors.base import BudgetedSelector
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER

@@ -15,9 +15,8 @@ import numpy as np
 from corag.models.cached import EncodingPart
 from corag.models.encoders import tokens_within, unit
 from corag.naming import Spelling
+from corag.ranking import marginal_relevance, shared_words
 from corag.registry import tokens as make_tokens
-from corag.selectors.mmr import marginal_relevance
-from corag.selectors.problem import shared_words
 from corag.text.chunking import cut_to_tokens, sentence_spans
 from corag.text.units import Span
 from corag.types import FloatArray, Order, SummaryRequest, TokenCounter

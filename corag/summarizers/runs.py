@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
+from corag.checks import well_formed
 from corag.errors import DataError, InputError, ReaderError, SummarizerError
 from corag.memory import TextStore
 from corag.text.chunking import cut_to_tokens
-from corag.text.visible import well_formed
 from corag.types import Summarizer, SummaryRequest
 
 logger = logging.getLogger(__name__)

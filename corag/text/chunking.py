@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from corag.checks import MOST_TOKENS, check_count
+from corag.checks import MOST_TOKENS, check_count, well_formed
 from corag.errors import InputError
 from corag.text.documents import Document, with_title
-from corag.text.visible import well_formed
 from corag.types import Chunk, TokenCounter
 
 CHUNKING_VERSION = 2

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from corag.checks import well_formed
 from corag.errors import DataError
 from corag.text.documents import Document, passage, with_title
 from corag.text.questions import understood
-from corag.text.visible import well_formed
 from corag.types import Chunk
 from corag.writing import cache_folder
 

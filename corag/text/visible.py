@@ -34,13 +34,6 @@ def one_line(text: str) -> str:
     return " ".join(line for line in lines if line)
 
 
-def well_formed(text: str) -> str:
-    """Return a text that UTF-8 can hold: two halves of a character joined, any other replaced by U+FFFD."""
-    if text.isascii() or not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def to_json(value: Any, *, shown: bool = False, **settings: Any) -> str:
     r"""Return JSON with letters of all scripts as they are, and halves of characters as `\ud83d`.
 

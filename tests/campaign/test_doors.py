@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 
 import corag
 from corag.candidates import as_candidates
+from corag.selecting import with_missing_cosines
 from corag.serve.api import make_api
 from corag.serve.service import Service
 from corag.serve.tools import LEFT_OUT, Replies
@@ -43,10 +44,7 @@ def test_all_doors_give_the_same(api, figure, part):
         selector = corag.selector(chosen)
         others = [drawn(rng)[:2] for _ in range(2)]
         batch = [(query, texts), *others]
-        batch = [
-            (asked, corag.candidates.with_missing_cosines(asked, as_candidates(of), budget, selector))
-            for asked, of in batch
-        ]
+        batch = [(asked, with_missing_cosines(asked, as_candidates(of), budget, selector)) for asked, of in batch]
         [many, *_] = selector.select_many([asked for asked, _ in batch], [of for _, of in batch], budget)
         assert (many.ids, many.text, many.cost_tokens) == (one.ids, one.text, one.cost_tokens), (part, number)
         body = {"query": query, "texts": texts, "budget_tokens": budget, "method": chosen}

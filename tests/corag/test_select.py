@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.candidates import as_candidates, with_missing_cosines
+from corag.candidates import as_candidates
 from corag.errors import InputError
+from corag.selecting import with_missing_cosines
 from tests.fakes import SignEmbedder
 
 QUERY = "What is Germany's capital?"

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import InputError
 from corag.models.cached import vectors_by
-from corag.selectors.problem import SelectionProblem, shared_words
+from corag.ranking import shared_words
+from corag.selectors.problem import SelectionProblem
 from corag.text.units import SENTENCE, UnitChunk
 from corag.types import Embedder, FloatArray
 

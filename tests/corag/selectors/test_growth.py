@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 import corag
-from corag.selectors.problem import promising, shared_words
+from corag.ranking import shared_words
+from corag.selectors.problem import promising
 from tests.corag.rerankers.evidence_worlds import WordEncoder
 from tests.fakes import HashReranker, SignEmbedder
 from tests.paths import ROOT
@@ -120,6 +121,6 @@ class Notes(WordEncoder):
         super().__init__()
         self.read = []
 
-    def encoded(self, texts, window=0):
+    def encoded(self, texts, window=0, *, query=False):
         self.read += texts
-        return super().encoded(["pump"] * len(texts), window)
+        return super().encoded(["pump"] * len(texts), window, query=query)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.selectors.mmr import marginal_relevance
+from corag.ranking import marginal_relevance
 from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.documents import Document, passage
 from corag.text.units import unit_size

@@ -1,0 +1,94 @@
+"""`corag.select`: a selection from texts in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from common.storage import modified
+from corag.candidates import Text, as_candidates, with_cosines
+from corag.checks import check_budget, check_query
+from corag.errors import MissingExtraError
+from corag.models.cached import CachedEmbedder
+from corag.models.runtime import current
+from corag.naming import Spelling, parse
+from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
+from corag.selectors.problem import promising
+from corag.types import Candidate, Embedder, Selection, Selector
+
+
+def select(
+    query: str,
+    texts: Iterable[Text],
+    budget_tokens: int = 1024,
+    *,
+    method: Spelling | Selector = "corag",
+    **settings: Any,
+) -> Selection:
+    """Select texts for a prompt under a token budget.
+
+    Where no candidate has a similarity, selectors that compare similarities get cosines from their embedder, or else
+    the default one, if it is installed. The others, such as `corag`, leave the order to their reranker.
+
+    Args:
+        query: The question.
+        texts: Strings, mappings, documents of LangChain, LlamaIndex or Haystack, chunks or candidates, also in pairs
+            with a score; see `as_candidates`. Best first if they have an order.
+        budget_tokens: The most tokens that the selection's text may cost.
+        method: Name of the selector, or the selector itself.
+        settings: Settings of a selector given by name, such as `reranker` and `tokenizer`; see `corag.selectors`.
+
+    Raises:
+        InputError: The question is empty, the budget below 1, a text of a wrong type, or a setting unknown.
+    """
+    check_query(query)
+    check_budget(budget_tokens)
+    candidates: Sequence[Candidate] = as_candidates(texts)
+    if isinstance(method, str) and all(isinstance(value, _PLAIN) for value in settings.values()):
+        parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
+        given = tuple((name, type(value), value) for name, value in settings.items())
+        named = {**parse(method).settings, **settings}.values()
+        files = tuple(modified(Path(value)) for value in named if isinstance(value, str))
+        chosen = _kept_selector(method, given, current(), parts, files)
+    else:
+        chosen = SELECTORS.make(method, **settings)
+    if isinstance(method, str):
+        candidates = with_missing_cosines(query, candidates, budget_tokens, chosen)
+    return chosen.select(query, candidates, budget_tokens)
+
+
+def with_missing_cosines(
+    query: str, candidates: Sequence[Candidate], budget_tokens: int, selector: Selector | None = None
+) -> Sequence[Candidate]:
+    """Return candidates; if none has a similarity and the selector compares these, the `promising` ones with cosines.
+
+    They are by the selector's embedder, which keeps the vectors for it, or else the default one.
+    """
+    lacking = bool(candidates) and all(candidate.similarity is None for candidate in candidates)
+    if lacking and getattr(selector, "compares", not hasattr(selector, "reranker")):
+        # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
+        with suppress(MissingExtraError):
+            embedder = getattr(selector, "cached_embedder", None)
+            embedder = embedder or _kept_embedder(current(), tuple(EMBEDDERS.parts.values()))
+            return with_cosines(query, promising(query, candidates, budget_tokens), embedder)
+    return candidates
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+@lru_cache(maxsize=8)
+def _kept_selector(
+    method: str, settings: tuple[tuple[str, type, Any], ...], runtime: object, parts: object, files: object
+) -> Selector:
+    """Return a selector, built once while runtime, registered parts and the files that it names are the same."""
+    return SELECTORS.make(method, **{name: value for name, _, value in settings})
+
+
+@lru_cache(maxsize=8)
+def _kept_embedder(runtime: object, parts: object) -> Embedder:
+    """Return the default embedder, likewise; it keeps the vectors of texts."""
+    return CachedEmbedder()
