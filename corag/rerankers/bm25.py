@@ -1,25 +1,21 @@
 """`bm25`: Okapi BM25 of the joined text, as a share of the most that the question could score.
 
-Tokens, stop words and stems come from bm25s; where no spaces divide words, pairs of characters are the tokens. The
-score itself is worked out here because a combination's term counts and length are the sums over its chunks: nothing has
-to be tokenised or indexed again per order.
+Terms are those of `corag.text.words`. The score itself is worked out here because a combination's term counts and
+length are the sums over its chunks: nothing has to be tokenised or indexed again per order.
 Formula: Lucene's variant (Kamphuis et al., "Which BM25 do you mean?", ECIR 2020), checked against bm25s.
 """
 
 from __future__ import annotations
 
-import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from corag.errors import InputError
 from corag.naming import Part
-from corag.text.scripts import character_pairs
+from corag.text.words import words
 from corag.types import Chunk, FloatArray, Order
 
 REFERENCE_LENGTH = 100.0
@@ -94,31 +90,13 @@ class Bm25Scorer:
         return np.asarray(saturated @ self._weights)
 
 
-_ONE_STEMS = threading.Lock()
-"""The stemmer keeps a cache of its own and is not made for threads."""
-
-
-@lru_cache(maxsize=1)
-def _stemmer() -> Any:
-    from Stemmer import Stemmer
-
-    return Stemmer("english")
-
-
 def _count_terms(query: str, texts: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-    """Return occurrences of the question's terms `[texts, terms]` and lengths `[texts]`; stop words do not count."""
-    import bm25s
-
-    with _ONE_STEMS:
-        tokenized = bm25s.tokenize(
-            list(map(character_pairs, [query, *texts])), stopwords="en", stemmer=_stemmer(), show_progress=False
-        )
-    asked, *found = tokenized.ids
-    terms = list(dict.fromkeys(asked))
-    lengths = np.array([len(ids) for ids in found], dtype=np.int64)
-    column = np.full(len(tokenized.vocab), len(terms))  # the last one, for all that is not asked for
-    column[terms] = np.arange(len(terms))
-    counts = np.zeros((len(texts), len(terms) + 1))
-    columns = column[np.fromiter(chain.from_iterable(found), dtype=np.int64)]
-    np.add.at(counts, (np.repeat(np.arange(len(texts)), lengths), columns), 1)
-    return counts[:, :-1], lengths.astype(np.float64)
+    """Return occurrences of the question's terms `[texts, terms]` and lengths `[texts]`."""
+    columns = {term: column for column, term in enumerate(dict.fromkeys(words(query)))}
+    found = list(map(words, texts))
+    counts = np.zeros((len(texts), len(columns)))
+    for row, terms in enumerate(found):
+        for term, count in Counter(terms).items():
+            if term in columns:
+                counts[row, columns[term]] = count
+    return counts, np.array(list(map(len, found)), dtype=np.float64)

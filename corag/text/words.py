@@ -1,0 +1,179 @@
+"""The words of a text as a ranking by words compares them: one normalisation for every script.
+
+Words are compared without case, width, accents and vowel points, and by their stem where Snowball has one for their
+script. Where no space divides words, and in Korean, which writes particles together with them, pairs of neighbouring
+characters are the words, as in Lucene's `CJKAnalyzer`.
+
+A number is one word however its thousands are divided (1200, 1,200, 1.200), and so is 10.0.0.7. What else holds a digit
+or is composed is a word beside its parts, so that it is worth an exact match: 2024-05-01, max_connections, getUserById.
+Words that are frequent in every text, as bm25s lists them for English and Russian, and single letters are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Callable
+from functools import cache, lru_cache
+from itertools import chain, pairwise
+from typing import Any
+
+from corag.text.scripts import UNSPACED
+
+_PAIRED = re.compile(f"[{UNSPACED}\uac00-\ud7af]+")
+_HUMPS = re.compile("[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])|[A-Z]")
+"""Parts of a word such as XMLHttpRequest."""
+_COMPOUND = re.compile(r"[^\W_]+(?:(?:_+|[^\w\s])[^\W_]+)+")
+_NUMBER = re.compile(r"(?<!\w)\d+(?:[.,'\u2019]\d+)+(?!\w)")
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
+_THOUSANDS = re.compile(r"(\d{1,3}(?:([.,'\u2019])\d{3})(?:\2\d{3})*)(?:[.,](\d+))?")
+_DECIMAL = re.compile(r"(\d+)[.,](\d+)")
+_DOTTED = re.compile(r"\d+(?:\.\d+)+")
+_TATWEEL = "\u0640"
+"""Lengthens Arabic words on paper."""
+_LONG = 64
+"""Characters of a word above which it has no stem."""
+
+_STEMMERS = (
+    ("\u024f", "english"),
+    ("\u0370", ""),
+    ("\u03ff", "greek"),
+    ("\u052f", "russian"),
+    ("\u058f", "armenian"),
+    ("\u05ff", ""),
+    ("\u06ff", "arabic"),
+    ("\u08ff", ""),
+    ("\u097f", "hindi"),
+    ("\u0b7f", ""),
+    ("\u0bff", "tamil"),
+)
+"""Last characters of scripts, and their stemmers. Of the languages in Latin letters English is taken for granted."""
+
+
+class _Characters(dict[int, "str | int | None"]):
+    """A table for `str.translate` by a function of characters, filled as they occur."""
+
+    def __init__(self, function: Callable[[str], str | None]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, point: int) -> str | None:
+        self[point] = value = self._function(chr(point))
+        return value
+
+
+def _folded(character: str) -> str | None:
+    """Return a character in lower case, a digit in ASCII; None for invisible ones and for Hebrew and Arabic points."""
+    if unicodedata.category(character) == "Cf" or character == _TATWEEL or 10 <= unicodedata.combining(character) <= 35:
+        return None
+    return str(unicodedata.decimal(character, character))
+
+
+def _of_word(character: str) -> str:
+    """Return a character of words, which letters, digits and marks are, and a space for any other."""
+    return character if unicodedata.category(character)[0] in "LNM" else " "
+
+
+def _base(character: str) -> str | None:
+    """Return None for a mark above or below a letter."""
+    return None if unicodedata.combining(character) >= 200 else character
+
+
+_FOLDED, _OF_WORDS, _BASE = _Characters(_folded), _Characters(_of_word), _Characters(_base)
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in the form in which they are compared, more than one for one in the text if composed.
+
+    The text need not be in a normal form of Unicode, and may hold anything.
+    """
+    text = unicodedata.normalize("NFKC", text).translate(_FOLDED)
+    found = [grouped.replace(" ", "") for grouped in _GROUPED.findall(text)]
+
+    def take(number: re.Match[str]) -> str:
+        if (one := _one_number(number[0])) is None:
+            return number[0]
+        found.append(one)
+        return " "
+
+    text = _NUMBER.sub(take, text)
+    for word in text.translate(_OF_WORDS).split():
+        humps = _HUMPS.findall(word) if word.isascii() and not word.islower() and not word.istitle() else ()
+        if len(humps) > 1:
+            found += chain.from_iterable(map(_terms, map(str.casefold, humps)))
+        found += _terms(word.casefold())
+    found += (word.casefold() for word in _COMPOUND.findall(text) if "_" in word or _has_digit(word))
+    return [word for word in found if word]
+
+
+def _terms(word: str) -> list[str]:
+    """Return the stem of a word in lower case, or pairs of characters; nothing for a frequent word and a letter."""
+    if word in _frequent() or (len(word) == 1 and word.isascii() and not word.isdigit()):
+        return []
+    if word.isascii() or not _PAIRED.search(word):
+        return [_stem(word)]
+    terms: list[str] = []
+    end = 0
+    for run in _PAIRED.finditer(word):
+        if between := word[end : run.start()]:
+            terms.append(_stem(between))
+        terms += map("".join, pairwise(run[0])) if len(run[0]) > 1 else [run[0]]
+        end = run.end()
+    return [*terms, _stem(word[end:])] if end < len(word) else terms
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+def _one_number(text: str) -> str | None:
+    """Return a number without marks between its thousands, with a point before its decimals; None for a list of some.
+
+    Numbers with points in other places, such as versions and addresses, are returned as they are.
+    """
+    if number := _THOUSANDS.fullmatch(text):
+        whole = re.sub(r"\D", "", number[1])
+        return f"{whole}.{number[3]}" if number[3] else whole
+    if _DECIMAL.fullmatch(text):
+        return text.replace(",", ".")
+    return text if _DOTTED.fullmatch(text) else None
+
+
+@cache
+def _frequent() -> frozenset[str]:
+    from bm25s.stopwords import STOPWORDS_EN, STOPWORDS_RUSSIAN
+
+    return frozenset((*STOPWORDS_EN, *STOPWORDS_RUSSIAN))
+
+
+_one_stems = threading.Lock()
+"""The stemmers keep a cache of their own and are not made for threads."""
+
+
+@lru_cache(maxsize=2**15)
+def _stem(word: str) -> str:
+    """Return the stem of a word in lower case, without accents; a word with a digit has none."""
+    if len(word) > _LONG or _has_digit(word):
+        return word
+    language = next((name for last, name in _STEMMERS if word[0] <= last), "")
+    if language == "english":
+        word = _without_accents(word)
+    if language:
+        with _one_stems:
+            word = _stemmer(language).stemWord(word)
+    return _without_accents(word)
+
+
+def _without_accents(word: str) -> str:
+    if word.isascii():
+        return word
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", word).translate(_BASE))
+
+
+@lru_cache(maxsize=len(_STEMMERS))
+def _stemmer(language: str) -> Any:
+    from Stemmer import Stemmer
+
+    # Words are kept here.
+    return Stemmer(language, 0)

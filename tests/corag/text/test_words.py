@@ -1,0 +1,76 @@
+"""Words as a ranking compares them: what is one word is one, whatever the script; what differs in a sign is not."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corag
+from corag.text.words import words
+from corag.types import Chunk
+
+ONE_WORD = [
+    ("1200", "1,200", "1.200", "1'200", "1\u202f200", "\uff11\uff12\uff10\uff10", "\u0661\u0662\u0660\u0660"),
+    ("3.14", "3,14"),
+    ("1200.5", "1,200.5", "1.200,5"),
+    ("12500", "12 500", "12\u00a0500"),
+    ("10.0.0.7",),
+    ("0x80070005", "0X80070005"),
+    ("getuserbyid", "getUserById"),
+    ("Αθήνα", "ΑΘΗΝΑ", "Αθήνας"),
+    ("كتاب", "كِتَابٌ", "الكتاب", "كتابـــ"),
+    ("Москва", "МОСКВЫ", "Москве", "Москвой"),
+    ("ёлка", "елка", "ёлку"),
+    ("Straße", "STRASSE"),
+    ("résumé", "resume", "Re\u0301sume\u0301"),
+    ("soft", "so\u00adft", "ｓｏｆｔ"),
+    ("שלום", "שָׁלוֹם"),
+    ("दिल्ली",),
+]
+
+
+@pytest.mark.parametrize("forms", ONE_WORD, ids=lambda forms: forms[0])
+def test_forms_of_a_word_have_it_in_common(forms):
+    assert set.intersection(*(set(words(f"({form})")) for form in forms))
+
+
+def test_parts_of_composed_words_are_words():
+    assert words("getUserById") == ["get", "user", "id", "getuserbyid"]  # "by" is in every text
+    assert words("max_connections") == ["max", "connect", "max_connections"]
+    assert words("2024-05-01") == ["2024", "05", "01", "2024-05-01"]
+    assert words("서울은") == words(unicodedata.normalize("NFD", "서울은")) == ["서울", "울은"]
+    assert words("東京Tower") == ["東京", "tower"]
+    assert words("1,2,3") == ["1", "2", "3", "1,2,3"]
+
+
+NEAR = [
+    ("Which host has address {}?", "Host {0} has the address {1}.", ["10.0.0.7", "10.0.0.77", "10.0.7.0", "110.0.0.7"]),
+    ("What does error {} mean?", "Error {1} is number {0} of its list.", ["0x80070005", "0x80070057", "0x80070050"]),
+    ("Was kostet Artikel {}?", "Artikel {1} kostet {0} Euro.", ["4711", "4712", "47110", "471"]),
+    ("Où est le transistor {} ?", "Le transistor {1} est dans la boîte {0}.", ["2N3904", "2N2222", "2N3906"]),
+    ("Где лежит деталь {}?", "Деталь {1} лежит на полке {0}.", ["12-3456", "12-3465", "21-3456"]),
+    ("部品{}はどこですか。", "部品{1}は棚{0}にあります。", ["AB-100", "AB-101", "BA-100"]),
+    ("부품 {}은 어디에 있습니까?", "부품 {1}은 선반 {0}에 있습니다.", ["X1200", "X1201", "X2100"]),
+    ("أين القطعة {}؟", "القطعة {1} على الرف {0}.", ["7.5.1", "7.5.11", "7.1.5"]),
+    ("Ποιο ράφι έχει το {};", "Το {1} είναι στο ράφι {0}.", ["Κ-100", "Κ-101", "Κ-110"]),
+    ("पुर्जा {} कहाँ है?", "पुर्जा {1} शेल्फ {0} पर है।", ["P_10", "P_11", "P_1"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "record", "codes"), NEAR, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_of_records_whose_codes_differ_in_a_sign_the_right_one_is_first(question, record, codes):
+    chunks = [Chunk(code, record.format(row + 20, code)) for row, code in enumerate(codes)]
+    for row, code in enumerate(codes):
+        values = corag.reranker("bm25").scorer(question.format(code), chunks)([(index,) for index in range(len(codes))])
+        assert values.argmax() == row
+        assert (values == values.max()).sum() == 1
+
+
+@given(st.text(max_size=60))
+def test_whatever_its_form_a_text_has_the_same_words(text):
+    composed, apart = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    assert words(composed) == words(apart)
+    assert all(words(text))
