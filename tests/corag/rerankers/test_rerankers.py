@@ -63,12 +63,12 @@ def naive_softsim(question, passages, sharpness):
     pooled = []
     for asked in question_tokens:
         best = [max([0.0, *(float(np.dot(token, asked)) for token in rows)]) for rows in tokens]
-        power = sum(value**sharpness for value in best) ** (1 / sharpness) if math.isfinite(sharpness) else max(best)
+        power = sum(value**sharpness for value in best) ** (1 / sharpness)
         pooled.append(power)
     return sum(pooled) / len(pooled)
 
 
-@pytest.mark.parametrize("sharpness", [2.0, 8.0, math.inf])
+@pytest.mark.parametrize("sharpness", [2.0, 8.0])
 @pytest.mark.parametrize("order", [(0,), (3, 1), (4, 0, 2), (5,), (5, 1)])
 def test_softsim_equals_the_naive_loop(order, sharpness):
     passages = [*PASSAGES, ""]
