@@ -80,7 +80,7 @@ class MiniLMSoftSim(EncodingPart):
     """Raw late interaction by MiniLM: a baseline; the order of chunks does not matter, texts are cut to the window.
 
     Attributes:
-        sharpness: Order of the norm that pools the chunks of a combination, at least 1; a high one approaches their maximum.
+        sharpness: Order of the norm over the chunks of a combination, at least 1; a high one approaches the maximum.
     """
 
     name = "minilm-softsim"
