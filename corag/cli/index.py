@@ -30,8 +30,8 @@ class IndexConfig(Runtime):
         tokenizer: Tokenizer that measures chunks: a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as
             gpt-4o; a folder or a tokenizer.json; minilm (or auto); estimate.
         batch_size: Chunks embedded and stored at a time.
-        overwrite: Replace an existing index of another folder or with other settings. Without it, the index of the same
-            folder is updated.
+        overwrite: Replace an existing index: of another folder or with other settings, or of this folder, of which all
+            files are then read again. Without it, the index of the same folder is updated.
         tree: Build or update a tree of summaries over the whole corpus, for the selector `raptor`. An interrupted build
             resumes.
         tree_summarizer: Summarizer that writes it, such as `ollama(model=llama3.1:8b)`.
@@ -75,6 +75,7 @@ def run(config: IndexConfig) -> None:
             follow_links=config.follow_links,
             tokens=tokens,
             overwrite=config.overwrite,
+            reread=config.overwrite,
             batch_size=config.batch_size,
             report=report,
         )

@@ -10,10 +10,12 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path, PurePath, PurePosixPath
+from shutil import which
 from typing import BinaryIO, NamedTuple, cast
 
 from corag.errors import CoragError, DataError, MissingExtraError
@@ -38,23 +40,26 @@ class Reader(NamedTuple):
     Attributes:
         function: Path of a function of (bytes, name).
         version: Raised by every change of the text or structure that it returns: indexes then read such files again.
+        needs: Packages and programs without which it reads nothing.
     """
 
     function: str
     version: int
+    needs: tuple[str, ...] = ()
 
 
+_PAGES = ("bs4", "lxml", "markdownify")
 READERS: Mapping[str, Reader] = {
     "markdown": Reader("corag.files.plain:read_md", 2),
     "text": Reader("corag.files.plain:read_text", 1),
     "csv": Reader("corag.files.plain:read_csv", 1),
     "jsonl": Reader("corag.files.plain:read_jsonl", 1),
-    "html": Reader("corag.files.web:read_html", 2),
-    "docx": Reader("corag.files.web:read_docx", 2),
-    "pdf": Reader("corag.files.pdf:read_pdf", 1),
-    "pptx": Reader("corag.files.office:read_pptx", 2),
-    "xlsx": Reader("corag.files.office:read_xlsx", 1),
-    "man": Reader("corag.files.web:read_man", 3),
+    "html": Reader("corag.files.web:read_html", 2, _PAGES),
+    "docx": Reader("corag.files.web:read_docx", 2, ("mammoth", *_PAGES)),
+    "pdf": Reader("corag.files.pdf:read_pdf", 1, ("pypdfium2",)),
+    "pptx": Reader("corag.files.office:read_pptx", 2, ("pptx",)),
+    "xlsx": Reader("corag.files.office:read_xlsx", 1, ("openpyxl",)),
+    "man": Reader("corag.files.web:read_man", 3, ("mandoc", *_PAGES)),
 }
 """Type -> its reader."""
 
@@ -296,6 +301,12 @@ def _guess(data: bytes) -> str:
         return "cp1252"
     best = from_bytes(data, cp_isolation=_GUESSES).best()
     return "cp1252" if best is None else str(best.encoding)
+
+
+def missing_needs(kinds: Set[str]) -> list[str]:
+    """Return the packages and programs that readers of these kinds need and this machine lacks."""
+    needs = {need for kind in kinds for need in READERS[kind].needs}
+    return sorted(need for need in needs if find_spec(need) is None and which(need) is None)
 
 
 def reading_key(data_digest: str, path: str, kind: str) -> str:

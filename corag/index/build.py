@@ -15,7 +15,7 @@ from corag.ambient import Report
 from corag.errors import DataError, InputError
 from corag.files.chunks import chunk_file
 from corag.files.process import read_file
-from corag.files.read import FoundFiles, UnreadableFileError, find_files, read_bytes, reading_key
+from corag.files.read import FoundFiles, UnreadableFileError, find_files, missing_needs, read_bytes, reading_key
 from corag.index.search import ChunkIndex
 from corag.index.write import ChunkSource, write_index
 from corag.registry import tokens as make_tokens
@@ -54,13 +54,15 @@ def update_index(
     follow_links: bool = False,
     tokens: TokenCounter | None = None,
     overwrite: bool = False,
+    reread: bool = False,
     batch_size: int = 256,
     report: Report = lambda done, total: None,
 ) -> IndexUpdate:
     """Index a data folder or a folder of documents, update its index, or resume an interrupted call.
 
     In an index of the same folder, made with the same settings, files that have not changed are not read again, and no
-    text that it holds is embedded again. It stays readable until the new one is complete.
+    text that it holds is embedded again. What was skipped for lack of a package or a program is tried again where that
+    is there. The index stays readable until the new one is complete.
 
     Args:
         folder: The folder, or one document.
@@ -72,6 +74,7 @@ def update_index(
         follow_links: Whether links to documents outside of the folder are read.
         tokens: Counts tokens as the answering model does.
         overwrite: Replace an index of something else.
+        reread: Read files again that have not changed.
         batch_size: Chunks embedded and stored at a time.
         report: Called with (documents read, documents in all).
 
@@ -95,7 +98,7 @@ def update_index(
     else:
         files = find_files(path, include=include, exclude=exclude, follow_links=follow_links)
         source = _folder_source(path, files, tokens, chunking, settings, report)
-    written = write_index(uri, source, embedder, batch_size=batch_size, overwrite=overwrite)
+    written = write_index(uri, source, embedder, batch_size=batch_size, overwrite=overwrite, reread=reread)
     index = ChunkIndex.open(uri, embedder)
     if files is None:
         return IndexUpdate(index, written.num_embedded, written.num_copied)
@@ -138,7 +141,7 @@ def _folder_source(
     """
     skipped = dict(files.skipped)
     keys = {name: reading_key(_file_digest(files.root / name), name, kind) for name, kind in files.kinds.items()}
-    fingerprint = _fingerprint(settings, keys, dict(skipped))
+    fingerprint = _fingerprint(settings, keys, dict(skipped), missing_needs(set(files.kinds.values())))
     settings["skipped"] = skipped
     numbers = count()
 

@@ -110,9 +110,18 @@ class Written(NamedTuple):
 
 
 def write_index(
-    uri: str | Path, source: ChunkSource, embedder: Embedder, *, batch_size: int = 256, overwrite: bool = False
+    uri: str | Path,
+    source: ChunkSource,
+    embedder: Embedder,
+    *,
+    batch_size: int = 256,
+    overwrite: bool = False,
+    reread: bool = False,
 ) -> Written:
-    """Embed and store the chunks of a source, update an index of it, or finish a build; see `ChunkIndex.build`."""
+    """Embed and store the chunks of a source, update an index of it, or finish a build; see `ChunkIndex.build`.
+
+    With `reread`, unchanged parts are read again, too; texts that the index holds are not embedded again.
+    """
     check_count("batch_size", batch_size, "typical: 256")
     with store.index_lock(uri):
         with accessing(uri, "write"):
@@ -120,13 +129,14 @@ def write_index(
             old, known = _usable_manifest(database, uri, overwrite)
             wanted = IndexManifest(embedder.name, embedder.dimension, source.fingerprint, source.settings)
             if old is not None:
-                if old.fingerprint == wanted.fingerprint and old.made_by(embedder.name, embedder.dimension):
+                same = old.fingerprint == wanted.fingerprint and old.made_by(embedder.name, embedder.dimension)
+                if same and not reread:
                     return Written(0, 0, known, known)
                 if not overwrite:
                     _require_same_source(old, wanted, uri)
             table = _table_to_write(database, wanted)
             # After an interrupted update, rows of a part may be missing or be of another content.
-            as_recorded = old is not None and old.version == table.version
+            as_recorded = old is not None and old.version == table.version and not reread
             unchanged = {name for name, key in source.parts.items() if as_recorded and known.get(name) == key}
             # Rows are taken from the version of now, in which their ids stay the same.
             stored = open_table(connect(uri), store.CHUNKS, table.version)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from corag.cli.main import main
 from corag.errors import DataError, IndexMismatchError
+from corag.files import process
 from corag.index import ChunkIndex, store, update_index, write
 from corag.text.chunking import ChunkConfig
 from tests.corag.files.worlds import pdf
@@ -230,6 +231,33 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(folder, tmp_path, cap
     mended = update(folder, tmp_path / "index")
     assert files_of(mended) == (1, 2, 0, 0)
     assert mended.skipped["a.md"] == "empty" and "torn.pdf" not in mended.skipped
+
+
+def test_what_the_machine_lacked_is_tried_again(folder, tmp_path, monkeypatch):
+    uri, programs = tmp_path / "index", tmp_path / "bin"
+    programs.mkdir()
+    (folder / "pump.1").write_text(".TH PUMP 1\n.SH NAME\npump\n")
+    (folder / "shut.md").write_text("Shut.")
+    (folder / "shut.md").chmod(0)
+    monkeypatch.setenv("PATH", str(programs))
+    process._reader(os.getpid()).end()  # another one knows this path
+    assert "needs mandoc" in update(folder, uri).skipped["pump.1"]
+    assert chunks_of(update(folder, uri)) == (0, 0)
+    page = "<table><tr><td class=head-ltitle>pump(1)</table><div class=manual-text><h1>Name</h1><p>It pumps.</div>"
+    (programs / "mandoc").write_text(f"#!/bin/sh\necho '{page}'\n")
+    (programs / "mandoc").chmod(0o755)
+    (folder / "shut.md").chmod(0o600)
+    done = update(folder, uri)
+    assert done.skipped == {} and done.num_embedded == (1 if os.geteuid() == 0 else 2)
+    assert chunks_of(update(folder, uri)) == (0, 0)
+    process._reader(os.getpid()).end()
+
+
+def test_all_files_are_read_again_if_asked(folder, tmp_path, capsys):
+    run = ["index", "--data", str(folder), "--out", str(tmp_path / "index"), "--quiet"]
+    for more, said in (([], "2 new; 2 chunks embedded"), ([], "nothing to do"), (["--overwrite", "true"], "2 kept")):
+        assert main([*run, *more]) == 0
+        assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
