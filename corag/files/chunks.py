@@ -8,8 +8,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise, takewhile
-from typing import Any
+from itertools import groupby, pairwise, takewhile
+from operator import itemgetter
 
 from corag.files.markdown import FileSection, FileText
 from corag.text.chunking import (
@@ -31,6 +31,7 @@ _SEPARATOR = " > "
 # A title may take this part of a chunk's tokens; a section with less than that part is joined with its neighbours.
 _TITLE_SHARE, _SHORT_SHARE = 4, 8
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|\Z)")
+_FIRST_CELL = re.compile(r"[ \t]*\|?[^|\r\n]*\|")
 _BLANK_LINES = re.compile(r"(?:\r\n?|\n)(?:[ \t]*(?:\r\n?|\n))+")
 
 
@@ -40,16 +41,17 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
     Each chunk's text is its title, a newline, and `file.text[start:end]`; between the two is the header of a table
     that began in an earlier chunk. Metadata: `document` (the path), `title`, `start`, `end`, `headings` (the whole
     path, which a long title shortens), and where the file has them `page`, `last_page` (if it is another), `line`, or
-    `anchor` (of an HTML heading).
+    `anchor` (of an HTML heading); and the fields of the file's front matter, as far as they have other names.
     """
     config = config or ChunkConfig()
-    lines = [match.end() for match in re.finditer(r"\r\n?|\n", file.text)] if file.lines else []
+    cites_lines = file.lines or file.line_numbers
+    lines = [match.end() for match in re.finditer(r"\r\n?|\n", file.text)] if cites_lines else []
     meter_of = partial(ChunkMeter, path, file.text, tokens=tokens, max_tokens=config.max_tokens)
     chunks = []
     for section in _joined(file, meter_of(""), config.max_tokens):
         title = fitting_title(section.headings, tokens, config.max_tokens // _TITLE_SHARE)
         for start, end, header in _cut(file.text, title, section, meter_of, config.overlap_tokens):
-            metadata: dict[str, Any] = {"document": path, "title": title, "start": start, "end": end}
+            metadata = {**file.fields, "document": path, "title": title, "start": start, "end": end}
             metadata["headings"] = list(section.headings)
             if section.anchor:
                 metadata["anchor"] = section.anchor
@@ -57,8 +59,9 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
                 metadata["page"], last = file.page(start), file.page(end - 1)
                 if last != metadata["page"]:
                     metadata["last_page"] = last
-            elif file.lines:
-                metadata["line"] = bisect_right(lines, start) + 1
+            elif cites_lines:
+                line = bisect_right(lines, start)
+                metadata["line"] = line + 1 if file.lines else file.line_numbers[line]
             text = with_title(_with_header(title, header), file.text[start:end])
             chunks.append(Chunk(f"{path}#{start}-{end}", text, metadata))
     return chunks
@@ -134,11 +137,29 @@ def _cut_table(
         meter = meter_of(_with_header(title, header))
     else:
         header, header_end = "", span[0]
-    rows = list(fitting_pieces(_lines(text, (header_end, span[1])), meter))
-    for start, end, _ in _trimmed(text, pack(rows, meter, 0)):
-        # The first rows follow their header in the file, too.
-        first = header and not text[header_end:start].strip()
-        yield (span[0], end, "") if first else (start, end, header)
+    lines = _lines(text, (header_end, span[1]))
+    fit = [size <= meter.capacity for size in meter.sizes(lines)]
+    for fits, group in groupby(zip(lines, fit, strict=True), key=itemgetter(1)):
+        rows = [line for line, _ in group]
+        if fits:
+            for start, end, _ in _trimmed(text, pack(list(fitting_pieces(rows, meter)), meter, 0)):
+                # The first rows follow their header in the file, too.
+                first = header and not text[header_end:start].strip()
+                yield (span[0], end, "") if first else (start, end, header)
+            continue
+        for row in rows:
+            keyed = f"{header}\n{key}" if header and (key := _key_of(text, row, meter)) else header
+            of_row = meter_of(_with_header(title, keyed))
+            first = True
+            for start, end, _ in _trimmed(text, pack(list(fitting_pieces([row], of_row)), of_row, 0)):
+                yield start, end, header if first else keyed
+                first = False
+
+
+def _key_of(text: str, row: Span, meter: ChunkMeter) -> str:
+    """Return the first cell of a row with words, if it is short: what its parts are about."""
+    cell = _FIRST_CELL.match(text, *row)
+    return cell[0] if cell and meter.sizes([cell.span()])[0] <= meter.capacity // 4 else ""
 
 
 def _trimmed(text: str, spans: Iterable[Span]) -> Iterator[tuple[int, int, str]]:

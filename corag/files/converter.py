@@ -17,6 +17,8 @@ _CELLS = ("td", "th")
 _TABLE_PARTS = {"caption", "thead", "tbody", "tfoot", "tr", *_CELLS}
 # A table around these is there for the layout, as line numbers beside code are.
 _NOT_IN_TABLES = {"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre"}
+_CLOSING = re.compile(r"(?<!\S)#++\s*\Z")
+_BACKTICKS = re.compile("`{3,}")
 _BLANK_LINES = re.compile(r"\n{3,}")
 # Each run of spaces is looked at once, however long it is.
 _TRAILING_SPACE = re.compile(r"(?<![ \t])[ \t]++$", re.MULTILINE)
@@ -34,6 +36,10 @@ def to_markdown(tree: Any) -> str:
         first = int(start) if start.isdecimal() and len(start) < 10 else 1
         for number, item in enumerate(items.find_all("li", recursive=False), start=first):
             item["number"] = number
+    for heading in tree.find_all(["h1", "h2", "h3", "h4", "h5", "h6"]):
+        if text := [text for text in heading.find_all(string=True) if text.strip()]:
+            # Signs at its end would be taken for its mark.
+            text[-1].replace_with(_CLOSING.sub(r"\\\g<0>", text[-1]))
     for formula in tree.find_all("math"):
         formula.replace_with(linear(formula))
     converter = _Converter(
@@ -124,6 +130,10 @@ class _Converter(MarkdownConverter):
     def convert_tr(self, el: Any, text: str, parent_tags: set[str]) -> str:
         # The first row of a table is its header.
         return f"|{text}\n|{' --- |' * int(el['columns'])}\n" if "columns" in el.attrs else f"|{text}\n"
+
+    def convert_pre(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        fence = "`" * max(3, *(len(run) + 1 for run in _BACKTICKS.findall(text)), 3)
+        return f"\n\n{fence}\n{text.strip(chr(10)).rstrip()}\n{fence}\n\n" if text.strip() else ""
 
     def convert_sup(self, el: Any, text: str, parent_tags: set[str]) -> str:
         words = text.strip()

@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from corag.files.front import front_matter
+
 _LINE_END = re.compile(r"\r\n?|\n")
-# Front matter in YAML or TOML, as static site generators write it.
-_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*(?:\r\n?|\n)(.*?)^\1[ \t]*(?:\r\n?|\n|\Z)", re.DOTALL | re.MULTILINE)
-_TITLE = re.compile(r"""^title[ \t]*[:=][ \t]*(["']?)(.*?)\1[ \t]*$""", re.MULTILINE)
-# Marks of an anchor behind a heading: {#name}, {: #name}, and the link that documentation tools put there.
-_ANCHOR = re.compile(r"(?<!\s)\s*+(?:\{[:#][^{}]*\}|(?<![¶§#])[¶§#]++)\s*$")
+# Marks of an anchor behind a heading: {#name}, {: #name}, and the sign of a link to it.
+_ANCHOR = re.compile(r"(?<!\s)\s*+(?:\{[:#][^{}]*\}|(?<!¶)¶++)\s*$")
 # Comments, tags, and pictures that are links, such as the badges of a project.
 _TARGET = r"(?:\([^()]*\)|\[[^\[\]]*\])"
 _NO_WORDS = re.compile(
@@ -83,12 +82,16 @@ class FileText:
         sections: Its sections, in order.
         pages: Offset at which each page begins; empty without pages.
         lines: True if a line of `text` is a line of the file.
+        line_numbers: Where it is not, the line of the file at which each line of `text` begins; empty if not known.
+        fields: What the file says about itself: name -> text, number, truth value, or a list of these.
     """
 
     text: str
     sections: tuple[FileSection, ...]
     pages: tuple[int, ...] = ()
     lines: bool = False
+    line_numbers: tuple[int, ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
     def page(self, offset: int) -> int:
         """Return the page of a character, from 1."""
@@ -166,10 +169,11 @@ class TextBuilder:
             lines.insert(1, "|" + " --- |" * width + "\n")
             self.block("".join(lines), "table", header=len(lines[0]) + len(lines[1]))
 
-    def file(self, title: str) -> FileText:
+    def file(self, title: str, fields: Mapping[str, Any] | None = None) -> FileText:
         """Return the document; `title` leads every path of headings unless its only first-level heading comes first."""
         text = "".join(self._text)
-        return FileText(text, sections_of(text, self._headings, self._blocks, title), tuple(self._pages))
+        sections = sections_of(text, self._headings, self._blocks, title)
+        return FileText(text, sections, tuple(self._pages), fields=fields or {})
 
     def _add(self, text: str) -> None:
         self._text.append(f"{text}\n\n")
@@ -186,9 +190,7 @@ def read_markdown(text: str, name: str, *, title: str = "", lines: bool = True) 
 
     Its title is `title`, or that of the front matter, or else `name`; `lines` says that the text is a file's own.
     """
-    front = _FRONT_MATTER.match(text)
-    start = front.end() if front else 0
-    named = _TITLE.search(front[2]) if front else None
+    start, fields = front_matter(text)
     body = text[start:]
     starts = [start, *(start + match.end() for match in _LINE_END.finditer(body)), len(text)]
     headings: list[Heading] = []
@@ -207,14 +209,20 @@ def read_markdown(text: str, name: str, *, title: str = "", lines: bool = True) 
             blocks.append(Block(begin, "code"))
         elif not _NO_WORDS.fullmatch(text, begin, end):
             blocks.append(Block(begin))
-    known = title or (named[2].strip() if named else "") or name
-    return FileText(text, sections_of(text, headings, blocks, known, start=start), lines=lines)
+    known = title or " ".join(str(fields.pop("title", "")).split()) or name
+    return FileText(text, sections_of(text, headings, blocks, known, start=start), lines=lines, fields=fields)
 
 
 def plain(content: str) -> str:
     """Return the words of a heading, without markup."""
     [whole] = _INLINE.parseInline(_ANCHOR.sub("", content)) or [Token("inline", "", 0)]
-    words = [
-        " " if "break" in part.type else part.content for part in whole.children or () if part.type != "html_inline"
-    ]
+    words: list[str] = []
+    link = 0
+    for part in whole.children or ():
+        if part.type == "link_open":
+            link = len(words)
+        elif part.type == "link_close" and not letters("".join(words[link:])):
+            del words[link:]  # a sign that leads to the heading itself
+        elif part.type != "html_inline":
+            words.append(" " if "break" in part.type else part.content)
     return " ".join(_ANCHOR.sub("", "".join(words)).split())

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator
-from datetime import datetime, time
+from datetime import datetime, time, timedelta
+from itertools import zip_longest
 from typing import Any
 
 from corag.files.markdown import FileText, TextBuilder
 from corag.files.web import check_archive
 from corag.optional import require
+
+# Sections of a number format: of positive numbers, of negative ones, of 0, of text.
+_SECTION = re.compile(r'(?:"[^"]*"|\\.|\[[^\]]*\]|[^;"])+')
+# What a section is made of: characters that are shown, colours and widths, places of digits, anything else.
+_FORMAT = re.compile(r'"([^"]*)"|\\(.)|\[\$([^\]-]*)[^\]]*\]|\[[^\]]*\]|[_*].|([0#?][0#?.,]*)|(.)', re.DOTALL)
+_PLACES, _OTHER = 4, 5
 
 
 def read_pptx(data: bytes, name: str) -> FileText:
@@ -27,6 +35,8 @@ def read_pptx(data: bytes, name: str) -> FileText:
                     document.block(_text(shape))
                 elif shape.has_table:
                     document.table([[cell.text for cell in row.cells] for row in shape.table.rows])
+                elif shape.has_chart:
+                    document.table(_chart(shape.chart))
             if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
                 document.block(_visible(slide.notes_slide.notes_text_frame.text))
         title = " ".join((slides.core_properties.title or "").split())
@@ -50,6 +60,15 @@ def _text(shape: Any) -> str:
     return "\n".join(f"{'  ' * level}- {text}" for level, text in items)
 
 
+def _chart(chart: Any) -> list[list[str]]:
+    """Return the numbers of a chart: a row for each category, a column for each series."""
+    title = chart.chart_title.text_frame.text if chart.has_title and chart.chart_title.has_text_frame else ""
+    series = list(chart.series)
+    columns = [[f"{value:.15g}" if value is not None else "" for value in one.values] for one in series]
+    names = [str(name) for name in chart.plots[0].categories] or [str(row) for row in range(1, len(columns[0]) + 1)]
+    return [[title, *(one.name for one in series)], *(list(row) for row in zip_longest(names, *columns, fillvalue=""))]
+
+
 def _visible(text: str) -> str:
     # A vertical tab is a line break inside a paragraph.
     return text.replace("\v", "\n").strip()
@@ -62,16 +81,52 @@ def read_xlsx(data: bytes, name: str) -> FileText:
     with check_archive(data, "xlsx"):
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         for sheet in book.worksheets:
+            if sheet.sheet_state != "visible":
+                continue
             document.heading(2, sheet.title)
             # The size that a file claims may be wrong.
             sheet.reset_dimensions()
-            document.table([[_cell(value) for value in row] for row in sheet.iter_rows(values_only=True)])
+            document.table(
+                [[_shown(cell.value, cell.number_format or "") for cell in row] for row in sheet.iter_rows()]
+            )
     return document.file(name)
 
 
-def _cell(value: Any) -> str:
+def _shown(value: Any, number_format: str) -> str:
+    """Return a value as the workbook shows it, as far as its format says: `7.5%`, `$1,234.50`, `00421`, `30:00`."""
     if value is None:
         return ""
-    if isinstance(value, datetime) and value.time() == time():
-        return value.date().isoformat()
-    return str(value)
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(round(value.total_seconds()), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}" + (f":{seconds:02}" if "s" in number_format or seconds else "")
+    if isinstance(value, datetime):
+        dated, timed = value.date().isoformat(), value.time()
+        return dated if timed == time() else f"{dated} {timed.isoformat()}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    sections = _SECTION.findall(number_format) or [""]
+    number = 1 if value < 0 else 2 if value == 0 else 0
+    section = sections[number if number < len(sections) else 0]
+    signed = "-" if value < 0 and len(sections) == 1 else ""
+    parts = [(match.lastindex, match[match.lastindex or 0]) for match in _FORMAT.finditer(section) if match.lastindex]
+    places = [text for kind, text in parts if kind == _PLACES]
+    if (
+        not parts
+        or len(places) > 1
+        or any(kind == _OTHER and (text.isalpha() or text in "/:@") for kind, text in parts)
+    ):
+        return f"{value:.15g}"
+    scaled = abs(value) * 100 ** section.count("%")
+    return signed + "".join(_digits(scaled, text) if kind == _PLACES else text for kind, text in parts).strip()
+
+
+def _digits(value: float, places: str) -> str:
+    """Return a number in digits, as `#,##0.0#` says: 0 is always written, # where it is not 0."""
+    whole, _, decimals = places.rstrip(",").partition(".")
+    scaled = value / 1000 ** (len(places) - len(places.rstrip(",")))
+    digits = f"{scaled:{',' if ',' in whole else ''}.{len(decimals)}f}"
+    for _ in range(len(decimals) - decimals.count("0")):
+        digits = digits.removesuffix("0")
+    integer, point, fraction = digits.partition(".")
+    return integer.zfill(whole.count("0")) + (point + fraction if fraction else "")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-import re
+from dataclasses import replace
 from typing import Any
 
 from corag.files.lines import joined_words, without_running_heads
 from corag.files.markdown import Block, FileText, TextBuilder, read_markdown, sections_of
-from corag.files.read import UnreadableFileError, decode
+from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError, decode
 
+_DELIMITERS = ",;\t|"
 # What names a row, in this order.
 _TITLES = ("title", "name", "question", "id", "_id")
 
@@ -27,11 +30,22 @@ def read_text(data: bytes, name: str) -> FileText:
 
 
 def read_csv(data: bytes, name: str) -> FileText:
-    """Return a CSV file as a table whose first line is its header."""
+    """Return a CSV file as a table whose first row is its header; a cell is on one line, whatever its line breaks."""
     text = decode(data)
-    first = re.search(r"\S[^\r\n]*(?:\r\n?|\n)?", text)
-    blocks = [Block(first.start(), "table", first.end())] if first else []
-    return FileText(text, sections_of(text, (), blocks, name), lines=True)
+    first = text.lstrip().partition("\n")[0]
+    delimiter = max(_DELIMITERS, key=first.count)
+    csv.field_size_limit(MAX_TEXT_BYTES)
+    rows, numbers, line = [], [], 1
+    read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    for row in read:
+        if any(cell.strip() for cell in row):
+            rows.append(row)
+            numbers.append(line)
+        line = read.line_num + 1
+    document = TextBuilder()
+    document.table(rows)
+    # The rule below the header is in no file.
+    return replace(document.file(name), line_numbers=(*numbers[:1], *numbers, line))
 
 
 def read_jsonl(data: bytes, name: str) -> FileText:

@@ -50,15 +50,15 @@ class Reader(NamedTuple):
 
 _PAGES = ("bs4", "lxml", "markdownify")
 READERS: Mapping[str, Reader] = {
-    "markdown": Reader("corag.files.plain:read_md", 2),
+    "markdown": Reader("corag.files.plain:read_md", 3),
     "text": Reader("corag.files.plain:read_text", 1),
-    "csv": Reader("corag.files.plain:read_csv", 1),
+    "csv": Reader("corag.files.plain:read_csv", 2),
     "jsonl": Reader("corag.files.plain:read_jsonl", 1),
     "html": Reader("corag.files.web:read_html", 2, _PAGES),
     "docx": Reader("corag.files.web:read_docx", 2, ("mammoth", *_PAGES)),
     "pdf": Reader("corag.files.pdf:read_pdf", 1, ("pypdfium2",)),
-    "pptx": Reader("corag.files.office:read_pptx", 2, ("pptx",)),
-    "xlsx": Reader("corag.files.office:read_xlsx", 1, ("openpyxl",)),
+    "pptx": Reader("corag.files.office:read_pptx", 3, ("pptx",)),
+    "xlsx": Reader("corag.files.office:read_xlsx", 2, ("openpyxl",)),
     "man": Reader("corag.files.web:read_man", 3, ("mandoc", *_PAGES)),
 }
 """Type -> its reader."""

@@ -30,6 +30,7 @@ _NO_TEXT = (
     "script, style, noscript, template, svg, iframe, object, form, button, nav, aside, dialog, [hidden], "
     "[role=navigation], [role=search], [role=banner], [role=contentinfo], [aria-hidden=true], a.headerlink, a.anchor"
 )
+_HEADING_LINKS = ", ".join(f"h{level} a[href]" for level in range(1, 7))
 _MAIN = "main, [role=main]"
 _COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
 _CODE = re.compile("<pre.*?</pre>", re.DOTALL)
@@ -48,6 +49,9 @@ def read_html(data: bytes, name: str) -> FileText:
     anchors = _anchors(soup)
     for element in soup.select(_NO_TEXT):
         element.decompose()
+    for link in soup.select(_HEADING_LINKS):
+        if not letters(link.get_text()):
+            link.decompose()  # a sign that leads to the heading itself
     main = soup.select(_MAIN)
     if not main:
         # A header of the site names the site; one inside an article names the article.

@@ -30,7 +30,7 @@ MAX_WINDOW = 1000
 COLONS = (":", "：")  # noqa: RUF001
 
 _LINE = re.compile(r"[^\n]*\n?")
-_FENCE = re.compile(r"\s*(```|~~~)")
+_FENCE = re.compile(r"\s*(`{3,}+(?![^\n]*`)|~{3,}+)")
 _ROW = re.compile(r"\s*\|.*\||[^|\n]+\|[^|\n]+\|")
 # "A. Smith" is a name.
 _ITEM = re.compile(r"\s*(?:[-*+•‣▪–]|\d{1,3}[.)]|[a-z][.)]|[A-Z]\))\s+\S")  # noqa: RUF001
@@ -318,16 +318,18 @@ class _Blocks:
         self._rows_from = 0
         self._lead: Span | None = None
         self._fence: int | None = None
+        self._fence_mark = ""
 
     def read(self, start: int, end: int) -> None:
         line, span = self._text[start:end], _stripped(self._text, start, end)
         if self._fence is not None:
-            if _FENCE.match(line):
+            # As many marks or more close it; fewer, and other ones, are of the code.
+            if not line.strip().strip(self._fence_mark[0]) and self._fence_mark in line:
                 self._add(_stripped(self._text, self._fence, end), breaks=(_BREAK, _SPACE))
                 self._fence = None
-        elif _FENCE.match(line):
+        elif fence := _FENCE.match(line):
             self._end()
-            self._fence = start
+            self._fence, self._fence_mark = start, fence[1]
         elif _ROW.match(line):
             self._end_prose()
             self._read_row(line, span)

@@ -1,8 +1,10 @@
 """Slides, spreadsheets, rows of data, manual pages, and printed text."""
 
 import gzip
+import io
 import json
 import shutil
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -39,14 +41,63 @@ def test_sheets_are_tables():
     assert (block.kind, file.text[: block.header_end].splitlines()[-1]) == ("table", "| --- | --- | --- |")
 
 
+def test_numbers_of_a_sheet_are_read_as_it_shows_them_and_hidden_sheets_are_not():
+    book = pytest.importorskip("openpyxl").Workbook()
+    shown = [
+        (0.075, "0.0%", "7.5%"), (0.5, "0%", "50%"), (1234.5, "$#,##0.00", "$1,234.50"), (421, "00000", "00421"),
+        (timedelta(hours=30), "[h]:mm", "30:00"), (-3, "0.00", "-3.00"), (-3, "0;(0)", "(3)"),
+        (0, '0;-0;"none"', "none"),
+        (1234.5, '#,##0.## "kg"', "1,234.5 kg"), (2, "#,##0.##", "2"), (5, "[$€-407] 0", "€ 5"),
+        (7, "@", "7"), (0.1 + 0.2, "General", "0.3"),
+        (12_000, "0.0,", "12.0"), (0.00012, "0.00E+00", "0.00012"), (True, "General", "True"), ("0.5", "0%", "0.5"),
+        (datetime(2026, 1, 2, 3, 4), "yyyy", "2026-01-02 03:04:00"), (datetime(2026, 1, 2), "d", "2026-01-02"),
+    ]  # fmt: skip
+    book.active.append(["value"])
+    for number, (value, form, _) in enumerate(shown, start=2):
+        cell = book.active.cell(number, 1, value)
+        cell.number_format = form
+    book.create_sheet("Hidden").append(["secret"])
+    book["Hidden"].sheet_state = "hidden"
+    book.save(data := io.BytesIO())
+    file = read_file(data.getvalue(), "a.xlsx")
+    assert [row.strip("| ") for row in file.text.strip().splitlines()[4:]] == [text for _, _, text in shown]
+    assert "secret" not in file.text
+
+
+def test_a_chart_is_a_table():
+    pptx = pytest.importorskip("pptx")
+    from pptx.chart.data import CategoryChartData
+    from pptx.enum.chart import XL_CHART_TYPE
+
+    shown, data = pptx.Presentation(), CategoryChartData()
+    data.categories = ["2024", "2025"]
+    data.add_series("pumps", (3, 4.5))
+    data.add_series("valves", (None, 6))
+    shown.slides.add_slide(shown.slide_layouts[6]).shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, 0, 0, 9, 9, data)
+    shown.save(file := io.BytesIO())
+    assert read_file(file.getvalue(), "a.pptx").text.splitlines()[:4] == [
+        "|  | pumps | valves |", "| --- | --- | --- |", "| 2024 | 3 |  |", "| 2025 | 4.5 | 6 |",
+    ]  # fmt: skip
+
+
 def test_every_chunk_of_a_csv_file_has_the_header_and_its_line():
-    text = "name,price\n" + "".join(f"part {number},{number}\n" for number in range(40))
-    file = read_file(text.encode(), "prices.csv")
+    rows = ["name,price", *(f'"part {number},\nlarge",{number}' for number in range(40))]
+    file = read_file("\n".join(rows).encode(), "prices.csv")
     chunks = chunk_file("prices.csv", file, corag.tokens(), corag.ChunkConfig(48))
-    assert len(chunks) > 3 and all("\nname,price\n" in chunk.text for chunk in chunks)
+    assert len(chunks) > 3 and all("\n| name | price |\n" in chunk.text for chunk in chunks)
     for chunk in chunks[1:]:
-        row = text.splitlines()[chunk.metadata["line"] - 1]
-        assert chunk.text.split("\n")[2] == row and citation(chunk).startswith("prices.csv, line ")
+        number = (chunk.metadata["line"] - 2) // 2
+        assert chunk.text.split("\n")[3] == f"| part {number}, large | {number} |"
+        assert citation(chunk).startswith("prices.csv, line ")
+    assert read_file(b"a;b\n1;2,5\n", "a.csv").text == read_file(b"a\tb\n1\t2,5\n", "a.tsv").text
+
+
+def test_parts_of_a_row_that_fits_no_chunk_repeat_its_key():
+    text = f"part,note\nseal,{'word ' * 100}\nbolt,short\n"
+    chunks = chunk_file("a.csv", read_file(text.encode(), "a.csv"), corag.tokens(), corag.ChunkConfig(48))
+    assert len(chunks) > 3
+    assert all("\n| part | note |\n" in chunk.text and "| seal |" in chunk.text for chunk in chunks[:-1])
+    assert chunks[-1].text.endswith("| bolt | short |")
 
 
 def test_json_lines_are_fields_under_the_name_of_the_row():

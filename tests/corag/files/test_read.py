@@ -53,6 +53,12 @@ def test_headings_make_paths():
         ("# \n\nx", [("notes", "x")]),
         ("---\ntitle: 'The \"pump\"'\ndate: 1\n---\n## Use\n\nx", [('The "pump" > Use', "x")]),
         ("+++\ntitle = \"TOML\"\n+++\n\nx", [("TOML", "x")]),
+        ("---\ntitle: >-\n  Two\n  lines # still\nauthor: A # one\n...\nx", [("Two lines # still", "x")]),
+        ("---\nJust words.\n---\nx", [("notes > Just words.", "x")]),
+        ("---\n\nOne: two.\n\n---\nx", [("notes", "---\n\nOne: two.\n\n---\nx")]),
+        ("+++\nno toml\n+++\nx", [("notes", "+++\nno toml\n+++\nx")]),
+        ("# C#\n\n## Press [#](#p)\n\n## F#\n\nx\n\n## Article 5 §\n\ny\n\n## G¶\n\nz",
+         [("C# > F#", "x"), ("C# > Article 5 §", "y"), ("C# > G", "z")]),
         ("---\n\nA rule, no front matter\n", [("notes", "---\n\nA rule, no front matter")]),
         ("> # quoted\n\n- # listed", [("notes", "> # quoted\n\n- # listed")]),
         ("<!-- # comment -->\n\n# A\n\nx\n\n<!-- end -->", [("A", "x\n\n<!-- end -->")]),
@@ -61,6 +67,15 @@ def test_headings_make_paths():
 )  # fmt: skip
 def test_sections_worked_out_by_hand(text, expected):
     assert outline(read_markdown(text, "notes")) == expected
+
+
+def test_front_matter_is_metadata():
+    written = "---\nauthor: Ann\ndate: 2026-01-02\ntags: [a, b]\nline: 9\nnested: {a: 1}\nsize: .nan\n---\n# A\n\nx"
+    [chunk] = chunk_file("a.md", read_file(written.encode(), "a.md"), corag.tokens())
+    assert chunk.metadata == {
+        "author": "Ann", "date": "2026-01-02", "tags": ["a", "b"], "document": "a.md", "title": "A", "start": 81,
+        "end": 82, "headings": ["A"], "line": 11,
+    } | {"start": written.index("x", 70), "end": len(written)}  # fmt: skip
 
 
 def test_a_section_begins_with_words():
@@ -135,6 +150,9 @@ y = 2</code></pre><img alt="picture" src="x.png"></article><aside>Ads</aside>"""
         ("10<sup>6</sup> m", "10^6 m"),
         ("<sup>14</sup>C and x<sup>n + 1</sup>", "^14C and x^(n + 1)"),
         ("the 1<sup>st</sup>, noted<sup><a href='#n'>2</a></sup>", "the 1st, noted[2]"),
+        ("a</p><pre>```\nx\n```</pre><p>b", "a\n\n````\n```\nx\n```\n````\n\nb"),
+        ("</p><h2>C# <a href='#c'>#</a></h2><p>x", "## C#\n\nx"),
+        ("</p><h2>Press #</h2><p>x", "## Press \\#\n\nx"),
         ("H<sub>2</sub>O, log<sub>2</sub>8", "H2O, log_2 8"),
         ("<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math> cup", "1/2 cup"),
         ("<math><msup><mi>x</mi><mn>2</mn></msup><mo>=</mo><msqrt><mi>a</mi><mo>+</mo><mi>b</mi></msqrt></math>",

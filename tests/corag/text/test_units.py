@@ -210,6 +210,9 @@ def test_a_cell_that_spans_rows_stands_before_those_below():
         ("1. one\n\nNext. Last.", ["1. one", "Next.", "Last."]),
         ("A fact. Set\n\nNext.", ["A fact.", "Set", "Next."]),
         ("It opens.\n\n    Soon. Late.", ["It opens.", "Soon.", "Late."]),
+        ("````\n```\nx. Y.\n```\n````\nOne. Two.", ["````\n```\nx. Y.\n```\n````", "One.", "Two."]),
+        ("~~~ sh\n```\na. B.\n~~~\nOne.", ["~~~ sh\n```\na. B.\n~~~", "One."]),
+        ("```one``` is. Two.", ["```one``` is.", "Two."]),
         (f"Then:\n\n{'x' * 799}", ["Then:", "x" * 799]),
     ],
 )
