@@ -44,7 +44,7 @@ def evaluate(config: Any) -> None:
         sets_page(results, title="Methods compared").show()
     elif not config.quiet:
         [[result]] = results.values()
-        title = f"{config.data}, {config.split}: {result.questions} questions, {config.budget} tokens"
+        title = f"{config.data}, {result.record['split']}: {result.questions} questions, {config.budget} tokens"
         terminal_page(result, title).show()
     if config.out is not None:
         say(f"written to {config.out}", stderr())

@@ -5,6 +5,7 @@ All texts go through `corag.text.visible`, because they may be anybody's.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -31,6 +32,8 @@ from corag.text.visible import visible
 
 FILE_WIDTH = 200
 """Columns of a table in a file."""
+LINE_SECONDS = 30.0
+"""Between lines of progress that no terminal shows."""
 
 
 def stdout() -> Console:
@@ -50,11 +53,16 @@ def say(text: str, console: Console | None = None) -> None:
 
 @contextmanager
 def progress(description: str, *, quiet: bool = False, between: bool = False) -> Iterator[Report]:
-    """Show a bar with the time left on standard error while the block runs.
+    """Show a bar with the time left on standard error while the block runs; none is left behind by an error.
 
     On a terminal, long steps inside the block have bars of their own below it; see `corag.ambient`. A thread draws
     bars ten times a second; with `between`, they are drawn only on reports, which does not disturb measured times.
+    Elsewhere, such as in a log, steps and block print a line at most every `LINE_SECONDS`.
     """
+    if quiet or not stderr().is_terminal:
+        with showing(None if quiet else _lines), _lines(description, quiet=quiet) as report:
+            yield report
+        return
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -62,11 +70,28 @@ def progress(description: str, *, quiet: bool = False, between: bool = False) ->
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=stderr(),
-        disable=quiet,
         auto_refresh=not between,
     )
-    with bar, showing(None if quiet or not bar.console.is_terminal else partial(_step, bar)):
-        yield _report(bar, bar.add_task(visible(description), total=None))
+    with bar, showing(partial(_step, bar)):
+        try:
+            yield _report(bar, bar.add_task(visible(description), total=None))
+        except BaseException:
+            bar.live.transient = True
+            raise
+
+
+@contextmanager
+def _lines(description: str, *, quiet: bool = False) -> Iterator[Report]:
+    started = said = time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        nonlocal said
+        if not quiet and time.monotonic() - said >= LINE_SECONDS:
+            said = time.monotonic()
+            of = f" of {total:,}" if total else ""
+            say(f"{description}: {done:,}{of} after {said - started:.0f} s", stderr())
+
+    yield report
 
 
 @contextmanager

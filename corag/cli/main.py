@@ -274,6 +274,8 @@ def _what_is_wrong(error: Exception, command: str) -> str:
     text = " ".join(str(error).split())
     if text.startswith("Unexpected config"):
         return "the settings file has no settings; write one on each line, such as budget: 256"
+    if missing := re.search(r'Parser key "config": File does not exist: (.*)', text):
+        return f"there is no settings file {missing[1]}; give a YAML file with --config"
     if text.startswith("unrecognized arguments: "):
         return f"{text}{_meant(text.split(': ', 1)[1].split(), command)}"
     wrong = re.match(r'Parser key "([\w.]+)": .*(?:Given value|Got value): (.*)', text)

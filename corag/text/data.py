@@ -128,6 +128,8 @@ def find_data(name: str | Path) -> Path:
     """
     if str(name) and Path(name).exists():
         return Path(name)
+    if "://" in str(name):
+        raise DataError(f"data is {str(name)!r}, an address; copy it into a local folder, and give that")
     existing = []
     for parent in data_folders():
         if str(name) and (folder := parent / folder_name(str(name))).is_dir():

@@ -18,6 +18,15 @@ HELD_OUT = 0.2
 """Share of the questions of a split that no shipped adapter has learned from."""
 
 
+def default_split(folder: DataFolder) -> str:
+    """Return the split that is compared on if none is named: `dev`, or `test` if there is no `dev`, or the only one."""
+    names = {query.split for query in folder.queries}
+    for name in ("dev", "test"):
+        if name in names or names == {NO_SPLIT}:
+            return name
+    return min(names) if len(names) == 1 else "dev"
+
+
 def questions_of(folder: DataFolder, split: str, limit: int | None = None) -> list[Query]:
     """Return the first `limit` questions of a split (all without a limit).
 

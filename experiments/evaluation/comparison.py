@@ -22,7 +22,7 @@ from corag.text.data import DataFolder, Query
 from corag.types import Selector
 from corag.writing import write_atomically
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
-from experiments.data.splits import HELD_OUT, document_groups, held_out, questions_of
+from experiments.data.splits import HELD_OUT, default_split, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.curves import FEWEST_QUESTIONS, MOST_QUESTIONS, curve_rows, points
 from experiments.evaluation.measure import Measuring, Rows, cold_and_warm
@@ -94,6 +94,7 @@ class SetRun:
             if not several:
                 output_file(config.out, RESULT)
         self._folder = DataFolder.open(config.data)
+        self.config = config = replace(config, split=config.split or default_split(self._folder))
         if config.look:
             queries = sealed_questions(self._folder, config.look)
         else:

@@ -54,7 +54,8 @@ class EvaluateConfig(SelectionSettings, Tracking):
 
     Attributes:
         data: Data folder, by path or name; with sets, their parent folder, or empty to look up each by name.
-        split: Split of the questions; in a BEIR folder the name of a file in `qrels`.
+        split: Split of the questions; in a BEIR folder the name of a file in `qrels`. By default `dev`, or `test` if
+            there is no `dev`, or the only one.
         part: All of them, or the share that the shipped adapters have not learned from (held-out).
         methods: Selectors, separated by commas, with settings if needed: `top-k(k=3)`, `car(method=dbscan)`. `all`
             means every selector that can run with the given settings.
@@ -86,7 +87,7 @@ class EvaluateConfig(SelectionSettings, Tracking):
     """
 
     data: str = ""
-    split: str = "dev"
+    split: str = ""
     methods: Spellings = "top-k,naive,corag,upper"
     reranker: Spelling | None = None
     agent: str = DEFAULT_AGENT

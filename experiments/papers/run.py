@@ -180,7 +180,7 @@ def _measure(
     data_set, prepared = str(cells[0].settings["data"]), Path(config.data).name
     shown = data_set if Path(data_set).name == prepared else f"{data_set} ({prepared})"
     setup = {
-        "data": f"{shown}, {config.split}", "pool": record["pool"],
+        "data": f"{shown}, {record['split']}", "pool": record["pool"],
         "candidates": f"{record['retriever']['candidates']:.4g}", "budget": f"{config.budget:,}",
         "reader": str(config.reader), "embedder": str(config.embedder),
     }  # fmt: skip

@@ -65,11 +65,11 @@ class Measure:
         return np.array(cells, dtype=float).reshape(len(of_methods), -1, len(names))
 
     def summary(self, rows: Sequence[Row]) -> Any:
-        """Return the measure over questions; None, or 0 if it is not partial, where none has it."""
+        """Return the measure over questions; where none has it None, or 0 for one that counts."""
         [values] = self.values(rows)
         values = values[~np.isnan(values).any(axis=1)]
         if not len(values):
-            return None if self.partial else self.total(np.zeros(1)) if self.total is not None else 0.0
+            return None if self.partial or self.total is not _total else 0
         return self.total(values[:, 0]) if self.total is not None else float(self.statistic(values.mean(axis=0)))
 
     def difference(self, ours: Sequence[Row], theirs: Sequence[Row] | None = None) -> Difference | None:

@@ -167,7 +167,8 @@ def test_a_reader_that_goes_away_is_no_error(small_index):
     assert process.returncode == MISTAKE
 
 
-def test_progress_is_on_standard_error_and_can_be_silenced(capsys):
+def test_progress_is_a_bar_on_a_terminal_and_can_be_silenced(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
     for quiet in (False, True):
         with progress("work", quiet=quiet) as report:
             report(0, 3)
@@ -175,6 +176,16 @@ def test_progress_is_on_standard_error_and_can_be_silenced(capsys):
         captured = capsys.readouterr()
         assert captured.out == ""
         assert ("work" in captured.err and "3/3" in captured.err) != quiet
+
+
+def test_progress_in_a_log_is_a_line_every_half_minute_and_nothing_before_an_error(capsys, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with pytest.raises(ValueError), progress("work") as report:
+        for now in (101.0, 129.0, 131.0, 140.0, 162.0):
+            report(int(now), 2000)
+        raise ValueError
+    assert capsys.readouterr().err.splitlines() == ["work: 131 of 2,000 after 31 s", "work: 162 of 2,000 after 62 s"]
 
 
 @contextmanager

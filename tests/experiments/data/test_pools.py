@@ -13,7 +13,7 @@ from corag.index.search import reciprocal_rank_fusion
 from corag.text.data import DataFolder
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import Pool, content_hash, open_pool
-from experiments.data.splits import divide, questions_of
+from experiments.data.splits import default_split, divide, questions_of
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 from tests.fakes import HashEmbedder
 
@@ -159,3 +159,13 @@ def test_splits_that_the_data_names_are_kept(tmp_path):
     assert questions_of(folder, "test") == list(folder.queries)
     with pytest.raises(DataError):
         questions_of(folder, "train")
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [(["train", "dev", "test"], "dev"), (["train", "test"], "test"), (["all"], "dev"), (["hard"], "hard"),
+     (["train", "hard"], "dev")],
+)  # fmt: skip
+def test_the_split_where_none_is_named(tmp_path, splits, expected):
+    rows = [{**QUERIES[0], "id": str(number), "split": split} for number, split in enumerate(splits)]
+    assert default_split(DataFolder.open(write_folder(tmp_path / "data", queries=rows))) == expected

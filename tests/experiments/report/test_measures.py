@@ -86,8 +86,9 @@ def test_summaries_by_hand():
     found = summaries(rows)
     assert (found["f1"], found["cost_tokens"], found["over_budget"], found["failed"]) == (0.75, 35.0, 2, 1)
     assert (found["latency_ms_median"], found["latency_ms_p95"]) == (2.0, pytest.approx(2.9))
-    # Nobody has these: 0 for what every data set can have, null for the others, nothing where nobody was asked.
-    assert (found["evidence_recall"], found["tes"], found["error"]) == (0.0, None, "E: too much")
+    # Nobody has these: 0 for what is counted, null for the others, nothing where nobody was asked.
+    assert (found["truncated"], found["evidence_recall"], found["tes"]) == (0, None, None)
+    assert found["error"] == "E: too much"
     assert "judge" not in found and "accuracy" not in found
     judged = summaries([{"failed": 0, "judged": ["judge"], "judge_unusable": 1}])
     assert (judged["judge"], judged["judge_unusable"]) == (None, 1)
