@@ -1,0 +1,207 @@
+"""What a language model answers from contexts of several sizes: draws the questions, and reports the answers.
+
+    python -m experiments.evaluation.reading draw DATA RUNS 40        # questions, gold contexts, a config for each run
+    corag evaluate --config RUNS/filling.yaml                         # likewise none, gold, top-k, default
+    python -m experiments.evaluation.reading report RUNS RESULTS      # rows, table, figure
+
+Each run resumes, and a report shows what has been measured so far. Questions are in a drawn order, so that a run with a
+higher `limit` in its config adds questions to those already answered. Sealed questions are left out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corag.text.data import DataFolder
+from corag.text.visible import to_json
+from experiments.data.splits import document_groups, questions_of
+from experiments.data.trec import escaped
+from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_recall, answer_words
+from experiments.protocol.held_out import held_out_ids
+from experiments.report.difference import paired_difference
+from experiments.report.drawing import COLORS, finish, new_figure, to_svg
+
+SETS = {
+    "hotpotqa": "dev", "xquad_de": "dev", "tatqa": "dev", "xquad_zh": "dev", "policyqa": "dev",
+    "ottqa": "dev", "fairytale": "dev", "halueval_sample": "all", "lihua": "dev", "medquad": "dev",
+}  # fmt: skip
+LEFT_OUT = ("xquad_de", "xquad_zh", "ottqa", "halueval_sample", "medquad")
+"""Kinds that the shipped agent has not learned from."""
+PART_OF_CORPUS = 400
+"""Documents besides the gold of those corpora that are too large to encode for a few questions."""
+LARGE = ("halueval_sample", "medquad", "ottqa")
+READER = "openai(base_url=http://127.0.0.1:8091/v1, model=qwen, max_answer_tokens=64, max_concurrent=1, timeout_s=3600)"
+FILLING = "naive(reranker=minilm-softsim)"
+RUNS: Mapping[str, Mapping[str, Any]] = {
+    "gold": {"methods": "none,full", "budgets": [1024]},
+    "filling": {"methods": FILLING, "budgets": [256, 512, 1024]},
+    "top-k": {"methods": "top-k", "budgets": [1024]},
+    "default": {"methods": "corag", "budgets": [256, 1024]},
+}
+CONDITIONS = {
+    "none": "nothing", "full": "gold alone", "top-k": "five best passages", FILLING: "filling", "corag": "corag",
+}  # fmt: skip
+MEASURES = ("answer_words_in_context", "f1", "rougeL", "answer_words_in_answer")
+
+
+def draw(data: Path, runs: Path, limit: int, sets: Mapping[str, str] = SETS) -> None:
+    """Write a data folder with drawn questions for each set, a TREC run of its gold, and the configs."""
+    for name, split in sets.items():
+        folder, target = DataFolder.open(str(data / name)), runs / "data" / name
+        sealed = held_out_ids().get(name, frozenset())
+        queries = [one for one in questions_of(folder, split) if one.id not in sealed and one.answers]
+        drawn = [queries[row] for row in np.random.default_rng(0).permutation(len(queries))[:60]]
+        target.mkdir(parents=True, exist_ok=True)
+        rows = {row["id"]: row for row in _lines(data / name, "queries")}
+        _write(target / "queries.jsonl", [rows[query.id] for query in drawn])
+        documents = list(_lines(data / name, "corpus"))
+        if name in LARGE:
+            gold = {entry.partition("#")[0] for query in drawn for entry in query.gold}
+            others = [one["id"] for one in documents if one["id"] not in gold]
+            gold.update(others[row] for row in np.random.default_rng(0).permutation(len(others))[:PART_OF_CORPUS])
+            documents = [one for one in documents if one["id"] in gold]
+        _write(target / "corpus.jsonl", documents)
+        lines = [
+            f"{escaped(query.id)} Q0 {escaped(entry)} {rank} {-rank} gold\n"
+            for query in drawn
+            for rank, entry in enumerate(query.gold, start=1)
+        ]
+        (runs / "data" / f"{name}.gold.run").write_text("".join(lines), encoding="utf-8")
+    for run, settings in RUNS.items():
+        of_run: list[dict[str, Any]] = [
+            {"name": name, "data": name, "split": split, "limit": limit}
+            | ({"run": str(runs / "data" / f"{name}.gold.run")} if run == "gold" else {})
+            for name, split in sets.items()
+        ]
+        common: dict[str, Any] = {
+            "data": str(runs / "data"),
+            "reader": READER,
+            "tokenizer": "minilm",
+            "budget_for": "context",
+        }
+        common |= {"curves": False, "latency_questions": 0, "measures": "", "out": str(runs / "out" / run)}
+        (runs / "out").mkdir(exist_ok=True)
+        config = to_json({**common, **settings, "sets": of_run}, indent=1)  # which is YAML, too
+        (runs / f"{run}.yaml").write_text(config, encoding="utf-8")
+
+
+def rows_of(runs: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row for each answer that the journals of the runs hold."""
+    for name in sorted(one.name for one in (runs / "data").iterdir() if one.is_dir()):
+        folder = DataFolder.open(str(runs / "data" / name))
+        queries = list(folder.queries)
+        groups = document_groups(folder, queries)
+        about = {query.id: (query, group) for query, group in zip(queries, groups, strict=True)}
+        for journal in sorted(runs.glob(f"out/*/{name}.journal.jsonl")):
+            for line in journal.read_text(encoding="utf-8").splitlines():
+                budget, _, query_id = json.loads(line).get("key", "").partition(" ")
+                if query_id not in about:
+                    continue
+                query, group = about[query_id]
+                for method, row in json.loads(line)["unit"].items():
+                    condition = CONDITIONS[method] + (f" {budget}" if method in (FILLING, "corag") else "")
+                    answer = row.get("answer")
+                    yield {
+                        "set": name, "left_out": name in LEFT_OUT, "query": query_id, "group": f"{name} {group}",
+                        "condition": condition, "tokens": row.get("cost_tokens"),
+                        "answerable": bool(query.extra.get("answerable", True)), "answer": answer,
+                        "long": answer_words(query.answers) >= LONG_ANSWER_WORDS,
+                        "answer_words_in_context": row.get("answer_recall"),
+                        "f1": row.get("f1"), "em": row.get("em"), "rougeL": row.get("rougeL"),
+                        "answer_words_in_answer": None if answer is None else answer_recall(answer, query.answers),
+                    }  # fmt: skip
+
+
+def table(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
+    """Return a Markdown table over the answerable questions that all these conditions have, with 95% intervals.
+
+    Intervals are of the difference from filling of 1,024 tokens, by a bootstrap over groups of shared documents.
+    """
+    by_query: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        by_query.setdefault((row["set"], row["query"]), {})[row["condition"]] = row
+    complete = [of for of in by_query.values() if all(of.get(one, {}).get("answer") is not None for one in conditions)]
+    paired = [of for of in complete if of[conditions[0]]["answerable"]]
+    without = [of for of in complete if not of[conditions[0]]["answerable"]]
+    kinds = len({of[conditions[0]]["set"] for of in paired})
+    lines = [f"{len(paired)} questions of {kinds} kinds with an answer, {len(without)} without\n"]
+    if not paired:
+        return lines[0]
+    heads = ("context", "tokens", *(name.replace("_", " ") for name in (*MEASURES, "em")), "not found")
+    lines += ["| " + " | ".join(heads) + " | wrongly answered |", "| --- " * (len(heads) + 1) + "|"]
+    base = "filling 1024"
+    for condition in conditions:
+        cells = [condition, f"{np.mean([of[condition]['tokens'] for of in paired]):.0f}"]
+        for name in (*MEASURES, "em"):
+            ours = [of[condition][name] for of in paired]
+            cell = f"{np.mean(ours):.3f}"
+            if base in conditions and condition != base and name != "em":
+                groups = [of[condition]["group"] for of in paired]
+                difference = paired_difference(ours, [of[base][name] for of in paired], groups=groups)
+                cell += f" ({difference.low:+.2f} to {difference.high:+.2f})"
+            cells.append(cell)
+        cells.append(f"{sum(not of[condition]['answer'] for of in paired)} of {len(paired)}")
+        cells.append(f"{sum(bool(of[condition]['answer']) for of in without)} of {len(without)}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def figure(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
+    """Return an SVG: the answer's words in the context, and the answer's F1, against the context's tokens."""
+    drawn = new_figure(8, 3.6)
+    for number, (name, title) in enumerate(
+        (("answer_words_in_context", "answer's words in the context"), ("f1", "F1 of the model's answer"))
+    ):
+        panel = drawn.add_subplot(1, 2, number + 1)
+        for color, condition in enumerate(conditions):
+            of = [row for row in rows if row["condition"] == condition and row["answerable"] and row[name] is not None]
+            tokens, quality = (np.mean([row[one] for row in of]) for one in ("tokens", name))
+            panel.plot([tokens], [quality], "o", color=COLORS[color % len(COLORS)], label=condition)
+        panel.set_xlabel("tokens of the context")
+        panel.set_ylabel(title)
+        finish(panel)
+    drawn.axes[-1].legend(fontsize=7)
+    return to_svg(drawn)
+
+
+def report(runs: Path, results: Path) -> None:
+    """Write `reading.rows.jsonl`, `reading.md` and `reading.svg` of what has been measured so far."""
+    rows = list(rows_of(runs))
+    _write(results / "reading.rows.jsonl", rows)
+    known = {row["condition"] for row in rows}
+    order = [
+        "nothing", "gold alone", "five best passages", "corag 256", "corag 1024",
+        "filling 256", "filling 512", "filling 1024",
+    ]  # fmt: skip
+    conditions = [one for one in order if one in known]
+    shared = set.intersection(*({(r["set"], r["query"]) for r in rows if r["condition"] == one} for one in conditions))
+    paired = [row for row in rows if (row["set"], row["query"]) in shared]
+    parts = [table(rows, conditions)]
+    for left_out, title in ((False, "Kinds that the agent learned from"), (True, "Kinds left out of its training")):
+        parts.append(f"{title}: " + table([row for row in rows if row["left_out"] == left_out], conditions))
+    (results / "reading.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    (results / "reading.svg").write_text(figure(paired, conditions), encoding="utf-8")
+
+
+def _lines(folder: Path, stem: str) -> Iterator[dict[str, Any]]:
+    [file] = folder.glob(f"{stem}.jsonl*")
+    with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def _write(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    file.write_text("".join(to_json(row) + "\n" for row in rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "draw":
+        draw(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    else:
+        report(Path(sys.argv[2]), Path(sys.argv[3]))
