@@ -26,8 +26,6 @@ HOLOBENCH_AMOUNTS = {"info-5k": 5_000, "info-10k": 10_000, "info-25k": 25_000, "
 """Splits: tokens of the rows that matter, of `HOLOBENCH_TOKENS` in all; as in Adaptive-k."""
 HOLOBENCH_TOKENS = 100_000
 _CHARACTERS_PER_TOKEN = 3.66
-_BY_A_PERSON = 1000
-"""Score in DPR's files of the passages that a person marked, among those that hold an answer."""
 
 
 def passage_id(prefix: str, *texts: str) -> str:
@@ -237,25 +235,6 @@ def pubmedqa(files: Files, split: str) -> Iterator[Question]:
 # --- A collection of passages ---
 
 
-def dpr(files: Files, split: str) -> Iterator[Question]:
-    """Convert training files of DPR: Wikipedia passages of 100 words that hold an answer, and similar ones that do not.
-
-    Evidence is the passage that an annotator marked, else the first one; all that hold an answer are in `positives`.
-    The random negatives are left out.
-    """
-
-    def passage(context: Row) -> Document:
-        name = context["passage_id"] if "passage_id" in context else context["psg_id"]
-        return Document(str(name), context["text"], context["title"])
-
-    for number, row in enumerate(files.rows(split)):
-        positive = list(map(passage, row["positive_ctxs"]))
-        marked = [passage(context).id for context in row["positive_ctxs"] if context.get("score") == _BY_A_PERSON]
-        positives = list(dict.fromkeys(part.id for part in positive))
-        pool, gold = [*positive, *map(passage, row["hard_negative_ctxs"])], marked or positives[:1]
-        yield _with_pool(f"{split}-{number}", row["question"], row["answers"], gold, pool, positives=positives)
-
-
 def edc2(files: Files, split: str) -> Iterator[Question]:
     """Convert the questions of EDC2-RAG (appendix A.2): passages by DPR, which its reader finds of help or not.
 
@@ -273,18 +252,6 @@ def edc2(files: Files, split: str) -> Iterator[Question]:
         pool = [passage for _, _, passage in sorted(best.values(), key=lambda found: -found[0])]
         gold = kinds["positives"][:1]
         yield _with_pool(f"{split}-{number}", row["question"], row["answers"], gold, pool, **kinds)
-
-
-def msmarco_qa(files: Files, split: str) -> Iterator[Question]:
-    """Convert MS MARCO question answering 2.1: ten passages a question, answers written by people."""
-    for row in files.rows(split):
-        passages = [Document(passage_id("msmarco", text), text) for text in row["passages"]["passage_text"]]
-        marks = zip(passages, row["passages"]["is_selected"], strict=True)
-        gold = [passage.id for passage, selected in marks if selected]
-        answers = [answer for answer in row["answers"] if answer != "No Answer Present."]
-        extra = {"type": row["query_type"], "answerable": bool(answers)}
-        answers = [*(row["wellFormedAnswers"] or ()), *answers]
-        yield _with_pool(row["query_id"], row["query"], answers, gold, passages, **extra)
 
 
 def wikipassageqa(files: Files, split: str) -> Iterator[Question]:

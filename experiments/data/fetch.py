@@ -73,10 +73,9 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A file on the web, its checksum if the source gives one, and a pattern of the `member`s of an archive."""
+    """A file on the web, and a pattern of the `member`s of an archive."""
 
     address: str
-    md5: str = ""
     member: str = ""
 
     @property
@@ -92,13 +91,13 @@ class Url:
             path = Path(
                 pooch.retrieve(
                     self.address,
-                    f"md5:{self.md5}" if self.md5 else None,
+                    None,
                     fname=f"{hashlib.sha256(self.address.encode()).hexdigest()[:8]}-{self.pattern}",
                     path=cache_folder() / "downloads",
                     downloader=pooch.HTTPDownloader(progressbar=not quiet, timeout=30),
                 )
             )
-        except (OSError, ValueError) as error:  # ValueError: the checksum differs; pooch has deleted the file
+        except (OSError, ValueError) as error:
             raise UnfetchedError(f"{self.address} cannot be fetched: {_first_line(error)}") from error
         if not path.stat().st_size:
             path.unlink()
