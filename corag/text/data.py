@@ -1,9 +1,8 @@
 """Data folders: `corpus.jsonl[.gz]` and `queries.jsonl[.gz]`, checked line by line; BEIR folders, too.
 
 docs/data.md describes the fields. A gold entry names a passage, or a span of one as `passage#start-end` (character
-offsets). A question that refers back to its `history` gets the subject of the one that it goes on from. In a BEIR
-folder (Thakur et al., 2021) each file `qrels/*.tsv` is a split of the questions that it judges; the others are left
-out.
+offsets). In a BEIR folder (Thakur et al., 2021) each file `qrels/*.tsv` is a split of the questions that it judges;
+the others are left out.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from corag.checks import well_formed
 from corag.errors import DataError
 from corag.text.documents import Document, passage, with_title
-from corag.text.questions import understood
 from corag.types import Chunk
 from corag.writing import cache_folder
 
@@ -43,6 +41,8 @@ _QUERY_FIELDS = {"id", "question", "answers", "gold", "split", "candidates", "gr
 _IDS = {"id", "gold", "candidates"}
 
 Row = TypeVar("Row")
+History = Literal["none", "last", "all"]
+"""Which earlier questions of a conversation are put before a question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,14 @@ class Query:
 
     Attributes:
         id: Unique name.
-        question: The question; if it refers back to the history of a conversation, with its subject.
+        question: The question, as it is written.
         answers: Reference answers, any of which is right.
         gold: Passages, or spans `passage#start-end`, that hold the evidence.
         split: `train`, `dev`, `test`, ...; `NO_SPLIT` where the line names none.
         candidates: The question's own pool of passages, or None.
         extra: Every other field of the line.
         grades: Relevance of passages, by id: above 0 for gold. Empty if only gold is known.
+        history: What was said before it in a conversation: questions and answers in turn.
     """
 
     id: str
@@ -68,11 +69,18 @@ class Query:
     candidates: tuple[str, ...] | None
     extra: Mapping[str, Any]
     grades: Mapping[str, int] = field(default_factory=dict)
+    history: tuple[str, ...] = ()
 
     @property
     def relevance(self) -> Grades:
         """The grade of every gold entry, and of the other passages with a grade."""
         return {**dict.fromkeys(self.gold, 1), **self.grades}
+
+    def after(self, history: History) -> Query:
+        """Return the question behind the last question before it, or behind all of them, a line each; or as it is."""
+        asked = self.history[::2]
+        before = {"none": (), "last": asked[-1:], "all": asked}[history]
+        return replace(self, question="\n".join([*before, self.question]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,13 +291,14 @@ def _query(line: str) -> Query:
         gold = tuple(name for name, grade in grades.items() if grade > 0)
     return Query(
         id=_text(row, "id"),
-        question=understood(_text(row, "question"), _texts(row, "history")[::2]),
+        question=_text(row, "question"),
         answers=_texts(row, "answers"),
         gold=tuple(dict.fromkeys(gold)),
         split=_text(row, "split", NO_SPLIT),
         candidates=None if row.get("candidates") is None else tuple(dict.fromkeys(_texts(row, "candidates"))),
         extra={name: value for name, value in row.items() if name not in _QUERY_FIELDS},
         grades=grades,
+        history=_texts(row, "history"),
     )
 
 

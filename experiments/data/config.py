@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from corag.budget import AUTO, BudgetFor
-from corag.checks import MOST_CANDIDATES, check_budget, check_count
+from corag.checks import MOST_CANDIDATES, check_budget, check_choice, check_count
 from corag.errors import InputError
 from corag.index.search import Retrieval
 
@@ -16,6 +16,7 @@ from corag.models.runtime import Runtime
 from corag.naming import Spelling, parse
 from corag.registry import with_prompt
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
+from corag.text.data import History
 
 PoolName = Literal["auto", "candidates", "document", "corpus"]
 Part = Literal["all", "held-out"]
@@ -40,6 +41,7 @@ class CandidateSettings:
         num_candidates: Chunks offered per question with the corpus as pool, or passages of a run.
         limit: Use only the first N questions of the split.
         sample: Use a random sample of N of these questions; neighbouring ones are often about the same document.
+        history: Which earlier questions of a conversation are put before each question: none, the last, or all.
         run: TREC run, plain or `.gz`, whose best num_candidates passages are the candidates, in its order, in place of
             a pool.
     """
@@ -49,12 +51,14 @@ class CandidateSettings:
     num_candidates: int = 20
     limit: int | None = None
     sample: int | None = None
+    history: History = "none"
     run: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("sample", "limit"):
             if (number := getattr(self, name)) is not None:
                 check_count(name, number, "leave it out for all questions")
+        check_choice("history", self.history, History)
         check_count("num_candidates", self.num_candidates, "typical: 10-50", most=MOST_CANDIDATES)
         if self.run is not None and (self.pool in ("candidates", "document") or self.retrieval is not None):
             asked = f"retrieval {self.retrieval}" if self.retrieval is not None else f"pool {self.pool}"

@@ -102,7 +102,8 @@ class SetRun:
         if config.part == "held-out":
             chosen = held_out(self._folder, queries, HELD_OUT)
             queries = [query for query in queries if query.id in chosen]
-        self._queries = drawn(queries[: config.limit], config.sample, config.seed)
+        chosen_queries = drawn(queries[: config.limit], config.sample, config.seed)
+        self._queries = [query.after(config.history) for query in chosen_queries]
         if config.task == "verify":
             self._queries = with_claims(self._queries, f"{config.data}, {config.split},")
         self._parts = Parts(config, self._queries)

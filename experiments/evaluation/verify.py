@@ -17,7 +17,6 @@ from corag.models.chat import Chat
 from corag.models.prompts import Messages, prompt
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import SelfConsistentReader
-from corag.rerankers.evidence.passages import STOP_WORDS
 from corag.text.data import Query
 from corag.types import Answer, Reader
 from experiments.evaluation.judge import json_object
@@ -163,8 +162,8 @@ def verify_by_words(claims: Sequence[Claim], contexts: Sequence[str]) -> list[in
 
 
 def support(text: str, context: str) -> float:
-    """Return the share of a text's words, stop words left out, that the context holds, in [0, 1]; 0 without any."""
-    words = {word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS}
+    """Return the share of a text's words that the context holds, in [0, 1]; 0 without any."""
+    words = set(_WORD.findall(text.lower()))
     return len(words.intersection(_WORD.findall(context.lower()))) / len(words) if words else 0.0
 
 

@@ -99,7 +99,7 @@ def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
         queries = [query for query in queries if query.gold and all(passage_of(name, known) for name in query.gold)]
     queries = queries[: source.limit]
     drawn = set(sorted((query.id for query in queries), key=lambda name: lot(name, "label"))[: source.sample])
-    queries = [query for query in queries if query.id in drawn]
+    queries = [query.after(source.history) for query in queries if query.id in drawn]
     if not queries:
         raise DataError(
             f"{folder.path} has no question of split {source.split!r} with answers or gold that may be learned from; "

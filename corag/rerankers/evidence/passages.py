@@ -20,13 +20,6 @@ from corag.types import Chunk
 MAX_TITLE = 150
 """Characters; a longer first line is text."""
 
-_STOP_WORDS = """
-a an the of in on at to for from by with and or is are was were be been being do does did has have had that which who
-whom whose what when where why how this these those it its he she his her their they them as than then there also not
-no if into after before about between during over under both same one two first other more most least s
-"""
-STOP_WORDS = frozenset(_STOP_WORDS.split())
-
 _WORD = re.compile(r"\w+")
 _NAME_WORD = r"(?:[A-Z][\w'\u2019.-]*|\d[\d,.]*)"
 _NAME = re.compile(rf"{_NAME_WORD}(?:\s+(?:of|the|de|and|von|van|da|di|for)?\s*{_NAME_WORD})*")
@@ -49,7 +42,6 @@ class PassageFeatures:
         title_vector: Mean of the title's token states, a unit vector, `[384]`; `vector` without a title.
         sentences: Means of the token states of each sentence of the body, unit vectors, `[S, 384]`, S >= 1.
         title: The title's words in lower case without a qualifier in brackets, empty without a title.
-        title_words: Those of them that are no stop words.
         body: The body's words in lower case, each with a space before and after it.
         words: The body's distinct words.
         names: Runs of capitalised words and numbers in the body, and the title, in lower case.
@@ -63,7 +55,6 @@ class PassageFeatures:
     title_vector: Float32
     sentences: Float32
     title: str
-    title_words: tuple[str, ...]
     body: str
     words: frozenset[str]
     names: frozenset[str]
@@ -130,10 +121,9 @@ def _features(text: str, chosen: tuple[Span, ...], encoded: Encoded) -> PassageF
         title_vector=unit(inner[:num_title].mean(axis=0)) if num_title else vector,
         sentences=unit(np.array(sentences)) if sentences else vector[None],
         title=title,
-        title_words=tuple(word for word in title.split() if word not in STOP_WORDS),
         body=f" {words} ",
         words=frozenset(words.split()),
-        names=frozenset(name for name in names if len(name) > 2 and name not in STOP_WORDS),
+        names=frozenset(name for name in names if len(name) > 2),
         truncated=encoded.num_windows > 1 and not chosen,
     )
 

@@ -7,7 +7,6 @@ passages whose title another passage names (as in the hyperlink graphs of Asai e
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 from corag.models.encoders import TextEncoder, unit
 from corag.models.engine import Float32
 from corag.rerankers.evidence.passages import PassageFeatures, plain
-from corag.text.questions import POINTS_BACK
 from corag.text.units import UnitChunk
 from corag.types import Chunk, FloatArray
 
@@ -43,36 +41,18 @@ not hold; what they cover of the question together beyond the better one, by tok
 titles are the same; whether a names a title that the question does not; how near b's title tokens are to a's tokens;
 which share of what a leaves uncovered b covers."""
 
-UNIT_SINGLES = (
-    "is_unit", "source_cosine", "source_maxsim", "source_rank", "place", "opens", "refers", "number", "name",
-)  # fmt: skip
+UNIT_SINGLES = ("is_unit", "source_cosine", "source_maxsim", "source_rank", "place", "opens")
 """What is known of a chunk that is a unit of a passage, besides: that it is one; cosine, rare_maxsim and rank of that
-passage; where in it the unit begins, as a share; whether it opens it; whether it begins with a word that points back;
-1 if it holds a number, or a name that the question lacks, and the question wants one, -1 if it does not, 0 if none is
-wanted."""
+passage; where in it the unit begins, as a share; whether it opens it."""
 
-UNIT_PAIRS = ("same_source", "next", "refers_to")
-"""What is known of two units, a then b, besides: whether they stand in one passage; whether b follows a; whether it
-does and points back."""
+UNIT_PAIRS = ("same_source", "next")
+"""What is known of two units, a then b, besides: whether they are in one passage; whether b follows a."""
 
-FLAGS = ("compares", "names_many", "length", "names_one", "both")
+FLAGS = ("names_many", "length", "names_one")
 """What is known of a question."""
 
 SHARPNESS = 8.0
 """How much more a's sentence nearest to the question counts in a bridge than others: weights exp(8 * cosine)."""
-
-_WANTS_NUMBER = re.compile(
-    r"\b(?:when|years?|dates?|how (?:many|much|old|long|far|high|tall|large|big|often)|percent(?:age)?|number|age"
-    r"|amount|total|population)\b",
-    re.IGNORECASE,
-)
-_WANTS_NAME = re.compile(r"\b(?:who|whom|whose|where|which|name)\b", re.IGNORECASE)
-_DIGIT = re.compile(r"\d")
-_COMPARES = re.compile(
-    r"\b(both|same|older|younger|first|earlier|later|more|which .* or|between|or|longer|larger|higher|taller|newer"
-    r"|common)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +66,6 @@ class QuestionFeatures:
         vector: Its embedding, a unit vector, `[384]`.
         tokens: Unit vectors of its tokens, `[Q, 384]`.
         weights: Share of each token in the rarity of all, `[Q]`.
-        compares: Whether a word says that things are compared.
     """
 
     text: str
@@ -95,7 +74,6 @@ class QuestionFeatures:
     vector: Float32
     tokens: Float32
     weights: FloatArray
-    compares: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +113,6 @@ def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating])
         vector=encoded.vector,
         tokens=encoded.tokens / encoded.lengths,
         weights=weights / max(float(weights.sum()), 1e-9),
-        compares=_COMPARES.search(text) is not None,
     )
 
 
@@ -162,8 +139,7 @@ def signals(
     near = sentences @ question.vector
     singles = _singles(question, passages, nearest, held, np.split(near, starts)[1:])
     named = singles[:, SINGLES.index("named")]
-    flags = [question.compares, named.sum() >= 2, len(question.ids) / 20, named.sum() == 1]
-    flags.append(" both " in question.text or " same " in question.text)
+    flags = [named.sum() >= 2, len(question.ids) / 20, named.sum() == 1]
     pairs = np.zeros((len(passages), len(passages), len(PAIRS)))
     if len(passages) > 1:
         titles = np.array([passage.title_vector for passage in passages])
@@ -196,7 +172,7 @@ def _singles(
             nearest[row] @ question.weights,
             held[row] @ question.weights,
             len(passage.title) > 2 and f" {passage.title} " in question.text,
-            np.mean([word in question.words for word in passage.title_words]) if passage.title_words else 0.0,
+            np.mean([word in question.words for word in passage.title.split()]) if passage.title else 0.0,
             (passage.tokens[: passage.num_title] @ question.tokens.T).max(axis=1).mean() if titled else 0.0,
             0.0,
             len(passage.ids) / 128,
@@ -271,9 +247,9 @@ def _links(passages: Sequence[PassageFeatures]) -> tuple[FloatArray, FloatArray,
         others = [row for row, passage in enumerate(passages) if passage.title != title]
         where = np.ix_(others, columns)
         whole[where] = np.array([f" {title} " in passages[row].body for row in others])[:, None]
-        if of_title := passages[columns[0]].title_words:
-            held = [sum(word in passages[row].words for word in of_title) / len(of_title) for row in others]
-            words[where] = np.array(held)[:, None]
+        of_title = title.split()
+        held = [sum(word in passages[row].words for word in of_title) / len(of_title) for row in others]
+        words[where] = np.array(held)[:, None]
     return whole, words, tokens
 
 
@@ -325,20 +301,15 @@ def _places(
     singles, pairs = np.zeros((count, len(UNIT_SINGLES))), np.zeros((count, count, len(UNIT_PAIRS)))
     cosines = [float(source.vector @ question.vector) for source in sources]
     ranking = sorted(set(cosines), reverse=True)
-    wants_number = _WANTS_NUMBER.search(question.text) is not None
-    wants_name = _WANTS_NAME.search(question.text) is not None
     covered: dict[int, float] = {}
     of_source: dict[str, list[tuple[int, UnitChunk]]] = {}
     for row, (chunk, source) in enumerate(zip(chunks, sources, strict=True)):
         if not isinstance(chunk, UnitChunk):
             continue
-        passage = passages[row]
         of_source.setdefault(chunk.source.id, []).append((row, chunk))
         if id(source) not in covered:
             covered[id(source)] = _covered(question, source)
         text, body, start = chunk.source.text, chunk.body, chunk.span[0]
-        has_number = _DIGIT.search(text, *chunk.span) is not None
-        has_name = any(f" {name} " not in question.text and name != passage.title for name in passage.names)
         singles[row] = (
             1.0,
             cosines[row],
@@ -346,14 +317,10 @@ def _places(
             ranking.index(cosines[row]) / 10,
             (start - body) / max(1, len(text) - body),
             not text[body:start].strip(),
-            POINTS_BACK.match(text, *chunk.span) is not None,
-            wants_number * (1.0 if has_number else -1.0),
-            wants_name * (1.0 if has_name else -1.0),
         )
-    refers = singles[:, UNIT_SINGLES.index("refers")]
     for (row, one), (column, other) in chain.from_iterable(permutations(same, 2) for same in of_source.values()):
         follows = one.span[1] <= other.span[0] and not one.source.text[one.span[1] : other.span[0]].strip()
-        pairs[row, column] = (1.0, follows, follows and refers[column])
+        pairs[row, column] = (1.0, follows)
     return singles, pairs
 
 

@@ -196,3 +196,15 @@ def test_a_path_wins_over_the_own_folder_and_that_over_the_cache(monkeypatch, tm
     Path("squad").mkdir()
     assert find_data("squad") == Path("squad")
     assert find_data(own) == own
+
+
+def test_the_history_stays_as_it_is_and_earlier_questions_are_put_before_if_asked(tmp_path):
+    turns = ["How high is the tower?", "330 metres.", "Who built it?", "Eiffel."]
+    rows = [{"id": "a", "question": "It rained in 1990?", "history": turns}, {"id": "b", "question": "Alone?"}]
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"id": "p", "text": "A tower."}))
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked, alone = DataFolder.open(tmp_path).queries
+    assert (asked.question, asked.history) == ("It rained in 1990?", tuple(turns))
+    assert asked.after("none") == asked and alone.after("all") == alone
+    assert asked.after("last").question == "Who built it?\nIt rained in 1990?"
+    assert asked.after("all").question == "How high is the tower?\nWho built it?\nIt rained in 1990?"
