@@ -322,6 +322,8 @@ def with_prompt(part: Spelling, prompt: str | None) -> Spelling:
     """Return a reader with a prompt, if one is given; `InputError` if the reader has no such setting, or has it set."""
     if prompt is None:
         return part
+    if "prompt" not in READERS.settings(part):
+        raise InputError(f"reader {str(part)!r} has no prompt; name a language model, or leave the prompt out")
     READERS.check(part, prompt=prompt)
     return parse(part).with_settings(prompt=prompt)
 

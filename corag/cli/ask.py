@@ -188,7 +188,7 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
     asked = {name: getattr(config, name) for name in ("reranker", "keep")}
     settings = {name: value for name, value in asked.items() if value is not None}
     if config.reader is None and config.prompt is not None:
-        raise InputError("there is no reader that prompt is for; give one with --reader, or leave out --prompt")
+        raise InputError("--prompt is for a language model; name one with --reader, or leave out --prompt")
     named = None if config.reader is None else with_prompt(config.reader, config.prompt)
     reader, tokens = reader_and_tokens(named, config.tokenizer, prompt="cited")
     offered = {**tokens_setting(tokens), "agent": config.agent}

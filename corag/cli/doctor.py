@@ -1,4 +1,4 @@
-"""`corag list doctor`: installed packages, devices, models and data at hand, caches and servers.
+"""`corag doctor`: installed packages, devices, models and data at hand, caches and servers.
 
 Only the Ollama server is contacted, at the address that is set for it.
 """
@@ -13,6 +13,7 @@ import re
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +41,12 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def show() -> None:
+@dataclass(frozen=True)
+class DoctorConfig:
+    """Show installed packages, devices, models and data at hand, caches, and whether Ollama answers."""
+
+
+def run(config: DoctorConfig) -> None:
     """Print all findings."""
     for part, group in groupby(findings(), key=lambda finding: finding.part):
         drawn = Table.grid(padding=(0, 2, 0, 0))

@@ -51,7 +51,7 @@ class Command(NamedTuple):
     positional: str = ""
 
 
-ANSWERING = "index budget method agent unit reranker reader tokenizer device"
+ANSWERING = "index budget method reranker reader tokenizer device"
 COMMANDS = {
     "demo": Command(
         "run everything on the Python language reference",
@@ -130,7 +130,7 @@ COMMANDS = {
         "compare methods on a data folder",
         "experiments.evaluation.config:EvaluateConfig",
         "experiments.commands:evaluate",
-        "data split methods budget pool reranker agent reader limit sample out device",
+        "data split methods budget pool reranker reader limit out device",
     ),
     "report": Command(
         "show results of evaluate together",
@@ -153,14 +153,21 @@ COMMANDS = {
         positional="part",
     ),
     "list": Command(
-        "list all parts, the settings of one, or what is installed",
+        "list all parts, or the settings of one",
         "corag.cli.parts:ListConfig",
         "corag.cli.parts:run",
         positional="kind part",
     ),
+    "doctor": Command(
+        "show installed packages, devices, models, data, caches and servers",
+        "corag.cli.doctor:DoctorConfig",
+        "corag.cli.doctor:run",
+    ),
 }
 """Every command, also those of two words."""
 
+GROUPS = {"data": "get public data sets, or reference answers", "train": "train the agent, or a value for combinations"}
+"""Summaries of the first words of commands of two words."""
 DEFAULT_SUBCOMMAND = {"train": "agent"}
 """The second word of a command, if only the first is given."""
 
@@ -233,6 +240,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say(f"corag {__version__}")
         elif arguments[:1] in (["--help"], ["-h"]):
             _show_commands()
+        elif arguments[:1] and arguments[0] in GROUPS and arguments[1:] in (["--help"], ["-h"]):
+            _show_commands(arguments[0])
         else:
             name, arguments = _command_of(arguments)
             settings = _parsed(name, arguments)
@@ -293,6 +302,7 @@ def _what_is_wrong(error: Exception, command: str) -> str:
 ALIASES = dict.fromkeys(("k", "top_k", "top_n", "n"), "num_candidates")
 ALIASES |= dict.fromkeys(("budget_tokens", "max_tokens", "tokens"), "budget") | {"model": "reader", "llm": "reader"}
 ALIASES |= dict.fromkeys(("path", "folder", "docs", "input"), "data")
+_DEBUG = "; corag --debug COMMAND shows more of what happens"
 """Settings by the names that others give them."""
 
 
@@ -300,6 +310,8 @@ def _meant(words: Sequence[str], command: str) -> str:
     """Return what arguments that a command does not have may mean."""
     names = [action.dest for action in make_parser(command)._actions]
     flag = words[0].removeprefix("--").partition("=")[0]
+    if flag in ("verbose", "debug"):
+        return _DEBUG
     if words[0].startswith("--"):
         return f" (did you mean '--{ALIASES[flag]}'?)" if ALIASES.get(flag) in names else nearest(flag, names)
     if "question" in names:
@@ -307,12 +319,23 @@ def _meant(words: Sequence[str], command: str) -> str:
     return f"; name the folder with --data {words[0]}" if "data" in names else ""
 
 
-def _show_commands() -> None:
-    say("usage: corag [--debug] COMMAND [settings]\n")
-    say("Which chunks go into the prompt, how many, and in which order, under a token budget.\n")
-    for name, command in COMMANDS.items():
-        say(f"  {name:<16} {command.summary}")
+def _show_commands(group: str = "") -> None:
+    """Print all commands, those of a group as one, or those of one group."""
+    if group:
+        say(f"usage: corag {group} {'|'.join(_second_words(group))} [settings]\n")
+        shown = {name: command.summary for name, command in COMMANDS.items() if name.startswith(f"{group} ")}
+    else:
+        say("usage: corag [--debug] COMMAND [settings]\n")
+        say("Which chunks go into the prompt, how many, and in which order, under a token budget.\n")
+        first_words = dict.fromkeys(name.partition(" ")[0] for name in COMMANDS)
+        shown = {name: GROUPS[name] if name in GROUPS else COMMANDS[name].summary for name in first_words}
+    for name, summary in shown.items():
+        say(f"  {name:<{max(map(len, shown))}}  {summary}")
     say("\ncorag COMMAND --help shows the main settings, --help-all all of them.")
+
+
+def _second_words(first: str) -> list[str]:
+    return [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
 
 
 def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
@@ -320,17 +343,15 @@ def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
     if not arguments:
         raise InputError("name a command; see corag --help")
     first, *rest = arguments
-    if first == "doctor":
-        return "list", list(arguments)
-    words = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
-    if words:
+    if words := _second_words(first):
         second = rest.pop(0) if rest and not rest[0].startswith("-") else DEFAULT_SUBCOMMAND.get(first, "")
         if second not in words:
-            raise InputError(f"corag {first} is followed by {', '.join(words)}; see corag {first} {words[0]} --help")
+            raise InputError(f"corag {first} is followed by {', '.join(words)}; see corag {first} --help")
         return f"{first} {second}", rest
     if first not in COMMANDS:
         names = {name.partition(" ")[0] for name in COMMANDS}
-        raise InputError(f"unknown command {first!r}{nearest(first, names)}; see corag --help")
+        hint = _DEBUG if first == "--verbose" else f"{nearest(first, names)}; see corag --help"
+        raise InputError(f"unknown command {first!r}{hint}")
     return first, rest
 
 

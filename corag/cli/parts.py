@@ -1,4 +1,4 @@
-"""`corag list`: the parts that there are, the settings of one, and what is installed."""
+"""`corag list`: the parts that there are, and the settings of one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ from corag.cli.console import plain, say, stdout
 from corag.errors import CoragError, InputError
 from corag.naming import nearest, with_default
 
-DOCTOR = "doctor"
-
 
 @dataclass(frozen=True)
 class ListConfig:
-    """List the parts by kind, the settings of one part, or what is installed.
+    """List the parts by kind, or the settings of one part.
 
     Attributes:
-        kind: Kind of part, such as `selectors`, by default all; or `doctor` for packages, devices, models and data
-            at hand, caches and servers.
+        kind: Kind of part, such as `selectors`, by default all.
         part: Name of a part whose settings are listed.
     """
 
@@ -35,16 +32,11 @@ class ListConfig:
 
 
 def run(config: ListConfig) -> None:
-    """List parts, settings, or what is installed."""
-    if config.kind == DOCTOR and config.part is None:
-        from corag.cli import doctor
-
-        doctor.show()
-        return
+    """List parts, or the settings of one."""
     kinds = {table.kind: table for table in registry.TABLES}
     kind = None if config.kind is None else config.kind.removesuffix("s")
     if kind not in (None, *kinds):
-        raise InputError(f"kind is {config.kind!r}; it must be one of {', '.join(kinds)}, or {DOCTOR}")
+        raise InputError(f"kind is {config.kind!r}; it must be one of {', '.join(kinds)}")
     tables = list(kinds.values()) if kind is None else [kinds[kind]]
     if config.part is None:
         drawn = Table(box=None, pad_edge=False, show_header=False, expand=True)
@@ -59,7 +51,8 @@ def run(config: ListConfig) -> None:
         return
     if not (having := [table for table in tables if config.part in table.names]):
         hint = nearest(config.part, [name for table in tables for name in table.names])
-        raise InputError(f"part {config.part!r} is unknown{hint}; `corag list` shows all parts")
+        known = f"the names are {', '.join(tables[0].names)}" if kind else "`corag list` shows all parts"
+        raise InputError(f"{kind or 'part'} {config.part!r} is unknown{hint}; {known}")
     for table in having:
         settings = ", ".join(map(with_default, inspect.signature(table.builder(config.part)).parameters.values()))
         sections = "\n".join([_documentation(table, config.part), *_inherited(table, config.part)])
