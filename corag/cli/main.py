@@ -137,6 +137,7 @@ COMMANDS = {
         "experiments.report.run:ReportConfig",
         "experiments.report.run:report",
         "results out title",
+        positional="results",
     ),
     "reproduce": Command(
         "reproduce tables and figures of the papers",

@@ -1,4 +1,4 @@
-"""The page of a comparison: the decision, the figures of each method, and the questions on which they differ."""
+"""Pages of results: tables of methods, their differences on the same questions, and quality against tokens."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from contextlib import suppress
 from corag.cli.page import Block, Figure, Page, Section, Table
 from corag.errors import CoragError
 from corag.text.data import DataFolder
-from experiments.report.curves import CAPTION, Curves
-from experiments.report.decision import Contest, bottleneck
-from experiments.report.drawing import curves_plot, quality_plot
-from experiments.report.measures import MEASURES, Measure
+from experiments.report.difference import Difference
+from experiments.report.drawing import mean_points, plot, points
+from experiments.report.measures import Measure
 from experiments.report.results import Result
 
-HEADLINE = ("answer_recall", "evidence", "kept", "cost_tokens", "latency_ms_median")
+HEADLINE = ("answer_recall", "evidence", "kept", "cost_tokens", "latency_ms_median", "failed")
 """Measures of the first table beside those of the reader."""
-HELD = ("answer_recall", "evidence")
-"""What a context holds, in two measures neither of which may fall if a method is to be used in place of another."""
+SMALL_READERS = ("extractive",)
+"""Those that come with the project."""
 MOST_QUESTIONS = 500
 """Questions on which two methods differ that a page lists."""
 MOST_COLUMNS = 8
 """More methods than this have a line each, and not a column."""
-QUALITY = (
-    "One line per method, one mark per budget. Up is better, left is cheaper. Bars: 95% intervals over resampled "
-    "questions, if the rows of the questions are known."
+CAPTION = (
+    "Up is better, left is cheaper. Solid: methods, a mark for each budget; dashed: curves over the setting or the "
+    "budget of a selector. Bars: 95% intervals over resampled questions."
 )
-"""Caption."""
+MEANS = "Means of {} data sets, each counted alike, of the points that all have."
 COUNTS = {
     "queries_with_sentences": "measures of sentences: of the {} of {} questions with marked sentences",
     "queries_with_answer": "answer in context: of the {} of {} questions whose evidence holds the answer's words",
@@ -37,122 +36,97 @@ COUNTS = {
 def result_page(results: Sequence[Result], *, title: str) -> Page:
     """Return the page of one set of questions, given a result a budget."""
     results = sorted(results, key=lambda result: result.budget)
-    record, curves = results[0].record, Curves.of(results)
-    pairs = [(result, *pair) for result in results if (pair := result.contest()) is not None and result.rows]
-    sections = [
-        Section("Each method, best first", [headline(results), *remarks(results)]),
-        Section("Quality against tokens", _figures(results, curves)),
-    ]
-    if pairs:
-        sections.append(Section("Question by question", [_pair(*one) for one in pairs]))
-    if lines := statistics(results, curves):
-        sections.append(Section("Statistics", lines))
-    sections.append(Section("All measures", _all_measures(results)))
-    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    note = f"{results[0].questions} questions of split {record['split']}. Versions: {versions}"
-    return Page(title, decision(results), sections, note)
+    versions = ", ".join(f"{name} {version}" for name, version in results[0].record["versions"].items())
+    note = f"{results[0].questions} questions of split {results[0].record['split']}. Versions: {versions}"
+    return Page(title, _lead(results), _sections(results), note)
 
 
 def terminal_page(result: Result, title: str) -> Page:
-    """Return what a terminal shows of one result: the decision, all measures, remarks, and statistics."""
-    blocks: list[Block] = [measures_table(result, title), *remarks([result])]
-    return Page("", decision([result]), [Section("", [*blocks, *statistics([result], Curves.of([result]))])])
+    """Return what a terminal shows of one result: all measures, remarks, and the differences."""
+    blocks: list[Block] = [measures_table(result, title), *remarks([result]), *differences([result])]
+    return Page("", _lead([result]), [Section("", blocks)])
 
 
 def sets_page(results: Mapping[str, Sequence[Result]], *, title: str) -> Page:
-    """Return the page of several sets of questions: means of their curves, and for each the decision and figures."""
-    sections: list[Section] = []
-    if (mean := Curves.of_sets(results.values())) is not None:
-        sections.append(
-            Section(f"Means of {mean.num_sets} sets", [*_curve_blocks(mean), mean.verdict()], anchor="means")
-        )
+    """Return the page of several sets of questions: the means of their points, and the tables of each."""
+    main = next(iter(results.values()))[0].main_measure
+    sections = []
+    if shared := mean_points(results.values(), main.name):
+        figure = Figure(plot(shared, main.title), main.title, CAPTION)
+        sections.append(Section("All data sets", [figure, MEANS.format(len(results))], anchor="means"))
     for name, of_set in results.items():
-        curves = Curves.of(of_set)
-        blocks: list[Block] = [decision(of_set), headline(of_set), *remarks(of_set)]
-        blocks += [*_figures(of_set, curves), *statistics(of_set, curves), *_all_measures(of_set)]
+        blocks: list[Block] = [_lead(of_set), *_sections(sorted(of_set, key=lambda result: result.budget))]
         sections.append(Section(f"{name}: {of_set[0].questions} questions", blocks, anchor=name))
-    return Page(title, _over_sets(results), sections)
+    return Page(title, "", sections)
 
 
-def contests(results: Sequence[Result]) -> list[tuple[Result, Contest]]:
-    """Return the challenger against the best other method at each budget; those without rows are left out."""
-    found = []
+def _sections(results: Sequence[Result]) -> list[Section]:
+    main = results[0].main_measure
+    figure = Figure(plot(points(results, main.name), main.title), main.title, CAPTION)
+    pairs = [(result, *pair) for result in results if (pair := result.contest()) is not None and result.rows]
+    return [
+        Section("Each method, best first", [headline(results), *remarks(results)]),
+        *([Section("Differences on the same questions", found)] if (found := differences(results)) else []),
+        Section("Quality against tokens", [figure]),
+        *(_pair(*one) for one in pairs),
+        *(Section(f"All measures at {one.budget} tokens", [measures_table(one)], folded=True) for one in results),
+    ]
+
+
+def _lead(results: Sequence[Result]) -> str:
+    """Return in a line for each budget how the challenger compares with the best other method."""
+    lines = []
     for result in results:
-        main, pair = result.main_measure, result.contest()
-        if pair is None or not result.rows or (gain := main.difference(*(result.rows[one] for one in pair))) is None:
+        pair, main = result.contest(), result.main_measure
+        if pair is None or (gain := result.difference(*pair, main.name)) is None:
             continue
-        ours, theirs = (float(result.value(method, "cost_tokens") or 0) for method in pair)
-        what = "evidence" if main.name in ("kept", "evidence_recall") else "answers"
-        parts = {MEASURES[name].title: MEASURES[name].difference(*(result.rows[one] for one in pair)) for name in HELD}
-        lost = {title: part.mean for title, part in parts.items() if part and part.is_certain and part.mean < 0}
-        found.append((result, Contest(*pair, gain, (ours, theirs), what, main.title, lost=lost)))
-    return found
-
-
-def decision(results: Sequence[Result]) -> str:
-    """Return what to do, a line each: about the challenger at each budget, what limits the answers, what is missing."""
-    lines: list[str] = []
-    found = contests(results)
-    for result, contest in found:
-        at = f"At {result.budget} tokens: " * (len(results) > 1)
-        lines += [at + line for line in contest.decision()]
-    if found:
-        result, contest = found[-1]
-        # What an answer of several sentences lacks to a ROUGE of 1 is mostly wording.
-        read = result.answer_measure is not None and result.answer_measure.name != "rougeL"
-        main = result.answer_measure if read and result.answer_measure is not None else result.main_measure
-        lines += bottleneck(result.rows[contest.ours], main.name, main.title, budget=result.budget)
+        ours, theirs = (f"{float(result.value(one, 'cost_tokens') or 0):.0f}" for one in pair)
+        lines.append(
+            f"At {result.budget} tokens: **{pair[0]}** against {pair[1]}, {main.title}: {gain}, {_verdict(gain)}; "
+            f"{ours} and {theirs} tokens."
+        )
     return "\n".join(lines)
 
 
-def _over_sets(results: Mapping[str, Sequence[Result]]) -> str:
-    """Return the decision over several sets, each at its middle budget: a line for each outcome."""
-    lines: dict[str, list[str]] = {}
-    for name, of_set in results.items():
-        if found := contests(of_set):
-            result, contest = found[len(found) // 2]
-            where = f"{name} at {result.budget} tokens ({contest.in_tokens})"
-            lines.setdefault(f"**{contest.outcome}** {contest.what} from {contest.ours}", []).append(where)
-    return "\n".join(f"{outcome}: {'; '.join(where)}." for outcome, where in lines.items())
+def _verdict(gain: Difference) -> str:
+    if not gain.is_certain:
+        return "no significant difference"
+    return "significantly better" if gain.mean > 0 else "significantly worse"
 
 
-def statistics(results: Sequence[Result], curves: Curves | None) -> list[str]:
-    """Return the figures behind the decision, and what the curves say."""
-    lines = [f"At {result.budget} tokens: {contest.statistics()}" for result, contest in contests(results)]
-    return [*lines, *([] if curves is None or not (text := curves.verdict()) else [text])]
-
-
-def _figures(results: Sequence[Result], curves: Curves | None) -> list[Block]:
-    blocks = [] if curves is None else _curve_blocks(curves)
-    if curves is None or len(results) > 1:
-        main = results[0].main_measure
-        blocks.append(Figure(quality_plot(results, main.name), main.title, QUALITY))
-    return blocks
-
-
-def _curve_blocks(curves: Curves) -> list[Block]:
-    alike = f" of {curves.num_sets} sets, each counted alike" * (curves.num_sets > 1)
-    figure = Figure(curves_plot(curves), "curves", f"{CAPTION}{len(curves.groups)} questions{alike}.")
-    return [figure, Section("All points, and the gain at equal tokens", [curves.table()], folded=True)]
-
-
-def _all_measures(results: Sequence[Result]) -> list[Section]:
-    return [Section(f"All measures at {one.budget} tokens", [measures_table(one)], folded=True) for one in results]
+def differences(results: Sequence[Result]) -> list[Block]:
+    """Return a table of the challenger's paired differences with every other method; nothing without rows."""
+    main, rows = results[0].main_measure, []
+    for result in results:
+        pair = result.contest()
+        others = [] if pair is None else [one for one in result.ranked(result.methods, main.name) if one != pair[0]]
+        for index, other in enumerate(others):
+            assert pair is not None
+            gain, tokens = (result.difference(pair[0], other, name) for name in (main.name, "cost_tokens"))
+            if gain is not None and tokens is not None:
+                figures = [str(gain), f"{gain.p:.3g}", str(gain.n), f"{tokens.mean:+.1f}"]
+                rows.append(["" if index else str(result.budget), pair[0], other, *figures])
+    headings = ["budget", "", "against", f"{main.title}, 95% interval", "p", "questions", "tokens"]
+    note = "Paired bootstrap over groups of questions that share documents, of the questions that both answered."
+    return [Table(headings, rows, note=note)] if rows else []
 
 
 def headline(results: Sequence[Result]) -> Table:
     """Return a line for each budget and method, best first, with the interval of the main measure."""
     main, answer = results[0].main_measure, results[0].answer_measure
     others = [one for one in results[0].measures if one != main and (one == answer or one.name in HEADLINE)]
-    measures = [main, *others]
+    failed = any(result.failures(method) for result in results for method in result.methods)
+    others = [one for one in others if one.name != "failed" or failed]
     rows = []
     for result in results:
         for index, method in enumerate(result.ranked(result.methods, main.name)):
-            cells = [one.text(result.value(method, one.name)) for one in measures]
+            cells = [one.text(result.value(method, one.name)) for one in (main, *others)]
             if (interval := result.interval(method, main.name)) is not None:
                 cells[0] += f" ({interval.low:.3f}\u00a0to\u00a0{interval.high:.3f})"
             rows.append(["" if index else str(result.budget), method, *cells])
-    return Table(["budget", "method", *(one.title for one in measures)], rows, note=_of_reader(results[0]))
+    last = "Methods that failed on a question come last, whatever their figures on the others." * failed
+    note = " ".join(text for text in (_of_reader(results[0]), last) if text)
+    return Table(["budget", "method", *(one.title for one in (main, *others))], rows, note=note)
 
 
 def _of_reader(result: Result) -> str:
@@ -181,7 +155,7 @@ def measures_table(result: Result, title: str = "") -> Table:
 
 def _cells(result: Result, one: Measure) -> list[str]:
     values = [result.value(method, one.name) for method in result.methods]
-    known = {value for value in values if value is not None}
+    known = {result.value(method, one.name) for method in result.methods if not result.failures(method)} - {None}
     best = max(known, key=lambda value: one.direction * value) if one.direction and len(known) > 1 else None
     return [f"**{one.text(value)}**" if best is not None and value == best else one.text(value) for value in values]
 
@@ -206,9 +180,6 @@ def remarks(results: Sequence[Result]) -> list[str]:
                 lines.append(f"{failures}; the first: {row.get('error')}")
     lines += [f"{name} is left out: {reason}" for name, reason in record.get("left_out", {}).items()]
     return lines + ([f"no measures of answers: {record['unread']}"] if "unread" in record else [])
-
-
-# --- Question by question ---
 
 
 def _pair(result: Result, ours: str, theirs: str) -> Section:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from corag.optional import require
 from corag.text.visible import visible
-from experiments.report.curves import TABLE, Curves
 from experiments.report.difference import Difference
-from experiments.report.measures import measure
+from experiments.report.measures import Row, measure
 from experiments.report.results import CHALLENGER, DEFAULT, Result, selector_name
 
 MARKERS = ("o", "s", "^", "D", "v")
@@ -23,46 +24,64 @@ MOST_NAMES = 4
 LONGEST_NAME = 56
 """Characters of a name in one line below a plot; two columns take names of half of that."""
 
-Points: TypeAlias = Sequence[tuple[float, float, Difference | None]]
+Point: TypeAlias = tuple[float, float, Difference | None]
 """Tokens, quality and its interval, if known."""
+Points: TypeAlias = Sequence[Point]
+Place: TypeAlias = tuple[str, str, int]
+"""The curve that a point is of, or nothing; its method and its budget."""
 
 
-def quality_plot(results: Sequence[Result], name: str) -> str:
-    """Return an SVG of a measure against mean tokens: a line for each method, a mark for each budget."""
-    lines: list[tuple[str, Points, Mapping[str, Any]]] = []
-    for number, method in enumerate(dict.fromkeys(method for result in results for method in result.methods)):
-        known = [result for result in results if method in result.methods and result.value(method, name) is not None]
-        points = [
-            (result.value(method, "cost_tokens"), result.value(method, name), result.interval(method, name))
-            for result in known
-        ]
+def points(results: Sequence[Result], name: str) -> dict[Place, Point]:
+    """Return tokens and a measure of each method at each budget, and of the points of curves, on the same questions.
+
+    Curves are measured on some of the questions; then all points are of these. Those that failed on one are left out.
+    """
+    on_curves = {row["query"] for result in results for one in result.curves for row in one.rows}
+    found: dict[Place, Point | None] = {}
+    for result in results:
+        for method in result.methods:
+            if result.failures(method):
+                continue
+            if result.rows:
+                rows = [row for row in result.rows[method] if not on_curves or row["query"] in on_curves]
+                found["", method, result.budget] = _point(rows, name)
+            elif (value := result.value(method, name)) is not None:
+                tokens = float(result.value(method, "cost_tokens") or 0)
+                found["", method, result.budget] = (tokens, float(value), None)
+        for one in result.curves:
+            if one.curve != DEFAULT and not any(row.get("failed") for row in one.rows):
+                found[one.curve, one.method, one.budget] = _point(one.rows, name)
+    return {place: point for place, point in found.items() if point is not None}
+
+
+def _point(rows: Sequence[Row], name: str) -> Point | None:
+    """Return the mean tokens and a measure, with its interval, of the questions that have it."""
+    rows = [row for row in rows if row.get(name) is not None]
+    value = measure(name).difference(rows)
+    return None if value is None else (float(measure("cost_tokens").summary(rows)), value.mean, value)
+
+
+def mean_points(sets: Iterable[Sequence[Result]], name: str) -> dict[Place, Point]:
+    """Return the means over sets of the points that all have, without intervals."""
+    first, *others = [points(results, name) for results in sets]
+    shared = [place for place in first if all(place in other for other in others)]
+    means = {place: np.mean([one[place][:2] for one in (first, *others)], axis=0).tolist() for place in shared}
+    return {place: (tokens, value, None) for place, (tokens, value) in means.items()}
+
+
+def plot(drawn: Mapping[Place, Point], title: str) -> str:
+    """Return an SVG of points against tokens: a line for each method over budgets, and one for each curve."""
+    lines: dict[tuple[str, str], list[Point]] = {}
+    for (curve, method, _), point in drawn.items():
+        lines.setdefault((curve, "" if curve else method), []).append(point)
+    styled: list[tuple[str, Points, Mapping[str, Any]]] = []
+    for number, ((curve, method), line) in enumerate(lines.items()):
         turn, color = divmod(number, len(COLORS))
-        width = 2.0 if selector_name(method) == CHALLENGER else 0.8
+        width = 2.0 if selector_name(method) == CHALLENGER else 1.0
         style = {"color": COLORS[color], "marker": MARKERS[turn % len(MARKERS)], "linewidth": width}
-        lines.append((method, points, style))
-    return against_tokens(lines, measure(name).title)
-
-
-def curves_plot(curves: Curves) -> str:
-    """Return an SVG of quality against tokens: the three curves, the methods compared, the default and the hull."""
-    hull = curves.hull()
-    # Beyond its best point the hull is level: more tokens need not be spent.
-    corners = [*curves.means(hull), (float(curves.tokens.mean(axis=1).max()), curves.means(hull)[-1][1], None)]
-    dotted = {"color": "#999999", "linestyle": ":", "linewidth": 1.2}
-    lines: list[tuple[str, Points, Mapping[str, Any]]] = [("", corners, dotted)]
-    known = {point.curve: None for point in curves.points if point.curve not in (DEFAULT, TABLE)}
-    for number, name in enumerate(known):
-        width = 2.0 if number == 0 else 1.4
-        style = {"color": COLORS[number], "marker": MARKERS[number], "markersize": 5, "linewidth": width}
-        lines.append((name, curves.means(curves.curve(name), bars=True), style))
-    methods = [row for row, point in enumerate(curves.points) if point.curve == TABLE]
-    for number, row in enumerate(methods):
-        turn, color = divmod(number + len(known), len(COLORS))
-        style = {"color": COLORS[color], "marker": "XPD<>"[turn % 5], "linestyle": "", "markersize": 6}
-        lines.append((curves.points[row].method, curves.means([row]), style))
-    star = {"color": "#000000", "marker": "*", "linestyle": "", "markersize": 13, "zorder": 5}
-    lines.append(("the default, corag", curves.means(curves.curve(DEFAULT)), star))
-    return against_tokens(lines, curves.measure.title)
+        style |= {"linestyle": "--", "markersize": 3} if curve else {}
+        styled.append((f"{curve}, curve" if curve else method, sorted(line, key=lambda point: point[:2]), style))
+    return against_tokens(styled, title)
 
 
 def against_tokens(lines: Sequence[tuple[str, Points, Mapping[str, Any]]], title: str) -> str:

@@ -32,11 +32,6 @@ class CurvePoint(NamedTuple):
     budget: int
     rows: Sequence[Row] = ()
 
-    def of(self, questions: Sequence[str]) -> CurvePoint:
-        """Return the point with the rows of some questions."""
-        rows = {row["query"]: row for row in self.rows}
-        return self._replace(rows=tuple(rows[name] for name in questions))
-
     @property
     def label(self) -> str:
         """A name that no other point of its curve has."""
@@ -60,6 +55,8 @@ class Result:
     @classmethod
     def read(cls, path: Path) -> Result:
         """Read a file of `corag evaluate --out`, and the files beside it; `DataError` if it is anything else."""
+        if not path.is_file():
+            raise DataError(f"there is no file {path}; name results that `corag evaluate --out` wrote")
         with _reading(path):
             record = _checked(json.loads(path.read_text(encoding="utf-8")))
         rows_file, curves_file = path.with_suffix(ROWS), path.with_suffix(CURVES)
@@ -127,16 +124,32 @@ class Result:
     def value(self, method: str, name: str) -> Any:
         """Return a measure of a method; None if it is missing, or if the method failed on every question."""
         [row] = (row for row in self.record["methods"] if row["method"] == method)
-        return None if name != "failed" and row.get("failed", 0) >= self.questions else row.get(name)
+        return None if name != "failed" and self.failures(method) >= self.questions else row.get(name)
 
     def interval(self, method: str, name: str) -> Difference | None:
         """Return a measure of a method with its interval; None without rows, or for a median."""
         return measure(name).difference(self.rows[method]) if self.rows else None
 
+    def difference(self, ours: str, theirs: str, name: str) -> Difference | None:
+        """Return how much more of a measure one method has than another on the same questions; None without rows."""
+        return measure(name).difference(self.rows[ours], self.rows[theirs]) if self.rows else None
+
+    def failures(self, method: str) -> int:
+        """Return the number of questions that a method failed on."""
+        [row] = (row for row in self.record["methods"] if row["method"] == method)
+        return int(row.get("failed") or 0)
+
     def ranked(self, methods: Sequence[str], name: str) -> list[str]:
-        """Return methods by a measure, best first, of equal ones that of fewer tokens, those without one last."""
-        values = {one: (self.value(one, name), float(self.value(one, "cost_tokens") or 0)) for one in methods}
-        return sorted(methods, key=lambda one: (values[one][0] is None, -(values[one][0] or 0), values[one][1]))
+        """Return methods by a measure, best first: those that failed on a question last, of equals the cheapest first.
+
+        A method that failed has its figures from the questions that it answered, which may be the easy ones.
+        """
+
+        def key(method: str) -> tuple[Any, ...]:
+            value = self.value(method, name)
+            return self.failures(method), value is None, -(value or 0), float(self.value(method, "cost_tokens") or 0)
+
+        return sorted(methods, key=key)
 
     def contest(self) -> tuple[str, str] | None:
         """Return the challenger and the best other method; None without two methods that can be compared."""

@@ -10,8 +10,7 @@ from corag.errors import InputError
 from corag.writing import write_atomically
 from experiments.data.config import comma_separated
 from experiments.report.comparison import result_page, sets_page
-from experiments.report.curves import Curves
-from experiments.report.drawing import curves_plot
+from experiments.report.drawing import mean_points, plot
 from experiments.report.results import Result
 
 ENDINGS = (".html", ".md", ".svg")
@@ -22,9 +21,9 @@ class ReportConfig:
     """Show results of `corag evaluate` together: several budgets, or several data folders, of one set of methods.
 
     Attributes:
-        results: Result files, separated by commas.
-        out: File to write: a page (`.html`, `.md`), or the curves of quality against tokens (`.svg`), of several data
-            folders their means.
+        results: Result files, separated by commas; `--results` may be left out.
+        out: File to write: a page (`.html`, `.md`), or quality against tokens alone (`.svg`), of several data folders
+            their means.
         title: Heading of the page.
     """
 
@@ -38,7 +37,7 @@ class ReportConfig:
 
 
 def report(config: ReportConfig) -> None:
-    """Write the page or the picture; `InputError` for a picture of results without curves."""
+    """Write the page or the picture."""
     write_atomically(Path(config.out), _content(config))
     say(f"written to {config.out}", stderr())
 
@@ -49,15 +48,12 @@ def _content(config: ReportConfig) -> str:
         result = Result.read(Path(file))
         sets.setdefault(f"{Path(str(result.record['data'])).name}, {result.record['split']}", []).append(result)
     if not sets:
-        raise InputError(f"results is {config.results!r}; name files that corag evaluate --out wrote")
+        raise InputError(f"--results is {config.results!r}; name files that corag evaluate --out wrote")
     ending = Path(config.out).suffix
     if ending == ".svg":
-        curves = Curves.of_sets(sets.values()) if len(sets) > 1 else Curves.of(*sets.values())
-        if curves is None:
-            raise InputError(
-                f"{config.results} have no curves of one measure; evaluate without --curves=false, and keep the "
-                ".curves.jsonl beside each result"
-            )
-        return curves_plot(curves)
+        main = next(iter(sets.values()))[0].main_measure
+        if not (shared := mean_points(sets.values(), main.name)):
+            raise InputError(f"--results {config.results} share no method and budget with {main.title}; give others")
+        return plot(shared, main.title)
     page = sets_page(sets, title=config.title) if len(sets) > 1 else result_page(*sets.values(), title=config.title)
     return page.html() if ending == ".html" else page.markdown()

@@ -7,12 +7,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from corag.cli.main import main
 from corag.cli.page import Figure, Page, Quote, Section, Table
 from corag.errors import DataError
 from corag.text.visible import visible
-from experiments.report.comparison import decision, headline, result_page, sets_page
-from experiments.report.drawing import quality_plot
-from experiments.report.results import Result
+from experiments.report.comparison import differences, headline, measures_table, result_page, sets_page
+from experiments.report.drawing import mean_points, plot, points
+from experiments.report.results import CurvePoint, Result
 from tests.experiments.worlds import result_of, write_folder
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="300pt"></svg>'
@@ -124,24 +125,78 @@ def test_who_meets_whom(values, expected):
     assert result.contest() == expected
 
 
-def test_each_budget_has_its_decision_and_its_ranking():
+def test_each_budget_has_its_ranking_and_its_differences():
     low = measured({"corag": [1.0] * 9, "mmr": [0.0] * 9}, 64)
-    high = measured({"corag": [0.0] * 9, "mmr": [1.0] * 9}, 128)
-    lines = decision([low, high]).splitlines()
-    assert lines[0].startswith("At 64 tokens: **Better answers") and lines[1].startswith("At 128 tokens: **Worse")
-    assert decision([Result(low.record)]) == ""  # nothing is known of single questions
-    page = result_page([low, high], title="T")
-    text = page.markdown()
-    assert page.lead == decision([low, high]) and text.index("Better answers") < text.index("| budget")
-    assert text.index("All measures") > text.index("95% interval") > text.index("| budget")
+    high = measured({"corag": [0.0] * 9, "mmr": [1.0] * 9, "top-k": [0.5] * 9}, 128)
+    page = result_page([high, low], title="T")
+    lines = page.lead.splitlines()
+    assert lines[0].startswith("At 64 tokens: **corag** against mmr, F1: +1.000") and "better; 40 and 40" in lines[0]
+    assert lines[1].startswith("At 128 tokens: **corag** against mmr, F1: -1.000") and "significantly worse" in lines[1]
     rows = headline([low, high]).rows
-    assert [row[:2] for row in rows] == [["64", "corag"], ["", "mmr"], ["128", "mmr"], ["", "corag"]]
+    assert [row[:2] for row in rows] == [["64", "corag"], ["", "mmr"], ["128", "mmr"], ["", "top-k"], ["", "corag"]]
     assert rows[0][2].replace("\u00a0", " ") == "1.000 (1.000 to 1.000)"
-    for row in (unread := measured({"corag": [1.0] * 4, "mmr": [0.0] * 4})).record["methods"]:
-        row["f1"] = None
-    assert "Better evidence" in decision([unread])
-    over = sets_page({"a": [low], "b": [high], "c": [low]}, title="T").lead.splitlines()
-    assert len(over) == 2 and "a at 64 tokens" in over[0] and "; c at 64" in over[0] and "b at 128 tokens" in over[1]
+    [table] = differences([low, high])
+    assert [row[:4] for row in table.rows] == [
+        ["64", "corag", "mmr", "+1.000 (+1.000 to +1.000)"],
+        ["128", "corag", "mmr", "-1.000 (-1.000 to -1.000)"],
+        ["", "corag", "top-k", "-0.500 (-0.500 to -0.500)"],
+    ]
+    assert differences([Result(low.record)]) == []  # nothing is known of single questions
+    over = sets_page({"a": [low], "b": [high]}, title="T").markdown()
+    assert "## a: 9 questions" in over and "## b: 9 questions" in over
+
+
+def test_a_method_that_failed_on_questions_ranks_last():
+    result = measured({"corag": [0.5] * 4, "mmr": [0.25] * 4, "upper": [1.0] * 4})
+    result.record["methods"][2]["failed"] = 3
+    result.rows["upper"][1:] = [{"query": f"q{number}", "failed": 1} for number in range(1, 4)]
+    assert result.ranked(result.methods, "f1") == ["corag", "mmr", "upper"]
+    table = headline([result])
+    assert [row[1] for row in table.rows] == ["corag", "mmr", "upper"] and "failed" in table.note
+    assert table.rows[2][list(table.headings).index("failed")] == "3"
+    [f1] = [row[1:] for row in measures_table(result).rows if row[0] == "F1"]
+    assert f1 == ["**0.500**", "0.250", "1.000"]
+    assert list(points([result], "f1")) == [("", "corag", 64), ("", "mmr", 64)]
+
+
+def rows_of(values, tokens, first=0):
+    return [
+        {"query": f"q{first + number}", "f1": value, "cost_tokens": cost}
+        for number, (value, cost) in enumerate(zip(values, tokens, strict=True))
+    ]
+
+
+def test_points_are_of_the_questions_of_the_curves():
+    result = measured({"corag": [1.0, 0.0, 0.0, 0.0]})
+    curve = [
+        CurvePoint("naive", "naive", budget, rows_of(values, (tokens,) * 2))
+        for budget, values, tokens in ((64, (1.0, 0.5), 40), (32, (0.5, 0.0), 20))
+    ]
+    found = points([Result(result.record, result.rows, curve)], "f1")
+    # Of q0 and q1 alone: corag has 1 and 0.
+    assert {place: point[:2] for place, point in found.items()} == {
+        ("", "corag", 64): (40, 0.5), ("naive", "naive", 64): (40, 0.75), ("naive", "naive", 32): (20, 0.25),
+    }  # fmt: skip
+    other = Result(result.record, {"corag": rows_of((0.0, 0.5, 1.0, 1.0), (60,) * 4)}, curve[:1])
+    means = mean_points([[Result(result.record, result.rows, curve)], [other]], "f1")
+    assert {place: point[:2] for place, point in means.items()} == {
+        ("", "corag", 64): (50, 0.375), ("naive", "naive", 64): (40, 0.75),
+    }  # fmt: skip
+
+
+def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
+    result, files = measured({"corag": [1.0, 0.5], "mmr": [0.5, 0.5]}), [tmp_path / "a.json", tmp_path / "b.json"]
+    for name, file in zip("ab", files, strict=True):
+        Result(result.record | {"data": name}, result.rows).write(file)
+        assert Result.read(file).rows == result.rows
+    both = ",".join(map(str, files))
+    for out, text in (("mean.svg", "<svg"), ("page.html", "All data sets"), ("page.md", "## a, test: 2 questions")):
+        assert main(["report", both, "--out", str(tmp_path / out)]) == 0
+        assert text in (tmp_path / out).read_text("utf-8")
+    capsys.readouterr()
+    for wrong, said in ((str(tmp_path / "none.json"), "there is no file"), ("", "--results")):
+        assert main(["report", "--results", wrong]) == 2
+        assert said in (error := capsys.readouterr().err) and error.count("\n") == 1
 
 
 def test_questions_that_differ_are_listed(tmp_path):
@@ -163,7 +218,7 @@ def test_a_method_of_any_name_is_shown_and_drawn():
     checker = parsed(result_page([result], title=name).html())
     text = "".join(checker.text)
     assert text.count(visible(name)) >= 3 and visible(text) == text and "script" not in checker.tags
-    ElementTree.fromstring(quality_plot([result], "f1"))
+    ElementTree.fromstring(plot(points([result], "f1"), "F1"))
 
 
 ROWS = '{"method": "corag", "query": "q0", "f1": 1.0}\n'
