@@ -54,8 +54,9 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
 
 def with_cosines(query: str, candidates: Sequence[Candidate], embedder: Embedder) -> list[Candidate]:
     """Return the candidates with their cosine similarity to the query, best first."""
-    vectors = vectors_by(embedder, [query, *(candidate.chunk.text for candidate in candidates)], unit=True)
-    cosines = (vectors[1:] @ vectors[0]).clip(-1, 1).tolist()
+    [question] = vectors_by(embedder, [query], unit=True, query=True)
+    vectors = vectors_by(embedder, [candidate.chunk.text for candidate in candidates], unit=True)
+    cosines = (vectors @ question).clip(-1, 1).tolist()
     compared = [
         replace(candidate, similarity=cosine, kind="cosine", embedder=embedder.name, rank=None)
         for candidate, cosine in zip(candidates, cosines, strict=True)

@@ -185,7 +185,7 @@ def ask(
     with recording() as models:
         if isinstance(source, ChunkIndex):
             with _timed(seconds, "embed"):
-                vector = vectors_by(embedding, [question])[0]
+                vector = vectors_by(embedding, [question], query=True)[0]
             with _timed(seconds, "retrieve"):
                 candidates = source.retrieve(question, vector, num_candidates, retrieval or "hybrid", where)
         elif callable(source):

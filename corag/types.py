@@ -252,7 +252,10 @@ class Named(Protocol):
 
 @runtime_checkable
 class Embedder(Named, Protocol):
-    """Turns texts into vectors."""
+    """Turns texts into vectors.
+
+    One that embeds questions otherwise than texts has a method `embed_queries`, too, which is called like `embed`.
+    """
 
     @property
     def dimension(self) -> int:

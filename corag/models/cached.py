@@ -31,8 +31,12 @@ _ROUNDING = 0.01
 """How far from 1 the length of a vector in half precision may be."""
 
 
-def vectors_by(embedder: Embedder, texts: Sequence[str], *, unit: bool = False) -> NDArray[np.float32]:
+def vectors_by(
+    embedder: Embedder, texts: Sequence[str], *, unit: bool = False, query: bool = False
+) -> NDArray[np.float32]:
     """Return the vectors of texts, `[len(texts), dimension]`; with `unit`, their lengths must be 1.
+
+    With `query` the texts are questions, which an embedder may embed otherwise: by its method `embed_queries`.
 
     Raises:
         ModelError: The embedder does not return that many finite vectors of its dimension.
@@ -41,7 +45,8 @@ def vectors_by(embedder: Embedder, texts: Sequence[str], *, unit: bool = False) 
     if not texts:
         return np.zeros(shape, dtype=np.float32)
     try:
-        vectors = np.asarray(embedder.embed(texts), dtype=np.float32)
+        embed = getattr(embedder, "embed_queries", embedder.embed) if query else embedder.embed
+        vectors = np.asarray(embed(texts), dtype=np.float32)
         got = f"shape {vectors.shape}"
     except (TypeError, ValueError) as error:  # rows of unequal length, or no numbers
         vectors, got = np.zeros(0, dtype=np.float32), f"no array of numbers ({error})"
@@ -70,7 +75,7 @@ class CachedEmbedder:
         self._given = embedder if isinstance(embedder, str | None) else EMBEDDERS.make(embedder)
         self._runtime = current()
         self._batch = batch
-        self._vectors: LRU[str, FloatArray] = LRU(cache_capacity())
+        self._vectors: LRU[tuple[str, bool], FloatArray] = LRU(cache_capacity())
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -99,14 +104,20 @@ class CachedEmbedder:
         """Return unit vectors, `[len(texts), dimension]`."""
         return self.vectors(texts).astype(np.float32)
 
-    def vectors(self, texts: Sequence[str]) -> FloatArray:
-        """Return the same unit vectors in double precision, `[len(texts), dimension]`."""
-        vectors = self._vectors.get_many(texts, self._embed, self._batch)
-        return np.array(vectors).reshape(len(texts), self.dimension)
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit vectors of questions, `[len(texts), dimension]`."""
+        return self.vectors(texts, query=True).astype(np.float32)
 
-    def _embed(self, texts: Sequence[str]) -> list[FloatArray]:
-        # Of its own each, or one that is kept would keep all of its batch.
-        return [row.copy() for row in vectors_by(self.embedder, texts).astype(np.float64)]
+    def vectors(self, texts: Sequence[str], *, query: bool = False) -> FloatArray:
+        """Return the same unit vectors in double precision, `[len(texts), dimension]`."""
+
+        def embed(missing: Sequence[tuple[str, bool]]) -> list[FloatArray]:
+            vectors = vectors_by(self.embedder, [text for text, _ in missing], query=query)
+            # Of its own each, or one that is kept would keep all of its batch.
+            return [row.copy() for row in vectors.astype(np.float64)]
+
+        found = self._vectors.get_many([(text, query) for text in texts], embed, self._batch)
+        return np.array(found).reshape(len(texts), self.dimension)
 
 
 class CachedEncoder(TextEncoder):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -34,10 +35,17 @@ class SentenceTransformerEmbedder(LoadedModel):
 
     def embed(self, texts: Sequence[str]) -> Float32:
         """Return unit vectors, `[len(texts), dimension]`; longer texts than the model's window are cut."""
+        return self._embed(texts, self._model.encode_document)
+
+    def embed_queries(self, texts: Sequence[str]) -> Float32:
+        """Return unit vectors of questions, with the model's prompt for them, if it has one."""
+        return self._embed(texts, self._model.encode_query)
+
+    def _embed(self, texts: Sequence[str], encode: Callable[..., Any]) -> Float32:
         record_use(self.name, self.placement)
 
         def run(rows: Rows) -> Float32:
-            vectors = self._model.encode(
+            vectors = encode(
                 [texts[row] for row in rows],
                 batch_size=len(rows),
                 normalize_embeddings=True,

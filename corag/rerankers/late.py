@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 
 from corag.checks import check_range
 from corag.models.cached import AnyEncoderPart, EncodingPart
-from corag.models.encoders import TextEncoder, best_cosines, token_cosines, tokens_within
+from corag.models.encoders import Encoded, TextEncoder, best_cosines, token_cosines, tokens_within
 from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.text.units import UnitChunk, source_of
+from corag.text.words import exact_words, words
 from corag.types import Chunk, FloatArray, Order
 
 SHARPNESS = 8.0
@@ -140,14 +141,38 @@ class Late(AnyEncoderPart):
         of_sources = dict(zip(sources, cosines_of, strict=True))
         of_passages = {text: best_cosines(cosines) for text, (cosines, _) in of_sources.items()}
         maxima = np.zeros((len(chunks), max(1, len(question.ids))))
+        agreement = _Agreement(query, question)
         for row, chunk in enumerate(chunks if len(question.ids) else ()):
             text = source_of(chunk).text
-            maxima[row] = of_passages[text]
+            maxima[row] = agreement(of_passages[text], text)
             if isinstance(chunk, UnitChunk):
                 cosines, starts = of_sources[text]
                 own = best_cosines(cosines[tokens_within(starts, [(0, chunk.body), *chunk.leads, chunk.span])])
+                own = agreement(own, chunk.text)
                 maxima[row] = PASSAGE_SHARE * maxima[row] + (1 - PASSAGE_SHARE) * own
         return LateScorer(maxima)
+
+
+class _Agreement:
+    """Numbers and codes of a question count only in texts that have them as whole words.
+
+    Pieces of words cannot tell 10.0.0.7 from 10.0.0.77, nor 2N3904 from 2N3906.
+    """
+
+    def __init__(self, query: str, question: Encoded) -> None:
+        self._columns = [
+            (word, tokens_within(question.starts, [(start, end)])) for word, start, end in exact_words(query)
+        ]
+
+    def __call__(self, maxima: FloatArray, text: str) -> FloatArray:
+        """Return the best cosines of the question's tokens in a text, `[Q]`."""
+        if self._columns:
+            found = set(words(text))
+            maxima = maxima.copy()
+            for word, columns in self._columns:
+                if word not in found:
+                    maxima[columns] = 0
+        return maxima
 
 
 class MiniLMLate(Late):

@@ -94,7 +94,7 @@ class Edc2(SummarizingSelector):
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         if self.clustering == "one":
             return [problem.by_relevance]
-        vectors, query = self._vectors(problem), self.cached_embedder.vectors([problem.query])[0]
+        vectors, query = self._vectors(problem), self.cached_embedder.vectors([problem.query], query=True)[0]
         clusters = dynamic_clusters(query, vectors, tau=self.tau, max_size=self.max_size)
         if self.clustering == "average":
             ranking = np.argsort(-(vectors @ query), kind="stable")

@@ -189,7 +189,7 @@ class Service:
     def _retrieved(self, query: str) -> list[Candidate]:
         if self.index is None or self._embedder is None:
             raise InputError("there are no texts, and the server has no index; send texts, or start it with --index")
-        vector = vectors_by(self._embedder, [query])[0]
+        vector = vectors_by(self._embedder, [query], query=True)[0]
         return self.index.retrieve(query, vector, self.num_candidates, self.retrieval)
 
     def _selected(

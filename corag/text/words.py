@@ -25,8 +25,9 @@ _PAIRED = re.compile(f"[{UNSPACED}\uac00-\ud7af]+")
 _HUMPS = re.compile("[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])|[A-Z]")
 """Parts of a word such as XMLHttpRequest."""
 _COMPOUND = re.compile(r"[^\W_]+(?:(?:_+|[^\w\s])[^\W_]+)+")
-_NUMBER = re.compile(r"(?<!\w)\d+(?:[.,'\u2019]\d+)+(?!\w)")
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,'\u2019]\d+)+(?!\w)")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
+_EXACT = re.compile(rf"{_NUMBER.pattern}|{_GROUPED.pattern}|[^\W_]+")
 _THOUSANDS = re.compile(r"(\d{1,3}(?:([.,'\u2019])\d{3})(?:\2\d{3})*)(?:[.,](\d+))?")
 _DECIMAL = re.compile(r"(\d+)[.,](\d+)")
 _DOTTED = re.compile(r"\d+(?:\.\d+)+")
@@ -105,6 +106,18 @@ def words(text: str) -> list[str]:
         found += _terms(word.casefold())
     found += (word.casefold() for word in _COMPOUND.findall(text) if "_" in word or _has_digit(word))
     return [word for word in found if word]
+
+
+def exact_words(text: str) -> list[tuple[str, int, int]]:
+    """Return the numbers and the parts with a digit that a text has, as `words` has them, with start and end in it."""
+    # Signs of the same length in place of what is written together with them.
+    spaced = _PAIRED.sub(lambda run: " " * len(run[0]), text)
+    found = []
+    for part in _EXACT.finditer(spaced):
+        if _has_digit(part[0]):
+            term = unicodedata.normalize("NFKC", part[0]).translate(_FOLDED)
+            found.append((_one_number(term.replace(" ", "")) or term.replace(" ", "").casefold(), *part.span()))
+    return found
 
 
 def _terms(word: str) -> list[str]:

@@ -59,7 +59,7 @@ class Raptor(WithSummarizer):
         if self._tree is None:
             return super().prepared(passages)
         nodes = self._ranked(self._tree, passages.query)[:MAX_OFFERED]
-        vector = self.cached_embedder.vectors([passages.query])[0]
+        vector = self.cached_embedder.vectors([passages.query], query=True)[0]
         cosines = (self._tree.vectors_of(nodes) @ vector).clip(-1, 1).tolist() if nodes else []
         offered = [
             Candidate(node.as_chunk(), cosine, embedder=self._tree.embedder, rank=rank)
@@ -94,7 +94,7 @@ class Raptor(WithSummarizer):
         """Return the nodes of a tree that have a text, in the order in which they are tried."""
         if tree.embedder != (name := self.cached_embedder.name):
             raise IndexMismatchError(f"expected the tree's embedder {tree.embedder!r}, got {name!r}; use the former")
-        vector = self.cached_embedder.vectors([query])[0]
+        vector = self.cached_embedder.vectors([query], query=True)[0]
         found = collapsed(tree, vector) if self.retrieval == "collapsed" else traversal(tree, vector, top_k=self.top_k)
         return [node for node in found if node.text.strip()]
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import corag
 from corag import Chunk
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.late import PASSAGE_SHARE, LateScorer, MiniLMLate
@@ -48,6 +49,18 @@ def test_nothing_of_a_long_text_is_cut():
     )
     assert end > beginning
     assert reranker.scorer("How high is Everest?", [last]).num_truncated == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", ["minilm", "e5"])
+def test_a_code_counts_only_where_it_is_a_whole_word(encoder):
+    codes = ["10.0.0.7", "10.0.0.77", "10.0.7.0", "0x80070005", "0x80070057", "1,200", "1201", "2N3904", "2N3906"]
+    records = [Chunk(code, f"The entry {code} is on page {row + 20} of the list.") for row, code in enumerate(codes)]
+    reranker = corag.reranker("late", encoder=encoder)
+    for row, code in enumerate(codes):
+        asked = code.replace(",", "")
+        values = reranker.scorer(f"On which page is {asked}?", records)([(index,) for index in range(len(codes))])
+        assert values.argmax() == row
 
 
 maxima = st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=2, max_size=5).map(np.array)

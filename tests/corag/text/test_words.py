@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.text.words import words
+from corag.text.words import exact_words, words
 from corag.types import Chunk
 
 ONE_WORD = [
@@ -42,6 +42,19 @@ def test_parts_of_composed_words_are_words():
     assert words("서울은") == words(unicodedata.normalize("NFD", "서울은")) == ["서울", "울은"]
     assert words("東京Tower") == ["東京", "tower"]
     assert words("1,2,3") == ["1", "2", "3", "1,2,3"]
+
+
+def test_numbers_and_parts_with_a_digit_are_found_where_they_are():
+    text = "Host 10.0.0.7 of 12 500, part AB-100은 v1.2"
+    found = exact_words(text)
+    assert [(word, text[start:end]) for word, start, end in found] == [
+        ("10.0.0.7", "10.0.0.7"),
+        ("12500", "12 500"),
+        ("100", "100"),
+        ("v1", "v1"),
+        ("2", "2"),
+    ]
+    assert {word for word, _, _ in found} <= set(words(text))
 
 
 NEAR = [
