@@ -172,17 +172,6 @@ def _pooled(folder: DataFolder, embedder: Embedder, query: Query, vector: Float3
     return Pooled(query.id, query.question, chunks, tuple(cosines[ranking].tolist()), tuple(ranks), golds)
 
 
-def nearest_by_words(texts: Sequence[str], questions: Sequence[str], number: int) -> list[list[int]]:
-    """Return the indices of the texts that BM25 ranks first for each question."""
-    import bm25s
-
-    index = bm25s.BM25()
-    index.index(bm25s.tokenize(list(texts), show_progress=False), show_progress=False)
-    words = bm25s.tokenize(list(questions), show_progress=False)
-    hits, _ = index.retrieve(words, k=min(number, len(texts)), show_progress=False)
-    return [row.tolist() for row in hits]
-
-
 def questions_by_unit(
     source: EvidenceSource, data: str, encoder: TextEncoder, units: Sequence[str]
 ) -> dict[str, list[Pooled]]:

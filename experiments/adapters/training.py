@@ -105,13 +105,6 @@ def _unwrapped(text: str) -> str:
     return " ".join(text.split())
 
 
-def figures_table(figures: Mapping[str, Mapping[str, float]]) -> Table:
-    """Return the figures of each set of questions as a table."""
-    columns = list(next(iter(figures.values()), {}))
-    rows = [(name, *("-" if of != of else str(of) for of in row.values())) for name, row in figures.items()]  # nan
-    return Table(("questions of", *columns), rows)
-
-
 def facts_table(facts: Mapping[str, object]) -> Table:
     """Return facts as a table of two columns."""
     return Table(("fact", "value"), [(name, str(value)) for name, value in facts.items()])

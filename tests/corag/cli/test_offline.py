@@ -80,7 +80,7 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     }  # fmt: skip
     (tmp_path / "adapter.yaml").write_text(json.dumps(adapter))
     commands = [
-        ["list"], ["list", "doctor"], ["data", "list"], ["reproduce", "list"],
+        ["list"], ["doctor"], ["data", "list"], ["reproduce", "list"],
         ["index", *data, "--out", "index", "--max_tokens", "24"],
         ["ask", "How deep is the lake?", "--index", "index", "--agent", "agent", "--json"],
         ["label", *data, *grid, "--splits", "dev", "--out", "small.parquet"],
