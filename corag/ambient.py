@@ -61,10 +61,10 @@ _check: Ambient[Callable[[], object] | None] = Ambient(None)
 showing = _show.set
 """Lets long steps inside a block be shown; None shows none."""
 checking = _check.set
-"""Lets a function be called at each `checkpoint` inside a block; what it raises stops the work."""
+"""Lets a function be called at each `check_cancelled` inside a block; what it raises stops the work."""
 
 
-def checkpoint() -> None:
+def check_cancelled() -> None:
     """Stop here if the client has disconnected; see `checking`."""
     if (check := _check.get()) is not None:
         check()
@@ -72,10 +72,10 @@ def checkpoint() -> None:
 
 @contextmanager
 def step(description: str) -> Iterator[Report]:
-    """Give a step that may take long its report, which may be ignored; each report is a `checkpoint`."""
+    """Give a step that may take long its report, which may be ignored; each report calls `check_cancelled`."""
 
     def report_progress(done: int, total: int) -> None:
-        checkpoint()
+        check_cancelled()
         report(done, total)
 
     with (_show.get() or _silently)(description) as report:

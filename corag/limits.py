@@ -1,4 +1,4 @@
-"""What others may ask for: limits of the parts that a request, a checkpoint or an index names, in one table.
+"""Limits for untrusted input: of the settings of parts that a request, a checkpoint or an index names.
 
 What you type or pass as an argument has none of these limits: you see what it takes, and can stop it.
 """
@@ -11,7 +11,7 @@ from typing import Any
 DEADLINE_S = 30.0
 """Seconds for a request, waiting for its turn included, unless `corag serve --deadline` says otherwise."""
 
-MOST: Mapping[str, float] = {
+LIMITS: Mapping[str, float] = {
     # A search. `upper` has the default max_orders, enough for the paper's largest problem.
     "iterations": 200,
     "parallel": 16,
@@ -27,17 +27,17 @@ MOST: Mapping[str, float] = {
     "seed": 2**32 - 1,
 }
 """The largest value of each setting that is work or memory."""
-MOST_OTHERS = 10_000
+DEFAULT_LIMIT = 10_000
 """The largest value of all other numbers."""
 
 
 def too_large(settings: Mapping[str, Any]) -> str:
     """Return how a setting, or one of those within it, exceeds its limit, for an error; nothing if none does."""
     for name, value in settings.items():
-        most = MOST.get(name, MOST_OTHERS)
+        most = LIMITS.get(name, DEFAULT_LIMIT)
         for one in value if isinstance(value, list | tuple) else [value]:
             if isinstance(one, Mapping) and (reason := too_large(one)):
                 return reason
             if isinstance(one, int | float) and not -most <= one <= most:
-                return f"{name} of {one!r:.40}, as others may ask for at most {most:,}"
+                return f"{name} of {one!r:.40}, above the limit for untrusted input, {most:,}"
     return ""

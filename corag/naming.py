@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import PurePath
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from agent.configuration import FORM, Configuration, SpellingError, split, write_value
 from agent.configuration import spelling as spelling
@@ -77,7 +77,6 @@ class Part:
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
     _named: Configuration | None = None
-    _state: ClassVar[tuple[str, ...]] = ("_named",)  # what is not built from the arguments
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Remember the settings that the part is built with."""
@@ -88,7 +87,7 @@ class Part:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy what the part was built with, not its models and caches."""
         args, settings = self._arguments
-        return partial(type(self), *args, **settings), (), {name: getattr(self, name) for name in self._state}
+        return partial(type(self), *args, **settings), (), {"_named": self._named}
 
     def named(self, name: Configuration, build: Callable[..., Any]) -> None:
         """Set the name and settings that the part is spelled with, given what built it."""

@@ -40,8 +40,8 @@ class Registry(Generic[P]):
     Args:
         kind: What the parts are, for errors.
         parts: What builds the part of each name.
-        does: A method that every part of the kind has; empty for no check.
-        other: The part that takes any other name as its `model`, if there is one.
+        method: A method that every part of the kind has.
+        fallback: The part that takes any other name as its `model`, if there is one.
         is_model: Whether a name that is not registered may be such a model.
         remedy: Other accepted names, for errors.
     """
@@ -51,8 +51,8 @@ class Registry(Generic[P]):
         kind: str,
         parts: dict[str, str | Callable[..., P]],
         *,
-        does: str = "",
-        other: str = "",
+        method: str,
+        fallback: str = "",
         is_model: Callable[[str], bool] = bool,
         remedy: str = "",
     ) -> None:
@@ -60,8 +60,8 @@ class Registry(Generic[P]):
         self.parts: dict[str, str | Callable[..., P]] = {}
         for name, part in parts.items():
             self.register(name, part)
-        self._does = does
-        self._other, self._is_model, self._remedy = other, is_model, remedy
+        self._method = method
+        self._fallback, self._is_model, self._remedy = fallback, is_model, remedy
 
     @property
     def protocol(self) -> str:
@@ -103,8 +103,8 @@ class Registry(Generic[P]):
             InputError: The name is unknown, the part does not take a setting, or settings are given for an object.
         """
         if not isinstance(part, str):
-            if not hasattr(part, "name") or (self._does and not callable(getattr(part, self._does, None))):
-                expected = f"{self.kind} with a name{f' and a method {self._does}' if self._does else ''}"
+            if not hasattr(part, "name") or not callable(getattr(part, self._method, None)):
+                expected = f"{self.kind} with a name and a method {self._method}"
                 raise InputError(f"expected a {expected}, got {part!r:.100}; use one, or its name: {self._listed()}")
             if settings:
                 raise InputError(
@@ -144,12 +144,12 @@ class Registry(Generic[P]):
             raise InputError(
                 f"{self.kind} {name!r:.200} is unknown{hint}; the names are {self._listed()}{self._remedy}"
             )
-        return partial(self.builder(self._other), model=name)
+        return partial(self.builder(self._fallback), model=name)
 
     def knows(self, part: Spelling) -> bool:
         """Return whether the name is registered or may be that of a model, which need not exist."""
         name = parse(part).name
-        return name in self.parts or (bool(self._other and name) and self._is_model(name))
+        return name in self.parts or (bool(self._fallback and name) and self._is_model(name))
 
     def check(self, part: Spelling, /, **settings: Any) -> Configuration:
         """Return a part with all its settings, which it takes; nothing is built.
@@ -204,8 +204,8 @@ EMBEDDERS: Registry[Embedder] = Registry(
         "openai": "corag.models.embedders:OpenAIEmbedder",
         "ollama": "corag.models.embedders:OllamaEmbedder",
     },
-    does="embed",
-    other="sentence-transformers",
+    method="embed",
+    fallback="sentence-transformers",
 )
 
 RERANKERS: Registry[Reranker] = Registry(
@@ -223,8 +223,8 @@ RERANKERS: Registry[Reranker] = Registry(
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
         "llm": "corag.rerankers.llm:LanguageModel",
     },
-    does="scorer",
-    other="cross-encoder",
+    method="scorer",
+    fallback="cross-encoder",
     is_model=lambda name: "/" in name or Path(name).is_dir(),
     remedy="; or give the hub name or the folder of a cross-encoder, such as BAAI/bge-reranker-v2-m3",
 )
@@ -250,7 +250,7 @@ SELECTORS: Registry[Selector] = Registry(
         "raptor": "corag.selectors.raptor.selector:Raptor",
         "self-route": "corag.selectors.self_route:SelfRoute",
     },
-    does="select",
+    method="select",
 )
 
 READERS: Registry[Reader] = Registry(
@@ -261,7 +261,7 @@ READERS: Registry[Reader] = Registry(
         "ollama": "corag.readers.chat:OllamaReader",
         "self-consistency": "corag.readers.wrappers:SelfConsistentReader",
     },
-    does="answer",
+    method="answer",
     remedy="; a language model is named with its server: openai(model=gpt-4o), ollama(model=llama3.1:8b)",
 )
 
@@ -272,7 +272,7 @@ SUMMARIZERS: Registry[Summarizer] = Registry(
         "openai": "corag.summarizers.chat:OpenAISummarizer",
         "ollama": "corag.summarizers.chat:OllamaSummarizer",
     },
-    does="summarize",
+    method="summarize",
     remedy="; a language model is named with its server: openai(model=gpt-4o), ollama(model=llama3.1:8b)",
 )
 
@@ -286,8 +286,8 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
         "tiktoken": "corag.text.tokens:by_tiktoken",
         "model": "corag.text.tokens:of_model",
     },
-    does="count",
-    other="model",
+    method="count",
+    fallback="model",
     is_model=lambda name: bool(load("corag.text.tokens:is_model")(name)),
     remedy="; or give a model such as Qwen/Qwen3-8B or gpt-4o, a folder or a tokenizer.json",
 )

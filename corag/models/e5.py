@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.ambient import checkpoint
+from corag.ambient import check_cancelled
 from corag.checks import check_text
 from corag.errors import MissingExtraError
 from corag.models.encoders import BertEncoder, Ids
@@ -173,7 +173,7 @@ class UnigramTokenizer:
             InputError: A text is not valid Unicode.
         """
         for text in texts:
-            checkpoint()
+            check_cancelled()
             check_text("a text", text)
             ids: list[int] = []
             starts: list[int] = []

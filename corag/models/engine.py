@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.ambient import checkpoint
+from corag.ambient import check_cancelled
 from corag.errors import DataError, InputError, ModelError
 from corag.models.runtime import Placement, has_precision, import_openvino, record_use, without_telemetry
 from corag.optional import require
@@ -121,7 +121,7 @@ def run_packed(
 ) -> Iterator[tuple[Rows, Result]]:
     """Run batches of rows packed by length, and yield the row indices of each with its result.
 
-    A batch that does not fit the memory of its device is halved. Each is a `corag.ambient.checkpoint`.
+    A batch that does not fit the memory of its device is halved. Each is a `corag.ambient.check_cancelled`.
 
     Raises:
         ModelError: A single row does not fit the memory.
@@ -129,7 +129,7 @@ def run_packed(
     tokens = np.asarray(lengths, dtype=np.int64)
     waiting = pack(tokens, max_batch_tokens)[::-1]
     while waiting:
-        checkpoint()
+        check_cancelled()
         rows = waiting.pop()
         try:
             result = run(rows)

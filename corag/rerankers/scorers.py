@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag.ambient import checkpoint
+from corag.ambient import check_cancelled
 from corag.errors import InputError, ScoringError
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
@@ -133,7 +133,7 @@ def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> 
     Raises:
         ScoringError: A reranker returned the wrong number of values, or one that is not finite.
     """
-    checkpoint()
+    check_cancelled()
     asked = [(cached, cached.keys(orders)) for cached, orders in requests]
     groups: dict[tuple[Any, int], list[tuple[CachedScorer, list[Order]]]] = {}
     for cached, keys in asked:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.ambient import checkpoint
+from corag.ambient import check_cancelled
 from corag.errors import InputError
 from corag.optional import warn_once
 from corag.ranking import shared_words
@@ -97,7 +97,7 @@ class SelectionProblem:
         if key not in self.memory:
             cut = self.memory[key] = []
             for chunk in self.chunks:
-                checkpoint()
+                check_cancelled()
                 cut.append(units(chunk, size))
         return self.memory[key]  # type: ignore[no-any-return]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.ambient import Ambient, checkpoint
+from corag.ambient import Ambient, check_cancelled
 from corag.checks import MOST_TOKENS
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.memory import LRU
@@ -250,12 +250,12 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False)
     """Yield the encodings of texts, without special tokens; `offsets` into the text take longer.
 
     An encoding takes many times the memory of its text, so few are made ahead. Each batch of them is a
-    `corag.ambient.checkpoint`.
+    `corag.ambient.check_cancelled`.
     """
     run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
     start = 0
     while start < len(texts):
-        checkpoint()
+        check_cancelled()
         end, characters = start, 0
         while end < len(texts) and characters < ENCODED_CHARACTERS:
             characters += len(texts[end])

@@ -55,7 +55,7 @@ def test_a_setting_of_other_names(call, setting, remedy):
     [
         ("bm52", "did you mean 'bm25'?"),
         ("bm25(b=3)", "0 <= b <= 1"),
-        ("minilm-softsim(sharpness=high)", "a number from 1"),
+        ("minilm-softsim(sharpness=high)", "a number of at least 1"),
         ("cross-encoder(model=/no)", "no folder '/no'"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import corag
-from corag.ambient import checkpoint
+from corag.ambient import check_cancelled
 from corag.cli.main import MISTAKE, main
 from corag.index import ChunkIndex
 from corag.registry import SELECTORS
@@ -216,7 +216,7 @@ class Endless:
         self.begun.release()
         try:
             while True:
-                checkpoint()
+                check_cancelled()
                 time.sleep(0.01)
         finally:
             self.stopped.release()
