@@ -18,7 +18,10 @@ from corag.types import Candidate, Chunk, Embedder
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
 """A text as `as_candidates` reads it."""
 
-_TEXT_NAMES = ("text", "content", "page_content")
+TEXT_NAMES = ("text", "content", "page_content")
+"""Fields that hold the text of a mapping or a document."""
+MADE_UP = "text-"
+"""Before the id of a text that has none."""
 
 
 def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
@@ -36,7 +39,8 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
 
     `texts` may also be all that Chroma, Qdrant or a vector store of OpenAI returned for one query.
 
-    What has no id gets one made from its text, so the same text has the same id everywhere.
+    What has no id gets one made from its text, so the same text has the same id everywhere; of different texts that
+    would share one, the later ones have their position in it, too.
 
     Raises:
         InputError: `texts` is not an iterable of texts, or an item is not a text.
@@ -49,7 +53,15 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
             f"texts is of type {type(texts).__name__}; give (or have the retriever return) an iterable of strings, "
             "mappings, documents or candidates"
         )
-    return [_candidate(text, f"texts[{position}]") for position, text in enumerate(texts)]
+    candidates, texts_of = [], dict[str, str]()
+    for position, text in enumerate(texts):
+        candidate = _candidate(text, f"texts[{position}]")
+        chunk = candidate.chunk
+        is_made_up = chunk.id.startswith(MADE_UP) and chunk.id == _made_up_id(chunk.text)
+        if is_made_up and texts_of.setdefault(chunk.id, chunk.text) != chunk.text:
+            candidate = replace(candidate, chunk=replace(chunk, id=f"{chunk.id}-{position}"))
+        candidates.append(candidate)
+    return candidates
 
 
 def with_cosines(query: str, candidates: Sequence[Candidate], embedder: Embedder) -> list[Candidate]:
@@ -75,7 +87,7 @@ def _candidate(text: Text, name: str) -> Candidate:
     if isinstance(text, str):
         text = {"text": text}
     given: dict[str, Any] = _stored(text) or (dict(text) if isinstance(text, Mapping) else _fields(text))
-    key = next((key for key in _TEXT_NAMES if isinstance(given.get(key), str)), None)
+    key = next((key for key in TEXT_NAMES if isinstance(given.get(key), str)), None)
     if key is None:
         raise InputError(
             f"{name}, of type {type(text).__name__}, has no text; give a string, a mapping with 'text', a document of "
@@ -87,8 +99,12 @@ def _candidate(text: Text, name: str) -> Candidate:
         raise InputError(f"{name} has metadata {metadata!r:.80}; it must be a mapping")
     title, whole = str(given.get("title") or ""), given.pop(key)
     whole = with_title(title, whole) if title else whole
-    made_up = f"text-{hashlib.sha256(whole.encode('utf-8', 'replace')).hexdigest()[:12]}"
-    return Candidate(Chunk(str(given.pop("id", None) or made_up), whole, {**metadata, **given}), similarity, kind)
+    name = str(given.pop("id", None) or _made_up_id(whole))
+    return Candidate(Chunk(name, whole, {**metadata, **given}), similarity, kind)
+
+
+def _made_up_id(text: str) -> str:
+    return f"{MADE_UP}{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def _results(texts: Any) -> Any:
@@ -110,7 +126,7 @@ def _stored(result: Any) -> dict[str, Any] | None:
     """Return a result of a vector store that keeps text in a payload (Qdrant) or in parts (OpenAI) as a mapping."""
     payload, parts = _get(result, "payload"), _get(result, "content")
     if isinstance(payload, Mapping):
-        key = next((key for key in (*_TEXT_NAMES, "document") if isinstance(payload.get(key), str)), None)
+        key = next((key for key in (*TEXT_NAMES, "document") if isinstance(payload.get(key), str)), None)
         metadata = {name: value for name, value in payload.items() if name != key}
         given = {"text": payload.get(key), "id": _get(result, "id"), "metadata": metadata}
     elif isinstance(parts, list) and _get(result, "file_id"):
@@ -128,7 +144,7 @@ def _get(thing: Any, name: str) -> Any:
 def _fields(document: object) -> dict[str, Any]:
     """Return what a document of LangChain, LlamaIndex or Haystack says, as a mapping; without a text for others."""
     scored, document = document, getattr(document, "node", document)
-    texts = {key: getattr(document, key, None) for key in _TEXT_NAMES}
+    texts = {key: getattr(document, key, None) for key in TEXT_NAMES}
     return {key: text for key, text in texts.items() if isinstance(text, str)} | {
         "id": getattr(document, "node_id", None) or getattr(document, "id", None),
         "metadata": getattr(document, "metadata", None) or getattr(document, "meta", None),

@@ -23,6 +23,7 @@ from starlette.routing import Route
 import corag
 from corag.errors import InputError
 from corag.limits import DEADLINE_S
+from corag.registry import RERANKERS
 from corag.serve.http import Guard, Json, Workers, fields_of
 from corag.serve.service import Service
 
@@ -42,7 +43,7 @@ def make_api(
 
     See `Guard` for the `key`. A request that is not done after `deadline` seconds is stopped.
     """
-    workers, pending = Workers(AT_ONCE, deadline=deadline), set[Request]()
+    workers, pending = Workers(AT_ONCE, deadline), set[Request]()
     description = json.loads(Path(__file__).with_name("openapi.json").read_text(encoding="utf-8"))
     description["info"]["version"] = corag.__version__
     schemas = description["components"]["schemas"]
@@ -67,6 +68,10 @@ def make_api(
     async def health(request: Request) -> Response:
         return Json({"status": "ok", "version": corag.__version__})
 
+    async def models(request: Request) -> Response:
+        named = [{"id": name, "object": "model", "owned_by": "corag"} for name in RERANKERS.local]
+        return Json({"object": "list", "data": named})
+
     async def openapi(request: Request) -> Response:
         return Json(description)
 
@@ -80,6 +85,7 @@ def make_api(
     routes = [
         *(Route(path, reranking, methods=["POST"]) for path in ("/v1/rerank", "/v2/rerank", "/rerank")),
         Route("/v1/select", posted(service.select, schemas["select"]), methods=["POST"]),
+        Route("/v1/models", models),
         Route("/health", health),
         Route("/openapi.json", openapi),
         Route("/", openapi),

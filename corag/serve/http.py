@@ -1,10 +1,9 @@
-"""What the page and the service share over HTTP: who may ask, how much, how many at once, and errors as JSON."""
+"""The service over HTTP: who may ask, how much, how many at once and for how long, and errors as JSON."""
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import socket
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -54,14 +53,11 @@ class Workers:
     """Runs calls in threads, at most `at_once`, and answers with their results as JSON.
 
     If a client disconnects while its call waits, or the call is not done after `deadline` seconds, waiting included,
-    the call never starts; one that runs stops at its next `corag.ambient.checkpoint`. With `abandon` it leaves its
-    place to the next call before it has stopped, which is right for calls that wait for others and hardly compute.
+    the call never starts; one that runs stops at its next `corag.ambient.checkpoint`.
     """
 
-    def __init__(
-        self, at_once: int, response: type[JSONResponse] = Json, *, abandon: bool = False, deadline: float = math.inf
-    ) -> None:
-        self._at_once, self._response, self._abandon, self._deadline = at_once, response, abandon, deadline
+    def __init__(self, at_once: int, deadline: float) -> None:
+        self._at_once, self._deadline = at_once, deadline
 
     @cached_property
     def _limiter(self) -> anyio.CapacityLimiter:
@@ -69,20 +65,19 @@ class Workers:
 
     async def run(self, request: Request, call: Callable[[], Any]) -> Response:
         """Return the response to a request: what `call` returns, or its error."""
-        response: Response = self._response({"error": "client disconnected"}, 400)
-
+        response: Response = Json({"error": "client disconnected"}, 400)
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_on_disconnect, request.receive, group.cancel_scope)
             try:
-                result = await in_thread(call, self._deadline, limiter=self._limiter, abandon_on_cancel=self._abandon)
-                response = self._response(result)
+                # A long reply is rendered there, too: the event loop answers others meanwhile.
+                response = await in_thread(lambda: Json(call()), self._deadline, limiter=self._limiter)
             except DeadlineError as error:
-                response = self._response({"error": str(error)}, 504)
+                response = Json({"error": str(error)}, 504)
             except CoragError as error:
-                response = self._response({"error": str(error)}, 400)
+                response = Json({"error": str(error)}, 400)
             except Exception:
                 logger.exception("a request failed")
-                response = self._response({"error": "internal error; see the terminal of the server"}, 500)
+                response = Json({"error": "internal error; see the terminal of the server"}, 500)
             group.cancel_scope.cancel()
         return response
 

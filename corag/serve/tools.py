@@ -10,10 +10,12 @@ import hashlib
 from bisect import bisect
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial, wraps
+from itertools import islice
 from typing import Any, NamedTuple
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import ValidationError
 
 import corag
 from corag.checks import check_budget
@@ -27,13 +29,16 @@ from corag.text.documents import SEPARATOR, body, citation
 from corag.text.layout import Piece
 from corag.text.tokens import token_counts
 from corag.text.units import source_of
-from corag.text.visible import to_json
+from corag.text.visible import one_line, to_json
 from corag.types import Chunk
 
 LEFT_OUT = "Left out (fetch by id):"
 STUB_SHARE, STUBS_FROM = 8, 256
 """An eighth of the budget is kept for stubs, if it has at least 256 tokens: an eighth of less is hardly one stub."""
 STUB_CHARACTERS = 80
+MOST_READ, MOST_NAMED, MAX_NAME, MOST_WRONG = 2000, 20, 80, 5
+"""Chunks of the index that are read for the instructions, documents that they name, characters of a name, and wrong
+arguments that an error names."""
 MEMORY_BYTES = 64 * 10**6
 """Of the texts that `fetch` returns; the least recently listed are forgotten first."""
 
@@ -157,9 +162,35 @@ def _listed(stubs: Sequence[str], number: int) -> str:
     return "\n".join([LEFT_OUT, *stubs[:number], *more])
 
 
+def instructions(service: Service) -> str:
+    """Return what an assistant reads of the server: what its tools choose from."""
+    said = "Call select_context before answering from documents: it returns the text to answer from, under a budget."
+    if service.index is None:
+        return f"{said} This server has no index: give the texts to choose from."
+    documents = (str(chunk.metadata.get("document") or chunk.metadata.get("title") or chunk.id)
+                 for chunk in islice(service.index.chunks(), MOST_READ))  # fmt: skip
+    named = list(dict.fromkeys(one_line(name)[:MAX_NAME] for name in documents))
+    among = f"{', '.join(named[:MOST_NAMED])}{' and others' if len(named) > MOST_NAMED else ''}"
+    return f"{said} Without texts it chooses from an index of {len(service.index):,} chunks, from: {among}."
+
+
+class Tools(MCPServer[Any]):
+    """An MCP server whose errors about arguments name each argument and its rule, in a line."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Call a tool."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(wrong := error.__cause__, ValidationError):
+                raise
+            found = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in wrong.errors()[:MOST_WRONG])
+            raise ToolError(f"{name} takes other arguments: {found}") from None
+
+
 def make_tools(service: Service, *, deadline: float = DEADLINE_S) -> MCPServer[Any]:
     """Return the MCP server; a call that is not done after `deadline` seconds is stopped."""
-    server: MCPServer[Any] = MCPServer("corag", version=corag.__version__)
+    server = Tools("corag", version=corag.__version__, instructions=instructions(service))
     replies = Replies(service)
 
     def in_time(reply: Callable[..., str]) -> Callable[..., Awaitable[str]]:

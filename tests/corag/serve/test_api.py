@@ -135,6 +135,8 @@ def test_the_description_names_what_is_accepted(api):
         assert all(field["description"] for field in schema["properties"].values())
     assert api.get("/").json() == described
     assert api.get("/health").json()["status"] == "ok"
+    named = [model["id"] for model in api.get("/v1/models").json()["data"]]
+    assert "bm25" in named and rerank(api, model="bm25")["model"] == "bm25"
 
 
 def test_what_the_page_shows(service, monkeypatch, capsys):
@@ -163,7 +165,20 @@ def test_what_the_page_shows(service, monkeypatch, capsys):
         ("/v1/rerank", {"query": QUERY, "documents": ["a"] * (MAX_TEXTS + 1)}, str(MAX_TEXTS)),
         ("/v1/select", {"query": "a" * 20_000, "texts": TEXTS}, "question"),
         ("/v1/select", {"query": QUERY, "texts": TEXTS, "unit": "word"}, "unit"),
-        ("/v1/select", {"query": QUERY, "texts": ["\ud800"]}, "surrogate"),
+        ("/v1/select", {"query": QUERY, "texts": ["\ud800"]}, "texts[0] holds a lone surrogate"),
+        (
+            "/v1/select",
+            {"query": QUERY, "texts": [{"text": "a", "metadata": {"a": float("nan")}}]},
+            "texts[0].metadata.a",
+        ),
+        ("/v1/select", {"query": QUERY, "texts": [{"text": "a", "size": float("inf")}]}, "texts[0].size is inf"),
+        ("/v1/select", {"query": QUERY, "texts": ["a", {"text": "b", "headings": [1, 2]}]}, "texts[1] has headings"),
+        ("/v1/select", {"query": QUERY, "texts": [{"text": "b", "metadata": {"headings": 5}}]}, "headings 5"),
+        ("/v1/select", {"query": QUERY, "texts": [{"text": "b", "a": [{"\udfff": 1}]}]}, "texts[0].a[0]"),
+        ("/v1/select", {"query": QUERY, "texts": TEXTS, "method": "\ud800"}, "method holds a lone surrogate"),
+        ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "model": "\ud800"}, "model holds a lone surrogate"),
+        ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "model": "x" * 10**6}, "model has 1,000,000 characters"),
+        ("/v1/rerank", {"query": QUERY, "documents": [{"text": "\ud800"}]}, "documents[0].text"),
         ("/v1/select", {"query": QUERY}, "--index"),
         ("/v1/select", {"query": QUERY, "texts": TEXTS, "budget": 3}, "'budget'"),
         ("/v1/select", [1], "object"),
@@ -197,6 +212,19 @@ def test_long_bodies_other_names_origins_and_types_are_refused(api):
         assert api.post("/v1/select", content="{}", headers=headers).status_code == 403
     reply = api.get("/v1/nothing")
     assert reply.status_code == 404 and reply.json()["error"]
+
+
+def test_texts_whose_ids_collide_are_both_read(api):
+    # The first 48 bits of their SHA-256 are the same.
+    body = {"texts": ["K2 note 18703218.", "K2 note 21720953."], "budget_tokens": 60, "method": "full"}
+    reply = api.post("/v1/select", json={"query": "K2 note", **body}).json()
+    assert [chunk["index"] for chunk in reply["chunks"]] == [0, 1]
+    assert len({chunk["id"] for chunk in reply["chunks"]}) == 2
+
+
+def test_a_tokenizer_that_there_is_not_is_refused_at_the_start(capsys, tmp_path):
+    assert main(["serve", "--port", "0", "--method", "top-k", "--tokenizer", str(tmp_path / "none.json")]) == MISTAKE
+    assert "none.json" in capsys.readouterr().err
 
 
 def test_others_need_a_key(capsys):

@@ -135,6 +135,7 @@ def test_an_assistant_selects_and_fetches(tmp_path):
     async def asked():
         async with Client(stdio_client(server)) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert "an index of 3 chunks, from: d0, d1, d2" in client.instructions
             assert set(tools) == {"select_context", "fetch"} and all(tool.description for tool in tools.values())
             replies = [
                 await client.call_tool(name, given)
@@ -155,6 +156,10 @@ def test_an_assistant_selects_and_fetches(tmp_path):
     assert fetched.content[0].text == TEXTS[0]
     assert all(reply.is_error for reply in wrong)
     assert "question is empty" in wrong[0].content[0].text
+    said = {json.dumps(given): reply.content[0].text for (_, given), reply in zip(WRONG, wrong, strict=True)}
+    assert said['{"query": "q?"}'] == "select_context takes other arguments: question: Field required"
+    assert said["{}"] == "fetch takes other arguments: id: Field required"
+    assert not any("pydantic" in text for text in said.values())
 
 
 @pytest.mark.slow
