@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text, as_candidates, candidates_of, with_cosines
 from corag.checks import MOST_CANDIDATES, check_count, check_query
@@ -18,7 +20,7 @@ from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import recording
 from corag.naming import Spelling, spelling
-from corag.readers.context import sentences
+from corag.readers.context import closest, sentences
 from corag.registry import EMBEDDERS, SELECTORS, check_untrusted
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import promising
@@ -35,18 +37,28 @@ class Source(NamedTuple):
 
     Attributes:
         marker: The numbers of its parts of the context, which empty lines divide: `[1]`, or `[2-3]`.
+        parts: These parts, counted from 0.
         citation: Where it comes from; of several places in a document, that of the first chosen.
         chunks: Which of the chosen chunks it is.
         span: Where it is in the selection's text.
-        marked: Spans of the selection's text: what the reader quotes; or, of a source that it cites, the sentence
-            closest to the answer; without a reader, the sentence closest to the question.
+        marked: Spans of the selection's text: what the reader quotes; or, of a source that it cites, the sentence that
+            shares most words with the answer; without a reader, the sentence closest to the question.
     """
 
     marker: str
+    parts: range
     citation: str
     chunks: tuple[int, ...]
     span: Span
     marked: tuple[Span, ...] = ()
+
+    def holds(self, span: Span) -> bool:
+        """Return whether a span of the context begins in it."""
+        return self.span[0] <= span[0] < self.span[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {**self._asdict(), "parts": [part + 1 for part in self.parts]}
 
 
 class LeftOut(NamedTuple):
@@ -92,13 +104,18 @@ class Reply:
         """Return what `corag ask --json` prints."""
         answer, selection = self.answer, self.selection
         of_chunk = {index: source for source in self.sources for index in source.chunks}
-        chunks = []
-        for index, (chunk, span) in enumerate(
-            zip(selection.chunks, spans_of(selection) or [None] * len(selection), strict=True)
-        ):
-            fields = {"id": chunk.id, "text": chunk.text, "citation": citation(chunk), "span": span}
-            fields["marker"] = of_chunk[index].marker if index in of_chunk else None
-            chunks.append({**fields, "metadata": dict(chunk.metadata)})
+        spans = spans_of(selection)
+        chunks = [
+            {
+                "id": chunk.id,
+                "text": chunk.text,
+                "citation": citation(chunk),
+                "marker": of_chunk[index].marker if spans else None,
+                "span": spans[index] if spans else None,
+                "metadata": dict(chunk.metadata),
+            }
+            for index, chunk in enumerate(selection.chunks)
+        ]
         return {
             "question": self.question,
             "answer": None if answer is None else answer.text,
@@ -108,7 +125,7 @@ class Reply:
             "unknown_citations": [] if answer is None else [f"[{part + 1}]" for part in answer.unknown_citations],
             "usage": {name: getattr(answer, name, None) for name in ("prompt_tokens", "answer_tokens")},
             "text": selection.text,
-            "sources": [source._asdict() for source in self.sources],
+            "sources": [source.to_dict() for source in self.sources],
             "chunks": chunks,
             "left_out": [
                 {"id": one.candidate.chunk.id, "citation": citation(one.candidate.chunk), "tokens": one.tokens}
@@ -205,7 +222,7 @@ def ask(
             selection = replace(selection, trace=replace(selection.trace, reason=reason))
         with _timed(seconds, "read"):
             answer = None if reading is None else read(reading, question, selection.text, on_token)
-            sources = _sources(question, selection, answer, embedding)
+            sources = _marked(_sources(selection), question, selection.text, answer, embedding)
     if answer is not None:
         budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokenizer", counter))
@@ -263,33 +280,44 @@ def _checked(reader: Reader, answer: object, context: str) -> Answer:
     return answer
 
 
-def _sources(question: str, selection: Selection, answer: Answer | None, embedder: Embedder) -> list[Source]:
-    """Return what a context consists of, with what is marked in it; see `Source`."""
+def _sources(selection: Selection) -> list[Source]:
+    """Return what a context consists of, in its order; nothing is marked yet."""
     text, spans = selection.text, spans_of(selection)
     of_source: dict[Any, list[int]] = {}  # `assemble` joins what is from one document under one title
     for index, chunk in enumerate(selection.chunks if spans else ()):
         key = (chunk.document, chunk.source.text[: chunk.body]) if isinstance(chunk, UnitChunk) else index
         of_source.setdefault(key, []).append(index)
-    cited = set() if answer is None else {*answer.citations, answer.chunk}
-    sources, inside = [], []
+    sources = []
     for chunks in of_source.values():
         start, end = min(spans[index][0] for index in chunks), max(spans[index][1] for index in chunks)
-        parts = range(text.count(SEPARATOR, 0, start), text.count(SEPARATOR, 0, end) + 1)
-        marker = f"[{parts[0] + 1}]" if len(parts) == 1 else f"[{parts[0] + 1}-{parts[-1] + 1}]"
-        quoted = [span for span in answer.spans if start <= span[0] < end] if answer is not None else []
-        sources.append(
-            Source(marker, citation(source_of(selection.chunks[chunks[0]])), tuple(chunks), (start, end), tuple(quoted))
-        )
-        is_read = not quoted and (answer is None or (not answer.spans and not cited.isdisjoint(parts)))
-        inside.append([span for span in sentences(text) if start <= span[0] < end] if is_read else [])
-    said = question if answer is None else answer.text
-    texts = [said, *(text[slice(*span)] for within in inside for span in within)]
-    vectors = vectors_by(embedder, texts if len(texts) > 1 else [], unit=True)
-    rest = iter(vectors[1:] @ vectors[0] if len(vectors) else ())
-    close = [[float(next(rest)) for _ in within] for within in inside]
+        first, last = (1 + text.count(SEPARATOR, 0, at) for at in (start, end))
+        marker = f"[{first}]" if first == last else f"[{first}-{last}]"
+        place = citation(source_of(selection.chunks[chunks[0]]))
+        sources.append(Source(marker, range(first - 1, last), place, tuple(chunks), (start, end)))
+    return sources
+
+
+def _marked(
+    sources: Sequence[Source], question: str, text: str, answer: Answer | None, embedder: Embedder
+) -> list[Source]:
+    """Return sources with what is marked in them; see `Source`."""
+    if not sources:
+        return []
+    if answer is not None and answer.spans:
+        return [one._replace(marked=tuple(span for span in answer.spans if one.holds(span))) for one in sources]
+    inside = [[span for span in sentences(text) if one.holds(span)] for one in sources]
+    if answer is not None:
+        cited = {*answer.citations, answer.chunk}
+        best = [closest(answer.text, [text[slice(*span)] for span in within] or [""])[0] for within in inside]
+        best = [index if cited.intersection(one.parts) else -1 for one, index in zip(sources, best, strict=True)]
+    else:
+        texts = [text[slice(*span)] for within in inside for span in within]
+        vectors = vectors_by(embedder, [question, *texts], unit=True)
+        close = np.split(vectors[1:] @ vectors[0], np.cumsum([len(within) for within in inside])[:-1])
+        best = [int(cosines.argmax()) if len(cosines) else -1 for cosines in close]
     return [
-        one._replace(marked=(within[near.index(max(near))],)) if near else one
-        for one, within, near in zip(sources, inside, close, strict=True)
+        one._replace(marked=(within[index],)) if within and index >= 0 else one
+        for one, within, index in zip(sources, inside, best, strict=True)
     ]
 
 

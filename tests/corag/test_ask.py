@@ -11,6 +11,8 @@ from corag.budget import Counts
 from corag.errors import InputError
 from corag.index import ChunkIndex
 from corag.types import Candidate, Chunk
+from tests.chat_server import ChatServer
+from tests.chat_server import Reply as Sent
 from tests.fakes import CHARACTERS
 
 COUNTS = Counts(48, "prompt", None, "minilm", exact=True)
@@ -113,3 +115,23 @@ def test_asking_in_an_event_loop():
     assert main not in threads and replies[0].seconds["retrieve"] > 0
     with pytest.raises(InputError, match="aask"):
         asked_of(search)
+
+
+def test_in_each_source_the_sentence_closest_to_the_question_is_marked_and_others_are_left_out():
+    texts = ["Sand is dry. Everest is 8,849 metres high.", "Lake Sable is deep. Goats eat grass.", "word " * 90]
+    reply = corag.ask(EVEREST, texts, method="top-k(k=1)", budget_tokens=40)
+    [source] = reply.sources
+    assert (source.marker, source.chunks, reply.answer) == ("[1]", (0,), None)
+    assert [reply.selection.text[slice(*span)] for span in source.marked] == ["Everest is 8,849 metres high."]
+    reasons = {one.candidate.chunk.text[:4]: one.reason for one in reply.left_out}
+    assert reasons == {"Lake": "adds less than its tokens are worth", "word": "is larger than the budget"}
+
+
+def test_a_cited_source_has_the_sentence_marked_that_shares_most_words_with_the_answer():
+    texts = ["Everest is in Nepal.\n\nGoats eat grass.", "K2 is in Pakistan. It is 8,611 metres high."]
+    with ChatServer(Sent("K2 has 8,611 metres [1], not [7].")) as server:
+        reply = corag.ask("How high is K2?", texts, method="full", reader=f"ollama(host={server.host})")
+    assert [source.marker for source in reply.sources] == ["[1]", "[2-3]"]  # two parts in the second text
+    [cited] = reply.cited
+    assert [reply.selection.text[slice(*span)] for span in cited.marked] == ["It is 8,611 metres high."]
+    assert reply.to_dict()["unknown_citations"] == ["[7]"]

@@ -23,8 +23,8 @@ def reply(answer=None, document="pump.md"):
     trace = Trace(chunk_tokens=(90, 7), chunk_similarities=(0.5, None))
     selection = Selection(chunks, text, 97, 128, 0.5, "top-k", trace, tuple(spans))
     sources = [
-        Source("[1]", f"{document}, line 1", (0,), spans[0], ((at, at + 4),)),
-        Source("[2]", f"{document}, line 2", (1,), spans[1]),
+        Source("[1]", range(1), f"{document}, line 1", (0,), spans[0], ((at, at + 4),)),
+        Source("[2]", range(1, 2), f"{document}, line 2", (1,), spans[1]),
     ]
     left_out = [LeftOut(Candidate(Chunk("a", "The mill."), 0.25), 3, "adds less than its tokens are worth")]
     return Reply("When?", selection, sources, left_out, answer, {"read": 0.01}, COUNTS)
