@@ -4,10 +4,10 @@ One token per order: the model is asked whether the context is enough, and the v
 first token, as in pointwise yes/no reranking (Nogueira et al., "Document Ranking with a Pretrained Sequence-to-Sequence
 Model", 2020), here of several chunks together.
 
-The context is before the question in the prompt, and a child of the search's tree appends a chunk to its parent's
-context, so their prompts share a prefix that is all but the new chunk, question and closing words. A server with a
-prefix cache (llama.cpp, vLLM, Ollama) computes only the rest. Orders are sent such that those that share a prefix
-follow each other.
+The context is last in the prompt, and a child of the search's tree appends a chunk to its parent's context, so their
+prompts share a prefix that is all but the new chunk and a few closing words. A server with a prefix cache (llama.cpp,
+vLLM, Ollama) computes only these. Orders are sent such that those that share a prefix follow each other. The question
+is before the context: it is the same for all orders of a search, so that it is computed once, too.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ YES, NO = "yes", "no"
 """The replies that a prompt has to ask for; case and white space around them do not matter."""
 
 
+class PrefixScorer(JoinedTextScorer):
+    """Scores joined texts at the cost of what follows the prefix that an order shares with one scored before."""
+
+    shares_prefixes = True
+
+
 class LanguageModel(Part):
     """The probability, in [0, 1], that a language model finds a context enough for a question; 0 for a blank context.
 
@@ -38,7 +44,7 @@ class LanguageModel(Part):
         reader: Whose model is asked, on a server that tells log-probabilities: `openai(model=..., base_url=...)` or
             `ollama(model=...)`. At most its `max_concurrent` requests are under way at a time.
         prompt: What it is asked: `enough`, or the path of a text file with the fields `{question}` and `{context}`
-            that asks for yes or no. For a prefix cache, the context has to be before the question.
+            that asks for yes or no. For a prefix cache, the context has to be last.
     """
 
     name = "llm"
@@ -67,9 +73,9 @@ class LanguageModel(Part):
         pairs = [(query, text) for text in texts]
         return np.array(self._values.get_many(pairs, self._ask), dtype=np.float64)
 
-    def scorer(self, query: str, chunks: Sequence[Chunk]) -> JoinedTextScorer:
+    def scorer(self, query: str, chunks: Sequence[Chunk]) -> PrefixScorer:
         """Return a scoring function over the joined texts of orders."""
-        return JoinedTextScorer(self, query, chunks)
+        return PrefixScorer(self, query, chunks)
 
     def _ask(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         values = dict.fromkeys(pairs, 0.0)

@@ -147,9 +147,11 @@ def default_policy(scorer: Scorer) -> Policy:
     """Return the policy of a search whose settings name none, by what it costs to value an order.
 
     Where values are computed from what is known of each chunk, the tree finds better orders than `bayesian`, sooner.
-    Where a model reads the text of every order, `bayesian` finds as good ones from fewer orders.
+    Where a model reads the text of every order, `bayesian` finds as good ones from fewer orders; but not from fewer
+    tokens if the scorer `shares_prefixes`, which children in the tree do and orders of `bayesian` do not.
     """
-    return "bayesian" if isinstance(scorer, JoinedTextScorer | WindowedScorer) else "paper"
+    reads_all = isinstance(scorer, JoinedTextScorer | WindowedScorer) and not getattr(scorer, "shares_prefixes", False)
+    return "bayesian" if reads_all else "paper"
 
 
 def search_config(policy: Policy, preset: Preset | None = None, given: Mapping[str, Any] | None = None) -> SearchConfig:

@@ -59,7 +59,8 @@ def test_a_child_repeats_its_parents_prompt_up_to_the_appended_chunk():
     up_to_its_context = parent[: parent.index(CHUNKS[0].text) + len(CHUNKS[0].text)]
     children = [prompt for prompt in rest if prompt.startswith(up_to_its_context)]
     assert len(children) == 2
-    assert all(parent.endswith(prompt[-100:]) for prompt in rest)
+    closing = parent[len(up_to_its_context) :]
+    assert all(prompt.endswith(closing) for prompt in rest) and len(closing) < 50
 
 
 def test_prompts_with_a_common_beginning_follow_each_other():
@@ -69,6 +70,14 @@ def test_prompts_with_a_common_beginning_follow_each_other():
         scorer([(0, 1), (1, 2), (0, 2), (1, 3), (0, 3)])
         firsts = ["Fact 0" in request["messages"][-1]["content"] for request in server.chats]
     assert firsts == [True, True, True, False, False]
+
+
+def test_the_tree_is_searched_by_default():
+    with ChatServer(weighing) as server:
+        selector = corag.selector("corag", agent="none", unit="passage", reranker=openai_part(server))
+        candidates = [corag.Candidate(chunk, 0.5) for chunk in CHUNKS]
+        trace = selector.select(QUESTION, candidates, 24).trace
+    assert trace.policy == "paper"
 
 
 def test_the_search_asks_once_for_each_order():
