@@ -211,6 +211,7 @@ EMBEDDERS: Registry[Embedder] = Registry(
 RERANKERS: Registry[Reranker] = Registry(
     "reranker",
     {
+        "fused": "corag.rerankers.fused:Fused",
         "minilm-evidence": "corag.rerankers.evidence.reranker:EvidenceReranker",
         "cosine": "corag.rerankers.cosine:Cosine",
         "minilm-cosine": "corag.rerankers.cosine:MiniLMCosine",

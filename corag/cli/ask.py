@@ -58,7 +58,7 @@ class AnswerConfig(Runtime):
     budget: int = DEFAULT_BUDGET
     budget_for: BudgetFor = "prompt"
     method: Spelling = "corag"
-    agent: str = "default"
+    agent: str = "none"
     keep: float | None = None
     unit: str | None = None
     reranker: Spelling | None = None

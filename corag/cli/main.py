@@ -114,6 +114,12 @@ COMMANDS = {
         "experiments.commands:train",
         "labels out target training.epochs training.lr training.batch_size training.seed logger device",
     ),
+    "train fused": Command(
+        "train the value that fuses several rerankers",
+        "experiments.adapters.config:FusedTraining",
+        "experiments.adapters.fused:train_fused",
+        "data out sources signals seed logger device",
+    ),
     "train value": Command(
         "train a reranker for combinations",
         "experiments.adapters.config:ValueTraining",

@@ -47,7 +47,7 @@ class ServeConfig(Runtime):
     index: str | None = None
     budget: int = DEFAULT_BUDGET
     method: Spelling = "corag"
-    agent: str = "default"
+    agent: str = "none"
     tokenizer: Spelling = AUTO
     num_candidates: int = 20
     retrieval: Retrieval = "hybrid"

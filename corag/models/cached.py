@@ -226,8 +226,9 @@ class EncoderEmbedder(MiniLMPart):
         return self._encoder.vectors(texts)
 
     def embed_queries(self, texts: Sequence[str]) -> Float32:
-        """Return unit vectors of questions, `[len(texts), 384]`."""
-        return self._encoder.vectors(texts, query=True)
+        """Return unit vectors of questions, `[len(texts), 384]`; see `TextEncoder.question` for long ones."""
+        vectors = [self._encoder.question(text).vector for text in texts]
+        return np.array(vectors, dtype=np.float32).reshape(len(texts), self.dimension)
 
 
 @dataclass(kw_only=True, eq=False)

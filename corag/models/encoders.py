@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from corag.errors import InputError
 from corag.models.engine import Engine, Float32
 from corag.models.runtime import Placement
-from corag.optional import load
+from corag.optional import load, warn_once
 from corag.registry import ENCODERS
 from corag.text.tokens import encode
 from corag.types import FloatArray
@@ -113,12 +113,31 @@ class TextEncoder(ABC):
     def sentence_embeddings(self, ids: Sequence[Ids], *, query: bool = False) -> Float32:
         """Return unit vectors of texts by their token ids, `[n, dimension]`."""
 
-    def whole(self, texts: Sequence[str]) -> list[list[Encoded]]:
+    def whole(self, texts: Sequence[str], *, query: bool = False) -> list[list[Encoded]]:
         """Return all windows of each text: one, unless it is longer."""
         return [
-            [first, *(self.encoded([text], window)[0] for window in range(1, first.num_windows))]
-            for text, first in zip(texts, self.encoded(texts), strict=True)
+            [first, *(self.encoded([text], window, query=query)[0] for window in range(1, first.num_windows))]
+            for text, first in zip(texts, self.encoded(texts, query=query), strict=True)
         ]
+
+    def question(self, text: str) -> Encoded:
+        """Return a question, such as a pasted log, with the tokens of all its windows.
+
+        The vector of one that is longer than a window is that of the windows' mean.
+        """
+        [windows] = self.whole([text], query=True)
+        if len(windows) == 1:
+            return windows[0]
+        warn_once("a question is longer than the window of its encoder: it is read in several")
+        return Encoded(
+            ids=np.concatenate([window.ids for window in windows]),
+            starts=np.concatenate([window.starts for window in windows]),
+            states=np.concatenate([window.tokens for window in windows]),
+            lengths=np.concatenate([window.lengths for window in windows]),
+            vector=unit(np.mean([window.vector for window in windows], axis=0)),
+            num_windows=len(windows),
+            num_before=0,
+        )
 
     def vectors(self, texts: Sequence[str], *, query: bool = False) -> Float32:
         """Return unit vectors of the first windows, `[len(texts), dimension]`."""

@@ -100,7 +100,7 @@ class MiniLMSoftSim(EncodingPart):
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""
         encoded = self._encoder.encoded([chunk.text for chunk in chunks])
-        [question] = self._encoder.encoded([query])
+        question = self._encoder.question(query)
         maxima = np.zeros((len(chunks), max(1, len(question.ids))))
         if len(question.ids):
             for row, of_text in enumerate(encoded):
@@ -135,7 +135,7 @@ class Late(AnyEncoderPart):
         return self._scorer(query, chunks, centred=not is_minilm)
 
     def _scorer(self, query: str, chunks: Sequence[Chunk], *, centred: bool) -> LateScorer:
-        [question] = self._encoder.encoded([query], query=True)
+        question = self._encoder.question(query)
         sources = list(dict.fromkeys(source_of(chunk).text for chunk in chunks))
         cosines_of = token_cosines(self._encoder, question, sources, centred=centred)
         of_sources = dict(zip(sources, cosines_of, strict=True))

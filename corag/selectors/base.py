@@ -52,7 +52,7 @@ class Choice:
     text: str | None = None
 
 
-class _Assembled(NamedTuple):
+class Assembled(NamedTuple):
     """A choice, its text, the span of each of its chunks in that, and the tokens of the text."""
 
     choice: Choice
@@ -208,6 +208,7 @@ class BudgetedSelector(Part):
         if choice is None:
             choice = self._choose_many([problem])[0] if problem.chunks else Choice(())
         chosen = self._respend_savings(problem, self._fit_to_budget(problem, choice))
+        chosen = self._trimmed(problem, chosen)
         choice = chosen.choice
         order, trace = choice.order, dict(choice.trace)
         if chosen.spans:
@@ -244,7 +245,7 @@ class BudgetedSelector(Part):
             spans=tuple(sorted(chosen.spans)),
         )
 
-    def _fit_to_budget(self, problem: SelectionProblem, choice: Choice) -> _Assembled:
+    def _fit_to_budget(self, problem: SelectionProblem, choice: Choice) -> Assembled:
         """Return a choice whose text costs no more than the budget.
 
         Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators: this
@@ -260,7 +261,7 @@ class BudgetedSelector(Part):
             problem = replace(problem, extra_separator_tokens=extra)
             choice = self._choose_many([problem])[0]
 
-    def _respend_savings(self, problem: SelectionProblem, chosen: _Assembled) -> _Assembled:
+    def _respend_savings(self, problem: SelectionProblem, chosen: Assembled) -> Assembled:
         """Return a choice that also spends the tokens that chosen units save below one shared title."""
         for _ in range(self.max_respends if problem.whole is not None else 0):
             order = chosen.choice.order
@@ -281,7 +282,11 @@ class BudgetedSelector(Part):
                 break
         return chosen
 
-    def _assembled(self, problem: SelectionProblem, choice: Choice) -> _Assembled:
+    def _trimmed(self, problem: SelectionProblem, chosen: Assembled) -> Assembled:
+        """Return a choice that spends less where the selector can say what that costs; here the choice as it is."""
+        return chosen
+
+    def _assembled(self, problem: SelectionProblem, choice: Choice) -> Assembled:
         if choice.text is not None or not choice.order:
             text, spans = choice.text or "", list[Span]()
         else:
@@ -289,7 +294,7 @@ class BudgetedSelector(Part):
             rows = list(range(len(chunks))) if self.order == "value" else arranged(chunks, self.order)
             text, in_rows = problem.assembled(tuple(choice.order[row] for row in rows))
             spans = [in_rows[rows.index(row)] for row in range(len(rows))]
-        return _Assembled(choice, text, spans, self._count(text) if choice.order else 0)
+        return Assembled(choice, text, spans, self._count(text) if choice.order else 0)
 
     def _count(self, text: str) -> int:
         return int(token_counts(self.tokenizer, [text])[0])

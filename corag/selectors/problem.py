@@ -28,11 +28,12 @@ Int64 = NDArray[np.int64]
 Embed = Callable[[Sequence[str]], NDArray[Any]]
 """Texts in, unit vectors out, `[n, d]`."""
 
-DEFAULT_MAX_UNITS = 60
-"""20 chunks of 128 tokens have about 100 sentences."""
-MOST_READ = 60
-"""Candidates that models read; of more, the most promising. MiniLM reads as many passages in a second or two of CPU
-time. The best 60 by BM25 hold as much of the gold passages as the best 100 by the share of the question's words."""
+DEFAULT_MAX_UNITS = 200
+"""Of 20 chunks of 128 tokens all sentences, about 100."""
+CHOICE, LEAST_CHOICE = 4, 2048
+"""Units are cut from the best passages until these fill the budget so many times, and have so many tokens."""
+MOST_READ = 100
+"""Candidates that models read; of more, the most promising. MiniLM reads as many in two seconds of CPU time."""
 NEIGHBOUR = 0.8
 """What a unit's score counts for its neighbours: "He was born ..." follows the sentence that says who."""
 
@@ -199,7 +200,9 @@ class SelectionProblem:
         """
         key = ("scorer", id(reranker), window)
         if key not in self.memory:
-            bound = reranker.scorer(self.query, self.chunks)
+            reads_pool = self.whole is not None and getattr(reranker, "reads_pool", False)
+            pool: dict[str, Any] = {"pool": self.passages.chunks} if reads_pool else {}
+            bound = reranker.scorer(self.query, self.chunks, **pool)
             if isinstance(bound, WindowedScorer):
                 bound.policy = window
             scorer = CachedScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
@@ -227,12 +230,36 @@ class SelectionProblem:
         return replace(self, layout=layout, whole=whole)
 
 
-def cut_problem(passages: SelectionProblem, size: int | None, max_units: int = DEFAULT_MAX_UNITS) -> SelectionProblem:
-    """Return what a selector chooses from: the passages, or the most promising `max_units` of their units."""
+def cut_problem(
+    passages: SelectionProblem, size: int | None, max_units: int = DEFAULT_MAX_UNITS, values: FloatArray | None = None
+) -> SelectionProblem:
+    """Return what a selector chooses from: the passages, or the most promising `max_units` of their units.
+
+    With the `values` of all passages, `[n]`, those are the units of the best passages, else see `unit_candidates`.
+    """
     if size is None:
         return passages
-    offered = unit_candidates(passages, size, max_units)
+    if values is None:
+        offered = unit_candidates(passages, size, max_units)
+    else:
+        offered = units_of_best(passages, size, max_units, values)
     return SelectionProblem(passages.query, offered, passages.tokens, passages.budget_tokens, whole=passages)
+
+
+def units_of_best(passages: SelectionProblem, size: int, max_units: int, values: FloatArray) -> list[Candidate]:
+    """Return the units of the passages of the highest values, `[n]`, with these as scores; at most `max_units`.
+
+    Passages are cut, best first, until they fill the budget `CHOICE` times and have `LEAST_CHOICE` tokens.
+    """
+    offered: list[Candidate] = []
+    left = max(CHOICE * passages.budget_tokens, LEAST_CHOICE)
+    of_passages = passages.units(size)
+    for index in np.argsort(-values, kind="stable").tolist():
+        offered += [Candidate(unit, float(values[index]), "score") for unit in of_passages[index]]
+        left -= int(passages.costs[index])
+        if left <= 0 or len(offered) >= max_units:
+            break
+    return offered[:max_units]
 
 
 def promising(query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Sequence[Candidate]:
@@ -244,8 +271,8 @@ def promising(query: str, candidates: Sequence[Candidate], budget_tokens: int) -
     if len(candidates) <= MOST_READ:
         return candidates
     warn_once(
-        f"of more than {MOST_READ} candidates, models read only the most promising; retrieve fewer, or give a larger "
-        "budget: enough are read to fill it twice"
+        f"more than {MOST_READ} texts were given: models read only the most promising, by their rank or similarity, "
+        "else by BM25"
     )
     chunks = [candidate.chunk for candidate in candidates]
     ranks, similarities = [one.rank for one in candidates], [one.similarity for one in candidates]

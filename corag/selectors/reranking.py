@@ -21,7 +21,7 @@ from corag.registry import RERANKERS
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, checked, fill
-from corag.selectors.problem import SelectionProblem
+from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.units import UnitChunk, source_of
 from corag.types import Order, Reranker
 
@@ -50,6 +50,13 @@ class RerankingSelector(BudgetedSelector):
     def _offered(self) -> Mapping[str, Any]:
         """Return the settings that a reranker given by name gets, as far as it takes them."""
         return SHARED.get()
+
+    def prepared(self, passages: SelectionProblem) -> SelectionProblem:
+        """Return what is chosen from: of units, those of the passages that the reranker values most."""
+        if self._unit_size is None or not passages.chunks:
+            return super().prepared(passages)
+        values = self._scorer(passages)([(row,) for row in range(len(passages.chunks))])
+        return cut_problem(passages, self._unit_size, self.max_units, values)
 
     def _scorer(self, problem: SelectionProblem) -> CachedScorer:
         """Return what values orders of a problem."""

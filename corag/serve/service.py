@@ -62,7 +62,7 @@ class Service:
     method: Spelling = "corag"
     budget: int = 1024
     tokenizer: Spelling = "minilm"
-    agent: str = "default"
+    agent: str = "none"
     index: ChunkIndex | None = None
     num_candidates: int = 20
     retrieval: Retrieval = "hybrid"

@@ -9,7 +9,9 @@ from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.models.runtime import Runtime
 from corag.rerankers.evidence.hypotheses import MAX_SIZE
+from corag.rerankers.fused import COSINE, LATE, LENGTH, WORDS
 from corag.text.units import unit_size
+from experiments.labels.config import LabelSource
 from experiments.run.track import UNMEASURED, Tracker, Tracking
 
 
@@ -47,6 +49,28 @@ class AdapterTraining(Runtime, Tracking):
         """The settings that the adapter depends on, nested."""
         own = ("out", "quiet", *UNMEASURED, *self.runtime_settings)
         return {name: value for name, value in asdict(self).items() if name not in own}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusedTraining(AdapterTraining):
+    """Train the value that fuses what several rerankers say of each passage.
+
+    Attributes:
+        sources: Questions to learn from, as of a labelling.
+        signals: What the value reads: names of rerankers, `cosine` and `length`; `minilm-late` has to be among them.
+    """
+
+    command: ClassVar[str] = "fused"
+
+    sources: tuple[LabelSource, ...]
+    signals: tuple[str, ...] = (LATE, COSINE, WORDS, LENGTH, "minilm-evidence")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.sources:
+            raise InputError("sources is empty; give at least one data folder to learn from")
+        if LATE not in self.signals or len(set(self.signals)) < len(self.signals):
+            raise InputError(f"signals are {', '.join(self.signals)}; name each once, and {LATE} among them")
 
 
 @dataclass(frozen=True)

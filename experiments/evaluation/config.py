@@ -9,7 +9,7 @@ from typing import Literal
 from corag.checks import check_budget, check_choice, check_count
 from corag.errors import InputError
 from corag.naming import Spelling, Spellings, split_parts
-from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
+from corag.selectors.corag.agents import NO_AGENT
 from corag.text.units import unit_size
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, candidate_settings, spell_out
 from experiments.evaluation.judge import GRADE, judgements
@@ -90,7 +90,7 @@ class EvaluateConfig(SelectionSettings, Tracking):
     split: str = ""
     methods: Spellings = "top-k,naive,corag,upper"
     reranker: Spelling | None = None
-    agent: str = DEFAULT_AGENT
+    agent: str = NO_AGENT
     unit: str | None = None
     summarizer: Spelling = "extractive"
     task: Task = "answer"

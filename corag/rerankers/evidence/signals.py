@@ -103,7 +103,7 @@ class Signals:
 
 def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> QuestionFeatures:
     """Read a question in one pass of the encoder; `rarity` is the inverse document frequency of every known token."""
-    (encoded,) = encoder.encoded([text])
+    encoded = encoder.question(text)
     words = plain(text)
     weights = rarity[encoded.ids].astype(np.float64)
     return QuestionFeatures(

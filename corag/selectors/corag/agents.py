@@ -124,19 +124,17 @@ def _loaded(folder: Path, version: object) -> ConfigurationAgent:
     return agent.load(folder)
 
 
-def corag_fixed(
-    *, agent: AgentSource = DEFAULT_AGENT, tokenizer: Spelling | TokenCounter | None = None
-) -> BudgetedSelector:
-    """Use the best single configuration that an agent's checkpoint records, its fallback, for every question.
+def corag_fixed(*, agent: AgentSource = None, tokenizer: Spelling | TokenCounter | None = None) -> BudgetedSelector:
+    """Use the best single configuration: of an agent the one that its checkpoint records, else that of `corag`.
 
     Args:
-        agent: The checkpoint; see `load_agent`, also for errors. `none` means the shipped one.
+        agent: The checkpoint; see `load_agent`, also for errors.
         tokenizer: Counts tokens as the answering model does: name or object; MiniLM's by default.
 
     Raises:
         ModelError: The fallback names a part that a checkpoint may not name, such as one that asks a server.
     """
-    written = fixed_configuration(agent if decides(agent) else DEFAULT_AGENT)
+    written = fixed_configuration(agent) if decides(agent) else parse("corag")
     alone = {"agent": NO_AGENT} if "agent" in SELECTORS.settings(written) else {}
     made = built(written, make_tokens(tokenizer or "minilm"), **alone)
     made.name = "corag-fixed"  # type: ignore[misc]  # what selections call it

@@ -15,7 +15,7 @@ from corag.errors import InputError
 from corag.optional import warn_once
 from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, gives_probabilities, scale_of, score_together
 from corag.rerankers.window import WindowedScorer
-from corag.selectors.base import Choice, checked
+from corag.selectors.base import Assembled, Choice, checked
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import RerankingSelector
 from corag.types import FloatArray, Order, Reranker, Scorer
@@ -28,6 +28,8 @@ MAX_PROBABILITY = 1 - 1e-5
 
 REFERENCE_TOKENS = 256
 """lambda is the price of this many tokens, in units of value, whatever the budget is."""
+ROUNDING = 1e-12
+"""By which a value may miss a promise."""
 ITERATIONS, EXPLORATION = 40, 0.001
 """Of the tree, on values in [0, 1]. The paper's c of 2.4 is for raw logits. From 0.1 on it keeps the tree shallow: with
 60 sentences, 40 iterations reach a net value of .740 up to 0.02, .728 with 0.1 and .632 with 0.3. An order has at most
@@ -42,6 +44,10 @@ class SearchSettings:
         cost_weight: lambda: what 256 tokens cost, whatever the budget is. The search maximises
             value - lambda * tokens / 256. Values are probabilities if the reranker gives these, else the single
             candidates of a question span 0 to 1. With a preset, the price of the whole budget, by default 0.1.
+        keep: Promise: the share, from 0 to 1, of the value of a full budget that the selection has to hold. Of the
+            order that the search fills the budget with, the shortest beginning that does is taken. With a value that
+            is an expected share of the evidence, as that of `fused`, the promise is about the evidence. None takes
+            the best order as it is.
         preset: `paper` or `public-code`: the search of the paper, or of the code published with it, with their settings
             (`search.PRESETS`) on logits, for which these were chosen: those of a reranker given by name that has them
             (`output=logit`), or of its probabilities. Other values enter as they are, with a warning;
@@ -51,6 +57,7 @@ class SearchSettings:
     """
 
     cost_weight: float | None = checked(None, check_range, low=0, high=100, hint="typical: 0 to 0.5")
+    keep: float | None = checked(None, check_range, low=0, high=1, hint="typical: 0.8 to 1")
     preset: Preset | None = checked(None, check_choice, names=PRESETS)
     search: Mapping[str, Any] | None = None
     name: ClassVar[str] = "corag"
@@ -65,6 +72,11 @@ class SearchSelector(SearchSettings, RerankingSelector):
         config = search_config("paper", self.preset, self.search)
         self._given = self.search or {}
         self._price = config.cost_weight if self.cost_weight is None else self.cost_weight
+        if self.keep is not None:
+            if self.cost_weight or self.preset is not None:
+                other = f"preset={self.preset}" if self.preset is not None else f"cost_weight={self.cost_weight}"
+                raise InputError(f"keep={self.keep} and {other} both decide how much is spent; give one of them")
+            self._price = 0.0
 
     def _offered(self) -> Mapping[str, Any]:
         return {**super()._offered(), **({} if self.preset is None else LOGITS)}
@@ -105,6 +117,24 @@ class SearchSelector(SearchSettings, RerankingSelector):
         results = search_many([(problem.costs, problem.capacity) for problem in problems], score, configs)
         spreads = [spread for _, spread in scales]
         return list(map(self._choice, problems, scorers, spreads, configs, results))
+
+    def _trimmed(self, problem: SelectionProblem, chosen: Assembled) -> Assembled:
+        """Return the shortest beginning of an order that holds the promised share of its value."""
+        order, choice = chosen.choice.order, chosen.choice
+        if self.keep is None or not order:
+            return chosen
+        values = self._scorer(problem)([order[: length + 1] for length in range(len(order))])
+        # Rounding must not ask for one chunk more.
+        length = int(np.argmax(values >= self.keep * values[-1] - ROUNDING)) + 1
+        value, full = float(values[length - 1]), float(values[-1])
+        notes = {"keep": self.keep, "share_kept": value / full if full > 0 else 1.0, "full_tokens": chosen.cost}
+        trace = {**choice.trace, "chunk_values": choice.trace["chunk_values"][:length], **notes}
+        trimmed = self._assembled(problem, Choice(order[:length], value, trace))
+        trace["because"] = (
+            f"expected to hold {notes['share_kept']:.0%} of what {chosen.cost} tokens hold, in {trimmed.cost} of "
+            f"{problem.budget_tokens:,} tokens"
+        )
+        return trimmed
 
     def _choice(
         self, problem: SelectionProblem, scorer: CachedScorer, spread: float, config: SearchConfig, result: SearchResult

@@ -1,18 +1,18 @@
-"""`corag`: search over ordered combinations, with what the user leaves open named by an agent for each question."""
+"""`corag`: search over ordered combinations, by the best single configuration or by what an agent names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from corag.checks import check_choice, check_range
-from corag.errors import InputError
+from corag.checks import check_choice
 from corag.naming import Spelling
 from corag.registry import EMBEDDERS
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, checked
-from corag.selectors.corag.agents import DEFAULT_AGENT, AgentSelectors, AgentSource, decides, fixed_configuration
+from corag.selectors.corag.agents import AgentSelectors, AgentSource, decides
 from corag.selectors.corag.search import SearchSelector, SearchSettings, search_config
 from corag.selectors.problem import SelectionProblem
 from corag.types import Candidate, Embedder, Reranker, Selection
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 COMPLETE = ("unit", "reranker", "cost_weight")
 """What a configuration has to name; `SearchSelector` has the defaults of all else."""
-GIVEN = (*COMPLETE, "max_units", "order", "search", "window")
+SINGLE: Mapping[str, Any] = MappingProxyType({"unit": "sentence", "reranker": "fused", "keep": 0.95})
+"""The best single configuration on kinds of questions that the value did not learn from."""
+GIVEN = (*COMPLETE, "keep", "max_units", "order", "search", "window")
 """Settings of the selector that a configuration has, too; those that the user gives replace it."""
 
 
@@ -30,49 +32,39 @@ GIVEN = (*COMPLETE, "max_units", "order", "search", "window")
 class Corag(SearchSettings, BudgetedSelector):
     """Searches for the ordered combination with the highest value, net of the price of its tokens.
 
-    What is not given of unit, reranker and lambda an agent names for each question; whatever is given stays as it is.
-    Without an agent its best single configuration holds. A preset is complete: what is not given is as published.
+    Without an agent, what is not given of unit, reranker and promise is that of the best single configuration. An agent
+    names unit, reranker and search for each question; whatever is given stays as it is. A preset is complete: what is
+    not given is as published.
 
     Args:
         reranker: Values combinations: name or object.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
-        keep: Promise: the share, from 0 to 1, of what the configuration that holds most would hold of the evidence that
-            the selection is to hold in expectation. By default 0.98.
-        agent: `default`, the shipped one; a folder that `corag train` or `tune` wrote; `owner/name` on the Hugging Face
-            hub; a loaded agent; or `none` or None. Afterwards the loaded one, None if there is nothing for it to name.
+        agent: `none` or None; a folder that `corag train` or `tune` wrote; `owner/name` on the Hugging Face hub; or a
+            loaded agent. Afterwards the loaded one, None if there is nothing for it to name.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
 
     Raises:
-        InputError: A setting breaks a rule; or `keep` is given, but nothing is left for an agent to name, or the agent
-            makes no promises.
+        InputError: A setting breaks a rule.
     """
 
     unit: str | None = None  # type: ignore[assignment]  # a text once it is built
     reranker: Spelling | Reranker | None = None
     window: WindowPolicy = checked(DEFAULT_POLICY, check_choice, names=WindowPolicy)
-    keep: float | None = checked(None, check_range, low=0, high=1, hint="typical: 0.95 to 1")
-    agent: AgentSource = DEFAULT_AGENT
+    agent: AgentSource = None
     embedder: Spelling | Embedder | None = None
 
     def __post_init__(self) -> None:
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name in GIVEN}
         given = {name: value for name, value in values.items() if value != getattr(type(self), name)}
         is_open = self.preset is None and decides(self.agent) and not given.keys() >= set(COMPLETE)
-        complete = given
-        if not is_open and self.preset is None and not given.keys() >= set(COMPLETE):
-            complete = {**fixed_configuration().settings, **given}
+        complete = given if is_open or self.preset is not None else completed(given)
         self.unit = complete.get("unit", "passage")
         super().__post_init__()
         search_config("paper", self.preset, self.search)  # refused now, not with the first question
-        if self.keep is not None and not is_open:
-            raise InputError(
-                f"keep is {self.keep}, but {'a preset' if self.preset else 'unit, reranker and cost_weight'} or "
-                "agent=none disables the agent; leave keep out, or one of these"
-            )
         self._chooser: AgentSelectors | SearchSelector
         if is_open:
             embeds = None if self.embedder is None else EMBEDDERS.make(self.embedder)
-            self._chooser = AgentSelectors(self.agent, self.tokenizer, embeds, given, self.keep)
+            self._chooser = AgentSelectors(self.agent, self.tokenizer, embeds, given)
             self.agent = self._chooser.agent
         else:
             self._chooser = SearchSelector(**complete, preset=self.preset, tokenizer=self.tokenizer)
@@ -98,3 +90,15 @@ class Corag(SearchSettings, BudgetedSelector):
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         return self._chooser._choose_many(problems)
+
+
+def completed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with those that are not given: of the best single configuration, or, for another reranker, plain.
+
+    The promise of the best single configuration is about its own value: with another reranker, or a price of tokens,
+    there is none unless it is given.
+    """
+    if "reranker" in given:
+        return {"unit": "passage", "cost_weight": 0.0, **given}
+    price = {"keep": None} if "cost_weight" in given else {}
+    return {**SINGLE, **price, **given}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Chunk
 from corag.models.minilm import minilm_encoder
-from corag.rerankers.late import PASSAGE_SHARE, LateScorer, MiniLMLate
+from corag.rerankers.late import PASSAGE_SHARE, LateScorer, MiniLMLate, MiniLMSoftSim
 from corag.text.units import SENTENCE, units
 
 QUESTION = "How high is it?"
@@ -74,3 +74,17 @@ def test_a_set_is_worth_at_least_its_parts_and_whatever_its_order(table):
     assert whole == backwards
     assert whole >= less - 1e-12
     assert whole >= score([(row,) for row in everything]).max() - 1e-12
+
+
+@pytest.mark.slow
+def test_of_a_long_question_the_end_counts_like_the_beginning():
+    log = "error: worker stopped, restarting. " * 120  # longer than a window of 510 tokens
+    texts = ["Restart the worker by hand.", "The blue pump stands in the cellar."]
+    chunks = [Chunk(text, text) for text in texts]
+    for reranker in (MiniLMLate(), MiniLMSoftSim()):
+        first, last = (
+            reranker.scorer(question, chunks)([(0,), (1,)])[1]
+            for question in (f"Where is the blue pump? {log}", f"{log} Where is the blue pump?")
+        )
+        none = reranker.scorer(log, chunks)([(1,)])[0]
+        assert last > none and first > none and last == pytest.approx(first, abs=0.05)

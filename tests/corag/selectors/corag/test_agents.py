@@ -144,9 +144,6 @@ def test_what_is_given_is_kept_and_the_agent_names_the_rest(parts):
     complete = {"unit": "passage", "reranker": "bm25", "cost_weight": 0.1}
     for settings in (complete, {"preset": "paper"}):
         assert named(trained, **settings).agent is None
-    for agent, settings in ((trained, complete), (trained, {"preset": "paper"}), ("none", {}), (trained, {})):
-        with pytest.raises(InputError, match="keep"):
-            named(agent, **settings, keep=0.9)
     assert Corag(agent="none").agent is Corag(agent=None).agent is None
 
 

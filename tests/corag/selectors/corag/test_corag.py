@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.naming import parse
+from common.errors import InputError
 from corag.registry import RERANKERS
-from corag.selectors.corag.agents import load_agent
 from corag.selectors.corag.search import SearchSelector
-from corag.selectors.corag.selector import Corag
+from corag.selectors.corag.selector import SINGLE, Corag
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import Upper
 from corag.types import Candidate, Chunk
@@ -44,19 +43,52 @@ def test_a_search_is_a_mapping_and_is_spelled():
     assert essence(corag.selector(str(spelled)).select("who?", POOL, 40)) == essence(mapped.select("who?", POOL, 40))
 
 
-def test_without_an_agent_the_fallback_of_the_shipped_one_holds():
-    fallback = parse(str(load_agent("default").config.fallback)).settings
+def test_without_an_agent_the_best_single_configuration_holds():
     offered = offer("Ann did.", "It rained.")
-    without, alike = (one.select("Who?", offered, 9) for one in (Corag(agent="none"), Corag(**fallback)))
-    assert essence(without) == essence(alike) and without.trace.cost_weight == fallback["cost_weight"]
+    plain, alike = (one.select("Who?", offered, 9) for one in (Corag(), Corag(**SINGLE)))
+    assert essence(plain) == essence(alike) and plain.trace.reranker == "fused"
     by_name = corag.selector("corag-fixed").select("Who?", offered, 9)
     assert by_name.method == "corag-fixed" and essence(replace(by_name, method="corag")) == essence(alike)
-    # What is given replaces that part of it alone, whatever it is.
-    for one in ({"cost_weight": 0.2}, {"reranker": "bm25"}, {"search": {"iterations": 3}}):
-        trace = Corag(agent=None, **one).select("Who?", offered, 9).trace
-        expected = {**fallback, **one}
-        assert (trace.reranker, trace.cost_weight) == (expected["reranker"], expected["cost_weight"])
+    # A price of tokens, or another reranker, takes the place of the promise.
+    others = ({"cost_weight": 0.2}, {"reranker": "bm25"})
+    priced, by_words = (Corag(**one).select("Who?", offered, 9).trace for one in others)
+    assert (priced.reranker, priced.cost_weight) == ("fused", 0.2) and by_words.reranker == "bm25"
+    assert "keep" not in priced.details and "keep" not in by_words.details
     assert Corag(preset="paper").select("Who?", offered, 9).trace.details["preset"] == "paper"
+
+
+class Summed:
+    """Values an order by the sum of what its chunks, c0 and so on, are worth."""
+
+    name, max_tokens, gives_probabilities = "summed", None, True
+
+    def __init__(self, worth):
+        self.worth = worth
+
+    def score(self, query, texts):
+        return np.zeros(len(texts))
+
+    def scorer(self, query, chunks):
+        return self
+
+    order_matters, num_truncated = False, 0
+
+    def __call__(self, orders):
+        return np.array([sum(self.worth[index] for index in order) for order in orders])
+
+
+def test_a_promise_is_the_shortest_beginning_that_holds_it():
+    offered = [Candidate(Chunk(f"c{row}", f"text {row}..")) for row in range(4)]
+    reranker = Summed((0.4, 0.3, 0.2, 0.1))
+    for keep, count in ((0, 1), (0.4, 1), (0.41, 2), (0.7, 2), (0.9, 3), (0.91, 4), (1, 4)):
+        selection = Corag(reranker=reranker, keep=keep, tokenizer=CHARACTERS).select("who?", offered, 100)
+        assert selection.ids == tuple(f"c{row}" for row in range(count)), keep
+        assert selection.trace.details["share_kept"] == pytest.approx((0.4, 0.7, 0.9, 1.0)[count - 1])
+    # Of what the budget can hold, c0 and c1, the first is 4 sevenths.
+    held = Corag(reranker=reranker, keep=0.57, tokenizer=CHARACTERS).select("who?", offered, 20)
+    assert held.ids == ("c0",) and held.trace.details["full_tokens"] == 18
+    with pytest.raises(InputError, match="both decide"):
+        Corag(reranker=reranker, keep=0.9, cost_weight=0.1)
 
 
 def chosen(reranker, cost_weight, budget=40, **given):

@@ -1,0 +1,205 @@
+"""Trains the value `fused`: logistic regressions over signals of passages and of sentences; `corag train fused`.
+
+All kinds of questions weigh the same, and every question of a kind. What the weights are worth on a kind that they did
+not learn from is measured by leaving each kind out in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.cli.console import progress
+from corag.errors import DataError
+from corag.models.runtime import in_runtime, resolve_device
+from corag.models.trained import AdapterConfig, load_adapter, save_adapter
+from corag.registry import EMBEDDERS, RERANKERS
+from corag.rerankers.fused import FORM, LATE, NAME, Fused, FusedWeights, features
+from corag.text.data import Query, is_evidence
+from corag.text.documents import Document
+from corag.text.support import support_recall
+from corag.text.units import SENTENCE, ranges_of, source_of, units
+from corag.types import Chunk, FloatArray
+from experiments.adapters.config import FusedTraining
+from experiments.adapters.training import Fit, Learned, facts_table, fit_line, train_once
+from experiments.data.pools import shared_encoder
+from experiments.evaluation.metrics import answer_recall
+from experiments.evaluation.outcome import Support, contains_answer
+from experiments.labels.config import LabelConfig
+from experiments.labels.examples import read_sources
+from experiments.run.journal import fingerprint
+
+ABOUT = """\
+The probability that a passage, or a sentence of it, is evidence for a question, from what several rerankers say of it:
+logistic regressions with a few dozen weights over frozen models. A combination is worth its expected share of the
+evidence.
+"""
+MEASURED = """\
+On kinds of questions that the weights in question have not learned from: nDCG@10 of passages, beside late interaction
+alone; and the expected and the true share of the evidence in the more probable half of the passages."""
+STRENGTH = 1.0
+"""Of the fit against half the squared weights, for a question weighing 1."""
+ANSWER_SHARE = 0.5
+"""A sentence of a gold passage is evidence if it has this share of the answer's words that its best sentence has."""
+
+
+@dataclass(frozen=True, slots=True)
+class FusedExample:
+    """A question to learn from, with n passages and m sentences.
+
+    `signals` are those of its passages, `[n, S]`, `gold` says which are evidence, `[n]`; `own` is the late interaction
+    of each sentence, `[m]`, `owner` the index of its passage, `[m]`, and `right` how far it is evidence, 0 to 1, `[m]`.
+    """
+
+    kind: str
+    signals: FloatArray
+    gold: FloatArray
+    own: FloatArray
+    owner: NDArray[np.intp]
+    right: FloatArray
+
+
+@in_runtime
+def train_fused(config: FusedTraining) -> Path:
+    """Train and measure a value; see `train_once`. Data with nothing to learn from is a `DataError`."""
+    work = fingerprint(config.work | {"precision": resolve_device("reranker").precision})
+    return train_once(config, work, partial(_learned, config), about=ABOUT, use=f'corag.reranker("{NAME}")')
+
+
+def _learned(config: FusedTraining, fit: Fit) -> Learned:
+    examples = described(config)
+    if not any(example.gold.any() for example in examples):
+        raise DataError("no question of the sources has evidence among its candidates; give other sources")
+    weights = fitted(examples, config.signals)
+    figures = left_out(examples, config.signals)
+    draft = Path(config.out) / "draft"
+    save_adapter(draft, weights.tensors(), AdapterConfig(NAME, FORM, weights.settings()), "")
+    facts = {"questions": len(examples), "passages": sum(len(one.gold) for one in examples)}
+    return Learned(load_adapter(draft), figures, [MEASURED, facts_table(figures)], facts)
+
+
+def described(config: FusedTraining) -> list[FusedExample]:
+    """Return the questions of all sources with their signals."""
+    encoder = shared_encoder()
+    embedder = EMBEDDERS.make("minilm", encoder=encoder)
+    blank = FusedWeights(tuple(config.signals), np.zeros(2 * len(config.signals) + 1), 0.0)
+    fused = Fused(adapter=blank, encoder=encoder)
+    late = RERANKERS.make(LATE, encoder=encoder)
+    found = []
+    for source in read_sources(LabelConfig(out="", data=config.data, sources=config.sources)):
+        pool = source.open_pool(source.queries, embedder, quiet=config.quiet)
+        with progress(f"describe {source.settings.data}", quiet=config.quiet) as report:
+            for number, query in enumerate(source.queries, start=1):
+                passages = [candidate.chunk for candidate in pool.candidates(query)][: source.settings.num_candidates]
+                if passages:
+                    found.append(_example(source.settings.kind, query, passages, source.folder.documents, fused, late))
+                report(number, len(source.queries))
+    return found
+
+
+def _example(
+    kind: str, query: Query, passages: Sequence[Chunk], documents: Mapping[str, Document], fused: Fused, late: Any
+) -> FusedExample:
+    gold = np.array([any(is_evidence(chunk, entry) for entry in query.gold) for chunk in passages], dtype=np.float64)
+    rows = {chunk.id: row for row, chunk in enumerate(passages)}
+    sentences = [unit for chunk in passages for unit in units(chunk, SENTENCE)]
+    owner = np.array([rows[source_of(unit).id] for unit in sentences], dtype=np.intp)
+    own = late.scorer(query.question, sentences)([(row,) for row in range(len(sentences))])
+    right = gold[owner] * _evidence_of(query, sentences, gold[owner], documents)
+    return FusedExample(kind, fused.signals(query.question, passages), gold, own, owner, right)
+
+
+def _evidence_of(
+    query: Query, sentences: Sequence[Chunk], in_gold: FloatArray, documents: Mapping[str, Document]
+) -> FloatArray:
+    """Return how far each sentence is evidence, by the finest that is known of the question, `[m]`."""
+    support = Support.of(query, documents)
+    if support.spans:
+        return np.array([float(bool(support_recall(support.spans, [one]))) for one in sentences])
+    if support.ranges:
+        return np.array([float(any(_overlaps(one, span) for span in support.ranges)) for one in sentences])
+    if support.answers:
+        holds = np.array([float(contains_answer(one.text, support.answers)) for one in sentences])
+        if (holds * in_gold).any():
+            return holds
+    if not query.answers:
+        return np.ones(len(sentences))
+    recalls = np.array([answer_recall(one.text, query.answers) for one in sentences])
+    most = float((recalls * in_gold).max(initial=0.0))
+    return np.where(recalls >= ANSWER_SHARE * most, recalls / max(most, 1e-9), 0.0).clip(0, 1)
+
+
+def _overlaps(sentence: Chunk, span: tuple[str, int, int]) -> bool:
+    document, first, last = span
+    return any(name == document and start < last and first < end for name, start, end in ranges_of(sentence) or ())
+
+
+def fitted(examples: Sequence[FusedExample], signals: Sequence[str]) -> FusedWeights:
+    """Return the weights that fit the examples, all kinds weighing the same."""
+    share = _shares(examples)
+    x = np.concatenate([features(one.signals) for one in examples])
+    passage = _fit(x, np.concatenate([one.gold for one in examples]), np.repeat(share, [len(e.gold) for e in examples]))
+    weights = FusedWeights(tuple(signals), passage[:-1], float(passage[-1]))
+    sums = np.concatenate([weights.sentences(weights.passages(one.signals)[one.owner], one.own) for one in examples])
+    of = np.repeat(share * [len(e.gold) / len(e.own) for e in examples], [len(e.own) for e in examples])
+    scale, bias = _fit(sums[:, None], np.concatenate([one.right for one in examples]), of).tolist()
+    return replace(weights, sentence_scale=scale, sentence_bias=bias)
+
+
+def _shares(examples: Sequence[FusedExample]) -> FloatArray:
+    """Return the weight of each passage of each question, such that kinds weigh the same, and questions within one."""
+    kinds = [example.kind for example in examples]
+    raw = np.array([1 / (kinds.count(one.kind) * len(one.gold)) for one in examples])
+    rows = np.array([len(one.gold) for one in examples])
+    return np.asarray(raw * rows.sum() / (raw @ rows))
+
+
+def _fit(x: FloatArray, right: FloatArray, share: FloatArray) -> FloatArray:
+    """Return weights and bias of a logistic regression on `[k, d]`, where `right` may be between 0 and 1, `[k]`."""
+    both, label = np.concatenate([x, x]), np.repeat([1.0, 0.0], len(x))
+    weight = np.concatenate([share * right, share * (1 - right)])
+    return fit_line(both[weight > 0], label[weight > 0], strength=STRENGTH, weight=weight[weight > 0])
+
+
+def left_out(examples: Sequence[FusedExample], signals: Sequence[str]) -> dict[str, Any]:
+    """Return what weights that have not learned from a kind are worth on it, for each kind and in the mean."""
+    figures: dict[str, Any] = {}
+    names = list(dict.fromkeys(example.kind for example in examples))
+    for kind in names if len(names) > 1 else ():
+        weights = fitted([one for one in examples if one.kind != kind], signals)
+        own = [one for one in examples if one.kind == kind and one.gold.any()]
+        logits = [weights.passages(one.signals) for one in own]
+        late = signals.index(LATE)
+        figures[f"{kind}: nDCG@10"] = round(float(np.mean([ndcg(*of) for of in _pairs(logits, own)])), 3)
+        alone = [ndcg(one.signals[:, late], one.gold) for one in own]
+        figures[f"{kind}: nDCG@10, late interaction"] = round(float(np.mean(alone)), 3)
+        expected, held = [np.array(of) for of in zip(*(_half(*of) for of in _pairs(logits, own)), strict=True)]
+        figures[f"{kind}: expected share of evidence"] = round(float(expected.mean()), 3)
+        figures[f"{kind}: share of evidence"] = round(float(held.mean()), 3)
+    for name in dict.fromkeys(key.partition(": ")[2] for key in figures):
+        of = [value for key, value in figures.items() if key.endswith(f": {name}")]
+        figures[f"mean: {name}"] = round(float(np.mean(of)), 3)
+    return figures
+
+
+def _pairs(logits: Sequence[FloatArray], examples: Sequence[FusedExample]) -> list[tuple[FloatArray, FloatArray]]:
+    return [(of, one.gold) for of, one in zip(logits, examples, strict=True)]
+
+
+def _half(logits: FloatArray, gold: FloatArray) -> tuple[float, float]:
+    """Return the expected and the true share of the evidence in the more probable half of the passages."""
+    probabilities, best = 1 / (1 + np.exp(-logits)), np.argsort(-logits, kind="stable")[: -(-len(logits) // 2)]
+    return float(probabilities[best].sum() / probabilities.sum()), float(gold[best].sum() / gold.sum())
+
+
+def ndcg(values: FloatArray, gold: FloatArray, depth: int = 10) -> float:
+    """Return nDCG@depth of a ranking by values, `[n]`, where `gold` has the relevance, `[n]`, which is not all 0."""
+    discounts = 1 / np.log2(np.arange(2, min(depth, len(gold)) + 2))
+    best = gold[np.argsort(-values, kind="stable")[:depth]]
+    return float(best @ discounts / (np.sort(gold)[::-1][:depth] @ discounts))

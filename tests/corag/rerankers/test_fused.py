@@ -1,0 +1,84 @@
+"""The fused value: probabilities from signals, and the share of the evidence that a combination is expected to hold."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corag
+from corag import Chunk
+from corag.errors import ModelError
+from corag.rerankers.fused import Fused, FusedScorer, FusedWeights, features, near_equal
+from corag.testing import RerankerContract
+from corag.text.units import SENTENCE, units
+
+QUESTION = "How high is Everest?"
+PASSAGES = [
+    Chunk("a", "Mount Everest is 8,849 metres high. It lies on a border. Snow covers it."),
+    Chunk("b", "Bananas are yellow. They grow in warm countries."),
+    Chunk("c", "K2 is the second-highest mountain. It has steep walls."),
+]
+
+
+def test_features_by_hand():
+    # One signal of 1 and 3: mean 2, deviation 1; behind the best by 2, in units of .1; ln 2 for two passages.
+    np.testing.assert_allclose(features([[1.0], [3.0]]), [[-1, -20, np.log(2)], [1, 0, np.log(2)]])
+    assert features(np.zeros((0, 4))).shape == (0, 9)
+    np.testing.assert_allclose(features([[5.0], [5.0]])[:, :2], 0)  # a signal that says nothing
+
+
+def test_a_combination_is_worth_its_share_and_repeated_texts_count_once():
+    score = FusedScorer(np.array([0.6, 0.5, 0.2, 0.0]), np.array([0, 0, 1, 2]))
+    # All that there is: .6 for the two that repeat each other, .2, and 0.
+    values = score([(0,), (1,), (0, 1), (2,), (2, 0), (3,), (0, 1, 2, 3)])
+    np.testing.assert_allclose(values, [0.75, 0.75, 0.75, 0.25, 1.0, 0.0, 1.0])
+    assert FusedScorer(np.zeros(2), np.array([0, 1]))([(0,), (0, 1)]).tolist() == [0.0, 0.0]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3)), min_size=1, max_size=6), st.randoms())
+def test_more_is_never_worth_less_and_order_does_not_matter(rows, draw):
+    _, groups = np.unique([group for _, group in rows], return_inverse=True)
+    score = FusedScorer(np.array([value for value, _ in rows]), groups)
+    order = draw.sample(range(len(rows)), len(rows))
+    values = score([tuple(order[:length]) for length in range(1, len(rows) + 1)])
+    assert (np.diff(values) >= -1e-12).all() and (values <= 1 + 1e-12).all()
+    assert score([tuple(order)])[0] == score([tuple(order[::-1])])[0]
+
+
+def test_texts_repeat_each_other_by_their_words():
+    body = "one two three four five six seven eight nine ten eleven twelve"
+    assert near_equal([body, f"{body} more", "another text", body.upper(), ""]).tolist() == [0, 0, 1, 0, 2]
+
+
+@pytest.mark.slow
+class TestFused(RerankerContract):
+    @pytest.fixture
+    def reranker(self):
+        return corag.reranker("fused")
+
+
+@pytest.mark.slow
+def test_a_passage_and_a_sentence_that_answer_are_the_most_probable():
+    reranker = Fused()
+    singles = [(row,) for row in range(len(PASSAGES))]
+    assert reranker.scorer(QUESTION, PASSAGES)(singles).argmax() == 0
+    sentences = [unit for passage in PASSAGES for unit in units(passage, SENTENCE)]
+    values = reranker.scorer(QUESTION, sentences)([(row,) for row in range(len(sentences))])
+    assert "8,849" in sentences[int(values.argmax())].text
+    # Sentences of one passage, valued as if the others were there, too.
+    own = units(PASSAGES[0], SENTENCE)
+    within = reranker.scorer(QUESTION, own, pool=PASSAGES).probabilities
+    alone = reranker.scorer(QUESTION, own).probabilities
+    assert within.argmax() == alone.argmax() == 0 and not np.allclose(within, alone)
+
+
+@pytest.mark.slow
+def test_scripts_that_the_encoder_does_not_read_are_compared_by_words():
+    texts = ["熊猫吃竹子。", "珠穆朗玛峰高8849米。", "K2是世界第二高峰。"]
+    chunks = [Chunk(str(row), text) for row, text in enumerate(texts)]
+    assert Fused().scorer("珠穆朗玛峰有多高？", chunks)([(0,), (1,), (2,)]).argmax() == 1
+
+
+def test_a_damaged_value_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="not a whole adapter"):
+        FusedWeights.load(tmp_path)
