@@ -185,12 +185,15 @@ def letters(text: str) -> str:
     return "".join(character for character in text.casefold() if character.isalnum())
 
 
-def read_markdown(text: str, name: str, *, title: str = "", lines: bool = True) -> FileText:
+def read_markdown(
+    text: str, name: str, *, title: str = "", lines: bool = True, fields: Mapping[str, Any] | None = None
+) -> FileText:
     """Return the structure of a Markdown text (CommonMark with tables).
 
-    Its title is `title`, or that of the front matter, or else `name`; `lines` says that the text is a file's own.
+    Its title is `title`, or that of the front matter, or else `name`; `lines` says that the text is a file's own, which
+    may have front matter.
     """
-    start, fields = front_matter(text)
+    start, known_fields = front_matter(text) if lines else (0, dict(fields or {}))
     body = text[start:]
     starts = [start, *(start + match.end() for match in _LINE_END.finditer(body)), len(text)]
     headings: list[Heading] = []
@@ -209,8 +212,8 @@ def read_markdown(text: str, name: str, *, title: str = "", lines: bool = True) 
             blocks.append(Block(begin, "code"))
         elif not _NO_WORDS.fullmatch(text, begin, end):
             blocks.append(Block(begin))
-    known = title or " ".join(str(fields.pop("title", "")).split()) or name
-    return FileText(text, sections_of(text, headings, blocks, known, start=start), lines=lines, fields=fields)
+    known = title or " ".join(str(known_fields.pop("title", "")).split()) or name
+    return FileText(text, sections_of(text, headings, blocks, known, start=start), lines=lines, fields=known_fields)
 
 
 def plain(content: str) -> str:

@@ -25,7 +25,9 @@ from corag.text.chunking import CHUNKING_VERSION
 
 TYPES: Mapping[str, str] = {
     ".md": "markdown", ".markdown": "markdown", ".mdx": "markdown",
-    ".txt": "text", ".text": "text", ".rst": "text",
+    ".txt": "text", ".text": "text", ".rst": "rst",
+    ".adoc": "asciidoc", ".asciidoc": "asciidoc", ".asc": "asciidoc", ".tex": "tex", ".latex": "tex",
+    ".eml": "mail", ".mbox": "mail", ".ipynb": "notebook", ".epub": "epub", ".rtf": "rtf",
     ".html": "html", ".htm": "html", ".xhtml": "html",
     ".pdf": "pdf",
     ".docx": "docx", ".pptx": "pptx", ".xlsx": "xlsx",
@@ -54,11 +56,17 @@ READERS: Mapping[str, Reader] = {
     "text": Reader("corag.files.plain:read_text", 1),
     "csv": Reader("corag.files.plain:read_csv", 2),
     "jsonl": Reader("corag.files.plain:read_jsonl", 1),
-    "html": Reader("corag.files.web:read_html", 2, _PAGES),
+    "html": Reader("corag.files.web:read_html", 3, _PAGES),
     "docx": Reader("corag.files.web:read_docx", 2, ("mammoth", *_PAGES)),
     "pdf": Reader("corag.files.pdf:read_pdf", 1, ("pypdfium2",)),
     "pptx": Reader("corag.files.office:read_pptx", 3, ("pptx",)),
     "xlsx": Reader("corag.files.office:read_xlsx", 2, ("openpyxl",)),
+    "rst": Reader("corag.files.markup:read_rst", 1, ("docutils", *_PAGES)),
+    "asciidoc": Reader("corag.files.markup:read_asciidoc", 1),
+    "tex": Reader("corag.files.markup:read_tex", 1),
+    "mail": Reader("corag.files.bundles:read_mail", 1),
+    "notebook": Reader("corag.files.bundles:read_notebook", 1),
+    "epub": Reader("corag.files.bundles:read_epub", 1, _PAGES),
     "man": Reader("corag.files.web:read_man", 3, ("mandoc", *_PAGES)),
 }
 """Type -> its reader."""
@@ -67,6 +75,11 @@ READERS: Mapping[str, Reader] = {
 _BEGINNINGS = [
     (re.compile(rb"%PDF-"), "pdf"),
     (re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:(?><!--.*?-->)\s*+)*+<(?:!doctype html|html)\b", re.I | re.S), "html"),
+    (re.compile(rb"\{\\rtf"), "rtf"),
+    (
+        re.compile(rb"(?:From [^\n]*\n)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*+)*?(?:Message-ID|MIME-Version):", re.I),
+        "mail",
+    ),
     (re.compile(rb"(?=[.']).*?^\.(?:TH|Dd|so) ", re.M | re.S), "man"),
 ]
 
@@ -77,7 +90,7 @@ MAX_TEXT_BYTES = 32 * 2**20
 MAX_LINES = 2**20
 """Files with more lines are not read: each line may be a sentence, which takes a kilobyte of memory."""
 
-_PACKED = ("pdf", "docx", "pptx", "xlsx")
+_PACKED = ("pdf", "docx", "pptx", "xlsx", "epub")
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = {b"\xff\xfe\x00\x00": "utf-32", b"\x00\x00\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 # A folder that every index has.
@@ -88,6 +101,7 @@ _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
 _NO_TEXT_SHARE = 0.02
 _FEW = 3
 NESTED = "its elements are nested too deeply"
+_NO_READER = "{} is not read; save it as .docx"
 _NOT_TEXT = "not text, and of no type that is read"
 # The older encodings that files have today; among all that there are, a guess goes astray.
 _GUESSES = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1255", "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "cp949"]
@@ -197,6 +211,8 @@ def _checked_kind(path: Path) -> str:
         raise UnreadableFileError("empty")
     _check_size(path.stat().st_size, MAX_FILE_BYTES)
     kind = kind_of(path.name, data)
+    if kind not in READERS:
+        raise UnreadableFileError(_NO_READER.format(kind.upper()))
     if _ending(path.name) not in TYPES and kind == "text":
         if b"\0" in data and not data.startswith(tuple(_MARKS)):
             raise UnreadableFileError(_NOT_TEXT)
@@ -246,6 +262,8 @@ def kind_of(path: str, data: bytes) -> str:
 def parse_file(data: bytes, path: str) -> FileText:
     """Do what `corag.files.read_file` does, in this process and without its limits of time and memory."""
     kind = kind_of(path, data)
+    if kind not in READERS:
+        raise UnreadableFileError(_NO_READER.format(kind.upper()))
     try:
         read: Callable[[bytes, str], FileText] = load(READERS[kind].function)
         file = read(data, _name_of(path))

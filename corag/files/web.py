@@ -16,6 +16,7 @@ from typing import Any
 
 from corag.files.formulas import linear
 from corag.files.markdown import FileText, letters, read_markdown
+from corag.files.navigation import remove_navigation
 from corag.files.read import MAX_TEXT_BYTES, NESTED, UnreadableFileError, decode
 from corag.optional import require
 from corag.text.units import INDENT
@@ -47,6 +48,12 @@ def read_html(data: bytes, name: str) -> FileText:
     soup = parse_html(data)
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
     anchors = _anchors(soup)
+    markdown = markdown_of(page_content(soup))
+    return _with_anchors(read_markdown(markdown, name, title=title, lines=False), anchors)
+
+
+def page_content(soup: Any) -> Any:
+    """Return the element with the text of a page, of which what is no text of the document is removed."""
     for element in soup.select(_NO_TEXT):
         element.decompose()
     for link in soup.select(_HEADING_LINKS):
@@ -57,8 +64,9 @@ def read_html(data: bytes, name: str) -> FileText:
         # A header of the site names the site; one inside an article names the article.
         for element in soup.select("body > footer, body > header:not(:has(h1)), body > * > footer"):
             element.decompose()
-    markdown = markdown_of(main[0] if len(main) == 1 else soup.body or soup)
-    return _with_anchors(read_markdown(markdown, name, title=title, lines=False), anchors)
+    content = main[0] if len(main) == 1 else soup.body or soup
+    remove_navigation(content)
+    return content
 
 
 def _anchors(tree: Any) -> list[tuple[str, str]]:
@@ -91,14 +99,14 @@ def _with_anchors(file: FileText, anchors: list[tuple[str, str]]) -> FileText:
     return replace(file, sections=tuple(sections))
 
 
-def parse_html(data: bytes | str) -> Any:
-    """Return the tree of a page."""
+def parse_html(data: bytes | str, parser: str = "lxml") -> Any:
+    """Return the tree of a page, or of an XML document by the parser `xml`."""
     require("lxml", "documents")
     soup = require("bs4", "documents")
     with warnings.catch_warnings():
         # It warns of XHTML, of texts that look like a file's name, and of bytes in another encoding than declared.
         warnings.simplefilter("ignore")
-        tree = soup.BeautifulSoup(data, "lxml")
+        tree = soup.BeautifulSoup(data, parser)
     depths = {id(tree): 0}
     for element in tree.find_all(True):
         depths[id(element)] = depths[id(element.parent)] + 1
@@ -143,7 +151,7 @@ def _with_formulas_as_text(data: bytes) -> bytes:
 
 
 def _formulas_as_text(document: bytes) -> bytes:
-    tree = require("bs4", "documents").BeautifulSoup(document, "xml")
+    tree = parse_html(document, "xml")
     for formula in tree.find_all("m:oMath"):
         run, text = tree.new_tag("w:r"), tree.new_tag("w:t", attrs={"xml:space": "preserve"})
         text.string = linear(formula)

@@ -12,7 +12,7 @@ from corag.files.chunks import chunk_file
 from corag.files.read import READERS, kind_of, parse_file
 from corag.text.chunking import CHUNKING_VERSION, chunk_document
 from corag.text.documents import Document
-from tests.corag.files.worlds import SAMPLES, html, pdf, sheets, slides
+from tests.corag.files.worlds import SAMPLES, book, html, pdf, sheets, slides
 from tests.corag.files.worlds import docx as word
 from tests.paths import GOLDEN
 
@@ -36,6 +36,12 @@ def samples():
         "pump.pdf": pdf(pages, outline=outline, title="The pump", head="Company"),
         "talk.pptx": slides(),
         "list.xlsx": sheets(),
+        "pump.rst": b"Pump\n====\n\nUse :func:`open`.\n\n.. note:: Wait.\n\n::\n\n    x = 1\n",
+        "pump.adoc": b"= Pump\n\nIt pumps.\n\n|===\n|part |price\n\n|seal |5\n|===\n",
+        "pump.tex": b"\\section{Pump}\nIt \\emph{pumps}.\n\\begin{verbatim}\nx = 1\n\\end{verbatim}\n",
+        "pump.eml": b"From: a@b.org\nSubject: Pump\nMIME-Version: 1.0\n\nIt pumps.\n",
+        "pump.ipynb": b'{"cells": [{"cell_type": "code", "source": "x = 1", "outputs": []}]}',
+        "pump.epub": book(),
     }
 
 

@@ -1,6 +1,7 @@
 """Real files of each format, written by other libraries than those that read them; and what was read."""
 
 import io
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,24 @@ def sheets():
         book.active.append(row)
     book.create_sheet("Empty")
     book.save(data := io.BytesIO())
+    return data.getvalue()
+
+
+def book():
+    """Write an EPUB book of two pages and a table of contents; the second page comes first in its folder."""
+    package = """<package xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata><dc:title>Pumps</dc:title>
+    <dc:creator>Ann</dc:creator></metadata><manifest><item id="n" href="nav.xhtml" properties="nav"/>
+    <item id="b" href="text/a.xhtml"/><item id="a" href="text/b%20b.xhtml"/></manifest>
+    <spine><itemref idref="n"/><itemref idref="a"/><itemref idref="b"/></spine></package>"""
+    parts = {
+        "META-INF/container.xml": '<container><rootfiles><rootfile full-path="O/p.opf"/></rootfiles></container>',
+        "O/p.opf": package, "O/nav.xhtml": "<nav>Contents</nav>",
+        "O/text/b b.xhtml": "<html><body><h1>Start</h1><p>Open it.</p></body></html>",
+        "O/text/a.xhtml": "<html><body><h1>Stop</h1><p>Close it.</p></body></html>",
+    }  # fmt: skip
+    with zipfile.ZipFile(data := io.BytesIO(), "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
     return data.getvalue()
 
 

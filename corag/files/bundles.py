@@ -1,0 +1,113 @@
+"""Files that hold other documents: mail, notebooks and EPUB books."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import io
+import json
+import posixpath
+import re
+import zipfile
+from collections.abc import Mapping
+from email.message import EmailMessage
+from itertools import pairwise
+from typing import Any
+from urllib.parse import unquote
+
+from corag.files.front import fields_of
+from corag.files.markdown import FileText, read_markdown
+from corag.files.read import UnreadableFileError, decode
+from corag.files.web import check_archive, markdown_of, page_content, parse_html
+
+_MBOX = re.compile(rb"(?:\A|(?<=\n\n))From [^\n]*\n")
+_NAMED_FIELDS = ("From", "To", "Date")
+_BACKTICKS = re.compile("`{3,}")
+
+
+def read_mail(data: bytes, name: str) -> FileText:
+    """Return the text of mail under its subject; attachments are named. Sender, receivers and date are fields, too."""
+    starts = [match.start() for match in _MBOX.finditer(data)] if data.startswith(b"From ") else [0]
+    messages = [_message(data[start:end]) for start, end in pairwise([*starts, len(data)])]
+    if len(messages) > 1:
+        return read_markdown(
+            "\n\n".join(f"## {_subject(one, name)}\n\n{_mail(one)}" for one in messages), name, lines=False
+        )
+    [message] = messages
+    fields = {part.lower(): str(message[part]) for part in _NAMED_FIELDS if message[part]}
+    return read_markdown(_mail(message), name, title=_subject(message, name), lines=False, fields=fields)
+
+
+def _message(data: bytes) -> EmailMessage:
+    return email.message_from_bytes(_MBOX.sub(b"", data, count=1), policy=email.policy.default)
+
+
+def _subject(message: EmailMessage, name: str) -> str:
+    return " ".join(str(message["Subject"] or name).split())
+
+
+def _mail(message: EmailMessage) -> str:
+    lines = [f"{part}: {message[part]}" for part in _NAMED_FIELDS if message[part]]
+    body = message.get_body(("plain", "html"))
+    text = "" if body is None else decode(_payload(body)) if body.get_content_type() != "text/html" else ""
+    if body is not None and body.get_content_type() == "text/html":
+        text = markdown_of(page_content(parse_html(_payload(body))))
+    attached = [part.get_filename() for part in message.iter_attachments()]
+    named = [f"Attached: {', '.join(filter(None, attached))}"] if any(attached) else []
+    return "\n\n".join(["\n".join(lines), text, *named])
+
+
+def _payload(part: Any) -> bytes:
+    content = part.get_content()
+    return content.encode("utf-8", "replace") if isinstance(content, str) else bytes(content)
+
+
+def read_notebook(data: bytes, name: str) -> FileText:
+    """Return the text of a Jupyter notebook: its Markdown, its code, and what the code printed as text."""
+    try:
+        notebook = json.loads(decode(data))
+        cells = notebook["cells"]
+        parts = [part for cell in cells for part in _cell(cell)]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise UnreadableFileError(f"damaged: no notebook of version 4 ({type(error).__name__}: {error})") from error
+    return read_markdown("\n\n".join(parts), name, lines=False)
+
+
+def _cell(cell: Mapping[str, Any]) -> list[str]:
+    source = _joined(cell["source"]).strip()
+    if cell["cell_type"] != "code":
+        return [source]
+    printed = [_joined(one.get("text") or one.get("data", {}).get("text/plain", "")) for one in cell.get("outputs", [])]
+    return [_fenced(text) for text in (source, *printed) if text.strip()]
+
+
+def _joined(text: str | list[str]) -> str:
+    return text if isinstance(text, str) else "".join(text)
+
+
+def _fenced(code: str) -> str:
+    fence = "`" * max([3, *(len(run) + 1 for run in _BACKTICKS.findall(code))])
+    return f"{fence}\n{code.rstrip()}\n{fence}"
+
+
+def read_epub(data: bytes, name: str) -> FileText:
+    """Return the text of an EPUB book: its pages in reading order, without its table of contents."""
+    with check_archive(data, "epub"), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        container = parse_html(archive.read("META-INF/container.xml"), "xml")
+        package_path = unquote(container.find("rootfile")["full-path"])
+        package = parse_html(archive.read(package_path), "xml")
+        items = {item.get("id"): item for item in package.find_all("item")}
+        pages = [items[one.get("idref")] for one in package.find_all("itemref") if one.get("idref") in items]
+        folder = posixpath.dirname(package_path)
+        known = set(archive.namelist())
+        texts = []
+        for page in pages:
+            path = posixpath.normpath(posixpath.join(folder, unquote(page.get("href", ""))))
+            if "nav" not in page.get("properties", "").split() and path in known:
+                texts.append(markdown_of(page_content(parse_html(archive.read(path)))))
+        found = {
+            field: package.find(field) or package.find(f"dc:{field}") for field in ("title", "creator", "language")
+        }
+    fields = fields_of({field: element.get_text().strip() for field, element in found.items() if element is not None})
+    title = str(fields.pop("title", ""))
+    return read_markdown("\n\n".join(texts), name, title=title, lines=False, fields=fields)
