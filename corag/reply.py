@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text, as_candidates, candidates_of, with_cosines
 from corag.checks import MOST_CANDIDATES, check_count, check_query
@@ -37,16 +35,14 @@ class Source(NamedTuple):
 
     Attributes:
         marker: The numbers of its parts of the context, which empty lines divide: `[1]`, or `[2-3]`.
-        parts: These parts, counted from 0.
         citation: Where it comes from; of several places in a document, that of the first chosen.
         chunks: Which of the chosen chunks it is.
         span: Where it is in the selection's text.
-        marked: Spans of the selection's text: what the reader quotes; or, of a source that it cites, the sentence that
+        marked: Spans of the selection's text: what the reader quotes; or, of each part that it cites, the sentence that
             shares most words with the answer; without a reader, the sentence closest to the question.
     """
 
     marker: str
-    parts: range
     citation: str
     chunks: tuple[int, ...]
     span: Span
@@ -55,10 +51,6 @@ class Source(NamedTuple):
     def holds(self, span: Span) -> bool:
         """Return whether a span of the context begins in it."""
         return self.span[0] <= span[0] < self.span[1]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {**self._asdict(), "parts": [part + 1 for part in self.parts]}
 
 
 class LeftOut(NamedTuple):
@@ -125,7 +117,7 @@ class Reply:
             "unknown_citations": [] if answer is None else [f"[{part + 1}]" for part in answer.unknown_citations],
             "usage": {name: getattr(answer, name, None) for name in ("prompt_tokens", "answer_tokens")},
             "text": selection.text,
-            "sources": [source.to_dict() for source in self.sources],
+            "sources": [source._asdict() for source in self.sources],
             "chunks": chunks,
             "left_out": [
                 {"id": one.candidate.chunk.id, "citation": citation(one.candidate.chunk), "tokens": one.tokens}
@@ -293,7 +285,7 @@ def _sources(selection: Selection) -> list[Source]:
         first, last = (1 + text.count(SEPARATOR, 0, at) for at in (start, end))
         marker = f"[{first}]" if first == last else f"[{first}-{last}]"
         place = citation(source_of(selection.chunks[chunks[0]]))
-        sources.append(Source(marker, range(first - 1, last), place, tuple(chunks), (start, end)))
+        sources.append(Source(marker, place, tuple(chunks), (start, end)))
     return sources
 
 
@@ -301,24 +293,28 @@ def _marked(
     sources: Sequence[Source], question: str, text: str, answer: Answer | None, embedder: Embedder
 ) -> list[Source]:
     """Return sources with what is marked in them; see `Source`."""
-    if not sources:
-        return []
-    if answer is not None and answer.spans:
-        return [one._replace(marked=tuple(span for span in answer.spans if one.holds(span))) for one in sources]
-    inside = [[span for span in sentences(text) if one.holds(span)] for one in sources]
-    if answer is not None:
-        cited = {*answer.citations, answer.chunk}
-        best = [closest(answer.text, [text[slice(*span)] for span in within] or [""])[0] for within in inside]
-        best = [index if cited.intersection(one.parts) else -1 for one, index in zip(sources, best, strict=True)]
+    found = sentences(text)
+    if answer is None:
+        marks = _closest_to(question, text, [[span for span in found if one.holds(span)] for one in sources], embedder)
+    elif answer.spans:
+        marks = list(answer.spans)
     else:
-        texts = [text[slice(*span)] for within in inside for span in within]
-        vectors = vectors_by(embedder, [question, *texts], unit=True)
-        close = np.split(vectors[1:] @ vectors[0], np.cumsum([len(within) for within in inside])[:-1])
-        best = [int(cosines.argmax()) if len(cosines) else -1 for cosines in close]
-    return [
-        one._replace(marked=(within[index],)) if within and index >= 0 else one
-        for one, within, index in zip(sources, inside, best, strict=True)
-    ]
+        of_part: dict[int, list[Span]] = {}
+        for span in found:
+            of_part.setdefault(text.count(SEPARATOR, 0, span[0]), []).append(span)
+        cited = [of_part[part] for part in (*answer.citations, answer.chunk) if part in of_part]
+        marks = [spans[closest(answer.text, [text[slice(*span)] for span in spans])[0]] for spans in cited]
+    return [one._replace(marked=tuple(sorted({span for span in marks if one.holds(span)}))) for one in sources]
+
+
+def _closest_to(question: str, text: str, groups: Sequence[Sequence[Span]], embedder: Embedder) -> list[Span]:
+    """Return the sentence of each group that is closest to a question, by cosine."""
+    spans = [span for group in groups for span in group]
+    if not spans:
+        return []
+    vectors = vectors_by(embedder, [question, *(text[slice(*span)] for span in spans)], unit=True)
+    cosines = dict(zip(spans, (vectors[1:] @ vectors[0]).tolist(), strict=True))
+    return [max(group, key=cosines.__getitem__) for group in groups if group]
 
 
 def _left_out(candidates: Sequence[Candidate], selection: Selection, tokens: TokenCounter) -> list[LeftOut]:

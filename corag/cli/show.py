@@ -81,10 +81,8 @@ def _heading(reply: Reply, source: Source) -> Text:
     values = [value for index in source.chunks if index < len(noted) and (value := noted[index]) is not None]
     figures = [f"{sum(tokens)} tokens"] if tokens else []
     figures += [f"{name} {max(values):.2f}"] if values else []
-    remark = "  <- cited" if source in reply.cited else ""
-    return Text.assemble(
-        (source.marker, "bold"), " ", plain(source.citation), (f"  {', '.join(figures)}", "dim"), remark
-    )
+    figures += ["cited"] if source in reply.cited else []
+    return Text.assemble((source.marker, "bold"), " ", plain(source.citation), (f"  {', '.join(figures)}", "dim"))
 
 
 def _marked(text: str, source: Source) -> Text:

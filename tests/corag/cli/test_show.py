@@ -23,8 +23,8 @@ def reply(answer=None, document="pump.md"):
     trace = Trace(chunk_tokens=(90, 7), chunk_similarities=(0.5, None))
     selection = Selection(chunks, text, 97, 128, 0.5, "top-k", trace, tuple(spans))
     sources = [
-        Source("[1]", range(1), f"{document}, line 1", (0,), spans[0], ((at, at + 4),)),
-        Source("[2]", range(1, 2), f"{document}, line 2", (1,), spans[1]),
+        Source("[1]", f"{document}, line 1", (0,), spans[0], ((at, at + 4),)),
+        Source("[2]", f"{document}, line 2", (1,), spans[1]),
     ]
     left_out = [LeftOut(Candidate(Chunk("a", "The mill."), 0.25), 3, "adds less than its tokens are worth")]
     return Reply("When?", selection, sources, left_out, answer, {"read": 0.01}, COUNTS)
@@ -49,7 +49,7 @@ def test_without_a_reader_the_chosen_texts_are_shown_and_what_was_left_out(capsy
     assert "in the year **1790**, is very" in shown and "very old." in shown
     assert "Short \\x1b[2J and \\u202eodd." in shown
     assert "90 tokens, similarity 0.50" in shown and "7 tokens" in shown
-    assert "cited" not in shown and "a (3 tokens, similarity 0.25)" in shown
+    assert ", cited" not in shown and "a (3 tokens, similarity 0.25)" in shown
     assert "97 of 128 tokens" in lines[-2] and "value 0.500" in lines[-2] and lines[-1] == "time: read 10 ms"
 
 
@@ -59,7 +59,7 @@ def test_an_answer_is_above_its_sources_and_says_which_it_cites(capsys):
     lines = shown_lines(capsys)
     assert "─ answer ─" in lines[0] and "In 1790 [1][4]." in lines[1]
     assert "Cited but not in the context: [4]" in lines
-    assert any(line.startswith("[1] pump.md, line 1") and line.endswith("<- cited") for line in lines)
+    assert any(line.startswith("[1] pump.md, line 1") and line.endswith("cited") for line in lines)
     show_reply(cited, details=False)
     assert shown_lines(capsys)[-1] == "[1] pump.md, line 1"
     assert cited.to_dict()["citations"] == {"[1]": "pump.md#0"}
