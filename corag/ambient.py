@@ -60,8 +60,20 @@ _show: Ambient[Show | None] = Ambient(None)
 _check: Ambient[Callable[[], object] | None] = Ambient(None)
 showing = _show.set
 """Lets long steps inside a block be shown; None shows none."""
-checking = _check.set
-"""Lets a function be called at each `check_cancelled` inside a block; what it raises stops the work."""
+
+
+@contextmanager
+def checking(check: Callable[[], object]) -> Iterator[None]:
+    """Let a function be called at each `check_cancelled` inside the block, too; what it raises stops the work."""
+    around = _check.get()
+
+    def both() -> None:
+        if around is not None:
+            around()
+        check()
+
+    with _check.set(both):
+        yield
 
 
 def check_cancelled() -> None:

@@ -7,6 +7,7 @@ tokenizer is checked here, in one place, for all of them.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from corag.ambient import checking
 from corag.candidates import Text, as_candidates
 from corag.checks import check_budget, check_choice, check_count, check_query
 from corag.errors import BudgetError, InputError
@@ -195,8 +197,22 @@ class BudgetedSelector(Part):
         return cut_problem(passages, self._unit_size, self.max_units)
 
     async def aselect(self, query: str, candidates: Iterable[Text], budget_tokens: int) -> Selection:
-        """Choose chunks for one query without blocking the event loop; see `select`."""
-        return await asyncio.to_thread(self.select, query, candidates, budget_tokens)
+        """Choose chunks for one query without blocking the event loop; see `select`. Cancelled, it stops its work."""
+        cancelled = threading.Event()
+
+        def check() -> None:
+            if cancelled.is_set():
+                raise asyncio.CancelledError
+
+        def work() -> Selection:
+            with checking(check):
+                return self.select(query, candidates, budget_tokens)
+
+        try:
+            return await asyncio.to_thread(work)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
 
     def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
         """Choose from a problem that is set up already, sharing its cached values; see `select`.

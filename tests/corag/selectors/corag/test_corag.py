@@ -1,5 +1,7 @@
 """`corag` and its bound `upper`: settings, the price of tokens, presets, defaults."""
 
+import asyncio
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -229,3 +231,25 @@ def test_upper_finds_the_best_of_all_orders():
     assert Upper(reranker=RELATED, max_length=1, tokenizer=CHARACTERS).select("who?", POOL, 1000).ids == ("c2",)
     sets = Upper(reranker=SetReranker(), tokenizer=CHARACTERS).select("who?", POOL, 1000)
     assert sets.trace.orders_scored == 2**4 - 1
+
+
+def test_a_cancelled_selection_stops():
+    called = []
+
+    class Slow(Summed):
+        def __call__(self, orders):
+            called.append(len(orders))
+            time.sleep(0.02)
+            return super().__call__(orders)
+
+    async def cancel():
+        selector = Corag(reranker=Slow([0.1] * 60), tokenizer=CHARACTERS, search={"iterations": 1000})
+        texts = [f"text {row}" for row in range(60)]
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(selector.aselect("who?", texts, 10_000), 0.3)
+        await asyncio.sleep(0.3)  # longer than what it was doing
+        counted = len(called)
+        await asyncio.sleep(0.3)
+        assert 0 < counted == len(called) < 60
+
+    asyncio.run(cancel())
