@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from agent.config import KEEP as KEEP
-from agent.config import ROOM as ROOM
 from agent.config import AgentConfig as AgentConfig
 from agent.config import Fallback as Fallback
 from agent.config import Ranges as Ranges

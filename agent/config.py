@@ -23,13 +23,6 @@ from common.errors import InputError
 Keep = Literal["best", "last"]
 FloatArray = NDArray[np.float64]
 
-KEEP = 0.98
-"""Promise by default: the share of the evidence that a cheaper configuration has to keep."""
-MARGIN = 0.01
-"""Share of what the fallback holds by which a forecast has to exceed the promise: forecasts are less sure."""
-ROOM = 7
-"""Passages that a budget holds from which on filling it is the fallback; with fewer, sentences hold more (label tables
-that ship, 26 November in the lab notebook)."""
 SETTINGS = ("iterations", "exploration", "cost_weight")
 """Columns of every settings array: iterations (paper 5.1), c of eq. 5, and lambda, the price of 256 tokens."""
 
@@ -129,7 +122,8 @@ class AgentConfig:
     """Everything needed to rebuild an agent around its weights, and to feed it.
 
     Attributes:
-        configurations: What it chooses among, in label order.
+        configurations: The classes that it chooses among, in label order: configurations without the settings that it
+            predicts.
         fallback: The best single one of them.
         feature_dim: Length of a feature vector; 0 for an agent without a network, which always names its fallback.
         embedder: Name of the embedder of the queries.
@@ -137,17 +131,9 @@ class AgentConfig:
             for whoever builds the vectors.
         hidden: Sizes of the hidden layers (paper 5.1).
         map_dim: Size of the feature map on which the contrastive loss works (paper 5.1).
-        inputs: Number of leading features that the network reads; None for all. The others tell which text it is.
-        components: Number of principal components of these others by which novelty is measured.
         ranges: Ranges of the search settings that the second head predicts; None without such a head.
         min_lead: How much more probable than the fallback another configuration has to be for the agent to depart from
             the fallback, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
-        novelty: With one, a further head forecasts what each configuration holds of the evidence and what it spends,
-            and the agent names the cheapest that keeps what is promised. The farther a question is beyond this
-            distance from the texts that the agent knows, the more has a configuration to exceed the promise to be
-            named in place of the fallback. Calibrated on kinds of texts left out of the training.
-        texts: Number of texts that it knows.
-        filling: The configuration that fills the budget: the fallback where that holds `ROOM` passages, or all.
     """
 
     configurations: tuple[Configuration, ...]
@@ -157,21 +143,12 @@ class AgentConfig:
     features: tuple[str, ...] = ("query",)
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
-    inputs: int | None = None
-    components: int = 0
     ranges: Ranges | None = None
     min_lead: float = 0.0
-    novelty: float | None = None
-    texts: int = 0
-    filling: Configuration | None = None
 
     def __post_init__(self) -> None:
         _check_names("configurations", self.configurations)
         object.__setattr__(self, "configurations", tuple(map(Configuration.parse, self.configurations)))
-        if self.filling is not None:
-            object.__setattr__(self, "filling", Configuration.parse(self.filling))
-            check_choice("filling", self.filling, self.configurations)
-        check_count("texts", self.texts, least=0)
         check_choice("fallback.configuration", self.fallback.configuration, self.configurations)
         if (self.fallback.iterations is None) != (self.ranges is None):
             raise InputError("fallback and ranges must both give the search settings, or neither")
@@ -179,25 +156,16 @@ class AgentConfig:
         if self.feature_dim:
             _check_names("embedder", (self.embedder,))
             _check_names("features", self.features)
-        check_count("components", self.components, least=0)
-        if self.inputs is not None:
-            check_count("inputs", self.inputs, least=1)
-        if self.inputs is not None and 0 < self.feature_dim < self.inputs:
-            raise InputError(f"inputs must be at most feature_dim, {self.feature_dim}, got {self.inputs}")
         if not isinstance(self.hidden, tuple):
             raise InputError(f"hidden must be a tuple of layer sizes, got {self.hidden!r}")
         for name, size in (*(("every size in hidden", size) for size in self.hidden), ("map_dim", self.map_dim)):
             check_count(name, size, least=1)
         check_range("min_lead", self.min_lead, 0, 1, "it is a lead in probability")
-        if self.novelty is not None:
-            check_range("novelty", self.novelty, 0, math.inf)
-            if self.ranges is not None:
-                raise InputError("ranges and novelty are both given; forecasts are for whole configurations")
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
         """(inputs, outputs) of each encoder layer, from features to feature map; none without a network."""
-        sizes = (self.inputs or self.feature_dim, *self.hidden, self.map_dim)
+        sizes = (self.feature_dim, *self.hidden, self.map_dim)
         return tuple(pairwise(sizes)) if self.feature_dim else ()
 
     @property
@@ -209,12 +177,7 @@ class AgentConfig:
         layers["choice"] = (self.map_dim, len(self.configurations))
         if self.ranges is not None:
             layers["settings"] = (self.map_dim, len(SETTINGS))
-        if self.novelty is not None:
-            layers["forecast"] = (self.map_dim, 2 * len(self.configurations))
         shapes: dict[str, tuple[int, ...]] = {}
-        if self.texts:
-            seen = self.feature_dim if self.inputs is None else min(self.inputs + self.components, self.feature_dim)
-            shapes = {"novelty.weight": (seen, self.feature_dim), "novelty.centres": (self.texts, self.feature_dim)}
         for name, (inputs, outputs) in layers.items():
             shapes |= {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
         return shapes
@@ -224,7 +187,6 @@ class AgentConfig:
         values = dataclasses.asdict(self)
         values["configurations"] = list(map(_to_json, self.configurations))
         values["fallback"]["configuration"] = _to_json(self.fallback.configuration)
-        values["filling"] = None if self.filling is None else _to_json(self.filling)
         return values
 
     @classmethod
@@ -233,8 +195,6 @@ class AgentConfig:
         fields = _fields(cls, "config", values)
         best = _fields(Fallback, "fallback", fields["fallback"])
         fields["fallback"] = Fallback(**best | {"configuration": _from_json(best["configuration"])})
-        if fields.get("filling") is not None:
-            fields["filling"] = _from_json(fields["filling"])
         if isinstance(fields["configurations"], tuple):
             fields["configurations"] = tuple(map(_from_json, fields["configurations"]))
         if fields.get("ranges") is not None:
@@ -269,7 +229,7 @@ def _fields(cls: type, where: str, values: object) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How an agent is trained, by Adam; the defaults are those of the paper (6.1), which names no optimizer.
+    """How an agent is trained, by Adam; the defaults are the paper's (6.1), which names no optimizer and no epoch.
 
     Attributes:
         lr: Learning rate.
@@ -277,16 +237,12 @@ class TrainConfig:
         epochs: Passes over the training questions.
         margin: Distance beyond which a negative pair adds no loss.
         contrastive_weight: Weight of the contrastive loss in the total, in which the classification loss has 1.
-        forecast_weight: Weight of the loss of the forecasts, for an agent that makes them.
         settings_weight: Weight of the regression loss in the total.
-        regret_weight: Weight of the expected regret in the total; not in the paper.
-        temperature: Above 0, the classification learns the distribution softmax(quality / temperature) over the
-            configurations instead of the label of the best one.
         standardize: Scale every feature to mean 0 and standard deviation 1 / sqrt(features) on the training questions,
             so that a vector has a length of about 1, as an embedding has, and no part dominates. The scaling is folded
             into the first layer of the trained agent, so its inputs stay as they are.
         seed: Seed of the initial weights and of the order of the questions.
-        keep: Which epoch's weights are the result: those of the best or of the last; None is `best`.
+        keep: Which epoch's weights are the result: those of the best or of the last.
     """
 
     lr: float = 1e-3
@@ -295,18 +251,15 @@ class TrainConfig:
     margin: float = 1.0
     contrastive_weight: float = 1.0
     settings_weight: float = 1.0
-    forecast_weight: float = 10.0
-    regret_weight: float = 0.0
-    temperature: float = 0.0
     standardize: bool = False
     seed: int = 0
-    keep: Keep | None = None
+    keep: Keep = "best"
 
     def __post_init__(self) -> None:
         for name in ("lr", "margin"):
             check_range(name, getattr(self, name), sys.float_info.min, math.inf, "greater than 0")
-        for name in ("contrastive_weight", "settings_weight", "forecast_weight", "regret_weight", "temperature"):
+        for name in ("contrastive_weight", "settings_weight"):
             check_range(name, getattr(self, name), 0, math.inf)
         for name, least in {"batch_size": 2, "epochs": 1, "seed": 0}.items():
             check_count(name, getattr(self, name), least=least)
-        check_choice("keep", self.keep, (None, *get_args(Keep)))
+        check_choice("keep", self.keep, get_args(Keep))

@@ -1,8 +1,8 @@
-"""The three losses of the paper (5.2), and the regret itself.
+"""The three losses of the paper (5.2).
 
 Pure functions. Letters: `b` rows of a batch, `M` size of the feature map, `R` configurations.
 Arguments: feature `maps`, `[b, M]`; unnormalised log-probabilities `logits`, `[b, R]`; `label`, the best configuration,
-and `weight` of each row, `[b]`; `quality` with each configuration, `[b, R]`. A row of weight 0 counts neither for the
+and `weight` of each row, `[b]`. A row of weight 0 counts neither for the
 label nor for pairs; where nothing counts, a loss is 0.
 """
 
@@ -30,50 +30,14 @@ def contrastive_loss(maps: Tensor, label: Tensor, weight: Tensor, margin: float)
     return positive + negative
 
 
-def choice_loss(logits: Tensor, label: Tensor, weight: Tensor, target: Tensor | None = None) -> Tensor:
-    """Eq. 8: cross-entropy of the label, a weighted mean over the rows.
-
-    `target` is a distribution in place of the label, `[b, R]`, as `soft_target` returns it.
-    """
-    wanted = label if target is None else target
-    return _weighted_mean(functional.cross_entropy(logits.float(), wanted, reduction="none"), weight)
-
-
-def soft_target(quality: Tensor, temperature: float) -> Tensor:
-    """Return the softmax of quality `[b, R]` / temperature, `[b, R]`: a label that shows how close they are.
-
-    A temperature near 0 gives the best one alone, a high one no preference; its unit is that of quality.
-    """
-    return (quality.float() / temperature).softmax(dim=1)
-
-
-def regret_loss(logits: Tensor, quality: Tensor) -> Tensor:
-    """Expected loss of quality against the best configuration under the predicted probabilities, a mean over the rows.
-
-    It is differentiable, needs no label and weighs each question by what is at stake.
-    """
-    lost = quality.max(dim=1, keepdim=True).values - quality
-    return _weighted_mean((logits.float().softmax(dim=1) * lost).sum(dim=1))
+def choice_loss(logits: Tensor, label: Tensor, weight: Tensor) -> Tensor:
+    """Eq. 8: cross-entropy of the label, a weighted mean over the rows."""
+    return _weighted_mean(functional.cross_entropy(logits.float(), label, reduction="none"), weight)
 
 
 def settings_loss(predicted: Tensor, target: Tensor) -> Tensor:
     """Eq. 9: mean squared error of the settings `[b, 3]`, both on the scale [0, 1] of `Ranges`."""
     return _weighted_mean((predicted.float() - target).square().mean(dim=1))
-
-
-LEAD_WEIGHT = 10.0
-"""Weight of the leads in `forecast_loss`, beside the shares themselves."""
-
-
-def forecast_loss(predicted: Tensor, target: Tensor) -> Tensor:
-    """Mean squared error of the evidence held and of the tokens spent, `[b, 2, R]`, both shares in [0, 1].
-
-    That of their leads over the mean of the configurations counts `LEAD_WEIGHT` times: a question that is hard for all
-    of them moves all shares, and which of them is named depends on the leads alone.
-    """
-    errors = predicted.float() - target
-    leads = errors - errors.mean(dim=2, keepdim=True)
-    return _weighted_mean((errors.square() + LEAD_WEIGHT * leads.square()).mean(dim=(1, 2)))
 
 
 def _weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:

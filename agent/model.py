@@ -20,18 +20,16 @@ from agent.config import SETTINGS, AgentConfig
 class AgentOutput(NamedTuple):
     """Feature maps, unnormalised log-probabilities of the configurations, and settings on the scale [0, 1] of `Ranges`.
 
-    Without a head for them the settings are 0, and there is no forecast: the share of the evidence that each
-    configuration holds, and the share of the budget that it spends.
+    Without a head for them the settings are 0.
     """
 
     maps: Tensor  # [b, M]
     logits: Tensor  # [b, R]
     settings: Tensor  # [b, 3]
-    forecast: Tensor | None = None  # [b, 2, R]
 
 
 class AgentModel(nn.Module):  # type: ignore[misc]
-    """Encoder (linear layers, ReLU) and heads: choice, settings (with `config.ranges`), forecast (with a novelty).
+    """Encoder (linear layers, ReLU) and heads: choice, and settings (with `config.ranges`).
 
     `seed` is that of the initial weights; the global generator is neither read nor changed.
     """
@@ -41,11 +39,9 @@ class AgentModel(nn.Module):  # type: ignore[misc]
         self.encoder = nn.ModuleList(skip_init(nn.Linear, *shape) for shape in config.encoder_shapes)
         self.choice = skip_init(nn.Linear, config.map_dim, len(config.configurations))
         self.settings = skip_init(nn.Linear, config.map_dim, len(SETTINGS)) if config.ranges is not None else None
-        outputs = 2 * len(config.configurations)
-        self.forecast = skip_init(nn.Linear, config.map_dim, outputs) if config.novelty is not None else None
         # As `nn.Linear` draws them, U(-1/sqrt(inputs), 1/sqrt(inputs)), from a generator of our own.
         generator = torch.Generator().manual_seed(seed)
-        heads = [head for head in (self.choice, self.settings, self.forecast) if head is not None]
+        heads = [head for head in (self.choice, self.settings) if head is not None]
         for layer in (*self.encoder, *heads):
             bound = 1 / math.sqrt(layer.in_features)
             for parameter in (layer.weight, layer.bias):
@@ -53,17 +49,11 @@ class AgentModel(nn.Module):  # type: ignore[misc]
 
     def forward(self, features: Tensor) -> AgentOutput:
         """Return the output for features `[b, d]`."""
-        maps = self.maps(features)
-        settings = maps.new_zeros(len(maps), len(SETTINGS)) if self.settings is None else self.settings(maps).sigmoid()
-        forecast = None if self.forecast is None else self.forecast(maps).sigmoid().unflatten(1, (2, -1))
-        return AgentOutput(maps, self.choice(maps), settings, forecast)
-
-    def maps(self, features: Tensor) -> Tensor:
-        """Return the feature maps of vectors `[b, d]`, `[b, M]`."""
         maps = features
         for layer in self.encoder:
             maps = layer(maps).relu()
-        return maps
+        settings = maps.new_zeros(len(maps), len(SETTINGS)) if self.settings is None else self.settings(maps).sigmoid()
+        return AgentOutput(maps, self.choice(maps), settings)
 
     def weights(self) -> dict[str, NDArray[np.float32]]:
         """Return a copy of every tensor by name, as in `AgentConfig.tensor_shapes`."""

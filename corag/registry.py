@@ -415,8 +415,8 @@ def _takes_object(parameter: inspect.Parameter) -> bool:
 
 
 def _is_agent(value: object) -> bool:
-    """Return whether a setting is `none`, or `default` where no folder of that name would be taken for it."""
-    return isinstance(value, str) and value in ("default", "none") and not _is_there(value)
+    """Return whether a setting is `none`, where no folder of that name would be taken for it."""
+    return value == "none" and not _is_there(value)
 
 
 def _is_there(path: str, kind: Callable[[Path], bool] = Path.exists) -> bool:

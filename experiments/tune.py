@@ -1,18 +1,17 @@
 """`corag tune`: of the configurations that keep what is promised on a user's own questions, the one that spends least.
 
 Every configuration is labelled as by `corag label`; the choice is cross-validated by document and compared with the
-shipped agent and with filling the budget. Letters: `n` questions, `C` configurations.
+default and with filling the budget. Letters: `n` questions, `C` configurations.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 import agent
-from agent.config import KEEP
 from corag.budget import AUTO
 from corag.checks import check_budget, check_range
 from corag.cli.console import say
@@ -21,12 +20,10 @@ from corag.errors import DataError, InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling, Spellings, parse, split_parts
-from corag.selectors.corag.agents import DEFAULT_AGENT, load_agent
 from corag.types import FloatArray
-from experiments.agents.compare import named
-from experiments.agents.targets import FILLING
 from experiments.data.config import CandidateSettings, candidate_settings, spell_out
 from experiments.data.splits import divide
+from experiments.evaluation.methods import FILLING
 from experiments.evaluation.metrics import kept
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import read_sources
@@ -36,6 +33,14 @@ from experiments.report.difference import paired_difference
 from experiments.run.journal import versions
 from experiments.run.track import Tracking, log_run
 
+KEEP = 0.98
+DEFAULT = "corag"
+CONFIGURATIONS = ",".join(
+    [DEFAULT, FILLING]
+    + [f"corag(unit=passage, reranker=minilm-late, cost_weight={price})" for price in (0.01, 0.03, 0.1)]
+    + [f"corag(unit=sentence, reranker=minilm-late, cost_weight={price})" for price in (0.02, 0.05, 0.1, 0.2)]
+    + [f"corag(unit=sentence, reranker=minilm-evidence, cost_weight={price})" for price in (0.05, 0.1)]
+)
 LEAST_QUESTIONS, FOLDS = 20, 5
 """With fewer questions, each fold of the cross-validation has less than four."""
 SAMPLES, DOUBT = 1000, 0.1
@@ -52,7 +57,7 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         out: Folder for the checkpoint, for `--agent`. An interrupted run resumes.
         splits: Splits of the questions, separated by commas.
         budget: Token budget of the context.
-        configurations: Selectors to choose from besides those that the agent knows, separated by commas.
+        configurations: Further selectors to choose from, separated by commas.
         keep: Share of what filling the budget holds of answers and evidence that has to be kept: of the configurations
             that do so on these questions, the one with the fewest tokens is used.
         tokenizer: Tokenizer that counts tokens; see `corag evaluate`.
@@ -90,8 +95,8 @@ def tune(config: TuneConfig) -> agent.ConfigurationAgent:
 
     Too few questions, or labels of other settings, are a `DataError`.
     """
-    out, shipped = Path(config.out), load_agent(DEFAULT_AGENT)
-    parts = [*shipped.config.configurations, *split_parts(config.configurations), parse(FILLING)]
+    out = Path(config.out)
+    parts = [*split_parts(CONFIGURATIONS), *split_parts(config.configurations)]
     labelling = LabelConfig(
         data=config.data, out=str(out / LABELS_FILE), splits=config.splits, configurations=tuple(dict.fromkeys(parts)),
         iterations="", explorations="", cost_weights="", budget=config.budget, budget_for="context", reader="none",
@@ -103,8 +108,8 @@ def tune(config: TuneConfig) -> agent.ConfigurationAgent:
             f"passages, got {number}, not counting held-out ones (docs/experiments.md); 60 to 500 are usual. Add some "
             "to queries.jsonl, or let a reader write answers: corag data references"
         )
-    labels = replace(read_labels(str(label(labelling))), settings_head=False)
-    used, page = choose(labels, shipped, config)
+    labels = read_labels(str(label(labelling)))
+    used, page = choose(labels, config)
     card = agent.model_card(used.config, {"questions": len(labels), "versions": versions()}, page.markdown())
     agent.save(out, used, card, {LABELS_FILE: (out / LABELS_FILE).read_bytes(), PAGE_FILE: page.html()})
     means = {name: np.nanmean(values, axis=0).tolist() for name, values in labels.measures.items()}
@@ -119,13 +124,11 @@ def tune(config: TuneConfig) -> agent.ConfigurationAgent:
     return used
 
 
-def choose(
-    labels: Labels, shipped: agent.ConfigurationAgent, config: TuneConfig
-) -> tuple[agent.ConfigurationAgent, Page]:
+def choose(labels: Labels, config: TuneConfig) -> tuple[agent.ConfigurationAgent, Page]:
     """Return the agent to use, and the page that says what it keeps and spends, cross-validated by document.
 
-    The agent names the chosen configuration for every question. It is the shipped one where the chosen one does not
-    keep what is promised on the questions that it was not chosen by, or spends no less.
+    The agent names one configuration for every question: the default where the chosen one does not keep what is
+    promised on the questions that it was not chosen by, or spends no less.
     """
     held, tokens, rows = kept(labels.measures), labels.measures["cost_tokens"], np.arange(len(labels))
     groups = labels.group.tolist() if len(set(labels.group)) > 1 else list(labels.ids)
@@ -133,15 +136,15 @@ def choose(
     tuned = np.zeros(len(labels), dtype=np.int64)
     for fold in np.unique(parts):
         tuned[parts == fold] = best_first(labels.of(parts != fold), config.keep, config.seed)[0][0]
-    filling = np.full(len(labels), labels.configurations.index(FILLING))
-    choices = {"tuned": tuned, "the shipped agent": named(shipped, labels), "filling the budget": filling}
+    filling, default = (np.full(len(labels), labels.configurations.index(name)) for name in (FILLING, DEFAULT))
+    choices = {"tuned": tuned, "the default": default, "filling the budget": filling}
     kept_by, spent_by = ({name: of[rows, one] for name, one in choices.items()} for of in (held, tokens))
     means = {name: (kept_by[name].mean(), spent_by[name].mean()) for name in choices}
     (share, cost), (_, theirs), (filled, full) = means.values()
     gains = cost < theirs and share >= config.keep * filled
     order, least = best_first(labels, config.keep, config.seed)
     best = labels.configurations[order[0]]
-    name, (share, cost) = (f"`{best}`", (share, cost)) if gains else ("The shipped agent", means["the shipped agent"])
+    name, (share, cost) = (f"`{best}`", (share, cost)) if gains else ("The default", means["the default"])
     tokens_said = f"{abs(cost / max(full, 1) - 1):.0%} {'more' if cost > full else 'fewer'} tokens"
     decision = f"{name} keeps {share / max(filled, 1e-9):.0%} of what filling the budget does, with {tokens_said}."
     compared = [
@@ -165,8 +168,8 @@ def choose(
          Section("Each configuration, best first", [by_name])],
         f"{len(labels)} questions about {len(set(groups))} documents, {config.budget} tokens of context.",
     )  # fmt: skip
-    used = agent.ConfigurationAgent(agent.AgentConfig(labels.configurations, agent.Fallback(best)))
-    return (used if gains else shipped), page
+    fallback = agent.Fallback(best if gains else parse(DEFAULT))
+    return agent.ConfigurationAgent(agent.AgentConfig(labels.configurations, fallback)), page
 
 
 def best_first(labels: Labels, keep: float, seed: int = 0) -> tuple[list[int], FloatArray]:

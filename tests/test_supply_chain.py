@@ -72,7 +72,3 @@ def test_no_set_behind_what_ships_forbids_its_use():
     for config in (ROOT / "checkpoints").glob("minilm-*/config.json"):
         used = {source["data"] for source in json.loads(config.read_text())["settings"].get("sources", ())}
         assert used <= {name for name, row in table.items() if row[f"`{config.parent.name}`"]}
-    parquet = pytest.importorskip("pyarrow.parquet")
-    for file in (ROOT / "checkpoints" / "labels").glob("*.parquet"):
-        used = set(parquet.read_table(file, columns=["data"])["data"].to_pylist())
-        assert used <= {name for name, row in table.items() if row["labels, `agent-minilm`"]}

@@ -33,10 +33,6 @@ class TrainingTable:
             None.
         settings: Each question's best iterations, exploration and cost weight in natural units, float32 `[n, 3]`; None
             for an agent that does not predict them.
-        forecast: What each configuration holds of the evidence, and which share of the budget it spends, float32
-            `[n, 2, R]`; None for an agent that does not forecast.
-        text: Index of the text that each question is about, int64 `[n]`, for an agent that knows texts; None for
-            others.
     """
 
     features: Float32
@@ -45,18 +41,13 @@ class TrainingTable:
     ids: tuple[str, ...]
     quality: Float32 | None = None
     settings: Float32 | None = None
-    forecast: Float32 | None = None
-    text: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("label", "text"):
-            if (indices := getattr(self, name)) is None:
-                continue
-            indices = np.asarray(indices)
-            if indices.dtype.kind != "i" or indices.ndim != 1:
-                raise InputError(f"{name} must hold indices, [n], got {indices.dtype} of shape {indices.shape}")
-            object.__setattr__(self, name, np.ascontiguousarray(indices, dtype=np.int64))
-        for name, axes in (("features", 2), ("weight", 1), ("quality", 2), ("settings", 2), ("forecast", 3)):
+        label = np.asarray(self.label)
+        if label.dtype.kind != "i" or label.ndim != 1:
+            raise InputError(f"label must hold indices, [n], got {label.dtype} of shape {label.shape}")
+        object.__setattr__(self, "label", np.ascontiguousarray(label, dtype=np.int64))
+        for name, axes in (("features", 2), ("weight", 1), ("quality", 2), ("settings", 2)):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _float_array(name, getattr(self, name), axes))
         for name, array in self.arrays.items():
@@ -72,7 +63,7 @@ class TrainingTable:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The columns that the table has, by name; each has a row for each question."""
-        names = ("features", "label", "weight", "quality", "settings", "forecast", "text")
+        names = ("features", "label", "weight", "quality", "settings")
         return {name: array for name in names if (array := getattr(self, name)) is not None}
 
     def digest(self) -> str:
@@ -86,15 +77,13 @@ class TrainingTable:
     def check_fits(self, config: AgentConfig) -> None:
         """Raise an `InputError` unless the columns are those of an agent of this configuration."""
         number = len(config.configurations)
-        widths = {"features": config.feature_dim, "quality": number, "settings": len(SETTINGS), "forecast": 2}
+        widths = {"features": config.feature_dim, "quality": number, "settings": len(SETTINGS)}
         for name, width in widths.items():
             array = self.arrays.get(name)
             if array is not None and array.shape[1] != width:
                 raise InputError(f"expected {name} of {width} columns, got {array.shape[1]}")
         if len(self) and self.label.max() >= number:
             raise InputError(f"label {self.label.max()} must be below {number}, the number of configurations")
-        if (self.forecast is None) != (config.novelty is None):
-            raise InputError("the table's forecast and the agent's novelty belong together; give both or neither")
         if (self.settings is None) != (config.ranges is None):
             raise InputError("the table's settings and the agent's ranges belong together; give both or neither")
 
@@ -152,33 +141,3 @@ class FeatureScaling:
         weight = weights["encoder.0.weight"].astype(np.float64) * self.factor
         bias = weights["encoder.0.bias"] - weight @ self.mean
         return {**weights, "encoder.0.weight": weight.astype(np.float32), "encoder.0.bias": bias.astype(np.float32)}
-
-
-SHRINKAGE = 0.3
-"""Of the covariance of standardized features: this times the identity is added, as texts are few."""
-
-
-def known_texts(features: Float32, text: NDArray[np.int64], config: AgentConfig) -> dict[str, Float32]:
-    """Return the tensors of `ConfigurationAgent.novelty`: the mean features of each text, and what whitens features.
-
-    What whitens is the inverse root of the covariance within texts, shrunk. Features that the network does not read
-    enter by their largest principal components, `config.components` of them.
-
-    Args:
-        features: Feature vectors, `[n, d]`.
-        text: Index of the text that each question is about, `[n]`.
-        config: What the network reads, and the number of components.
-    """
-    rows = features.astype(np.float64)
-    axes = np.eye(rows.shape[1])
-    if (read := config.inputs) is not None:
-        axes[read:, read:] = np.linalg.eigh(np.cov(rows[:, read:].T, bias=True))[1][:, ::-1]  # largest first
-        axes = axes[:, : read + config.components]
-    seen = rows @ axes
-    scale = 1 / np.where(seen.std(axis=0) > 1e-6, seen.std(axis=0), np.inf)
-    numbers, of = np.unique(text, return_inverse=True)
-    centres = np.stack([rows[of == number].mean(axis=0) for number in range(len(numbers))])
-    within = (rows - centres[of]) @ axes * scale
-    covariance = within.T @ within / len(rows) + SHRINKAGE * np.eye(len(scale))
-    weight = np.linalg.cholesky(np.linalg.inv(covariance)).T @ (axes * scale).T
-    return {"novelty.weight": weight.astype(np.float32), "novelty.centres": centres.astype(np.float32)}

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib
 import json
 import math
-import os
 import platform
 import shutil
 from collections.abc import Callable, Mapping
@@ -23,7 +21,6 @@ from typing import Any, Literal
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch import callbacks
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.loggers.logger import DummyLogger
@@ -40,10 +37,6 @@ from common.storage import folder_lock, replace_file
 
 Precision = Literal["32-true", "bf16-mixed"]
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
-TRUSTED = ("lightning", "agent", "corag", "experiments")
-"""Packages of callbacks that settings may name."""
-CALLBACK_MODULES = "CORAG_CALLBACK_MODULES"
-"""The environment variable with further ones, separated by commas. It is no setting, which a file could have."""
 RANK = "rank"
 """The figure by which Lightning tells the best epoch."""
 
@@ -105,9 +98,8 @@ def fit(
     No question of `val` may be in `train`. `device` is `cpu`, `cuda`, `cuda:1`, `mps` or the like; `auto` is a GPU if
     there is one. `precision` is that of the training steps; weights are always float32.
 
-    `trainer` are further settings of Lightning's Trainer; each of its `callbacks` is `{"class_path": NAME, "init_args":
-    {...}}`, one of Lightning's own or with its module, which is imported if `CORAG_CALLBACK_MODULES` in the environment
-    lists it. `facts`, such as data and commit, are added to the model card.
+    `trainer` are further settings of Lightning's Trainer, such as `gradient_clip_val`. `facts`, such as data and
+    commit, are added to the model card.
     `progress` is called with (epochs done, epochs in all) after each. `logger` makes Lightning's logger of the figures
     of each epoch; it is called with the folder of the training if something is left to do.
 
@@ -137,9 +129,7 @@ def fit(
             try:
                 lightning = _trainer(epochs_dir, figures, {"device": device, **own}, trainer)
                 last = resume(lightning, module, epochs_dir)
-            except (MisconfigurationException, RuntimeError) as error:
-                if isinstance(error, RuntimeError) and not trainer.get("callbacks"):
-                    raise
+            except MisconfigurationException as error:
                 raise InputError(f"Lightning refuses device={device!r} or trainer={dict(trainer)}: {error}") from error
         kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
         state = torch.load(kept, map_location="cpu", weights_only=True)
@@ -199,37 +189,14 @@ class _Figures(pl.Callback):  # type: ignore[misc]
 def _trainer(epochs_dir: Path, figures: _Figures, own: Mapping[str, Any], given: Mapping[str, Any]) -> pl.Trainer:
     try:
         best = ModelCheckpoint(filename="best", monitor=RANK, **kept_in(epochs_dir))
-        hooks = [figures, *(_callback(**named) for named in given.get("callbacks", ())), best]
-        others = {name: value for name, value in given.items() if name != "callbacks"}
-        others.setdefault("log_every_n_steps", 1)
-        return quiet_trainer(epochs_dir, hooks=hooks, **own, **others)
+        return quiet_trainer(epochs_dir, hooks=[figures, best], **own, **{"log_every_n_steps": 1, **given})
     except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise MisconfigurationException(str(error)) from error
-
-
-def _callback(class_path: str, init_args: Mapping[str, Any] = MappingProxyType({})) -> pl.Callback:
-    """Return a callback, by the name of one of Lightning's own, or by that of a module and a class in it.
-
-    Importing a module runs it, so only those of `TRUSTED` packages and those that the user lists are imported.
-    """
-    module, _, name = class_path.rpartition(".")
-    listed = [one.strip() for one in os.environ.get(CALLBACK_MODULES, "").split(",")]
-    if module and not any(one and f"{module}.".startswith(f"{one}.") for one in (*TRUSTED, *listed)):
-        raise TypeError(
-            f"the callback {class_path!r:.200} is in none of the packages {', '.join(TRUSTED)}; if you trust its code, "
-            f"list its module in the environment: {CALLBACK_MODULES}=my_lab"
-        )
-    kind = getattr(importlib.import_module(module or callbacks.__name__), name)
-    if not (isinstance(kind, type) and issubclass(kind, pl.Callback)):
-        raise TypeError(f"{class_path} is not a lightning.pytorch.Callback")
-    return kind(**init_args)
 
 
 def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig) -> None:
     train.check_fits(config)
     train.check_trainable()
-    if train.quality is None and (train_config.regret_weight or train_config.temperature):
-        raise InputError("regret_weight and temperature need the table's quality; give it, or set both to 0")
     if val is None:
         return
     val.check_fits(config)

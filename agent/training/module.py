@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from agent.config import KEEP, MARGIN, SETTINGS, AgentConfig, TrainConfig
-from agent.losses import choice_loss, contrastive_loss, forecast_loss, regret_loss, settings_loss, soft_target
+from agent.config import SETTINGS, AgentConfig, TrainConfig
+from agent.losses import choice_loss, contrastive_loss, settings_loss
 from agent.model import AgentModel, AgentOutput
-from agent.predict import cheapest, decide
-from agent.training.data import FeatureScaling, Float32, TrainingTable, known_texts
+from agent.predict import decide
+from agent.training.data import FeatureScaling, Float32, TrainingTable
 from agent.training.lightning import loader_of
 
 Batch = dict[str, Tensor]
@@ -32,9 +32,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         self.model = AgentModel(config, train_config.seed)
         self.train_config = train_config
         self._config = config
-        read = train.features[:, : config.inputs]
-        self._scaling = FeatureScaling.of(read) if train_config.standardize else None
-        self._texts = {} if train.text is None else known_texts(train.features, train.text, config)
+        self._scaling = FeatureScaling.of(train.features) if train_config.standardize else None
         self._rows = {"train": _tensors(train, config, self._scaling)}
         if val is not None:
             self._rows["val"] = _tensors(val, config, self._scaling)
@@ -68,12 +66,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         # To the CPU first: not every accelerator has float64.
         probabilities = output.logits.detach().float().cpu().double().softmax(dim=1).numpy()
         unit = output.settings.detach().float().cpu().double().numpy()
-        if output.forecast is None:
-            chosen, _, _ = decide(self._config, probabilities, unit)
-        else:
-            forecast = output.forecast.detach().float().cpu().double().numpy()
-            fallback = self._config.configurations.index(self._config.fallback.configuration)
-            chosen = cheapest(forecast, np.full(rows, fallback), MARGIN, KEEP)
+        chosen, _, _ = decide(self._config, probabilities, unit)
         if self._config.ranges is not None and "settings" in batch:
             best = self._config.ranges.from_unit(batch["settings"].float().cpu().double().numpy())
             errors = np.abs(self._config.ranges.from_unit(unit) - best).mean(axis=0)
@@ -86,7 +79,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
 
     def finished_weights(self) -> dict[str, Float32]:
         """Return a copy of the weights for features as they are."""
-        weights = {**self.model.weights(), **self._texts}
+        weights = self.model.weights()
         return weights if self._scaling is None else self._scaling.fold(weights)
 
     def _batches(self, split: str, epoch: int) -> DataLoader[Batch]:
@@ -98,23 +91,17 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
 
     def _loss(self, split: str, batch: Batch) -> Tensor:
         """Return the total loss; log it, its parts, and how good the predictions are."""
-        config, quality, settings = self.train_config, batch.get("quality"), batch.get("settings")
+        config, settings = self.train_config, batch.get("settings")
         label, weight = batch["label"], batch["weight"]
         output = self.model(batch["features"])
-        target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
         losses = {
             "contrastive": contrastive_loss(output.maps, label, weight, config.margin),
-            "choice": choice_loss(output.logits, label, weight, target),
+            "choice": choice_loss(output.logits, label, weight),
         }
         if settings is not None:
             losses["settings"] = settings_loss(output.settings, settings)
-        if output.forecast is not None:
-            losses["forecast"] = forecast_loss(output.forecast, batch["forecast"])
-        if quality is not None:
-            losses["expected_regret"] = regret_loss(output.logits, quality)
-        # Eq. 11; in the paper, which has no regret loss, each weight is 1.
+        # Eq. 11; in the paper each weight is 1.
         weights = {"contrastive": config.contrastive_weight, "choice": 1.0, "settings": config.settings_weight}
-        weights |= {"expected_regret": config.regret_weight, "forecast": config.forecast_weight}
         total: Tensor = sum(loss * weights[name] for name, loss in losses.items())
         for name, value in {"loss": total, **losses}.items():
             self._log_mean(f"{split}_{name}", value.detach(), len(output.maps))
@@ -126,10 +113,9 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
 
 
 def _tensors(table: TrainingTable, config: AgentConfig, scaling: FeatureScaling | None) -> Batch:
-    """Return all rows of a table as one batch; of the features those that the network reads, scaled if asked."""
+    """Return all rows of a table as one batch, the features scaled if asked."""
     columns = table.arrays
-    read = table.features[:, : config.inputs]
-    columns["features"] = read if scaling is None else scaling(read)
+    columns["features"] = table.features if scaling is None else scaling(table.features)
     if config.ranges is not None and table.settings is not None:
         columns["settings"] = config.ranges.to_unit(table.settings).astype(np.float32)
     return {name: torch.from_numpy(column) for name, column in columns.items()}

@@ -35,8 +35,8 @@ class AnswerConfig(Runtime):
             a language model, or with `--budget_for context`.
         budget_for: What the budget covers: the whole prompt, or the context.
         method: Selector that chooses the chunks, with settings if needed, such as `top-k(k=3)`.
-        agent: Agent that chooses the settings of method `corag` that are not given, for each question: the shipped one
-            (default), a checkpoint folder, or none for fixed settings.
+        agent: Agent that chooses the settings of method `corag` that are not given, for each question: a checkpoint
+            folder; by default none, and the best single configuration holds.
         keep: Promise of method `corag`: the share of the evidence that a selection is to keep of what a full budget
             holds; 0.98 by default.
         unit: What the selector chooses: whole passages (passage), their sentences (sentence), or windows of n sentences
@@ -177,11 +177,11 @@ def _lines(at_terminal: bool) -> Iterator[str]:
 def settings_of(config: AnswerConfig) -> dict[str, Any]:
     """Return the settings of `corag.ask`, its parts built."""
     from corag.checks import check_budget
-    from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
+    from corag.selectors.corag.agents import decides
     from corag.selectors.raptor.tree import tree_setting
 
     check_budget(config.budget)
-    if "agent" not in SELECTORS.settings(config.method) and config.agent not in (DEFAULT_AGENT, NO_AGENT):
+    if "agent" not in SELECTORS.settings(config.method) and decides(config.agent):
         raise InputError(
             f"method {parse(config.method).name!r} does not use an agent; leave out --agent, or use method corag"
         )

@@ -19,15 +19,14 @@ from sklearn.preprocessing import StandardScaler
 import agent
 from agent.config import SETTINGS
 from corag.cli.page import Page, Section, Table
+from corag.errors import InputError
 from corag.types import FloatArray
-from experiments.agents.recipes import with_recipe_defaults
 from experiments.agents.targets import (
     TargetConfig,
     best_configuration,
     best_single,
-    learnt_targets,
     make_targets,
-    taught,
+    training_targets,
     utility,
 )
 from experiments.labels.table import Labels
@@ -46,14 +45,14 @@ def comparison(
 ) -> Page:
     """Return the page that compares an agent with baselines and the oracle on the test questions.
 
-    Baselines learn from `train` and choose their settings by `val`, with the features that the agent's network reads.
+    Baselines learn from `train` and choose their settings by `val`, with the features of the agent.
     """
     values, rows = utility(test, target), np.arange(len(test))
     known = np.concatenate([utility(part, target) for part in (train, val) if part is not None])
     single, own = best_single(train, known), named(trained, test)
     baseline = (train, val, test, target, trained.config)
     choices: dict[str, Choices] = {
-        "majority class": np.full(len(test), np.bincount(best_configuration(train, taught(train, target))).argmax()),
+        "majority class": np.full(len(test), np.bincount(best_configuration(train, utility(train, target))).argmax()),
         BASE: np.full(len(test), single),
         "logistic regression": _logistic_regression(*baseline),
         "k-nearest neighbours": _nearest_neighbours(*baseline),
@@ -87,16 +86,16 @@ def _errors(trained: agent.ConfigurationAgent, train: Labels, test: Labels, targ
     ranges, parts = trained.config.ranges, trained.config.features
     if ranges is None:
         return []
-    learnt, asked = learnt_targets(train, target, parts), make_targets(test, target, parts)
+    trained_on, asked = training_targets(train, target, parts), make_targets(test, target, parts)
     predicted = trained.predict(asked.features, trained.config.configurations)
-    assert isinstance(predicted, list) and learnt.settings is not None and asked.settings is not None
+    assert isinstance(predicted, list) and trained_on.settings is not None and asked.settings is not None
     counts = asked.weight > 0
     label = np.array([trained.config.configurations.index(one.configuration) for one in predicted])
     errors = [
-        ("reranker, share wrong", counts, label != asked.label, np.bincount(learnt.label).argmax() != asked.label)
+        ("reranker, share wrong", counts, label != asked.label, np.bincount(trained_on.label).argmax() != asked.label)
     ]
     settings = ranges.to_unit(_settings_of(predicted))
-    truth, constant = ranges.to_unit(asked.settings), ranges.to_unit(learnt.settings).mean(axis=0)
+    truth, constant = ranges.to_unit(asked.settings), ranges.to_unit(trained_on.settings).mean(axis=0)
     squares, constant_squares = (settings - truth) ** 2, (constant - truth) ** 2
     for column, name in enumerate(SETTINGS):
         every = np.ones(len(test), dtype=np.bool_)
@@ -113,6 +112,34 @@ def _errors(trained: agent.ConfigurationAgent, train: Labels, test: Labels, targ
     return [
         Table(["error of", "questions", "agent", "constant", "difference"], lines, "Each head by itself:", note=note)
     ]
+
+
+def left_out_table(
+    labels: Labels, target: TargetConfig, fit: Callable[[Labels, str], agent.ConfigurationAgent]
+) -> Table:
+    """Return a line for each kind: what an agent reaches on it that `fit` trained on the others, with the kind's name.
+
+    Beside it stands the configuration that is best for the others.
+    """
+    values, lines, means = utility(labels, target), [], []
+    kinds = list(dict.fromkeys(labels.kind.tolist()))
+    of_agent, of_single = np.empty(len(labels)), np.empty(len(labels))
+    for kind in kinds:
+        rows, others = np.flatnonzero(labels.kind == kind), np.flatnonzero(labels.kind != kind)
+        single = best_single(labels.of(others), values[others])
+        try:
+            chosen = named(fit(labels.of(others), kind), labels.of(rows))
+        except InputError:  # one class is best for all of the others: there is nothing to learn
+            chosen = np.full(len(rows), single)
+        of_agent[rows], of_single[rows] = values[rows, chosen], values[rows, single]
+        means.append((of_single[rows].mean(), of_agent[rows].mean(), values[rows].max(axis=1).mean()))
+        gain = paired_difference(of_agent[rows], of_single[rows], groups=labels.group[rows].tolist())
+        lines.append([kind, str(len(rows)), *(f"{mean:.4f}" for mean in means[-1]), str(gain)])
+    gain = paired_difference(of_agent, of_single, groups=labels.group.tolist())
+    lines.append(["**all**", str(len(labels)), *(f"{mean:.4f}" for mean in np.mean(means, axis=0)), str(gain)])
+    headings = ["kind left out", "questions", BASE, AGENT, CEILING, "gain of the agent"]
+    note = "Utility; in the last line the mean over kinds, and the gain over all questions. 95% intervals by document."
+    return Table(headings, lines, note=note)
 
 
 def method_table(
@@ -134,9 +161,8 @@ def method_table(
         tokens = labels.measures["cost_tokens"][rows, chosen].mean()
         title = f"**{name}**" if name == marked else name
         lines.append([title, f"{values[rows, chosen].mean():.4f}", shown, p, f"{tokens:.1f}"])
-    target = with_recipe_defaults(target, "default", "target")
     note = (
-        f"Utility: {target.metric} less {target.price or 0.0:g} for 256 tokens. Gap closed: 0 is the {base}, 1 the "
+        f"Utility: {target.metric} less {target.price:g} for 256 tokens. Gap closed: 0 is the {base}, 1 the "
         "oracle, which picks for each question with hindsight and so profits from noise; 95% intervals over resampled "
         "documents."
     )
@@ -152,7 +178,7 @@ def _share(means: FloatArray) -> FloatArray:
 def named(trained: agent.ConfigurationAgent, labels: Labels) -> Choices:
     """Return the measured configuration that stands for each prediction of an agent, `[n]`."""
     classes, config = labels.classes(), trained.config
-    predictions = trained.predict(labels.features(config.features), config.configurations, room=labels.room)
+    predictions = trained.predict(labels.features(config.features), config.configurations)
     assert isinstance(predictions, list)
     chosen = [classes.names.index(prediction.configuration) for prediction in predictions]
     if classes.settings is None or config.ranges is None:
@@ -169,10 +195,10 @@ def _nearest_neighbours(
     train: Labels, val: Labels | None, test: Labels, target: TargetConfig, config: agent.AgentConfig
 ) -> Choices:
     """Return the configuration of highest mean utility on the nearest training questions, by cosine of the features."""
-    values, known = taught(train, target), _unit(_read(train, config))
+    values, known = utility(train, target), _unit(train.features(config.features))
 
     def choose(labels: Labels, count: int) -> Choices:
-        near = np.argsort(-_unit(_read(labels, config)) @ known.T, axis=1, kind="stable")
+        near = np.argsort(-_unit(labels.features(config.features)) @ known.T, axis=1, kind="stable")
         return np.asarray(values[near[:, :count]].mean(axis=1).argmax(axis=1), dtype=np.int64)
 
     counts = [count for count in NEIGHBOURS if count <= len(train)] or [len(train)]
@@ -183,16 +209,17 @@ def _logistic_regression(
     train: Labels, val: Labels | None, test: Labels, target: TargetConfig, config: agent.AgentConfig
 ) -> Choices:
     """Return the most probable best configuration by logistic regression on the features."""
-    best = best_configuration(train, taught(train, target))
+    best = best_configuration(train, utility(train, target))
     if len(set(best)) < 2:
         return np.full(len(test), best[0])
 
     @cache
     def model(strength: float) -> Pipeline:
-        return make_pipeline(StandardScaler(), LogisticRegression(C=strength)).fit(_read(train, config), best)
+        features = train.features(config.features)
+        return make_pipeline(StandardScaler(), LogisticRegression(C=strength)).fit(features, best)
 
     def choose(labels: Labels, strength: float) -> Choices:
-        return np.asarray(model(strength).predict(_read(labels, config)), dtype=np.int64)
+        return np.asarray(model(strength).predict(labels.features(config.features)), dtype=np.int64)
 
     return _by_validation(choose, STRENGTHS, val, test, target)
 
@@ -212,11 +239,6 @@ def _by_validation(
         return choose(test, settings[0])
     gains, rows = utility(val, target), np.arange(len(val))
     return choose(test, max(settings, key=lambda setting: float(gains[rows, choose(val, setting)].mean())))
-
-
-def _read(labels: Labels, config: agent.AgentConfig) -> NDArray[np.float32]:
-    """Return the features that an agent's network reads, `[n, d]`."""
-    return labels.features(config.features)[:, : config.inputs]
 
 
 def _unit(features: NDArray[np.float32]) -> FloatArray:

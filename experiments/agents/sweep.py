@@ -26,7 +26,6 @@ from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.text.visible import to_json
 from corag.writing import write_atomically
-from experiments.agents.recipes import flattened
 from experiments.agents.train import TrainAgentConfig, fit, known_labels
 from experiments.run.journal import fingerprint
 from experiments.run.track import UNMEASURED
@@ -205,8 +204,7 @@ def _trained(run: TrainAgentConfig, group: str) -> dict[str, Any]:
     """Return the figures of a run, or why it could not be trained; a finished training is not done again."""
     record: dict[str, Any] = {"seed": run.training.seed}
     try:
-        config = run.with_recipe_defaults()
-        report = fit(known_labels(config), config, group=group)
+        report = fit(known_labels(run), run, group=group)
     except InputError as error:
         return {**record, "error": str(error)}
     figures = report.history[report.best_epoch]
@@ -228,6 +226,15 @@ def _folder_name(settings: Mapping[str, Any], seed: int) -> str:
 def _spread(values: Sequence[float]) -> dict[str, float]:
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return {"mean": float(np.mean(values)), "sd": sd, "min": min(values), "max": max(values)}
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by dotted name; those of Lightning's `trainer` are one setting."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        nested = isinstance(value, Mapping) and name != "trainer"
+        flat |= flattened(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
+    return flat
 
 
 def read_settings(values: Mapping[str, Any]) -> TrainAgentConfig:

@@ -8,32 +8,22 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 import agent
 from agent.checkpoint import CARD_FILE
 from common.storage import folder_lock, seal_again
-from corag.checks import check_choice
 from corag.cli.console import progress
-from corag.cli.page import Page, Table
+from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError
 from corag.models.devices import parse_device
 from corag.models.runtime import Runtime, current, in_runtime, merge_records
 from corag.selectors.corag.features import check_recipe, feature_dim
 from corag.writing import write_atomically
-from experiments.agents.compare import comparison
-from experiments.agents.left_out import (
-    NOVELTIES,
-    LeftOut,
-    chosen_novelty,
-    leave_kinds_out,
-    promise_section,
-    shortfalls,
-)
-from experiments.agents.recipes import RECIPES, Recipe, with_recipe_defaults
-from experiments.agents.targets import FILLING, TargetConfig, best_fallback, learnt_targets, make_targets, utility
+from experiments.agents.compare import comparison, left_out_table
+from experiments.agents.targets import TargetConfig, best_single, make_targets, training_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
 from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
@@ -44,11 +34,7 @@ logger = logging.getLogger(__name__)
 
 TRAIN, VAL, TEST = 0, 1, 2
 FEW_QUESTIONS, FEW_SHARE = 100, 0.25
-"""With fewer questions, or a smaller share of them, a training by the paper's rule warns."""
-LEFT_OUT_DIR = "left-out"
-COMPONENTS = 20
-"""Of the candidates' mean embedding, by which an agent that promises recognizes texts: 4 to 40 serve alike (lab
-notebook)."""
+"""With fewer questions to learn from, or a smaller share of them, a training warns."""
 PAGE_FILE = "report.html"
 
 
@@ -61,47 +47,29 @@ class TrainAgentConfig(Runtime, Tracking):
     Attributes:
         labels: Tables of `corag label`, separated by commas; those of several readers are averaged.
         out: Folder for the results. An interrupted run resumes there.
-        left_out_labels: Tables of the same questions, labelled with values that were trained without their kind: they
-            choose the fallback, and test the agents that leave a kind out. By default `labels`.
         shares: Shares of the questions for training, choosing the best epoch, and testing; questions that share
             documents stay together.
         own_splits: Divide the questions by their own splits instead: learn from train, choose the epoch by dev, and
             test on all others.
-        recipe: Named settings, which those set beside it override: `paper` trains the agent of the CORAG paper; see
-            `experiments.agents.recipes`.
-        features: Parts of the feature vector that the network reads, separated by commas: query, candidates, curve,
-            texts; see `corag.selectors.corag.features`. By default as the recipe has it: texts, curve; in the paper's
-            query. An agent that promises sees `candidates`, too, by which it recognizes texts.
-        settings_head: Whether a second head predicts the search settings, as in the paper; otherwise every
-            configuration is a class of its own. By default as the recipe has it: false, in the paper's true.
-        promise: Whether a head forecasts what each configuration holds of the evidence and spends, so that the agent
-            names the cheapest that keeps what is promised. By default as the recipe has it: true, in the paper's false;
-            false with a settings head.
-        novelty: Distance from the texts that were learned from beyond which the agent departs from its fallback less
-            and less. By default the largest that keeps the promise on texts of kinds left out of the training; with
-            less than three kinds the largest there is.
+        leave_kinds_out: Also train without each kind of the labels, and say what these agents reach on it.
+        features: Parts of the feature vector, separated by commas: query, candidates, curve; see
+            `corag.selectors.corag.features`. The paper has the first.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
         min_lead: Lead in probability, from 0 to 1, that another configuration needs over the best single one for the
-            agent to depart from it, without a promise: 0 follows the prediction, 1 never departs.
+            agent to depart from it: 0 follows the prediction, 1 never departs.
         target: What makes one configuration better than another.
         training: Settings of the training.
-        trainer: Further settings of Lightning's Trainer by name, such as `{gradient_clip_val: 1.0}`. `callbacks` is a
-            list, Lightning's own by name, such as `{class_path: EarlyStopping, init_args: {monitor: val_loss}}`, others
-            with their module, which the environment variable CORAG_CALLBACK_MODULES lists.
+        trainer: Further settings of Lightning's Trainer by name, such as `{gradient_clip_val: 1.0}`.
         quiet: Show no progress and no table.
     """
 
     labels: str
     out: str
-    left_out_labels: str = ""
     shares: tuple[float, float, float] = (0.6, 0.1, 0.3)
     own_splits: bool = False
-    recipe: Recipe = "default"
-    features: str | None = None
-    settings_head: bool | None = None
-    promise: bool | None = None
-    novelty: float | None = None
+    leave_kinds_out: bool = False
+    features: str = "query,candidates,curve"
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
     min_lead: float = 0.0
@@ -112,15 +80,9 @@ class TrainAgentConfig(Runtime, Tracking):
     quiet: bool = False
 
     @property
-    def network_parts(self) -> tuple[str, ...]:
-        """The parts of the feature vector that the network reads."""
-        return check_recipe(comma_separated(self.features or RECIPES[self.recipe]["agent"]["features"]))
-
-    @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of the feature vector: those, and for a promise what tells which text a question is about."""
-        read = self.network_parts
-        return read if not self.promise or "candidates" in read else (*read, "candidates")
+        """The parts of the feature vector."""
+        return check_recipe(comma_separated(self.features))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,36 +91,18 @@ class TrainAgentConfig(Runtime, Tracking):
                 f"shares are {', '.join(map(str, self.shares))}; give three numbers of at least 0 for training, "
                 "validation and test, the first above 0, that sum to 1"
             )
-        check_choice("recipe", self.recipe, Recipe)
-        if self.promise and self.settings_head:
-            raise InputError(
-                "promise and settings_head are both true; forecasts are for whole configurations: leave out one"
-            )
         _ = self.parts
-
-    def with_recipe_defaults(self) -> Self:
-        """Return the settings with those that are None as the recipe has them."""
-        # Forecasts are for whole configurations.
-        given = replace(self, promise=False) if self.settings_head and self.promise is None else self
-        return replace(
-            with_recipe_defaults(given, self.recipe, "agent"),
-            target=with_recipe_defaults(self.target, self.recipe, "target"),
-            training=with_recipe_defaults(self.training, self.recipe, "training"),
-        )
 
 
 @in_runtime
 def train(config: TrainAgentConfig) -> agent.TrainReport:
     """Train an agent, save its checkpoint and compare it with baselines; an interrupted training is resumed.
 
-    With labels of several kinds, an agent that promises is trained without each of them, too: it says what agents keep
-    on texts that they do not know, and which `novelty` is safe. Of several processes with one `out`, one works and the
-    others wait.
+    Of several processes with one `out`, one works and the others wait.
 
     A damaged table or a missing split is a `DataError`, an unknown measure an `InputError`, too little to learn from an
     `InputError`.
     """
-    config = config.with_recipe_defaults()
     labels = known_labels(config)
     agent_config_of(labels, config)  # refuses settings before anything is written
     with folder_lock(Path(config.out), ".train.lock"):
@@ -166,22 +110,12 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
 
 
 def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
-    tests = labels
-    if config.left_out_labels:
-        tests = labels.measured_as(read_labels(config.left_out_labels))
-        known = np.isfinite(utility(tests, config.target)).all(axis=1)
-        labels, tests = labels.of(known), tests.of(known)
-    kinds: list[LeftOut] = []
-    if config.promise:
-        if len(set(labels.kind)) > 2 and not config.own_splits:
-            grid = NOVELTIES if config.novelty is None else (config.novelty,)
-            kinds = leave_kinds_out(labels, tests, config.target, partial(_fitted_without, config), grid)
-        if config.novelty is None:
-            place = chosen_novelty(shortfalls(tests, kinds), agent.KEEP) if kinds else -1
-            config = replace(config, novelty=NOVELTIES[place])
-        config = replace(config, min_lead=0.0)
     parts = divided(labels, config)
     pages: list[Page] = []
+    left_out: list[Section] = []
+    if config.leave_kinds_out:
+        table = left_out_table(labels, config.target, partial(_fitted_without, config))
+        left_out.append(Section("Each kind left out of the training", [table]))
 
     def compare(trained: agent.TrainReport) -> Page | None:
         if not (parts == TEST).any():
@@ -189,8 +123,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         training, test = labels.of(parts == TRAIN), labels.of(parts == TEST)
         validation = labels.of(parts == VAL) if (parts == VAL).any() else None
         page = comparison(trained.agent, training, validation, test, config.target)
-        if kinds:
-            page = replace(page, sections=[*page.sections, promise_section(tests, kinds, config.novelty or 0.0)])
+        page = replace(page, sections=[*page.sections, *left_out])
         body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
         card, heading = trained.checkpoint / CARD_FILE, "## On questions it has not seen"
         before = card.read_text(encoding="utf-8").partition(heading)[0].rstrip()
@@ -200,7 +133,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         pages.append(page)
         return page
 
-    trained = fit(labels, config, tests, compare=compare)
+    trained = fit(labels, config, compare=compare)
     if pages and not config.quiet:
         pages[0].show()
     return trained
@@ -211,7 +144,7 @@ def known_labels(config: TrainAgentConfig) -> Labels:
 
     A `DataError` says that no question has one.
     """
-    labels = replace(read_labels(config.labels), settings_head=bool(config.settings_head))
+    labels = read_labels(config.labels)
     known = np.isfinite(utility(labels, config.target)).all(axis=1)
     if not known.any():
         raise DataError(f"no question has the measure {config.target.metric}; choose another metric")
@@ -224,43 +157,35 @@ def known_labels(config: TrainAgentConfig) -> Labels:
 def fit(
     labels: Labels,
     config: TrainAgentConfig,
-    unknown: Labels | None = None,
     group: str | None = None,
     title: str = "train",
     compare: Callable[[agent.TrainReport], Page | None] = lambda trained: None,
 ) -> agent.TrainReport:
     """Train an agent on labels and save its checkpoint; an interrupted training is resumed.
 
-    Its fallback, which is for questions unlike those that it learned from, is the best single configuration on all of
-    `unknown`: the same questions, measured with values that do not know their kind. By default it is that on `labels`.
-    `group` is that of the W&B run if the settings name none, `title` is shown with the progress. `compare` returns the
-    page of the comparison with baselines, which W&B gets, too.
+    Its fallback is the best single configuration on all questions that it is not tested on. `group` is that of the W&B
+    run if the settings name none, `title` is shown with the progress. `compare` returns the page of the comparison with
+    baselines, which W&B gets, too.
     """
     parts = divided(labels, config)
     training, validation = labels.of(parts == TRAIN), labels.of(parts == VAL) if (parts == VAL).any() else None
-    forecast = bool(config.promise)
-    learnt = learnt_targets(training, config.target, config.parts, forecast=forecast)
-    number = f"all {len(training)} training questions"
-    if config.target.weighting == "rule":
-        number = (
-            f"{len(learnt)} of {len(training)} training questions, on which the best class leads the next by more than "
-            f"{config.target.margin:.0%} of {config.target.metric}"
-        )
-        few = len(learnt) < max(FEW_QUESTIONS, FEW_SHARE * len(training))
-        remedy = "label more questions, label rerankers that differ more, or lower target.margin"
-        logger.log(logging.WARNING if few else logging.INFO, "learns from %s%s", number, f": {remedy}" if few else "")
+    targets = training_targets(training, config.target, config.parts)
+    number = (
+        f"{len(targets)} of {len(training)} training questions, on which the best class leads the next by more than "
+        f"{config.target.margin:.0%} of {config.target.metric}"
+    )
+    few = len(targets) < max(FEW_QUESTIONS, FEW_SHARE * len(training))
+    remedy = "label more questions, label rerankers that differ more, or lower target.margin"
+    logger.log(logging.WARNING if few else logging.INFO, "learns from %s%s", number, f": {remedy}" if few else "")
     # One configuration of a few is hardly fitted, and on fewer questions chance decides between the best two.
-    known = labels.of(parts != TEST) if unknown is None else unknown
-    agent_config = agent_config_of(known, config)
-    if learnt.text is not None:
-        agent_config = replace(agent_config, texts=len(np.unique(learnt.text)))
+    agent_config = agent_config_of(labels.of(parts != TEST), config)
     tables = [{"name": path.name, "sha256": digest(path)} for path in label_paths(config.labels)]
     settings = asdict(config) | {"agent": agent_config.to_dict(), "questions": len(labels), "label_tables": tables}
     run = TrackedRun("train", config, Path(config.out), settings, group=group)
     with progress(title, quiet=config.quiet) as report, run:
         trained = agent.fit(
-            learnt,
-            None if validation is None else make_targets(validation, config.target, config.parts, forecast=forecast),
+            targets,
+            None if validation is None else make_targets(validation, config.target, config.parts),
             agent_config,
             config.training,
             config.out,
@@ -287,24 +212,13 @@ def fit(
         return trained
 
 
-def _fitted_without(config: TrainAgentConfig, labels: Labels, unknown: Labels, kind: str) -> agent.ConfigurationAgent:
-    """Return an agent trained on the labels of all kinds but one; none of their questions is kept for a test."""
+def _fitted_without(config: TrainAgentConfig, labels: Labels, kind: str) -> agent.ConfigurationAgent:
+    """Return an agent trained on labels of all kinds but one; none of their questions is kept for a test."""
     training, validation, test = config.shares
-    name = re.sub(r"[^\w-]+", "-", kind)
-    without = replace(
-        config,
-        out=str(Path(config.out) / LEFT_OUT_DIR / name),
-        shares=(training + test, validation, 0.0),
-        min_lead=0.0,
-        novelty=0.0,
-        logger="none",
-    )
-    best = make_targets(labels.of(divided(labels, without) == TRAIN), config.target, config.parts)
-    if len(np.unique(best.label[best.weight > 0])) < 2:
-        # One class is best for all of the others: there is nothing to learn, and its best settings are the fallback.
-        alone = agent_config_of(unknown, without)
-        return agent.ConfigurationAgent(replace(alone, feature_dim=0))
-    return fit(labels, without, unknown, title=f"train without {kind}").agent
+    out = Path(config.out) / "left-out" / re.sub(r"[^\w-]+", "-", kind)
+    shares = (training + test, validation, 0.0)
+    without = replace(config, out=str(out), shares=shares, own_splits=False, logger="none")
+    return fit(labels, without, title=f"train without {kind}").agent
 
 
 def divided(labels: Labels, config: TrainAgentConfig) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -331,23 +245,17 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
         # As spelled: float32 would round a bound such as 0.3.
         settings = [fallback_of(name).settings for name in known.configurations]
         ranges = agent.Ranges(*((min(column), max(column)) for column in zip(*settings, strict=True)))
-    filling = FILLING if config.promise and FILLING in known.configurations else None
-    read = config.network_parts
-    best = known.configurations[best_fallback(known, utility(known, config.target), filling)]
+    best = known.configurations[best_single(known, utility(known, config.target))]
     return agent.AgentConfig(
         configurations=classes.names,
         fallback=agent.Fallback(best) if ranges is None else fallback_of(best),
         feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
         embedder=known.embedder,
         features=config.parts,
-        inputs=None if config.parts == read else feature_dim(read, known.query_vectors.shape[1]),
-        components=0 if config.parts == read else COMPONENTS,
         hidden=tuple(config.hidden),
         map_dim=config.map_dim,
         ranges=ranges,
         min_lead=config.min_lead,
-        novelty=(config.novelty or 0.0) if config.promise else None,
-        filling=filling,  # type: ignore[arg-type]  # parsed
     )
 
 
@@ -372,7 +280,6 @@ def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
         for row in merge_records(metadata.get("models", ()) for metadata in labels.metadata)
     )
     return {
-        "recipe": config.recipe,
         "layers": f"hidden={config.hidden}, map_dim={config.map_dim}",
         **({"trainer": config.trainer} if config.trainer else {}),
         "labels": f"{len(labels.configurations)} configurations on {len(labels)} questions: {counts}",
@@ -381,7 +288,7 @@ def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
         "label": f"{config.target.metric} of the answer by reader {readers} at "
         f"{', '.join(map(str, labels.budgets))} tokens",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
-        **({"novelty": config.novelty} if config.promise else {"min_lead": config.min_lead}),
+        "min_lead": config.min_lead,
         "models of the labels": models or "not recorded",
         "commit": commit(),
     }

@@ -60,8 +60,8 @@ class EvaluateConfig(SelectionSettings, Tracking):
         methods: Selectors, separated by commas, with settings if needed: `top-k(k=3)`, `car(method=dbscan)`. `all`
             means every selector that can run with the given settings.
         reranker: Reranker of every method that uses one, in place of their default.
-        agent: Agent that predicts the configuration of `corag` for each question: a checkpoint folder, or
-            `agent-minilm`, the shipped one, which is the default. `none` uses fixed settings.
+        agent: Agent that predicts the configuration of `corag` for each question: a checkpoint folder. By
+            default `none`: the best single configuration holds.
         unit: What the methods choose: whole passages (passage), their sentences (sentence), or windows of n sentences
             (window(n)). By default the agent's choice for `corag`, and passages for other methods.
         summarizer: Summarizer of methods that put summaries into the prompt.

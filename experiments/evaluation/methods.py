@@ -20,6 +20,8 @@ from corag.types import Candidate, Reranker, Selection, Selector
 
 ALL = "all"
 """Every registered selector that can run."""
+FILLING = "naive(reranker=minilm-softsim)"
+"""What fills the budget."""
 
 
 class Methods(NamedTuple):

@@ -13,12 +13,12 @@ from experiments.data.config import CandidateSettings, Part, SelectionSettings, 
 from experiments.run.track import Tracking
 
 CLASSES = (
-    "corag(unit=passage, reranker=minilm-evidence)",
+    "corag(unit=sentence, reranker=minilm-late)",
     "corag(unit=sentence, reranker=minilm-evidence)",
-    "corag(unit=passage, reranker=minilm-softsim)",
-    "corag(unit=sentence, reranker=minilm-softsim)",
+    "corag(unit=sentence, reranker=bm25)",
+    "corag(unit=passage, reranker=minilm-late)",
 )
-"""What the agent that ships chooses among; a second head predicts iterations, c and lambda."""
+"""What an agent chooses among; its second head predicts iterations, c and lambda."""
 OF_AGENT = ("policy", "iterations", "exploration")
 """Settings of a search that a second head predicts, and with which policy."""
 
@@ -65,10 +65,9 @@ class LabelConfig(SelectionSettings, Tracking):
         splits: Splits of the questions, separated by commas; without sources. Questions that name no split are divided
             by documents into train, dev and test.
         sources: Questions of several data folders.
-        configurations: Selectors to measure, separated by commas; by default `corag` with passages and sentences, each
-            with the shipped value and late interaction. Each `corag` that sets none of cost_weight and, of its search,
-            policy, iterations and exploration is measured with every combination of the next three settings, unless
-            these are empty.
+        configurations: Selectors to measure, separated by commas; by default `corag` with rerankers that ship. Each
+            `corag` that sets none of cost_weight and, of its search, policy, iterations and exploration is measured
+            with every combination of the next three settings, unless these are empty.
         iterations: Numbers of iterations of the tree search, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.

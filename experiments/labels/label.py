@@ -243,7 +243,6 @@ class Worker:
             "similarities": vectors.similarities.astype(np.float32).tolist(),
             "query_vector": vectors.query.astype(np.float16).tolist(),
             "candidates_vector": vectors.candidates.astype(np.float16).tolist(),
-            "texts_vector": vectors.texts.astype(np.float32).tolist(),
             "long_form": answer_words(query.answers) >= LONG_ANSWER_WORDS,
         }
 

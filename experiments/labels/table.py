@@ -21,7 +21,7 @@ import agent
 from agent import Configuration
 from corag.errors import DataError, InputError
 from corag.optional import require
-from corag.selectors.corag.features import Float32, feature_vectors, room
+from corag.selectors.corag.features import Float32, feature_vectors
 from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.data.config import comma_separated
@@ -37,7 +37,7 @@ FIGURES = (
 """What is measured; null where a question has no such figure, or failed."""
 COMPLETE = ("data", "kind", "query", "split", "group", "configuration", "budget_tokens")
 """Columns without nulls."""
-VECTORS = ("query_vector", "candidates_vector", "similarities", "texts_vector")
+VECTORS = ("query_vector", "candidates_vector", "similarities")
 """Columns with a value in the first row of each question, as `long_form`."""
 
 Row = Mapping[str, Any]
@@ -54,7 +54,7 @@ def _schema() -> Any:
             **dict.fromkeys(FIGURES, pyarrow.float64()),
             "error": pyarrow.string(),
             **dict.fromkeys(VECTORS[:2], half),
-            **dict.fromkeys(VECTORS[2:], pyarrow.list_(pyarrow.float32())),
+            "similarities": pyarrow.list_(pyarrow.float32()),
             "long_form": pyarrow.bool_(),
         }
     )
@@ -118,11 +118,9 @@ class Labels:
         query_vectors: Embedding of each question, float32 `[n, d]`.
         candidates_vectors: Mean embedding of each question's best candidates, float32 `[n, d]`.
         similarities: Each question's similarities to its candidates, best first.
-        texts_vectors: What `corag.selectors.corag.features.text_statistics` says of each question, float32 `[n, t]`.
         long_form: Whether the reference answers of each question are long, `[n]`.
         budget: Token budget of each question, `[n]`: asked under several, it is a question each.
         metadata: Of each table that was read.
-        settings_head: Whether configurations that differ in the settings of the paper's search alone are one class.
     """
 
     ids: tuple[str, ...]
@@ -135,11 +133,9 @@ class Labels:
     query_vectors: Float32
     candidates_vectors: Float32
     similarities: tuple[Float32, ...]
-    texts_vectors: Float32
     long_form: NDArray[np.bool_]
     budget: NDArray[np.int64]
     metadata: tuple[Mapping[str, Any], ...]
-    settings_head: bool = True
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -156,19 +152,7 @@ class Labels:
 
     def features(self, recipe: Sequence[str]) -> Float32:
         """Return the feature vectors of a recipe; see `corag.selectors.corag.features`."""
-        return feature_vectors(
-            recipe, self.query_vectors, self.candidates_vectors, self.similarities, self.texts_vectors
-        )
-
-    @property
-    def room(self) -> FloatArray:
-        """How many passages each budget holds, `[n]`; see `corag.selectors.corag.features.room`."""
-        return room(self.texts_vectors, list(map(len, self.similarities)))
-
-    @property
-    def text(self) -> NDArray[np.str_]:
-        """Name of the texts that each question is about, `[n]`: the data folder, under one budget."""
-        return np.char.add(np.char.add(self.data, "@"), self.budget.astype(np.str_))
+        return feature_vectors(recipe, self.query_vectors, self.candidates_vectors, self.similarities)
 
     def of(self, rows: ArrayLike) -> Labels:
         """Return the questions of some rows, given as indices or as a mask."""
@@ -182,32 +166,16 @@ class Labels:
             **{name: getattr(self, name)[chosen] for name in arrays},
         )
 
-    def measured_as(self, other: Labels) -> Labels:
-        """Return these questions with the measures that another table has of them, NaN where it has none.
-
-        A configuration that the other table lacks is an `InputError`.
-        """
-        if missing := sorted(set(self.configurations) - set(other.configurations)):
-            raise InputError(f"{missing[0]} is not measured in both tables; label the same configurations in both")
-        row_of = {name: row for row, name in enumerate(other.ids)}
-        mine = np.array([row for row, name in enumerate(self.ids) if name in row_of], dtype=np.int64)
-        theirs = [row_of[self.ids[row]] for row in mine.tolist()]
-        columns = [other.configurations.index(name) for name in self.configurations]
-        measures = {name: np.full_like(values, np.nan) for name, values in self.measures.items()}
-        for name in measures.keys() & other.measures.keys():
-            measures[name][mine] = other.measures[name][np.ix_(theirs, columns)]
-        return replace(self, measures=measures)
-
     def classes(self) -> Classes:
         """Return what an agent chooses among.
 
-        With `settings_head`, where all configurations are spelled with iterations, exploration and cost weight of the
-        paper's search, and several differ in these alone, what differs else are the classes.
+        Where all configurations are spelled with iterations, exploration and cost weight of the paper's search, and
+        several differ in these alone, what differs else are the classes; otherwise every configuration is one.
         """
         parts = [_search_settings(name) for name in self.configurations]
         names = tuple(dict.fromkeys(name for name, _ in parts))
         settings = [of_part for _, of_part in parts]
-        if not self.settings_head or None in settings or len(names) == len(parts):
+        if None in settings or len(names) == len(parts):
             return Classes(self.configurations, np.arange(len(parts)))
         label = np.array([names.index(name) for name, _ in parts], dtype=np.int64)
         return Classes(names, label, np.array(settings, dtype=np.float32))
@@ -286,10 +254,8 @@ def read_labels(paths: str) -> Labels:
         raise DataError(f"{paths}: cost_tokens is missing in a row without an error; label again")
     questions = table.take(with_vector[at[whole[found]]])
     vectors = {name: [np.array(row, dtype=np.float32) for row in questions[name].to_pylist()] for name in VECTORS}
-    for names in (VECTORS[:2], VECTORS[3:]):
-        lengths = {len(vector) for name in names for vector in vectors[name]}
-        if len(lengths) > 1:
-            raise DataError(f"{paths}: vectors have {' and '.join(map(str, sorted(lengths)))} numbers; label again")
+    if len(lengths := {len(vector) for name in VECTORS[:2] for vector in vectors[name]}) > 1:
+        raise DataError(f"{paths}: vectors have {' and '.join(map(str, sorted(lengths)))} numbers; label again")
     if not all(np.isfinite(vector).all() for of_name in vectors.values() for vector in of_name):
         raise DataError(f"{paths}: a vector holds a number that is missing or not finite; label again")
     texts: dict[str, Any] = {
@@ -302,7 +268,6 @@ def read_labels(paths: str) -> Labels:
         query_vectors=np.stack(vectors["query_vector"]),
         candidates_vectors=np.stack(vectors["candidates_vector"]),
         similarities=tuple(vectors["similarities"]),
-        texts_vectors=np.stack(vectors["texts_vector"]),
         long_form=np.array(questions["long_form"].to_pylist(), dtype=bool),
         budget=questions["budget_tokens"].to_numpy().astype(np.int64),
         metadata=tuple(metadata),
@@ -340,8 +305,7 @@ def _read(path: Path) -> Any:
     try:
         table = parquet.read_table(path, page_checksum_verification=True)
         # The footer has no checksum: without this a column of another name would be one that is missing.
-        # Tables that were written before have `seconds`, too.
-        if unknown := set(table.column_names) - {*_schema().names, "seconds"}:
+        if unknown := set(table.column_names) - set(_schema().names):
             raise KeyError(f"unknown column {min(unknown)}")
         for field in _schema():
             if field.name in FIGURES and field.name not in table.column_names:

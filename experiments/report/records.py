@@ -26,7 +26,7 @@ from corag.optional import require
 from corag.text.visible import to_json
 from corag.types import FloatArray
 from corag.writing import write_atomically
-from experiments.agents.targets import FILLING
+from experiments.evaluation.methods import FILLING
 from experiments.evaluation.metrics import kept
 from experiments.labels.table import Labels, read_labels
 from experiments.report.drawing import COLORS, MARKERS, Points, against_tokens

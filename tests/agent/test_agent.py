@@ -12,8 +12,6 @@ from hypothesis.extra import numpy as hnp
 
 import agent
 from agent import AgentConfig, Configuration, ConfigurationAgent, Fallback, Ranges
-from agent.config import ROOM
-from agent.predict import cheapest
 from common.errors import InputError, ModelError
 from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config
 from tests.paths import ROOT
@@ -107,9 +105,9 @@ def test_the_fallback_is_kept_where_the_lead_is_small(min_lead, chosen):
     trained = agent_that_passes_one_feature_on(min_lead=min_lead)
     prediction = trained.predict(at(np.log(3)))
     settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
-    assert (prediction.configuration, prediction.unsure) == (chosen, chosen == "first")
+    assert (prediction.configuration, prediction.fell_back) == (chosen, chosen == "first")
     assert settings == pytest.approx((10, 2.4, 0.1) if chosen == "first" else (8, 1.5, 0.15))
-    assert not trained.predict(at(np.log(3)), available=["second"]).unsure
+    assert not trained.predict(at(np.log(3)), available=["second"]).fell_back
 
 
 def test_an_agent_without_a_network_names_its_fallback():
@@ -136,10 +134,7 @@ def folder(tmp_path):
     return path
 
 
-FORECASTING = {"ranges": None, "novelty": 0.5, "texts": 3, "filling": "second", "inputs": 2, "components": 3}
-
-
-@pytest.mark.parametrize("changes", [{}, {"ranges": None}, {"min_lead": 0.5}, FORECASTING])
+@pytest.mark.parametrize("changes", [{}, {"ranges": None}, {"min_lead": 0.5}])
 def test_a_checkpoint_comes_back(tmp_path, changes):
     config = toy_config(**changes)
     trained = ConfigurationAgent(config, {name: of[::-1] for name, of in random_weights(config).items()})
@@ -181,39 +176,3 @@ def test_an_agent_comes_from_the_hub(folder, monkeypatch):
     asked = []
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **settings: asked.append(name) or str(folder))
     assert agent.from_hub("me/agent").config == toy_config() and asked == ["me/agent"]
-
-
-def test_the_cheapest_that_keeps_the_promise_by_hand():
-    held = [[0.80, 0.79, 0.60], [0.80, 0.90, 0.40], [0.80, 0.78, 0.77]]
-    spent = [[0.9, 0.5, 0.1], [0.9, 0.5, 0.1], [0.9, 0.5, 0.1]]
-    forecast = np.stack([held, spent], axis=1)
-    # .98 of the best is .784, .882 (only the second holds it; the fallback, 0, always may) and .784.
-    first = np.zeros(3, dtype=np.int64)
-    assert cheapest(forecast, first, 0.0, 0.98).tolist() == [1, 1, 0]
-    assert cheapest(forecast, first, 0.0, 0.7).tolist() == [2, 1, 2]
-    # A margin of 5%: at least 1.03 of the fallback.
-    assert cheapest(forecast, first, 0.05, 0.98).tolist() == [0, 1, 0]
-    # Fallbacks and margins of their own: the first question may take what the second may not.
-    assert cheapest(forecast, np.array([0, 2, 0]), np.array([0.0, 2.0, 1.0]), 0.98).tolist() == [1, 2, 0]
-    assert cheapest(forecast, first, 1.0, 0.98).tolist() == [0, 0, 0]
-    # Without the fallback, the one that holds most stands in for it.
-    assert cheapest(forecast, first, 1.0, 0.98, np.array([False, True, True])).tolist() == [1, 1, 1]
-
-
-def test_an_unknown_text_gets_the_fallback_and_a_roomy_budget_is_filled():
-    # "second" holds as much and spends less, "first" is the fallback; the only known text is at the origin.
-    config = toy_config(configurations=("first", "second", "full"), ranges=None, novelty=1.0, texts=1, filling="full")
-    weights = {name: np.zeros(shape, np.float32) for name, shape in config.tensor_shapes.items()}
-    weights["forecast.bias"][:] = [2, 2.1, 2, 1, 0, 1]
-    weights["novelty.weight"][:] = np.eye(DIM)
-    trained = ConfigurationAgent(config, weights)
-    near, far = at(0.5 * DIM**0.5), at(2 * DIM**0.5)
-    known, unknown = trained.predict(np.stack([near, far]), room=1.0)
-    assert (known.configuration, known.unsure, known.novelty) == ("second", False, pytest.approx(0.5))
-    assert (unknown.configuration, unknown.unsure, unknown.novelty) == ("first", True, pytest.approx(2.0))
-    # It is a filled budget that stands in where there is room; one known to be better is still named.
-    rooms = trained.predict(np.stack([far] * 3), room=[ROOM - 0.1, ROOM, np.inf])
-    assert [one.configuration for one in rooms] == ["first", "full", "full"]
-    assert trained.predict(near, room=np.inf).configuration == "second"
-    # Whoever promises less spends less, on what is unknown as well.
-    assert trained.predict(far, keep=0.0).configuration == "second"

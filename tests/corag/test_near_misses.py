@@ -59,7 +59,7 @@ def test_a_setting_of_other_names(call, setting, remedy):
         ("cross-encoder(model=/no)", "no folder '/no'"),
     ],
 )
-def test_a_wrong_reranker_is_one_error_not_one_for_each_configuration_of_the_agent(reranker, remedy, caplog):
+def test_a_wrong_reranker_is_one_error(reranker, remedy, caplog):
     with pytest.raises(CoragError) as error:
         corag.select(QUERY, TEXTS, reranker=reranker)
     assert str(error.value).count(remedy) == 1 and not caplog.messages

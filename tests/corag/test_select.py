@@ -61,13 +61,11 @@ def test_documents_of_frameworks_pairs_and_iterables_are_candidates():
             as_candidates(wrong)
 
 
-def test_the_agent_decides_by_default():
+def test_the_best_single_configuration_decides_by_default():
     selection = corag.select(QUERY, TEXTS, 8)
     assert selection.text == TEXTS[2]
     assert (selection.budget_tokens, selection.method) == (8, "corag")
-    assert selection.trace.details["because"]
-    fixed = corag.select(QUERY, TEXTS, 8, agent="none")
-    assert (fixed.text, fixed.trace.reranker) == (TEXTS[2], "minilm-late")
+    assert corag.select(QUERY, TEXTS, 8, agent="none").text == selection.text
     assert corag.select(QUERY, TEXTS).budget_tokens == 1024
 
 

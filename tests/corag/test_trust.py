@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import lancedb
 import numpy as np
@@ -20,8 +19,8 @@ from corag.index import ChunkIndex
 from corag.registry import check_untrusted
 from corag.selectors.raptor.build import load_tree, update_tree
 from corag.selectors.raptor.tree import Node, RaptorTree
+from tests.experiments.worlds import save_small_agent
 
-CHECKPOINT = Path("checkpoints/agent-minilm")
 EVIL = "http://127.0.0.1:9/v1"
 
 
@@ -128,12 +127,12 @@ def test_work_that_others_name_has_limits(part):
         check_untrusted(registry.SELECTORS, part, "FILE")
 
 
-def test_no_file_may_name_a_folder_that_bears_the_name_of_the_default(tmp_path, monkeypatch):
+def test_no_file_may_name_a_folder_that_is_called_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert check_untrusted(registry.SELECTORS, "corag(agent=default)", "FILE")
-    (tmp_path / "default").mkdir()
+    assert check_untrusted(registry.SELECTORS, "corag(agent=none)", "FILE")
+    (tmp_path / "none").mkdir()
     with pytest.raises(ModelError):
-        check_untrusted(registry.SELECTORS, "corag(agent=default)", "FILE")
+        check_untrusted(registry.SELECTORS, "corag(agent=none)", "FILE")
 
 
 def test_a_model_of_which_only_a_part_is_here_would_be_fetched(tmp_path, monkeypatch):
@@ -184,9 +183,9 @@ def test_a_file_may_name_what_is_here(part):
 
 
 def tampered(path, **settings):
-    """Write the shipped checkpoint with other settings, and return its folder."""
+    """Write a checkpoint with other settings, and return its folder."""
     shutil.rmtree(path, ignore_errors=True)
-    shutil.copytree(CHECKPOINT, path)
+    save_small_agent(path)
     record = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**record, **settings}))
     seal_again(path)
@@ -194,7 +193,7 @@ def tampered(path, **settings):
 
 
 def test_a_checkpoint_runs_nothing(folder, tmp_path):
-    record = json.loads((CHECKPOINT / "config.json").read_text())
+    record = json.loads((tampered(tmp_path / "agent") / "config.json").read_text())
     names, fallback = record["configurations"], record["fallback"]
     texts = ["Berlin is in Germany.", "Paris is in France."]
     embedder = f'sentence-transformers(model="{folder}", trust_remote_code=true)'
@@ -203,10 +202,10 @@ def test_a_checkpoint_runs_nothing(folder, tmp_path):
     spelled = [part for kind, part in attacks(folder) if kind == "selector" and isinstance(part, str)]
     for named in map(agent.Configuration.parse, spelled[::4]):
         attack = {"selector": named.name, "settings": dict(named.settings)}
-        given = {"configurations": [attack, *names[1:]], "fallback": {**fallback, "configuration": attack}}
+        given = {"configurations": [attack, names[1]], "fallback": {**fallback, "configuration": attack}}
         with pytest.raises(CoragError):
             corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", **given))
-        given = {"configurations": [attack, *names[1:]]}
+        given = {"configurations": [names[0], attack]}
         assert corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", **given)).chunks
 
 

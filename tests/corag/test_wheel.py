@@ -121,7 +121,7 @@ def python(*arguments, path, cwd):
     )
 
 
-LEFT_OUT = ("checkpoints/labels/", "experiments/figures/", "experiments/results/")
+LEFT_OUT = ("experiments/figures/", "experiments/results/")
 NOTEBOOK = (
     "experiments/LOG.md", "experiments/records.jsonl", "experiments/protocol/register.jsonl",
     "experiments/protocol/answers.yaml",

@@ -8,6 +8,7 @@ import pytest
 import agent
 import corag
 from examples.train_agent import train as train_example
+from experiments.agents.targets import TargetConfig
 from experiments.agents.train import TrainAgentConfig, fit, known_labels
 from tests.experiments.worlds import label_row, question_row, write_labels
 from tests.wandb_files import offline_runs
@@ -42,9 +43,9 @@ def table(tmp_path):
 def test_the_example_gives_the_weights_of_the_packaged_recipe(tmp_path, table, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     config = TrainAgentConfig(
-        str(table), str(tmp_path / "packaged"), recipe="paper", training=agent.TrainConfig(epochs=6), logger="none",
-        quiet=True,
-    ).with_recipe_defaults()  # fmt: skip
+        str(table), str(tmp_path / "packaged"), features="query", target=TargetConfig("rougeL", 0.0),
+        training=agent.TrainConfig(epochs=6, keep="last"), logger="none", quiet=True,
+    )  # fmt: skip
     packaged = fit(known_labels(config), config).agent
     example = train_example(table, tmp_path / "example", epochs=6)
     assert example.weights.keys() == packaged.weights.keys()

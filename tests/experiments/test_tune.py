@@ -5,20 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import agent
 import corag
 from corag.errors import DataError
-from experiments.agents.targets import FILLING
+from experiments.evaluation.methods import FILLING
 from experiments.labels.table import read_labels, read_metadata
 from experiments.tune import TuneConfig, best_first, choose, tune
 from tests.experiments.worlds import MANY_QUERIES, label_row, question_row, write_folder, write_labels
 
-NAMES = ("top-k", "full", "mmr", FILLING)
-
-
-def naming(name):
-    """An agent that names one configuration."""
-    return agent.ConfigurationAgent(agent.AgentConfig((name,), agent.Fallback(name)))
+NAMES = ("top-k", "full", "mmr", FILLING, "corag")
 
 
 def labels_of(tmp_path, values, tokens):
@@ -29,27 +23,26 @@ def labels_of(tmp_path, values, tokens):
         for name, value, cost in zip(NAMES, of_row, tokens, strict=True)
     ]
     questions = [question_row(f"q{row}", "?", np.eye(4)[row % 4]) for row in range(len(values))]
-    labels = read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
-    return replace(labels, settings_head=False)
+    return read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
 
 
 def test_of_what_keeps_a_promise_the_cheapest_is_used_and_first(tmp_path):
     # Each of 30 questions is about a document of its own. "top-k" keeps .97 of what filling holds, "full" all of it at
     # half of its tokens, and "mmr" as much on the mean, but nothing on two thirds of the questions.
-    held = [[0.776, 0.8, 0.0, 0.8], [0.776, 0.8, 0.0, 0.8], [0.776, 0.8, 2.4, 0.8]] * 10
-    labels = labels_of(tmp_path, held, (8, 32, 4, 64))
+    held = [[0.776, 0.8, 0.0, 0.8, 0.8], [0.776, 0.8, 0.0, 0.8, 0.8], [0.776, 0.8, 2.4, 0.8, 0.8]] * 10
+    labels = labels_of(tmp_path, held, (8, 32, 4, 64, 48))
     order, least = best_first(labels, 0.98)
-    assert order == [1, 3, 0, 2]
+    assert order == [1, 4, 3, 0, 2]
     assert least[[0, 1, 3]] == pytest.approx([0.97, 1, 1]) and least[2] < 0.9
-    assert best_first(labels, 0.96)[0] == [0, 1, 3, 2]
+    assert best_first(labels, 0.96)[0] == [0, 1, 4, 3, 2]
     config = TuneConfig("island", str(tmp_path / "out"))
-    used, page = choose(labels, naming(FILLING), config)
+    used, page = choose(labels, config)
     assert str(used.config.fallback) == "full" and not used.has_network
     assert "`full` keeps 100% of what filling the budget does, with 50% fewer tokens." in page.markdown()
     assert page.sections[1].blocks[0].rows[0][0] == "full"
-    # Where the shipped agent spends as little, nothing is changed.
-    shipped = naming("full")
-    assert choose(labels, shipped, config)[0] is shipped
+    # Where the default spends as little, nothing is changed.
+    used, page = choose(labels_of(tmp_path, held, (8, 32, 4, 64, 32)), config)
+    assert str(used.config.fallback) == "corag" and "The default keeps" in page.markdown()
 
 
 @pytest.mark.slow

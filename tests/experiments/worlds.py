@@ -8,7 +8,6 @@ from pathlib import Path
 import agent
 import corag
 from agent import AgentConfig, Configuration, Fallback, Ranges
-from corag.selectors.corag.features import TEXTS
 from corag.types import Answer
 from experiments.labels.table import VECTORS, read_labels
 from experiments.labels.table import write_labels as write_table
@@ -85,7 +84,6 @@ def question_row(query, question, vector, **changes):
         "similarities": [0.9, 0.5, 0.4],
         "query_vector": [float(number) for number in vector],
         "candidates_vector": [float(number) / 2 for number in vector],
-        "texts_vector": [0.25] * len(TEXTS),
         "long_form": False,
         "num_candidates": 3,
         **changes,

@@ -21,14 +21,12 @@ from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
-from corag.models.trained import FOLDER, shipped_checkpoint
 from corag.naming import Spelling, parse
 from corag.optional import to_install, warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, check_untrusted
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.selectors.corag.features import FEATURES, feature_vectors, question_vectors, room
-from corag.selectors.corag.search import SearchSelector
+from corag.selectors.corag.features import FEATURES, feature_vectors, question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import SHARED
 from corag.selectors.self_route import built
@@ -39,12 +37,10 @@ if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
 
 AgentSource: TypeAlias = "str | Path | ConfigurationAgent | None"
-"""`default`, a checkpoint folder or the one above it, the name of an agent that ships with the project or is on the
-Hugging Face hub, a loaded agent, or `none` or None."""
+"""A checkpoint folder or the one above it, the name of a repository on the Hugging Face hub, a loaded agent, or `none`
+or None."""
 
-DEFAULT_AGENT, NO_AGENT = "default", "none"
-SHIPPED_AGENT = "agent-minilm"
-"""The folder of the agent that ships with the project."""
+NO_AGENT = "none"
 TRAINED = "checkpoint"
 """The folder of an agent below that which `corag train` writes."""
 FOREIGN = parse("naive(reranker=bm25)")
@@ -58,28 +54,14 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 """The name of a repository on the Hugging Face hub."""
 
 
-def fixed_configuration(agent: AgentSource = DEFAULT_AGENT) -> Configuration:
-    """Return the best single configuration of an agent: what `corag` does without one, and `corag-fixed`.
-
-    Raises:
-        ModelError: It names a part that a checkpoint may not name, such as one that asks a server.
-    """
-    return check_untrusted(SELECTORS, str(load_agent(agent).config.fallback), f"the agent {agent!s:.100}")
-
-
 def decides(agent: AgentSource) -> bool:
     """Return whether a setting gives an agent."""
     return agent is not None and agent != NO_AGENT
 
 
 def checkpoint_folder(agent: str | Path) -> Path:
-    """Return the folder of an agent's checkpoint, whether it is there or not.
-
-    A name may be that of an agent that ships with the project, and a folder the one above, which `corag train` writes.
-    """
+    """Return the folder of an agent's checkpoint: this one, or the one below, if `corag train` wrote this one."""
     folder = Path(agent)
-    if isinstance(agent, str) and not folder.exists() and len(folder.parts) == 1:
-        folder = shipped_checkpoint(SHIPPED_AGENT if agent == DEFAULT_AGENT else agent) or folder
     return folder if (folder / CONFIG_FILE).exists() or not (folder / TRAINED).is_dir() else folder / TRAINED
 
 
@@ -87,7 +69,7 @@ def load_agent(agent: AgentSource) -> ConfigurationAgent:
     """Return a loaded agent; see `AgentSource`.
 
     Raises:
-        InputError: It is no agent, it wants features that are unknown here, or no such agent ships with this copy.
+        InputError: It is no agent, or it wants features that are unknown here.
         MissingExtraError: A package that reads checkpoints is not installed.
         ModelError: The folder is not a readable checkpoint, or the repository cannot be fetched.
     """
@@ -104,8 +86,6 @@ def load_agent(agent: AgentSource) -> ConfigurationAgent:
 
 def _read(agent: str | Path) -> ConfigurationAgent:
     folder = checkpoint_folder(agent)
-    if not folder.exists() and agent == DEFAULT_AGENT:
-        raise InputError(f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}; install corag again, or give a folder")
     try:
         import agent as package
 
@@ -125,7 +105,7 @@ def _loaded(folder: Path, version: object) -> ConfigurationAgent:
 
 
 def corag_fixed(*, agent: AgentSource = None, tokenizer: Spelling | TokenCounter | None = None) -> BudgetedSelector:
-    """Use the best single configuration: of an agent the one that its checkpoint records, else that of `corag`.
+    """Use the best single configuration for every question: an agent's fallback, or without an agent what `corag` does.
 
     Args:
         agent: The checkpoint; see `load_agent`, also for errors.
@@ -134,7 +114,9 @@ def corag_fixed(*, agent: AgentSource = None, tokenizer: Spelling | TokenCounter
     Raises:
         ModelError: The fallback names a part that a checkpoint may not name, such as one that asks a server.
     """
-    written = fixed_configuration(agent) if decides(agent) else parse("corag")
+    written = parse("corag")
+    if decides(agent):
+        written = check_untrusted(SELECTORS, str(load_agent(agent).config.fallback), f"the agent {agent!s:.100}")
     alone = {"agent": NO_AGENT} if "agent" in SELECTORS.settings(written) else {}
     made = built(written, make_tokens(tokenizer or "minilm"), **alone)
     made.name = "corag-fixed"  # type: ignore[misc]  # what selections call it
@@ -152,7 +134,6 @@ class AgentSelectors:
             takes them. A configuration that names another unit is not available (for windows, one that does not name
             sentences), nor is one that names another reranker if some name the one that is given, or else one other
             than the fallback's.
-        keep: Promise; by default that of the agent.
 
     Raises:
         InputError: See `load_agent`; another embedder is given than the agent was trained with; or no configuration has
@@ -167,7 +148,6 @@ class AgentSelectors:
         tokens: TokenCounter,
         embedder: Embedder | None = None,
         given: Mapping[str, Any] = MappingProxyType({}),
-        keep: float | None = None,
     ) -> None:
         self.agent = load_agent(agent)
         self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
@@ -176,13 +156,6 @@ class AgentSelectors:
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
         fallback = self.agent.config.fallback.configuration
         known = self.agent.config.configurations if self.agent.has_network else (fallback,)
-        # Whoever sets something of the search wants a search.
-        known = tuple(name for name in known if not given or name != self.agent.config.filling)
-        if keep is not None and self.agent.config.novelty is None:
-            raise InputError(
-                f"keep is {keep}, but {self._source} makes no promises; leave keep out, or use the default agent"
-            )
-        self._promise = {} if keep is None else {"keep": keep}
         unit = given.get("unit")
         alike = unit if unit in (None, "passage") else "sentence"
         self._configurations = [name for name in known if alike in (None, name.settings.get("unit", alike))]
@@ -219,18 +192,16 @@ class AgentSelectors:
         if not problems:
             return []
         features: Any = np.zeros((len(problems), 0))
-        held: Any = 0.0
         if self._embedder is not None:
             recipe = self.agent.config.features
             vectors = question_vectors([problem.passages for problem in problems], self._embedder, recipe)
             features = feature_vectors(recipe, *zip(*vectors, strict=True))
-            held = room([of.texts for of in vectors], [len(of.similarities) for of in vectors])
         while True:
             available = [name for name in self._configurations if name not in self.skipped]
             if not available:
                 reasons = "; ".join(f"{name}: {reason}" for name, reason in self.skipped.items())
                 raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
-            predictions = self.agent.predict(features, available, room=held, **self._promise)
+            predictions = self.agent.predict(features, available)
             assert isinstance(predictions, list)
             for problem, prediction in zip(problems, predictions, strict=True):
                 try:
@@ -265,7 +236,7 @@ class AgentSelectors:
         details = {
             "configuration": str(configuration),
             "probabilities": dict(self._odds(prediction, self.agent.config.configurations)),
-            "unsure": prediction.unsure,
+            "fell_back": prediction.fell_back,
             "because": self._because(configuration, prediction, trace.cost_weight),
             **({"skipped": dict(self.skipped)} if self.skipped else {}),
             # A configuration may be `corag` with an agent of its own, which says more.
@@ -284,10 +255,7 @@ class AgentSelectors:
             said += "" if cost_weight is None else f", lambda {cost_weight:.2g}"
         if not self.agent.has_network:
             return f"{said}; {self._source} names it for all questions"
-        if prediction.keeps is not None and prediction.spends is not None:
-            said += ": the default" if prediction.unsure else ": the cheapest that keeps what is promised"
-            return f"{said} (expected: {prediction.keeps:.0%} of the evidence, {prediction.spends:.0%} of the budget)"
-        if prediction.unsure:
+        if prediction.fell_back:
             return f"{said}: the default, as no other choice is clearly better"
         odds = self._odds(prediction, [name for name in self._configurations if name not in self.skipped])
         share = odds[_without_search(prediction.configuration)] / max(odds.total(), 1e-300)
@@ -313,6 +281,8 @@ class AgentSelectors:
         if refused := too_large(named.settings):
             raise ModelError(f"{self._source} names {named!r:.300}, but may not choose {refused}")
         takes = SELECTORS.settings(named) if self._given else ()
+        if "keep" in self._given and "keep" in takes:
+            named = named.with_settings(cost_weight=0.0)  # a promise takes the place of the price
         return named.with_settings(**{name: value for name, value in self._given.items() if name in takes})
 
     def _key(self, problem: SelectionProblem) -> Hashable:
@@ -337,8 +307,8 @@ class AgentSelectors:
             # A preset says how its reranker is built.
             if isinstance(settings.get("reranker"), str) and "preset" not in settings:
                 settings["reranker"] = self._reranker(settings["reranker"])
-            if configuration.name == "corag" and "agent" not in settings and "preset" not in settings:
-                return SearchSelector(tokenizer=self._tokens, **settings)
+            if "agent" in SELECTORS.settings(configuration):
+                settings.setdefault("agent", NO_AGENT)
             return built(configuration.name, self._tokens, **settings)
 
     def _embedder_for(self, given: Embedder | None) -> Embedder:

@@ -8,8 +8,7 @@ import pytest
 
 import agent
 from corag.cli.main import make_parser
-from experiments.agents.recipes import flattened
-from experiments.agents.sweep import SweepConfig, plan, sweep, sweep_page
+from experiments.agents.sweep import SweepConfig, flattened, plan, sweep, sweep_page
 from experiments.agents.targets import TargetConfig
 from experiments.agents.train import TrainAgentConfig
 from tests.experiments.worlds import training_rows, write_labels
@@ -20,7 +19,7 @@ FILES = sorted((ROOT / "experiments" / "configs" / "ablations").glob("*.yaml"))
 ABLATIONS = [path for path in FILES if path.stem != "search"]
 BASE = TrainAgentConfig(
     "labels.parquet", "runs/lr", own_splits=True, features="query", hidden=(4,), map_dim=3,
-    logger="none", training=agent.TrainConfig(epochs=2), promise=False,
+    logger="none", training=agent.TrainConfig(epochs=2),
     target=TargetConfig(metric="quality", price=0.1),
 )  # fmt: skip
 
@@ -115,6 +114,6 @@ def test_every_shipped_ablation_is_a_grid_that_can_be(path):
     config = SweepConfig(**{name: value for name, value in values.items() if name != "config"})
     assert sum(len(runs) for _, runs in plan(config)) >= 9 and config.shared.out == f"runs/sweeps/{path.stem}"
     # The defaults are among what is tried: without them there is nothing to compare with.
-    defaults = flattened(json.loads(json.dumps(asdict(TrainAgentConfig("labels", "out").with_recipe_defaults()))))
+    defaults = flattened(json.loads(json.dumps(asdict(TrainAgentConfig("labels", "out")))))
     if path.stem != "loss_weights":
         assert all(defaults[name] in values for name, values in config.vary.items())

@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.agents.targets import TargetConfig, best_configuration, make_targets, shrunk, utility
+from experiments.agents.targets import TargetConfig, best_configuration, make_targets, utility
 from tests.experiments.worlds import labels_of
 
 # Section 5.2.2: best ROUGE-L; questions whose best reranker is better than the next by more than 10%.
-PAPER = TargetConfig("rougeL", 0.0, "rule", 0.1)
+PAPER = TargetConfig("rougeL", 0.0, 0.1)
 
 
 def targets_of(labels, **settings):
@@ -42,7 +42,7 @@ def test_the_papers_rule(tmp_path, margin, weights):
     labels = labels_of(tmp_path, TABLE)
     assert make_targets(labels, replace(PAPER, margin=margin), ("query",)).weight.tolist() == weights
     # Equals that are worth less than nothing, as their tokens have a price, are equals all the same.
-    assert targets_of(labels, price=0.1, weighting="rule", margin=margin).weight[3] == (margin < 0)
+    assert targets_of(labels, price=0.1, margin=margin).weight[3] == (margin < 0)
 
 
 def test_utility_worked_by_hand(tmp_path):
@@ -62,14 +62,3 @@ def test_utility_worked_by_hand(tmp_path):
     labels = labels_of(tmp_path, TABLE, cost_tokens={query: [256, 256, 128, 128] for query in TABLE})
     assert targets_of(labels).label.tolist()[1:3] == [0, 0]
     assert targets_of(labels, price=0.5).label.tolist()[1:3] == [1, 1]
-
-
-def test_labels_drawn_to_the_mean_of_their_folder_by_hand():
-    values = np.array([[1.0, 0.0], [0.0, 0.0], [0.2, 0.6]])
-    data = np.array(["x", "x", "y"])
-    # Leads over a question's own mean: (0.5, -0.5), 0 and (-0.2, 0.2); their mean (0.1, -0.1) counts 20 times.
-    found = shrunk(values, data)
-    of_x, of_y = (0.5 + 20 * 0.1) / 22, (-0.2 + 20 * 0.1) / 21
-    np.testing.assert_allclose(found - found.mean(axis=1, keepdims=True), [[of_x, -of_x], [of_x, -of_x], [of_y, -of_y]])
-    np.testing.assert_allclose(found.mean(axis=1), values.mean(axis=1), atol=1e-12)
-    assert shrunk(values, data[[0, 0, 0]]) is values

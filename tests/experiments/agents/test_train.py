@@ -12,7 +12,7 @@ from common.errors import InputError
 from corag.errors import DataError
 from corag.selectors.corag.features import curve_statistics
 from experiments.agents.compare import AGENT, BASE, CEILING, RERANKER_ONLY, SETTINGS_ONLY, comparison
-from experiments.agents.targets import TargetConfig, learnt_targets
+from experiments.agents.targets import TargetConfig, training_targets
 from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, divided, train
 from experiments.labels.table import read_labels
 from tests.experiments.agents.test_targets import PAPER
@@ -31,7 +31,7 @@ BM25, SOFTSIM = "corag(unit=passage, reranker=bm25)", "corag(unit=passage, reran
 
 
 def config_of(labels, out, **settings):
-    given = {"own_splits": True, "features": "query", "settings_head": True, "promise": False}
+    given = {"own_splits": True, "features": "query"}
     given["target"] = TargetConfig(metric="quality", price=0.1)
     given |= {"training": QUICK, "logger": "none", "quiet": True}
     return TrainAgentConfig(str(labels), str(out), **{**given, **settings})
@@ -174,23 +174,13 @@ def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
     assert "1 of 12 questions have no rougeL" in caplog.text
 
 
-def test_the_paper_by_name_has_all_its_settings():
-    config = TrainAgentConfig(labels="l", out="o", recipe="paper").with_recipe_defaults()
-    assert (config.parts, config.hidden, config.map_dim, config.min_lead) == (("query",), (512, 256), 128, 0.0)
-    assert config.target == PAPER and config.settings_head
-    training = config.training
-    assert (training.lr, training.batch_size, training.epochs, training.margin) == (1e-3, 32, 60, 1.0)
-    assert (training.keep, training.temperature, training.regret_weight) == ("last", 0, 0)
-    assert {getattr(training, f"{name}_weight") for name in ("contrastive", "settings")} == {1}
-
-
 def test_questions_that_are_not_clear_are_left_out(tmp_path, caplog):
     rows = [row if row["query"] != "q0" else {**row, "rougeL": 0.5} for row in training_rows()]
     labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows)))
-    assert "folder/q0" not in learnt_targets(labels, PAPER, ("query",)).ids
+    assert "folder/q0" not in training_targets(labels, PAPER, ("query",)).ids
     with pytest.raises(InputError, match="margin"):
-        learnt_targets(labels, replace(PAPER, margin=9.0), ("query",))
+        training_targets(labels, replace(PAPER, margin=9.0), ("query",))
     # So few that it is a warning.
-    train(config_of(tmp_path / "l.parquet", tmp_path / "out", recipe="paper", target=PAPER))
+    train(config_of(tmp_path / "l.parquet", tmp_path / "out", target=PAPER))
     [warning] = [record for record in caplog.records if "target.margin" in record.getMessage()]
     assert warning.levelname == "WARNING" and "5 of 6 training questions" in warning.getMessage()

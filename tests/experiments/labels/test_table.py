@@ -1,10 +1,9 @@
 """The label table: its columns, its reader, and what it refuses."""
 
-import numpy as np
 import pytest
 
 from agent import Configuration
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from corag.naming import parse
 from experiments.labels.table import fallback_of, read_labels
 from tests.experiments.worlds import label_row, question_row, write_labels
@@ -73,17 +72,6 @@ def test_readers_are_averaged_and_other_questions_added(tmp_path):
     write_labels(tmp_path / "b.parquet", [{**row, "f1": 1.0} for row in ROWS[:2]], QUESTIONS)
     labels = read_labels(f"{tmp_path / 'a.parquet'},{tmp_path / 'b.parquet'}")
     assert labels.measures["f1"].tolist() == [[0.75, 0.625], [0.0, 1.0]]
-
-
-def test_questions_with_the_measures_of_another_table(tmp_path):
-    labels = read_labels(str(write_labels(tmp_path / "a.parquet", ROWS, QUESTIONS)))
-    turned = [{**row, "f1": 0.125} for row in reversed(ROWS[2:])]
-    others = read_labels(str(write_labels(tmp_path / "b.parquet", turned, QUESTIONS[1:])))
-    found = labels.measured_as(others)
-    assert found.ids == labels.ids and found.configurations == labels.configurations
-    np.testing.assert_array_equal(found.measures["f1"], [[np.nan, np.nan], [0.125, 0.125]])
-    with pytest.raises(InputError):
-        labels.measured_as(read_labels(str(write_labels(tmp_path / "c.parquet", ROWS[::2], QUESTIONS))))
 
 
 def test_questions_that_failed_are_left_out_with_a_warning(tmp_path, caplog):

@@ -36,7 +36,7 @@ def config(tmp_path):
 @pytest.mark.slow
 def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
     out = tmp_path / "lr"
-    base = replace(config, out=str(out), settings_head=True)
+    base = replace(config, out=str(out))
     sweep(SweepConfig(asdict(base), {"training.lr": [0.01, 0.02]}, seeds=(0,), quiet=True))
     folders = sorted(path.parent for path in out.rglob("training.json"))
     runs = [offline_runs(folder)[0] for folder in folders]
@@ -44,7 +44,7 @@ def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
     assert [config["training"]["lr"] for config in (first, second)] == [0.01, 0.02]
     differing = {name for name in first if first[name] != second[name]} - {"_wandb"}
     assert differing == {"training", "out"}
-    assert (first["hidden"], first["map_dim"], first["features"], first["recipe"]) == ([4], 3, "query", "default")
+    assert (first["hidden"], first["map_dim"], first["features"]) == ([4], 3, "query")
     assert first["target"]["metric"] == "quality" and first["agent"]["embedder"] == "minilm"
     assert {"selector": "corag", "settings": CORAG} in first["agent"]["configurations"]
     assert len(first["label_tables"][0]["sha256"]) == 64
@@ -144,7 +144,6 @@ def test_the_agent_of_a_wandb_sweep_can_drive_a_training(tmp_path, config, monke
 
     planned = yaml.safe_load((ROOT / "experiments" / "configs" / "wandb" / "agent.yaml").read_text())
     values = {name: {"value": of.get("values", [of.get("min")])[0]} for name, of in planned["parameters"].items()}
-    values["training.regret_weight"] = {"value": 0.5}
     flags = create_sweep_command_args({"args": values})["args"]
     assert "--training.lr=0.0001" in flags and "--hidden=[64, 32]" in flags
     monkeypatch.setenv("WANDB_RUN_ID", "chosen01")

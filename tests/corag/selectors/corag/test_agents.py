@@ -10,9 +10,8 @@ import corag
 from agent import AgentConfig, ConfigurationAgent, Fallback, save
 from corag import Candidate, Chunk
 from corag.errors import InputError, MissingExtraError, ModelError
-from corag.models.trained import shipped_checkpoint
 from corag.registry import RERANKERS
-from corag.selectors.corag.agents import SHIPPED_AGENT, load_agent
+from corag.selectors.corag.agents import load_agent
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
@@ -77,11 +76,11 @@ def test_one_configuration_for_all_questions_asks_no_embedder(configuration):
     assert "all questions" in selection.trace.details["because"]
 
 
-def test_an_unsure_agent_falls_back(parts):
+def test_an_agent_whose_lead_is_small_falls_back(parts):
     trained = sign_agent(rerankers=("first", "second"))
     selector = named(ConfigurationAgent(replace(trained.config, min_lead=1.0), trained.weights))
     prediction = selector.predict("a cat", POOL, 30)
-    assert prediction.unsure and prediction.reranker == "first"
+    assert prediction.fell_back and prediction.reranker == "first"
     assert "the default" in selector.select("a cat", POOL, 30).trace.details["because"]
 
 
@@ -108,7 +107,6 @@ def test_agents_are_loaded_from_folders_names_and_objects(tmp_path):
     assert load_agent(str(tmp_path / "runs")).config == sign_agent().config
     with pytest.raises(ModelError, match="hub"):  # offline, as all tests are
         load_agent("somebody/agent")
-    assert load_agent(SHIPPED_AGENT).config == load_agent(shipped_checkpoint(SHIPPED_AGENT)).config
     for given, error in ((3, InputError), (tmp_path / "nowhere", ModelError), ("nobody", ModelError)):
         with pytest.raises(error):
             load_agent(given)
