@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from agent.configuration import Configuration
-from common.storage import CONFIG_FILE, modified
+from common.storage import CONFIG_FILE
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
@@ -91,17 +91,9 @@ def _read(agent: str | Path) -> ConfigurationAgent:
 
         if isinstance(agent, str) and not folder.exists() and REPOSITORY.fullmatch(agent):
             return package.from_hub(agent)
-        return _loaded(folder, modified(folder))
+        return package.load(folder)
     except ImportError as error:
         raise MissingExtraError(f"{error.__cause__ or error}; install it with: {to_install('models')}") from error
-
-
-@lru_cache(maxsize=4)
-def _loaded(folder: Path, version: object) -> ConfigurationAgent:
-    """Return the agent of a folder, loaded once while its files are the same."""
-    import agent
-
-    return agent.load(folder)
 
 
 def corag_fixed(*, agent: AgentSource = None, tokenizer: Spelling | TokenCounter | None = None) -> BudgetedSelector:
