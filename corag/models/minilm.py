@@ -14,11 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from corag.errors import ModelError
 from corag.models.devices import Role
-from corag.models.encoders import BertEncoder, Ids, tokenize_with
+from corag.models.encoders import BertEncoder, tokenize_with
 from corag.models.engine import EncoderSource, load_engine, quiet
 from corag.models.runtime import Backend, Placement, Precision, resolve_device
 from corag.optional import require
@@ -36,12 +34,6 @@ CLS, SEP = 101, 102
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def pair_row(question: Ids, text: Ids) -> tuple[Ids, Ids]:
-    """Return the tokens of `[CLS] question [SEP] text [SEP]` and the segment of each."""
-    ids = np.concatenate([[CLS], question, [SEP], text, [SEP]])
-    return ids, (np.arange(len(ids)) >= len(question) + 2).astype(np.int64)
 
 
 def minilm_encoder(

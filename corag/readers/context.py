@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import chain
 
 from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
@@ -28,12 +27,6 @@ _WORD = re.compile(r"\w+")
 def headings(context: str) -> dict[int, int]:
     """Return the offset of each title line, mapped to that of the text below it."""
     return {match.start(1): match.end() for match in _HEADING.finditer(context)}
-
-
-def borders(context: str) -> list[int]:
-    """Return the offsets at which titles, texts, chunks and marks of gaps begin and end; no answer crosses one."""
-    empty = [match.end() for match in re.finditer(r"\n\n", context)]
-    return sorted({*empty, *chain.from_iterable(_gaps(context)), *headings(context).values()})
 
 
 def sentences(context: str) -> list[Span]:
