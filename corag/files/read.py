@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePath, PurePosixPath
 from shutil import which
 from typing import BinaryIO, NamedTuple, cast
+from unicodedata import normalize
 
 from corag.errors import CoragError, DataError, MissingExtraError
 from corag.files.markdown import FileText
@@ -176,7 +177,9 @@ def find_files(
 
 
 def _matches(path: PurePosixPath, globs: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, glob.rstrip("/")) for glob in globs for name in (path.as_posix(), *path.parts))
+    # One spelling of accented letters: names of files have another one on some systems.
+    names = [normalize("NFC", name) for name in (path.as_posix(), *path.parts)]
+    return any(fnmatchcase(name, normalize("NFC", glob.rstrip("/"))) for glob in globs for name in names)
 
 
 def _readable(root: Path, paths: Sequence[PurePosixPath], skipped: dict[str, str], *, follow_links: bool) -> FoundFiles:

@@ -83,6 +83,8 @@ def update_index(
         InputError: The index would be among the data, or documents are to be chosen from what is no folder of them.
         IndexMismatchError: An index of another folder, or with other settings, exists and `overwrite` is False.
     """
+    if "://" in str(folder):
+        raise InputError(f"documents are read from a local folder, not from {folder}; copy them into one")
     path = find_data(folder)
     is_data = any((path / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
     if (is_data or path.is_file()) and (include or exclude or follow_links):
@@ -97,7 +99,8 @@ def update_index(
         source = _corpus_source(path, tokens, chunking, settings, report)
     else:
         files = find_files(path, include=include, exclude=exclude, follow_links=follow_links)
-        source = _folder_source(path, files, tokens, chunking, settings, report)
+        advice = ", and check include and exclude" if include or exclude else ""
+        source = _folder_source(path, files, tokens, chunking, settings, report, advice)
     written = write_index(uri, source, embedder, batch_size=batch_size, overwrite=overwrite, reread=reread)
     index = ChunkIndex.open(uri, embedder)
     if files is None:
@@ -133,7 +136,13 @@ def _corpus_source(
 
 
 def _folder_source(
-    path: Path, files: FoundFiles, tokens: TokenCounter, chunking: ChunkConfig, settings: dict[str, Any], report: Report
+    path: Path,
+    files: FoundFiles,
+    tokens: TokenCounter,
+    chunking: ChunkConfig,
+    settings: dict[str, Any],
+    report: Report,
+    advice: str,
 ) -> ChunkSource:
     """Return the documents of a folder as a source; reading them adds to `settings["skipped"]`.
 
@@ -149,8 +158,7 @@ def _folder_source(
         if skipped.keys() >= keys.keys():
             listed = "".join(f"; {name}: {reason}" for name, reason in list(skipped.items())[:3])
             raise DataError(
-                f"there is no document with text in {path}{listed}; give a folder of documents or a data folder, and "
-                "check include and exclude"
+                f"there is no document with text in {path}{listed}; give a folder of documents or a data folder{advice}"
             )
 
     def read(name: str) -> list[Chunk] | None:

@@ -188,6 +188,8 @@ class ChunkIndex:
         if retrieval == "vector":
             # A look-up of rows takes as long as the search: this one fetches the chunks with their distances.
             nearest = self._nearest(embeddings, k, wanted, CHUNK_COLUMNS)
+            if where and not any(nearest):
+                self._require_fields(where)
             return [[self._candidate(hit.columns, 1.0 - hit.rank) for hit in hits] for hits in nearest]
         depth = max(k, FUSED_DEPTH) if retrieval == "hybrid" else k
         rankings = [[self._matching(query, depth, wanted)] for query in queries]
@@ -205,7 +207,15 @@ class ChunkIndex:
             stored = np.array([row["vector"] for row in rows]).reshape(len(rows), self.manifest.dimension)
             cosines = stored @ embedding / (np.linalg.norm(stored, axis=1) * np.linalg.norm(embedding))
             candidates.append([self._candidate(row, cosines[rank], rank) for rank, row in enumerate(rows)])
+        if where and not any(candidates):
+            self._require_fields(where)
         return candidates
+
+    def _require_fields(self, where: Where) -> None:
+        """Raise `InputError` if a filter, by which nothing is found, names a field that no chunk has."""
+        fields = sorted({name for chunk in self.chunks() for name in chunk.metadata})
+        if unknown := [name for name in where if name not in fields]:
+            raise InputError(f"where names {unknown[0]!r}, a field that no chunk has; there are {', '.join(fields)}")
 
     def chunks(self) -> Iterator[Chunk]:
         """Iterate over all chunks as stored: in the order given; after an update, in any order."""

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
+from unicodedata import normalize
 
 from corag.errors import InputError
 
@@ -84,7 +85,8 @@ def _spellings(value: Any) -> set[str]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace").decode()
+    # One spelling of accented letters: names of files have another one on some systems.
+    return normalize("NFC", json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace").decode())
 
 
 def quoted(text: str) -> str:

@@ -13,7 +13,7 @@ from corag.errors import InputError
 from corag.text.documents import Document, with_title
 from corag.types import Chunk, TokenCounter
 
-CHUNKING_VERSION = 3
+CHUNKING_VERSION = 4
 """Raised by every change of where texts are cut, here or in `corag.files.chunks`: indexes then read all files again."""
 DEFAULT_CHUNK_TOKENS = 128
 DEFAULT_BUDGET = 1024
@@ -24,6 +24,7 @@ Span = tuple[int, int]
 SizedSpan = tuple[Span, int]
 """A span that fits a chunk, and its tokens."""
 
+COLONS = (":", "：")  # noqa: RUF001
 _COUNTED_AT_ONCE = 1024
 _WINDOW = 4096
 """Characters in which sentences are looked for at a time."""
@@ -163,6 +164,9 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
         if end > new + 1 and not meter.fits(spans[start][0], spans[end - 1][1]):
             ends = [stop for _, stop in spans[new : end - 1]]
             end = new + 1 + ends.index(meter.last_that_fits(spans[start][0], ends))
+        # What leads into a list or into code begins the chunk that has it.
+        while end < len(spans) and end - 1 > new and meter.text[slice(*spans[end - 1])].rstrip().endswith(COLONS):
+            end -= 1
         yield spans[start][0], spans[end - 1][1]
         first, start, new = start, end, end
         if new == len(spans):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from corag.errors import InputError
 from corag.memory import LRU
+from corag.text.chunking import COLONS as COLONS
 from corag.text.chunking import Span as Span
 from corag.text.chunking import sentence_spans
 from corag.text.documents import SEPARATOR, with_title
@@ -27,7 +28,6 @@ MAX_CHARACTERS = 800
 """A longer sentence is cut after a clause, else after a word, else in a word."""
 MAX_WINDOW = 1000
 """Sentences of a unit; passages have fewer."""
-COLONS = (":", "：")  # noqa: RUF001
 
 _LINE = re.compile(r"[^\n]*\n?")
 _FENCE = re.compile(r"\s*(`{3,}+(?![^\n]*`)|~{3,}+)")

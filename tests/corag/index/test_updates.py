@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corag.cli.main import main
-from corag.errors import DataError, IndexMismatchError
+from corag.errors import DataError, IndexMismatchError, InputError
 from corag.files import process
 from corag.index import ChunkIndex, store, update_index, write
 from corag.text.chunking import ChunkConfig
@@ -258,6 +258,21 @@ def test_all_files_are_read_again_if_asked(folder, tmp_path, capsys):
     for more, said in (([], "2 new; 2 chunks embedded"), ([], "nothing to do"), (["--overwrite", "true"], "2 kept")):
         assert main([*run, *more]) == 0
         assert said in capsys.readouterr().out
+
+
+def test_names_of_files_and_fields_of_a_filter(folder, tmp_path):
+    (folder / "cafe\u0301.md").write_text("A cup.")
+    assert len(update(folder, tmp_path / "one", include=["caf\u00e9.md"]).index) == 1
+    index = update(folder, tmp_path / "all").index
+    [vector] = HashEmbedder().embed(["cup"])
+    for retrieval in ("vector", "text", "hybrid"):
+        [found] = index.retrieve("cup", vector, 9, retrieval, {"document": "caf\u00e9.md"})
+        assert found.chunk.metadata["document"] == "cafe\u0301.md"
+        with pytest.raises(InputError, match=r"'auth'.*there are document, end, headings"):
+            index.retrieve("cup", vector, 9, retrieval, {"auth": "Ann"})
+        assert index.retrieve("cup", vector, 9, retrieval, {"document": "none.md"}) == []
+    with pytest.raises(InputError, match="local folder, not from s3://a"):
+        update("s3://a/b", tmp_path / "index")
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,11 @@ def test_chunks_worked_out_by_hand(max_tokens, overlap, expected):
     assert bounds(chunks) == expected
 
 
+def test_what_leads_into_a_list_is_in_its_chunk():
+    text = "Aa to. Do it now:\n\nEe us. Gg me."
+    assert bounds(chunk_document(Document("d", text), WORDS, ChunkConfig(5))) == [(0, 7), (7, 26), (26, 32)]
+
+
 def test_long_words_are_cut_into_the_longest_parts_that_fit():
     chunks = chunk_document(Document("d", "ab " + "x" * 25 + " cd"), CHARACTERS, ChunkConfig(10))
     assert bounds(chunks) == [(0, 3), (3, 13), (13, 23), (23, 31)]
