@@ -24,7 +24,8 @@ from corag.text.scripts import UNSPACED
 _PAIRED = re.compile(f"[{UNSPACED}\uac00-\ud7af]+")
 _HUMPS = re.compile("[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])|[A-Z]")
 """Parts of a word such as XMLHttpRequest."""
-_COMPOUND = re.compile(r"[^\W_]+(?:(?:_+|[^\w\s])[^\W_]+)+")
+# Starts only where a word does, and gives nothing back: linear in the text.
+_COMPOUND = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:_++|[^\w\s])[^\W_]++)++")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,'\u2019]\d+)+(?!\w)")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
 _EXACT = re.compile(rf"{_NUMBER.pattern}|{_GROUPED.pattern}|[^\W_]+")
