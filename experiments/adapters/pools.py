@@ -28,7 +28,7 @@ from corag.text.support import supporting_spans
 from corag.text.units import source_of, unit_size
 from corag.types import Candidate, Chunk, Embedder
 from experiments.adapters.config import EvidenceSource
-from experiments.data.splits import held_out, lot
+from experiments.data.splits import hash_fraction, held_out
 from experiments.protocol.held_out import not_to_learn
 
 MAX_SETS = 300
@@ -101,7 +101,7 @@ def questions_of(folder: DataFolder, source: EvidenceSource) -> list[Query]:
         and all(name in folder.documents for name in query.gold)
     ]
     if source.limit and source.limit < len(queries):
-        queries = sorted(queries, key=lambda query: lot(query.id, "limit"))[: source.limit]
+        queries = sorted(queries, key=lambda query: hash_fraction(query.id, "limit"))[: source.limit]
     if not queries:
         raise DataError(f"{folder.path} has no question of split {source.split!r} with evidence to learn from")
     return queries
@@ -116,7 +116,7 @@ def pools(folder: DataFolder, embedder: Embedder, source: EvidenceSource, querie
         names = offers(query, vector)
         answerable.append(_pooled(folder, embedder, query, vector, names))
         others = [name for name in names if name not in query.gold]
-        if others and lot(query.id, "unanswerable") < source.unanswerable:
+        if others and hash_fraction(query.id, "unanswerable") < source.unanswerable:
             lacking.append(_pooled(folder, embedder, query, vector, others))
     return answerable + lacking
 

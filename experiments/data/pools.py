@@ -182,7 +182,7 @@ def _file_hash(path: Path) -> str:
         raise DataError(f"the run {path} cannot be read: {error}; check the path") from error
 
 
-def drawn(queries: Sequence[Query], number: int | None, seed: int) -> list[Query]:
+def sample_questions(queries: Sequence[Query], number: int | None, seed: int) -> list[Query]:
     """Return this many questions drawn at random, in their own order; all if no number is given or there are fewer."""
     if number is None or number >= len(queries):
         return list(queries)

@@ -94,7 +94,7 @@ def _shuffled(groups: Sequence[str] | NDArray[np.str_], salt: str) -> Iterator[l
         yield rows[name]
 
 
-def lot(name: str, purpose: str) -> float:
+def hash_fraction(name: str, purpose: str) -> float:
     """Return a pseudo-random number in [0, 1) from a hash of a question's id and what it is drawn for."""
     return int.from_bytes(hashlib.sha256(f"{purpose} {name}".encode()).digest()[:6], "big") / 2**48
 

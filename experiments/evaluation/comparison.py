@@ -21,7 +21,7 @@ from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
 from corag.types import Selector
 from corag.writing import write_atomically
-from experiments.data.pools import Pool, content_hash, drawn, open_pool
+from experiments.data.pools import Pool, content_hash, open_pool, sample_questions
 from experiments.data.splits import HELD_OUT, default_split, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.curves import FEWEST_QUESTIONS, MOST_QUESTIONS, curve_rows, points
@@ -102,7 +102,7 @@ class SetRun:
         if config.part == "held-out":
             chosen = held_out(self._folder, queries, HELD_OUT)
             queries = [query for query in queries if query.id in chosen]
-        chosen_queries = drawn(queries[: config.limit], config.sample, config.seed)
+        chosen_queries = sample_questions(queries[: config.limit], config.sample, config.seed)
         self._queries = [query.after(config.history) for query in chosen_queries]
         if config.task == "verify":
             self._queries = with_claims(self._queries, f"{config.data}, {config.split},")
@@ -114,7 +114,7 @@ class SetRun:
         self._methods = self._parts.methods(config.methods)
         self._points = points(max(self.budgets)) if config.curves else []
         number = min(MOST_QUESTIONS, max(FEWEST_QUESTIONS, len(self._queries) // 3))
-        self._on_curves = drawn(self._queries, number if self._points else 0, config.seed)
+        self._on_curves = sample_questions(self._queries, number if self._points else 0, config.seed)
         self._content = [
             content_hash(self._folder, self._folder.queries, config.index, config.run),
             checkpoint_hash(config.agent),

@@ -13,6 +13,7 @@ from experiments.data.config import CandidateSettings, Part, SelectionSettings, 
 from experiments.run.track import Tracking
 
 CLASSES = (
+    "corag(unit=sentence, reranker=fused)",
     "corag(unit=sentence, reranker=minilm-late)",
     "corag(unit=sentence, reranker=minilm-evidence)",
     "corag(unit=sentence, reranker=bm25)",

@@ -12,7 +12,7 @@ from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
 from experiments.data.config import candidate_settings
 from experiments.data.pools import Pool, check_pool, open_pool, resolve
-from experiments.data.splits import HELD_OUT, document_groups, held_out, lot, questions_of
+from experiments.data.splits import HELD_OUT, document_groups, hash_fraction, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
 from experiments.protocol.held_out import not_to_learn
 
@@ -98,8 +98,10 @@ def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
         known = folder.documents
         queries = [query for query in queries if query.gold and all(passage_of(name, known) for name in query.gold)]
     queries = queries[: source.limit]
-    drawn = set(sorted((query.id for query in queries), key=lambda name: lot(name, "label"))[: source.sample])
-    queries = [query.after(source.history) for query in queries if query.id in drawn]
+    sampled = set(
+        sorted((query.id for query in queries), key=lambda name: hash_fraction(name, "label"))[: source.sample]
+    )
+    queries = [query.after(source.history) for query in queries if query.id in sampled]
     if not queries:
         raise DataError(
             f"{folder.path} has no question of split {source.split!r} with answers or gold that may be learned from; "

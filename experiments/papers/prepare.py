@@ -14,7 +14,7 @@ from corag.errors import InputError
 from corag.text.data import DataFolder, find_data, folder_name
 from experiments.data.config import CandidateSettings
 from experiments.data.folder import write_data
-from experiments.data.pools import drawn, open_pool
+from experiments.data.pools import open_pool, sample_questions
 from experiments.data.references import ReferencesConfig, write_references
 from experiments.data.splits import questions_of
 from experiments.data.stress_sets import chat_rewriter, rotated, stress_sets
@@ -96,7 +96,7 @@ def _with_stress(
     if (chosen / "queries.jsonl.gz").exists():
         return chosen
     folder = DataFolder.open(data)
-    queries = drawn(folder.split(split, limit), sample, seed)
+    queries = sample_questions(folder.split(split, limit), sample, seed)
     candidates = CandidateSettings(num_candidates=NUM_RANKED)
     pool = open_pool(folder, queries, corag.embedder(embedder), candidates, quiet=config.quiet)
     store = Path(config.out) / "rewritings.jsonl"
