@@ -14,7 +14,9 @@ import transformers
 import corag
 from corag.errors import ModelError
 from corag.models.checkpoint import KNOWN_RERANKERS
+from corag.models.encoders import encoder_named
 from corag.models.engine import quiet
+from corag.models.runtime import resolve_device
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.testing import EmbedderContract
 from tests.corag.models.worlds import (
@@ -43,6 +45,17 @@ def models(tmp_path_factory):
         put_on_hub(cache, "cross-encoder/tiny", save_bert(folder / "bert"))
         save_sentence_transformer(folder / "mean")
         yield folder
+
+
+def test_a_model_is_an_encoder_by_its_folder(models):
+    folder = str(models / "mean" / "whole")
+    encoder = encoder_named(folder, resolve_device("embedder", backend="torch"))
+    expected = corag.embedder(folder).embed(PASSAGES)
+    np.testing.assert_allclose(encoder.vectors(PASSAGES), expected, atol=1e-5)
+    np.testing.assert_allclose([text.vector for text in encoder.encoded(PASSAGES)], expected, atol=1e-5)
+    values = corag.reranker("late", encoder=folder).score(QUESTION, [QUESTION, *PASSAGES])
+    assert values.argmax() == 0
+    assert values[0] == pytest.approx(1)
 
 
 @pytest.fixture
