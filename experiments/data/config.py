@@ -41,7 +41,7 @@ class CandidateSettings:
         num_candidates: Chunks offered per question with the corpus as pool, or passages of a run.
         limit: Use only the first N questions of the split.
         sample: Use a random sample of N of these questions; neighbouring ones are often about the same document.
-        history: Which earlier questions of a conversation are put before each question: none, the last, or all.
+        history: Which earlier questions of a conversation are put before each question: none, the last one, or all.
         run: TREC run, plain or `.gz`, whose best num_candidates passages are the candidates, in its order, in place of
             a pool.
     """
@@ -51,7 +51,7 @@ class CandidateSettings:
     num_candidates: int = 20
     limit: int | None = None
     sample: int | None = None
-    history: History = "none"
+    history: History = "last"
     run: str | None = None
 
     def __post_init__(self) -> None:
