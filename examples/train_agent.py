@@ -45,7 +45,7 @@ def train(labels: Path, out: Path, epochs: int = 60, seed: int = 0) -> agent.Con
     ranked = np.sort(quality, axis=1)
     clear = ranked[:, -1] > LEAD * ranked[:, max(0, len(columns) - 2)]
     targets = agent.TrainingTable(
-        table.features(("query",)), label, clear, table.ids, quality.astype(np.float32), settings
+        table.features(("query",)), label, clear.astype(np.float32), table.ids, quality.astype(np.float32), settings
     )
 
     # Section 5.1: layers of 512, 256 and 128 numbers, shared by both questions of a pair; two heads over them.
