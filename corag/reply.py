@@ -321,14 +321,15 @@ def _left_out(candidates: Sequence[Candidate], selection: Selection, tokens: Tok
     """Return the candidates of which nothing was chosen, with their tokens, and why."""
     chosen = {source_of(chunk).id: source_of(chunk).text for chunk in selection.chunks}
     others = [candidate for candidate in candidates if candidate.chunk.id not in chosen]
+    promised = selection.trace.details.get("share_kept", 1.0) < 1
     rest, seen, left = selection.budget_tokens - selection.cost_tokens, set(chosen.values()), []
     for candidate, count in zip(others, token_counts(tokens, [one.chunk.text for one in others]).tolist(), strict=True):
-        reason = "adds less than its tokens are worth"
+        reason = "is not needed to keep the promise" if promised else "adds less than its tokens are worth"
         if candidate.chunk.text in seen:
             reason = "has the text of another one"
         elif count > selection.budget_tokens:
             reason = "is larger than the budget"
-        elif count > rest:
+        elif count > rest and not promised:
             reason = "does not fit beside what was chosen"
         seen.add(candidate.chunk.text)
         left.append(LeftOut(candidate, count, reason))
