@@ -11,12 +11,15 @@ Words that are frequent in every text, as bm25s lists them for English and Russi
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import runpy
 import threading
 import unicodedata
 from collections.abc import Callable
 from functools import cache, lru_cache
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any
 
 from corag.text.scripts import UNSPACED
@@ -156,9 +159,11 @@ def _one_number(text: str) -> str | None:
 
 @cache
 def _frequent() -> frozenset[str]:
-    from bm25s.stopwords import STOPWORDS_EN, STOPWORDS_RUSSIAN
-
-    return frozenset((*STOPWORDS_EN, *STOPWORDS_RUSSIAN))
+    # The file alone: the package imports scipy, which a question would wait for.
+    package = importlib.util.find_spec("bm25s")
+    assert package is not None and package.origin is not None  # of the base install
+    lists = runpy.run_path(str(Path(package.origin).with_name("stopwords.py")))
+    return frozenset((*lists["STOPWORDS_EN"], *lists["STOPWORDS_RUSSIAN"]))
 
 
 _one_stems = threading.Lock()
