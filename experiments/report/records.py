@@ -1,4 +1,4 @@
-"""`RECORDS.md`, table and picture of `README.md`, from committed figures and label tables.
+"""`RECORDS.md`, table and picture of `README.md`, from committed figures.
 
     corag evaluate --config experiments/configs/record.yaml --look "why"
     python -m experiments.report.records --results runs/record --changed "what is new"
@@ -27,8 +27,6 @@ from corag.text.visible import to_json
 from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.evaluation.methods import FILLING
-from experiments.evaluation.metrics import kept
-from experiments.labels.table import Labels, read_labels
 from experiments.report.drawing import COLORS, MARKERS, Points, against_tokens
 from experiments.report.results import Result
 from experiments.run.journal import commit
@@ -38,10 +36,11 @@ LINES, PAGE = ROOT / "experiments" / "records.jsonl", ROOT / "RECORDS.md"
 FIGURE, README = ROOT / "experiments" / "figures" / "records.svg", ROOT / "README.md"
 ROWS = ROOT / "experiments" / "results" / "held-out.parquet"
 """Each sealed question's figures under the present default and beside it."""
-PICTURE, LABELS = ROOT / "experiments" / "figures" / "kept.svg", ROOT / "checkpoints" / "labels"
-LABEL_BUDGETS = (256, 1024, 4096)
-"""Budgets of the label tables that ship, ascending."""
-BUDGETS, METHODS = (256, 1024), ("corag", FILLING, "sentence-threshold")
+PICTURE = ROOT / "experiments" / "figures" / "kept.svg"
+BUDGETS = (256, 1024)
+BY_PROMISE = ("corag(keep=0.8)", "corag(keep=0.9)", "corag", "corag(keep=1)")
+"""The default under other promises, ascending."""
+METHODS = (*BY_PROMISE, FILLING, "top-k")
 TITLES = {
     "hotpotqa": "HotpotQA", "2wikimultihopqa": "2WikiMultihopQA", "multihoprag": "MultiHop-RAG", "squad": "SQuAD",
     "nq": "Natural Questions", "pubmedqa": "PubMedQA", "medquad": "MedQuAD", "contract_nli": "ContractNLI",
@@ -186,22 +185,22 @@ def figure(lines: Sequence[Mapping[str, Any]]) -> str:
     return against_tokens(drawn, "evidence recall")
 
 
-def kept_curves(tables: Sequence[Labels]) -> dict[str, Points]:
-    """Return tokens and what is kept, means over data sets, of what fills each budget, and of the others by lambda.
-
-    The budgets of the tables ascend. What has a lambda is drawn under the last, which leaves it the most choice.
-    """
-    found: dict[str, list[tuple[float, float]]] = {}
-    for labels in tables:
-        measures = labels.measures["cost_tokens"], kept(labels.measures)
-        folders = [labels.data == folder for folder in sorted(set(labels.data.tolist()))]
-        for column, name in enumerate(labels.configurations):
-            if name.unit and labels is not tables[-1]:
-                continue
-            tokens, held = (float(np.mean([np.nanmean(of[rows, column]) for rows in folders])) for of in measures)
-            line = f"{name.unit}s, {name.reranker}, by lambda" if name.unit else "filling with passages, by budget"
-            found.setdefault(line, []).append((tokens, held))
-    return {name: [(*point, None) for point in sorted(points)] for name, points in found.items()}
+def kept_curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, Points]:
+    """Return tokens and the mean of answer and evidence recall, means over data sets: by promise, and of what fills."""
+    lines = {f"corag by promise, {budget:,}": [(budget, method) for method in BY_PROMISE] for budget in BUDGETS}
+    lines["filling by token likeness"] = [(budget, FILLING) for budget in BUDGETS]
+    lines["filling in the retriever's order"] = [(budget, "top-k") for budget in BUDGETS]
+    sets = sorted({row["data"] for row in rows})
+    found: dict[str, Points] = {}
+    for line, cells in lines.items():
+        points = []
+        for budget, method in cells:
+            of_cell = [row for row in rows if (row["budget"], row["method"]) == (budget, method)]
+            tables = [[[row[of] for of in OF_QUESTIONS] for row in of_cell if row["data"] == name] for name in sets]
+            answer, evidence, tokens = _means([_means(of_set) for of_set in tables]).tolist()
+            points.append((tokens, (answer + evidence) / 2, None))
+        found[line] = points
+    return found
 
 
 def main(results: str = "", changed: str = "") -> None:
@@ -226,10 +225,10 @@ def main(results: str = "", changed: str = "") -> None:
         write_atomically(ROWS, sink.getvalue())
     rows = parquet.read_table(ROWS).to_pylist()
     write_atomically(FIGURE, figure(lines))
-    curves = kept_curves([read_labels(str(LABELS / f"labels-{budget}.parquet")) for budget in LABEL_BUDGETS])
+    curves = kept_curves(rows)
     styles = ({"color": color, "marker": mark, "linewidth": 1.6} for color, mark in zip(COLORS, MARKERS, strict=False))
     drawn = [(*line, style) for line, style in zip(curves.items(), styles, strict=False)]
-    write_atomically(PICTURE, against_tokens(drawn, "evidence kept"))
+    write_atomically(PICTURE, against_tokens(drawn, "answer and evidence kept"))
     write_atomically(PAGE, page(lines, table(rows)))
     before, _, rest = README.read_text(encoding="utf-8").partition(TABLE[0])
     _, _, after = rest.partition(TABLE[1])

@@ -5,7 +5,17 @@ import json
 import pytest
 
 from corag.errors import InputError
-from experiments.report.records import BUDGETS, FILLING, METHODS, figure, new_line, page, question_rows, table
+from experiments.report.records import (
+    BUDGETS,
+    FILLING,
+    METHODS,
+    figure,
+    kept_curves,
+    new_line,
+    page,
+    question_rows,
+    table,
+)
 from tests.experiments.worlds import result_of
 
 
@@ -52,6 +62,18 @@ def test_the_table_of_the_readme_by_hand(tmp_path):
     assert "at 256 tokens on 0 of 2 sets, with 52% of its tokens" in lines[-1]
     assert table(rows, ["squad"]).splitlines() == [line for line in lines if "mine" not in line]
     file = tmp_path / "squad-256.json"
-    written = [{**row, "chunks": 1} for row in rows[:2]] + [{**rows[0], "method": "top-k"}]
+    written = [{**row, "chunks": 1} for row in rows[:2]] + [{**rows[0], "method": "mmr"}]
     file.with_suffix(".rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in written))
     assert question_rows([file]) == rows[:2]
+
+
+def test_the_picture_by_hand():
+    rows = [
+        {"data": data, "budget": budget, "method": method, "query": "q", "answer_recall": 0.25 + held,
+         "evidence_recall": 0.75 + held, "cost_tokens": budget / 2}
+        for data, held in (("one", 0.0), ("two", 0.125)) for budget in BUDGETS for method in METHODS
+    ]  # fmt: skip
+    curves = kept_curves(rows)
+    # (.25 + .75) / 2 and (.375 + .875) / 2 give .5625.
+    assert curves["filling by token likeness"] == [(128, 0.5625, None), (512, 0.5625, None)]
+    assert len(curves["corag by promise, 1,024"]) == 4
