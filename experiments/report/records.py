@@ -189,7 +189,7 @@ def kept_curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, Points]:
     """Return tokens and the mean of answer and evidence recall, means over data sets: by promise, and of what fills."""
     lines = {f"corag by promise, {budget:,}": [(budget, method) for method in BY_PROMISE] for budget in BUDGETS}
     lines["filling by token likeness"] = [(budget, FILLING) for budget in BUDGETS]
-    lines["filling in the retriever's order"] = [(budget, "top-k") for budget in BUDGETS]
+    lines["the retriever's five best"] = [(budget, "top-k") for budget in BUDGETS]
     sets = sorted({row["data"] for row in rows})
     found: dict[str, Points] = {}
     for line, cells in lines.items():
