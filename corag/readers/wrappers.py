@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corag.checks import check_count
+from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.memory import LRU, megabytes
 from corag.naming import Part, Spelling, parse, spelling
@@ -73,6 +73,7 @@ class SelfConsistentReader(Part):
     ) -> None:
         check_count("samples", samples, "typical: 5-20")
         named = parse(reader)
+        check_range("temperature", temperature, 0, 100, "typical: 0.5 to 1")
         if not {"temperature", "seed"} <= set(READERS.settings(named.name)) or not temperature > 0:
             raise InputError(
                 f"temperature={temperature!r} of reader {named.name!r} gives the same answer each time; name a reader "

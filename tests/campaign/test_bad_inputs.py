@@ -193,7 +193,7 @@ FILES = {
         *(in_rows(name, lambda _: None) for name in ("cost_tokens", *VECTORS)),
         *(in_rows(name, lambda vector: [None, *vector[1:]]) for name in VECTORS),
         *(in_rows(name, lambda vector: [np.float16("inf"), *map(np.float16, vector[1:])]) for name in VECTORS[:2]),
-        *(ragged(name) for name in ("query_vector", "candidates_vector", "texts_vector")),
+        *(ragged(name) for name in ("query_vector", "candidates_vector")),
     ],
 }
 

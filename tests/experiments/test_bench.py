@@ -72,4 +72,4 @@ def test_a_machine_without_the_package_is_measured_with_weights_of_a_folder_in_a
     rows = rows_of("gpu", tmp_path, small=True, device="cpu", weights=str(folder))
     assert [row["setting"] for row in rows if "error" in row] == ["broken"]
     exact = [row for row in rows if row.get("precision") == "fp32"]
-    assert len(exact) == 6 and all(row["largest_difference"] < 1e-5 and row["per_s"] > 0 for row in exact)
+    assert len(exact) == 11 and all(row["largest_difference"] < 1e-5 and row["per_s"] > 0 for row in exact)

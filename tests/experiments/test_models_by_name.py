@@ -31,7 +31,20 @@ def test_from_labels_to_an_answer(tmp_path, monkeypatch, capsys):
         said = run("label", *measured, "--splits", "train", "--out", labels, *grid)
         assert f"labels in {labels}; train an agent with: corag train --labels {labels}" in said
         assert read_metadata(labels)["embedder"] == EMBEDDER
-        run("train", "agent", "--labels", labels, "--out", trained, "--training.epochs", 2, "--logger", "none")
+        run(
+            "train",
+            "agent",
+            "--labels",
+            labels,
+            "--out",
+            trained,
+            "--training.epochs",
+            2,
+            "--target.margin",
+            0,
+            "--logger",
+            "none",
+        )
         methods = ("--methods", f"corag, naive(reranker={RERANKER})", "--agent", trained, "--latency_questions", 0)
         run("evaluate", *measured, "--split", "train", "--limit", 4, *methods, "--curves", "false", "--out", result)
         record = json.loads(result.read_text())

@@ -79,5 +79,5 @@ def test_a_kind_alone_and_the_settings_of_a_part(capsys):
     printed = capsys.readouterr().out
     assert "reader extractive(" in printed and "summarizer extractive(" in printed
     assert main(["list", "selector", "top-k"]) == 0
-    assert "selector top-k(tokenizer=..., unit=passage, max_units=60, order=value, k=5)" in capsys.readouterr().out
+    assert "selector top-k(tokenizer=..., unit=passage, max_units=200, order=value, k=5)" in capsys.readouterr().out
     assert main(["list", "readers", "top-k"]) == main(["list", "nothing"]) == MISTAKE

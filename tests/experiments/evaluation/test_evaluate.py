@@ -142,7 +142,7 @@ def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
     text = (out / "comparison.md").read_text()
     assert "## early: 3 questions" in text and "## late: 2 questions" in text
     names = [f"{name}-{budget}" for name in ("early", "late") for budget in (24, 48)]
-    assert "## Means of 2 sets" in text and (out / "comparison.html").read_text().count("<svg") == 5
+    assert "Means of 2 data sets" in text and (out / "comparison.html").read_text().count("<svg") == 3
     assert {path.name for path in out.iterdir()} == {
         "comparison.html", "comparison.md", "early.journal.jsonl", "late.journal.jsonl",
         *(f"{name}{ending}" for name in names for ending in (".json", ".rows.jsonl", ".runs")),
