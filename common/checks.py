@@ -33,9 +33,9 @@ def check_count(name: str, value: object, hint: str = "", *, least: int = 1, mos
 def check_range(name: str, value: object, low: float, high: float, hint: str = "") -> None:
     """Raise `InputError` unless a setting is a finite number from `low` to `high`; `hint` ends the message."""
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    # Whole numbers may be too large for a float, and are finite.
-    is_finite = is_number and (isinstance(value, int) or math.isfinite(value))  # type: ignore[arg-type]
-    if not is_finite or not low <= value <= high or abs(value) > LARGEST:  # type: ignore[operator, arg-type]
+    # Whole numbers may be too large for a float, and numbers of NumPy compare in their own precision.
+    number: Any = value if not is_number or isinstance(value, int) else float(value)  # type: ignore[arg-type]
+    if not is_number or not low <= number <= high or not abs(number) <= LARGEST:
         rule = f"from {low} to {high}" if math.isfinite(high) else f"of at least {low}"
         kind = "" if is_number and math.isfinite(high) else "a number "
         raise InputError(f"{name} must be {kind}{rule}, got {value!r:.80}{f'; {hint}' if hint else ''}")

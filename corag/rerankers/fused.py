@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from corag.errors import ModelError
 from corag.models.cached import EncodingPart
 from corag.models.trained import load_adapter, shipped_adapter
+from corag.optional import warn_once
 from corag.registry import RERANKERS
 from corag.rerankers.scorers import by_length
 from corag.text.scripts import minilm_reads
@@ -193,8 +194,14 @@ class Fused(EncodingPart):
         logits = self.weights.passages(self.signals(query, passages))
         rows = np.array([row_of[source_of(chunk).id] for chunk in chunks], dtype=np.intp)
         logits = logits[rows]
+        readable = minilm_reads([query, *(passage.text for passage in passages)])
+        if not readable:
+            warn_once(
+                "a question or its texts are in a script that MiniLM does not read: they are ranked by the words they "
+                "share; give a reranker of the language, such as e5-late"
+            )
         if any(isinstance(chunk, UnitChunk) for chunk in chunks):
-            own = LATE if minilm_reads([query, *(passage.text for passage in passages)]) else WORDS
+            own = LATE if readable else WORDS
             logits = self.weights.sentences(logits, self._alone(own, query, chunks))
         probabilities = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
         probabilities[[not any(map(str.isalnum, chunk.text)) for chunk in chunks]] = 0.0

@@ -62,12 +62,13 @@ def test_rerankers_value_alike_with_a_shared_encoder_that_encodes_each_text_once
     assert encoded == []
 
 
-def test_each_text_is_encoded_once_whatever_is_kept(encoded):
-    offered = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[:12]]
-    with corag.runtime(cache_mb=0):
+@pytest.mark.parametrize(("cache_mb", "times"), [(400, 1), (0, 2)])
+def test_each_text_is_encoded_once_or_without_a_cache_for_passages_and_for_sentences(encoded, cache_mb, times):
+    offered = [corag.Candidate(corag.Chunk(text, f"{text} {cache_mb}")) for text in LAKES[:12]]
+    with corag.runtime(cache_mb=cache_mb):
         selector = corag.selector("corag", reranker="minilm-evidence", unit="sentence", cost_weight=0.1)
-        selector.select("How deep is lake 1?", offered, 60)
-    assert len(encoded) == 1 + len(offered)
+        selector.select(f"How deep is lake 1 of {cache_mb}?", offered, 60)
+    assert len(encoded) == times * (1 + len(offered))
 
 
 def test_all_that_a_selector_keeps_is_within_the_bound():

@@ -82,5 +82,5 @@ def test_the_flag_is_a_setting_of_the_reader(capsys, small_index):
         main([*command, "--prompt", "cited", "--budget", "3000", "--method", "top-k(k=3)"])
     printed = capsys.readouterr().out
     assert "Anna Weiss [1]." in printed
-    assert [line.split()[0] for line in printed.splitlines() if "<- cited" in line] == ["[1]"]
+    assert [line.split()[0] for line in printed.splitlines() if line.endswith(", cited")] == ["[1]"]
     assert "\n\n[2] " in server.chats[0]["messages"][1]["content"]
