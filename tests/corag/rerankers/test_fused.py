@@ -73,7 +73,7 @@ def test_a_passage_and_a_sentence_that_answer_are_the_most_probable():
 
 
 @pytest.mark.slow
-def test_scripts_that_the_encoder_does_not_read_are_compared_by_words():
+def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
     texts = ["熊猫吃竹子。", "珠穆朗玛峰高8849米。", "K2是世界第二高峰。"]
     chunks = [Chunk(str(row), text) for row, text in enumerate(texts)]
     assert Fused().scorer("珠穆朗玛峰有多高？", chunks)([(0,), (1,), (2,)]).argmax() == 1
