@@ -2,8 +2,8 @@
 
 A signal is what one reranker says of each passage alone. What it says is comparable only within a question, so each
 enters twice: standardised over the question's candidates, and as the difference to the best of them. A logistic
-regression, fitted alike to every kind of question, turns them into the probability that the passage is evidence. The
-odds of a sentence are those of its passage times how far the sentence itself stands out among all sentences.
+regression, in which every kind of question weighs the same, turns them into the probability that the passage is
+evidence. The logit of a sentence is linear in that of its passage and in its own standardised late interaction.
 
 A combination is worth its expected share of the evidence: the sum of its probabilities over that of all candidates.
 Texts that nearly repeat each other count once. That share is what the promise `keep` of the selector `corag` is about.
@@ -46,7 +46,7 @@ COSINE = "cosine"
 LENGTH = "length"
 """The signal that knows nothing of the question: the logarithm of one plus the characters of a passage."""
 NEAR_EQUAL = 0.9
-"""Texts of which so large a share of the distinct words is common (Jaccard) repeat each other."""
+"""Texts repeat each other if they share at least this much of their distinct words (Jaccard)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class FusedScorer:
     def __init__(self, probabilities: FloatArray, groups: NDArray[np.intp]) -> None:
         self.probabilities = probabilities
         self._groups = groups
-        # Of texts that repeat each other each is worth the most probable one, once.
+        # A group of texts that repeat each other is worth its most probable text, once.
         self._of_groups = np.zeros(int(groups.max(initial=-1)) + 1)
         np.maximum.at(self._of_groups, groups, probabilities)
         self.total = float(self._of_groups.sum())
@@ -156,7 +156,7 @@ class Fused(EncodingPart):
     `score` values a text by late interaction alone: a probability needs candidates to compare with.
 
     Attributes:
-        adapter: Used in place of the shipped value: the folder of one that `corag train value` wrote, or its weights.
+        adapter: Used in place of the shipped value: the folder of one that `corag train fused` wrote, or its weights.
 
     Raises:
         ModelError: The value is missing, damaged or of another form.
