@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.bench import BUDGET as BUDGET_OF_FAMILY
-from experiments.bench import problems as family
 from search import SearchConfig, exhaustive, search
 from search.gaussian_process import PRIORS, GaussianProcess, OrderPool
 from search.orders import OrderSpace
 from tests.search.golden import GOLDEN, PROBLEMS, replay
-from tests.search.worlds import HashScorer, TableScorer
+from tests.search.worlds import FAMILY_BUDGET, FAMILY_LENGTH, HashScorer, TableScorer, family
 
 COSTS, BUDGET = [3, 1, 2, 2, 4], 9
 
@@ -160,11 +158,11 @@ def test_equal_values_end_the_search_once_every_candidate_was_seen():
 
 @pytest.mark.slow
 def test_finds_most_optima_of_the_family_with_few_orders():
-    config = SearchConfig(policy="bayesian", iterations=100, max_scored=48, max_length=5)
+    config = SearchConfig(policy="bayesian", iterations=100, max_scored=48, max_length=FAMILY_LENGTH)
     num_found = 0
     for problem in family(3000, per_size=4):
-        result = search(problem.costs, problem, BUDGET_OF_FAMILY, config)
-        best = exhaustive(problem.costs, problem, BUDGET_OF_FAMILY, 5)
+        result = search(problem.costs, problem, FAMILY_BUDGET, config)
+        best = exhaustive(problem.costs, problem, FAMILY_BUDGET, FAMILY_LENGTH)
         num_found += result.value == pytest.approx(best.value, abs=1e-9)
         assert result.num_scored <= 48
     assert num_found >= 17  # of 20
