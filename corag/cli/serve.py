@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import socket
 from dataclasses import dataclass
-from socket import socket
+from typing import Any
 
 from corag.budget import AUTO
-from corag.checks import check_range
+from corag.checks import check_count, check_range
 from corag.cli.console import say
 from corag.errors import InputError
 from corag.index.search import Retrieval
@@ -76,23 +76,38 @@ def run(config: ServeConfig) -> None:
     if config.mcp:
         with needed("mcp", "mcp"):
             from corag.serve.tools import make_tools
-        make_tools(service, deadline=config.deadline).run()
+        make_tools(service).run()
         return
-    with needed("starlette and uvicorn", "serve"):
-        from corag.serve.api import make_api
-        from corag.serve.http import is_loopback, make_server
+    with needed("fastapi and uvicorn", "serve"):
+        from corag.serve.api import LOCAL, make_api
     key = os.environ.get(KEY) or None
-    if key is None and not is_loopback(config.host):
+    if key is None and config.host not in LOCAL:
         raise InputError(f"{config.host} can be reached by others: set a key in the environment variable {KEY}")
-    with _announced(config.host, config.port) as sock:
-        make_server(make_api(service, host=config.host, key=key, deadline=config.deadline)).run(sockets=[sock])
-
-
-@contextlib.contextmanager
-def _announced(host: str, port: int) -> Iterator[socket]:
-    """Yield a socket that listens, and say where; Ctrl-C ends the block."""
-    from corag.serve.http import address, listening
-
-    with listening(host, port) as sock, contextlib.suppress(KeyboardInterrupt):
+    with listening(config.host, config.port) as sock, contextlib.suppress(KeyboardInterrupt):
         say(f"service at {address(sock)}; Ctrl-C ends it")
-        yield sock
+        make_server(make_api(service, key=key, deadline=config.deadline)).run(sockets=[sock])
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; an `InputError` says that the address cannot be used."""
+    check_count("port", port, "0 is any free port", least=0, most=65535)
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise InputError(
+            f"cannot serve at {host}, port {port} ({error}); choose another port with --port, or 0 for any free one"
+        ) from error
+
+
+def address(sock: socket.socket) -> str:
+    """Return the URL of what is served at a socket."""
+    host, port = sock.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def make_server(app: Any) -> Any:
+    """Return a uvicorn server of an application, to be run with a socket."""
+    import uvicorn
+
+    # h11 bounds the headers of a request.
+    return uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", log_level="warning", log_config=None))

@@ -1,97 +1,203 @@
 """The service over HTTP: `POST /v1/rerank`, in the form of Cohere, Jina and vLLM, and `POST /v1/select`, in JSON.
 
-`openapi.json` describes both; requests are checked by its schemas, and `GET /openapi.json`, or `GET /`, returns it.
+`GET /openapi.json` describes both.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
+from hmac import compare_digest
+from typing import Annotated, Any
 from uuid import uuid4
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 import corag
-from corag.errors import InputError
+from corag.ambient import checking
+from corag.errors import CoragError
 from corag.limits import DEADLINE_S
 from corag.registry import RERANKERS
-from corag.serve.http import Guard, Json, Workers, fields_of
 from corag.serve.service import Service
+from corag.text.visible import to_json
+
+logger = logging.getLogger(__name__)
 
 MAX_BODY = 8 * 2**20
 """Bytes of a request."""
+MAX_TEXTS = 1_000
+"""Texts of a request."""
 MAX_PENDING = 64
-"""Requests that are read, wait or run at once; more are told to come back."""
+"""Requests that wait or run at once; more are told to come back."""
 AT_ONCE = max(2, min(8, os.cpu_count() or 2))
 """Requests that run at once."""
-HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+LOCAL = ["127.0.0.1", "localhost", "[::1]", "::1"]
+"""Names of this machine."""
+
+Texts = list[str | dict[str, Any]]
 
 
-def make_api(
-    service: Service, *, host: str = "127.0.0.1", key: str | None = None, deadline: float = DEADLINE_S
-) -> Starlette:
-    """Return the application, which is served at a name or an address, `host`.
+class Question(BaseModel):
+    """What both calls take."""
 
-    See `Guard` for the `key`. A request that is not done after `deadline` seconds is stopped.
-    """
-    workers, pending = Workers(AT_ONCE, deadline), set[Request]()
-    description = json.loads(Path(__file__).with_name("openapi.json").read_text(encoding="utf-8"))
-    description["info"]["version"] = corag.__version__
-    schemas = description["components"]["schemas"]
+    model_config = ConfigDict(strict=True, extra="forbid")
 
-    def posted(call: Callable[..., Any], schema: dict[str, Any]) -> Callable[[Request], Any]:
-        async def answered(request: Request) -> Response:
-            if len(pending) >= MAX_PENDING:
-                return Json({"error": "the server is busy; try again"}, 503, {"Retry-After": "1"})
-            pending.add(request)
-            try:
-                given = await fields_of(request, schema, MAX_BODY)
-                set_ = {name: value for name, value in given.items() if value is not None}
-                return await workers.run(request, partial(call, **set_))
-            finally:
-                pending.remove(request)
-
-        return answered
-
-    def rerank(**given: Any) -> dict[str, Any]:
-        return {"id": f"rerank-{uuid4().hex}", **service.rerank(**given)}
-
-    async def health(request: Request) -> Response:
-        return Json({"status": "ok", "version": corag.__version__})
-
-    async def models(request: Request) -> Response:
-        named = [{"id": name, "object": "model", "owned_by": "corag"} for name in RERANKERS.local]
-        return Json({"object": "list", "data": named})
-
-    async def openapi(request: Request) -> Response:
-        return Json(description)
-
-    async def refused(request: Request, error: Exception) -> Response:
-        if isinstance(error, HTTPException):
-            return Json({"error": f"{error.detail}; see /openapi.json"}, error.status_code)
-        return Json({"error": str(error) or "client disconnected"}, 400)
-
-    # Clients differ in what they append to the address of the server; other fields of theirs are ignored.
-    reranking = posted(rerank, schemas["rerank"])
-    routes = [
-        *(Route(path, reranking, methods=["POST"]) for path in ("/v1/rerank", "/v2/rerank", "/rerank")),
-        Route("/v1/select", posted(service.select, schemas["select"]), methods=["POST"]),
-        Route("/v1/models", models),
-        Route("/health", health),
-        Route("/openapi.json", openapi),
-        Route("/", openapi),
-    ]
-    return Starlette(
-        routes=routes,
-        middleware=[Middleware(Guard, host=host, headers=HEADERS, key=key)],
-        exception_handlers=dict.fromkeys((InputError, ClientDisconnect, HTTPException), refused),
+    query: str = Field(max_length=10_000, description="The question.")
+    budget_tokens: int | None = Field(None, description="The most tokens of the chosen text.")
+    method: str | None = Field(
+        None, max_length=1000, description="Selector, such as `top-k(k=3)`; by default the server's."
     )
+    unit: str | None = Field(None, max_length=100, description="What is chosen: `passage`, `sentence` or `window(n)`.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_json(cls, given: Any) -> Any:
+        try:
+            json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"it holds what JSON in UTF-8 cannot: {error}") from error
+        return given
+
+
+class Rerank(Question):
+    """Documents to score or, with a budget, to choose from; other fields of rerank clients are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    documents: Texts = Field(
+        max_length=MAX_TEXTS, description="Strings, or objects with `text`; best first if they are ranked."
+    )
+    top_n: int | None = Field(None, ge=1, description="The most results.")
+    return_documents: bool | str | None = Field(None, description="Whether results have the text.")
+    model: str | None = Field(
+        None,
+        max_length=1000,
+        description="A reranker that ships, such as `bm25`; for any other name that of the server scores.",
+    )
+
+
+class Select(Question):
+    """Texts to choose from."""
+
+    texts: Texts | None = Field(
+        None,
+        max_length=MAX_TEXTS,
+        description="Strings, or objects with `text`, `content` or `page_content`, and perhaps `id`, `title`, "
+        "`similarity`, `metadata`; best first if they are ranked. Without texts, the server's index is searched.",
+    )
+
+
+def make_api(service: Service, *, key: str | None = None, deadline: float = DEADLINE_S) -> FastAPI:
+    """Return the application.
+
+    Clients send a `key` as `Authorization: Bearer KEY`, except to `/health`. Without one, only requests by a name of
+    this machine are answered: a page whose name is pointed at it has another (DNS rebinding). A request that is not
+    done after `deadline` seconds is stopped.
+    """
+
+    def authorize(given: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]) -> None:
+        if key is not None and (given is None or not compare_digest(given.credentials.encode(), key.encode())):
+            raise HTTPException(401, "the key is missing or wrong; send the header Authorization: Bearer KEY")
+
+    app = FastAPI(
+        title="CORAG",
+        description="Chooses text under a token budget.",
+        version=corag.__version__,
+        docs_url=None,
+        redoc_url=None,
+        max_body_size=MAX_BODY,
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL if key is None else ["*"])],
+    )
+    limiter: list[anyio.CapacityLimiter] = []  # belongs to an event loop
+    pending: set[Request] = set()
+
+    async def answered(request: Request, call: Callable[[], dict[str, Any]]) -> Response:
+        if len(pending) >= MAX_PENDING:
+            raise HTTPException(503, "the server is busy; try again", {"Retry-After": "1"})
+        limiter[:] = limiter or [anyio.CapacityLimiter(AT_ONCE)]
+        pending.add(request)
+        try:
+            return await _stoppable(request, lambda: _json(call()), limiter[0], deadline)
+        finally:
+            pending.remove(request)
+
+    @app.post("/v1/rerank", dependencies=[Depends(authorize)])
+    @app.post("/v2/rerank", dependencies=[Depends(authorize)], include_in_schema=False)
+    @app.post("/rerank", dependencies=[Depends(authorize)], include_in_schema=False)
+    async def rerank(request: Request, asked: Rerank) -> Response:
+        """Score documents, or select them under a budget."""
+        return await answered(
+            request, lambda: {"id": f"rerank-{uuid4().hex}", **service.rerank(**asked.model_dump(exclude_none=True))}
+        )
+
+    @app.post("/v1/select", dependencies=[Depends(authorize)])
+    async def select(request: Request, asked: Select) -> Response:
+        """Select texts for a prompt."""
+        return await answered(request, lambda: service.select(**asked.model_dump(exclude_none=True)))
+
+    @app.get("/v1/models", dependencies=[Depends(authorize)])
+    async def models() -> dict[str, Any]:
+        """List the rerankers that `model` may name, in the form of OpenAI."""
+        named = [{"id": name, "object": "model", "owned_by": "corag"} for name in RERANKERS.local]
+        return {"object": "list", "data": named}
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        """Say that the server runs."""
+        return {"status": "ok", "version": corag.__version__}
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        found = "; ".join(f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()[:5])
+        return _json({"error": f"{found}; see /openapi.json"}, 400)
+
+    @app.exception_handler(StarletteHTTPException)
+    async def refused(request: Request, error: StarletteHTTPException) -> Response:
+        return _json({"error": str(error.detail)}, error.status_code, error.headers)
+
+    return app
+
+
+def _json(content: dict[str, Any], status: int = 200, headers: Any = None) -> Response:
+    return Response(to_json(content, allow_nan=False), status, headers, "application/json")
+
+
+async def _stoppable(
+    request: Request, call: Callable[[], Response], limiter: anyio.CapacityLimiter, deadline: float
+) -> Response:
+    """Return what a call returns from a thread, where it stops if the client disconnects, or after the deadline."""
+
+    def checked() -> Response:
+        with checking(anyio.from_thread.check_cancelled):
+            return call()
+
+    async def cancel_on_disconnect() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        scope.cancel()
+
+    too_long = f"the request was not done after {deadline:g} seconds; ask for less, or raise the server's --deadline"
+    response = _json({"error": too_long}, 504)
+    with anyio.move_on_after(deadline) as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel_on_disconnect)
+            try:
+                response = await anyio.to_thread.run_sync(checked, limiter=limiter)
+            except CoragError as error:
+                response = _json({"error": str(error)}, 400)
+            except Exception:
+                logger.exception("a request failed")
+                response = _json({"error": "internal error; see the terminal of the server"}, 500)
+            group.cancel_scope.cancel()
+    return response

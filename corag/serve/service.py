@@ -6,15 +6,14 @@ only: no server, model, file or key; see `corag.registry.check_untrusted`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from corag.candidates import TEXT_NAMES, Text, as_candidates
-from corag.checks import check_budget, check_count, check_query, check_text
+from corag.candidates import Text, as_candidates
+from corag.checks import check_budget, check_count, check_query
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import vectors_by
@@ -32,17 +31,7 @@ from corag.text.tokens import token_counts
 from corag.text.units import source_of
 from corag.types import Candidate, Chunk, Reranker, Selection, Selector
 
-MAX_TEXTS = 1_000
-"""Texts of a request."""
-MAX_TEXT = 200_000
-"""Characters of a text."""
-MAX_QUESTION = 10_000
-"""Characters of a question."""
 MAX_RESULTS = 200
-MAX_NAME = 1_000
-"""Characters of the name of a model, a method or a unit."""
-MAX_DEPTH = 20
-"""Levels of metadata."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -78,7 +67,7 @@ class Service:
         self._embedder = None if self.index is None else embedder_of(self.index)
 
     def select(self, query: str, texts: Sequence[Text] | None = None, **choice: Any) -> dict[str, Any]:
-        """Select texts for a prompt; the arguments are the fields of `/v1/select` in `openapi.json`.
+        """Select texts for a prompt; the arguments are the fields of `/v1/select`.
 
         Returns:
             `text`, `cost_tokens`, `budget_tokens`, `value`, `method`, `trace`, and `chunks` in the order of the text:
@@ -123,7 +112,7 @@ class Service:
         budget_tokens: int | None = None,
         **choice: Any,
     ) -> dict[str, Any]:
-        """Score documents, or select them under a budget, in the form of reranking services; see `openapi.json`.
+        """Score documents, or select them under a budget, in the form of reranking services.
 
         Without a budget all documents are scored, because clients put the scores beside their documents. A budget
         leaves out what adds less than it costs: then `method` and `unit` count, by default whole documents.
@@ -134,10 +123,8 @@ class Service:
             of the document (of chosen sentences, the best) alone, 0 for an empty one; of a method without a reranker
             the similarity, or 1 / rank.
         """
-        if top_n is not None:
-            check_count("top_n", top_n, "leave it out for all")
-        _check_request(query, documents, {"model": model, **choice}, "documents")
         texts = [_text_of(document, position) for position, document in enumerate(documents)]
+        check_query(query)
         if budget_tokens is None:
             if given := [name for name, value in choice.items() if value is not None]:
                 raise InputError(
@@ -188,7 +175,6 @@ class Service:
         self, query: str, texts: Sequence[Text] | None = None, **choice: Any
     ) -> tuple[list[Candidate], Selection]:
         """Return what there is to choose from, and what is chosen of it; see `select`."""
-        _check_request(query, texts or (), {name: value for name, value in choice.items() if name != "layout"})
         candidates = self._retrieved(query) if texts is None else as_candidates(texts)
         return candidates, self._selected(query, candidates, **choice)
 
@@ -229,45 +215,6 @@ class Service:
             if model is not None and RERANKERS.knows(model):
                 return RERANKERS.make(check_untrusted(RERANKERS, model, "the request"))
         return RERANKERS.make(parse(self.method).settings.get("reranker") or DEFAULT_RERANKER)
-
-
-def _check_request(query: str, texts: Sequence[Any], choice: Mapping[str, Any], name: str = "texts") -> None:
-    """Raise `InputError` for what is too large, or what neither tokenizers nor JSON can hold, by its field."""
-    check_query(query, MAX_QUESTION)
-    check_count(f"the number of {name}", len(texts), "send the best of them", least=0, most=MAX_TEXTS)
-    for field, value in choice.items():
-        check_json(field, value)
-        if isinstance(value, str) and len(value) > MAX_NAME:
-            raise InputError(f"{field} has {len(value):,} characters; send at most {MAX_NAME:,}")
-    for position, text in enumerate(texts):
-        field = f"{name}[{position}]"
-        check_json(field, text)
-        given = text if isinstance(text, Mapping) else {"text": text}
-        for key in TEXT_NAMES:
-            length = len(given[key]) if isinstance(given.get(key), str) else 0
-            check_count(f"the characters of {field}", length, "cut it into chunks", least=0, most=MAX_TEXT)
-        metadata = given.get("metadata")
-        for of in (given, metadata if isinstance(metadata, Mapping) else {}):
-            headings = of.get("headings", [])
-            if not isinstance(headings, list) or not all(isinstance(one, str) for one in headings):
-                raise InputError(f"{field} has headings {headings!r:.80}; send a list of texts")
-
-
-def check_json(name: str, value: object, depth: int = 0) -> None:
-    """Raise `InputError` for a value that JSON cannot hold, by the name of its field."""
-    if isinstance(value, str):
-        check_text(name, value)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{name} is {value}, which JSON cannot hold; send a finite number or null")
-    elif depth > MAX_DEPTH:
-        raise InputError(f"{name:.200} is nested in more than {MAX_DEPTH} levels; send fewer")
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            check_text(f"a name in {name}", key)
-            check_json(f"{name}.{key:.40}", inner, depth + 1)
-    elif isinstance(value, list | tuple):
-        for position, inner in enumerate(value):
-            check_json(f"{name}[{position}]", inner, depth + 1)
 
 
 def _text_of(document: object, position: int) -> str:

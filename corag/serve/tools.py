@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from itertools import islice
 from typing import Any, NamedTuple
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import ValidationError
 
 import corag
 from corag.checks import check_budget
 from corag.errors import CoragError, InputError
-from corag.limits import DEADLINE_S
 from corag.memory import LRU
-from corag.serve.http import in_thread
 from corag.serve.service import Service
 from corag.text.chunking import cut_to_tokens
 from corag.text.documents import SEPARATOR, body, citation
@@ -36,9 +33,8 @@ LEFT_OUT = "Left out (fetch by id):"
 STUB_SHARE, STUBS_FROM = 8, 256
 """An eighth of the budget is kept for stubs, if it has at least 256 tokens: an eighth of less is hardly one stub."""
 STUB_CHARACTERS = 80
-MOST_READ, MOST_NAMED, MAX_NAME, MOST_WRONG = 2000, 20, 80, 5
-"""Chunks of the index that are read for the instructions, documents that they name, characters of a name, and wrong
-arguments that an error names."""
+MOST_READ, MOST_NAMED, MAX_NAME = 2000, 20, 80
+"""Chunks of the index that are read for the instructions, documents that they name, and characters of a name."""
 MEMORY_BYTES = 64 * 10**6
 """Of the texts that `fetch` returns; the least recently listed are forgotten first."""
 
@@ -174,35 +170,21 @@ def instructions(service: Service) -> str:
     return f"{said} Without texts it chooses from an index of {len(service.index):,} chunks, from: {among}."
 
 
-class Tools(MCPServer[Any]):
-    """An MCP server whose errors about arguments name each argument and its rule, in a line."""
-
-    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """Call a tool."""
-        try:
-            return await super().call_tool(name, arguments, context)
-        except ToolError as error:
-            if not isinstance(wrong := error.__cause__, ValidationError):
-                raise
-            found = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in wrong.errors()[:MOST_WRONG])
-            raise ToolError(f"{name} takes other arguments: {found}") from None
-
-
-def make_tools(service: Service, *, deadline: float = DEADLINE_S) -> MCPServer[Any]:
-    """Return the MCP server; a call that is not done after `deadline` seconds is stopped."""
-    server = Tools("corag", version=corag.__version__, instructions=instructions(service))
+def make_tools(service: Service) -> MCPServer[Any]:
+    """Return the MCP server."""
+    server: MCPServer[Any] = MCPServer("corag", version=corag.__version__, instructions=instructions(service))
     replies = Replies(service)
 
-    def in_time(reply: Callable[..., str]) -> Callable[..., Awaitable[str]]:
+    def explained(reply: Callable[..., str]) -> Callable[..., str]:
         @wraps(reply)
-        async def called(*args: Any, **given: Any) -> str:
+        def called(*args: Any, **given: Any) -> str:
             try:
-                return await in_thread(partial(reply, *args, **given), deadline)
+                return reply(*args, **given)
             except CoragError as error:  # an assistant sees the message
                 raise ToolError(str(error)) from error
 
         return called
 
     for tool in (replies.select_context, replies.fetch):
-        server.add_tool(in_time(tool), structured_output=False)
+        server.add_tool(explained(tool), structured_output=False)
     return server

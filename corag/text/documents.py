@@ -52,7 +52,10 @@ def citation(chunk: Chunk) -> str:
         source += f", pages {known['page']}-{known['last_page']}" if "last_page" in known else f", page {known['page']}"
     elif "line" in known:
         source += f", line {known['line']}"
-    title = " > ".join(known["headings"]) if known.get("headings") else known.get("title", "")
+    headings = known.get("headings")
+    title = (
+        " > ".join(map(str, headings)) if headings and isinstance(headings, list | tuple) else known.get("title", "")
+    )
     return f"{source}: {title}" if title else source
 
 

@@ -27,8 +27,8 @@ QUESTION = "How high is Everest?"
 
 WRONG = [
     ("select_context", {"question": " "}),
-    *(("select_context", {"question": question, "texts": TEXTS}) for question in (None, 3, ["q?"], "a" * 10**5)),
-    *(("select_context", {"question": "q?", "texts": texts}) for texts in (5, "text", [5], {"a": "b"}, ["a"] * 10**4)),
+    *(("select_context", {"question": question, "texts": TEXTS}) for question in (None, 3, ["q?"])),
+    *(("select_context", {"question": "q?", "texts": texts}) for texts in (5, "text", [5], {"a": "b"})),
     *(("select_context", {"question": "q?", "texts": TEXTS, "budget_tokens": n}) for n in ("many", 1.5, 0, -1, 10**30)),
     ("select_context", {"query": "q?"}),
     *(("fetch", given) for given in ({}, {"id": "nothing"}, {"id": ""}, {"id": 5.5}, {"id": "a+b"})),
@@ -156,10 +156,6 @@ def test_an_assistant_selects_and_fetches(tmp_path):
     assert fetched.content[0].text == TEXTS[0]
     assert all(reply.is_error for reply in wrong)
     assert "question is empty" in wrong[0].content[0].text
-    said = {json.dumps(given): reply.content[0].text for (_, given), reply in zip(WRONG, wrong, strict=True)}
-    assert said['{"query": "q?"}'] == "select_context takes other arguments: question: Field required"
-    assert said["{}"] == "fetch takes other arguments: id: Field required"
-    assert not any("pydantic" in text for text in said.values())
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import threading
 import time
 from contextlib import contextmanager
 
-from corag.serve.http import address, listening, make_server
+from corag.cli.serve import address, listening, make_server
 
 
 @contextmanager
