@@ -25,7 +25,7 @@ from corag.selectors.problem import promising
 from corag.selectors.raptor.tree import tree_setting
 from corag.text.documents import SEPARATOR, citation
 from corag.text.tokens import token_counts
-from corag.text.units import Span, UnitChunk, assemble, source_of
+from corag.text.units import Span, UnitChunk, assemble, disjoint, source_of
 from corag.text.visible import to_json
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
 
@@ -276,7 +276,7 @@ def _sources(selection: Selection) -> list[Source]:
     """Return what a context consists of, in its order; nothing is marked yet."""
     text, spans = selection.text, spans_of(selection)
     of_source: dict[Any, list[int]] = {}  # `assemble` joins what is from one document under one title
-    for index, chunk in enumerate(selection.chunks if spans else ()):
+    for index, chunk in enumerate(disjoint(selection.chunks) if spans else ()):
         key = (chunk.document, chunk.source.text[: chunk.body]) if isinstance(chunk, UnitChunk) else index
         of_source.setdefault(key, []).append(index)
     sources = []

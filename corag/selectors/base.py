@@ -92,7 +92,7 @@ class BudgetedSelector(Part):
     queries_at_once: ClassVar[int] = 64
     """Queries that `select_many` has in memory and advances together."""
     max_respends: ClassVar[int] = 3
-    """How often it chooses again with the tokens that chosen units save below one shared title."""
+    """How often it chooses again with the tokens that chosen chunks save by what they share."""
 
     @property
     def compares(self) -> bool:
@@ -278,16 +278,17 @@ class BudgetedSelector(Part):
             choice = self._choose_many([problem])[0]
 
     def _respend_savings(self, problem: SelectionProblem, chosen: Assembled) -> Assembled:
-        """Return a choice that also spends the tokens that chosen units save below one shared title."""
-        for _ in range(self.max_respends if problem.whole is not None else 0):
+        """Return a choice that also spends the tokens that chosen chunks save by what they share."""
+        for _ in range(self.max_respends if problem.whole is not None or problem.overlapping else 0):
             order = chosen.choice.order
             left = problem.capacity - int(problem.costs[list(order)].sum())
             budget_binds = bool((np.delete(problem.costs, list(order)) > left).any())
-            saved = problem.summed_tokens(order) - chosen.cost
-            if chosen.choice.text is not None or not budget_binds or saved <= 0:
+            if chosen.choice.text is not None or not order or not budget_binds:
                 break
-            # The next unit may save as much as each of these; if it does not, its title is paid.
-            for slack in (saved + -(-saved // (len(order) - 1)), saved):
+            saved = problem.summed_tokens(order) - chosen.cost
+            # The next one may save as much as each of these; if it does not, it is paid.
+            more = saved + -(-saved // (len(order) - 1)) if saved > 0 else problem.most_shared_tokens
+            for slack in (more, saved):
                 if slack > problem.slack:
                     offered = replace(problem, slack=slack)
                     other = self._assembled(offered, self._choose_many([offered])[0])

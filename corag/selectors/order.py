@@ -20,7 +20,7 @@ from typing import Literal
 
 from corag.ambient import Ambient
 from corag.text.documents import SEPARATOR
-from corag.text.units import assemble, ranges_of
+from corag.text.units import assemble, disjoint, ranges_of
 from corag.types import Chunk, Selection
 
 PromptOrder = Literal["value", "ends", "document", "stable"]
@@ -54,10 +54,11 @@ def continued(before: Selection, chosen: Selection, budget_tokens: int, count: C
     for size in range(len(before), -1, -1):
         kept = before.chunks[:size]
         there = set(map(key, kept))
-        new = [row for row, chunk in enumerate(chosen.chunks) if key(chunk) not in there]
-        text = before.text[: before.spans[size - 1][1]] if size else ""
+        rest = disjoint(chosen.chunks, kept)
+        new = [row for row, chunk in enumerate(chosen.chunks) if key(chunk) not in there and rest[row] is not None]
+        text = before.text[: max((end for _, end in before.spans[:size]), default=0)]
         text += SEPARATOR if text and new else ""
-        added, spans = assemble([chosen.chunks[row] for row in new])
+        added, spans = assemble([part for row in new if (part := rest[row]) is not None])
         if (cost := count(text + added)) <= budget_tokens:
             break
     same = len(commonprefix([before.text, text + added]))  # noqa: RUF071 - characters are meant

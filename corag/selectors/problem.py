@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
 from corag.text.layout import Layout, laid_out, pieces
 from corag.text.tokens import token_counts
-from corag.text.units import Span, assemble, text_alone, units
+from corag.text.units import Span, assemble, disjoint, ranges_of, text_alone, units
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
 Int64 = NDArray[np.int64]
@@ -45,7 +46,8 @@ class SelectionProblem:
     """One query with its candidates, without duplicates, and a budget.
 
     A search adds up `costs` and stays within `capacity`. What a set really costs is another number: units of one
-    document share its title, and under some tokenizers a joined text has more tokens than its parts. `BudgetedSelector`
+    document share its title, overlapping chunks what they have in common, and under some tokenizers a joined text has
+    more tokens than its parts. `BudgetedSelector`
     settles the difference by `slack` and `extra_separator_tokens`.
 
     Args:
@@ -158,6 +160,22 @@ class SelectionProblem:
         """
         return self.budget_tokens + self.separator_tokens + self.slack
 
+    @cached_property
+    def overlapping(self) -> list[tuple[int, int]]:
+        """Pairs of passages, neighbours in a document, that have text in common; none for units."""
+        places = [] if self.whole is not None else [(ranges_of(chunk), row) for row, chunk in enumerate(self.chunks)]
+        rows = [row for _, row in sorted((place, row) for place, row in places if place is not None)]
+        pairs = [(first, second, [self.chunks[first], self.chunks[second]]) for first, second in pairwise(rows)]
+        return [(first, second) for first, second, pair in pairs if disjoint(pair) != pair]
+
+    @cached_property
+    def most_shared_tokens(self) -> int:
+        """The most tokens that two passages cost less together than one by one."""
+        if not self.overlapping:
+            return 0
+        counts = token_counts(self.tokens, [self.text(pair) for pair in self.overlapping])
+        return int(max(self.summed_tokens(pair) - count for pair, count in zip(self.overlapping, counts, strict=True)))
+
     @property
     def passages(self) -> SelectionProblem:
         """The same problem before its candidates were cut into units."""
@@ -243,7 +261,21 @@ def cut_problem(
         offered = unit_candidates(passages, size, max_units)
     else:
         offered = units_of_best(passages, size, max_units, values)
+    offered = _each_once(offered)
     return SelectionProblem(passages.query, offered, passages.tokens, passages.budget_tokens, whole=passages)
+
+
+def _each_once(offered: Sequence[Candidate]) -> list[Candidate]:
+    """Return units without those that overlapping passages repeat; what leads into one may be in one passage alone."""
+    rows: dict[str, int] = {}
+    kept: list[Candidate] = []
+    for one in offered:
+        row = rows.setdefault(one.chunk.id, len(kept))
+        if row == len(kept) or disjoint([one.chunk], [kept[row].chunk]) != [None]:
+            kept.append(one)
+        elif len(one.chunk.text) > len(kept[row].chunk.text):
+            kept[row] = replace(kept[row], chunk=one.chunk)
+    return kept
 
 
 def units_of_best(passages: SelectionProblem, size: int, max_units: int, values: FloatArray) -> list[Candidate]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from corag.text.documents import body
-from corag.text.units import Span, UnitChunk, assemble
+from corag.text.units import Span, UnitChunk, assemble, disjoint
 from corag.types import Chunk
 
 
@@ -43,22 +43,24 @@ class Layout(Protocol):
 
 
 def pieces(chosen: Sequence[Chunk]) -> list[Piece]:
-    """Return the chosen part of each chunk, in the order of the first choice from each."""
+    """Return the chosen part of each chunk, in the order of the first choice from each; see `disjoint`."""
+    shown = disjoint(chosen)
     by_source: dict[str | int, list[int]] = {}
-    for index, chunk in enumerate(chosen):
-        by_source.setdefault(chunk.source.id if isinstance(chunk, UnitChunk) else index, []).append(index)
+    for index, chunk in enumerate(shown):
+        if chunk is not None:
+            by_source.setdefault(chunk.source.id if isinstance(chunk, UnitChunk) else index, []).append(index)
     parts: list[Piece] = []
     for indices in by_source.values():
-        first = chosen[indices[0]]
-        if not isinstance(first, UnitChunk):
-            text = body(first)
-            parts.append(Piece(first, text, tuple(indices), ((0, len(text)),)))
+        units = [unit for index in indices if isinstance(unit := shown[index], UnitChunk)]
+        if not units:
+            text = body(chosen[indices[0]])
+            parts.append(Piece(chosen[indices[0]], text, tuple(indices), ((0, len(text)),)))
             continue
-        units = [unit for index in indices if isinstance(unit := chosen[index], UnitChunk)]
         text, spans = assemble(units)
-        shown = tuple((start - first.body, end - first.body) for start, end in spans)
+        first = units[0]
+        within = tuple((start - first.body, end - first.body) for start, end in spans)
         cut = tuple(sorted((unit.span[0] - first.body, unit.span[1] - first.body) for unit in units))
-        parts.append(Piece(first.source, text[first.body :], tuple(indices), shown, cut))
+        parts.append(Piece(first.source, text[first.body :], tuple(indices), within, cut))
     return parts
 
 

@@ -6,6 +6,7 @@ the line that leads into its list. `assemble` puts chosen units back together.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -91,13 +92,18 @@ class UnitChunk(Chunk):
 
     @property
     def document(self) -> str:
-        """The document that it is part of."""
-        return str(self.source.metadata.get("document", self.source.id))
+        """The document that it is part of; its source where it is not known from where to where that is."""
+        return str(self.source.metadata["document"]) if _has_place(self.source) else self.source.id
 
     @property
     def shift(self) -> int:
         """What has to be added to offsets in the text of `source` to get those in the document."""
         return _shift(self.source, self.body)
+
+    @property
+    def place(self) -> Span:
+        """Its span in the document."""
+        return self.span[0] + self.shift, self.span[1] + self.shift
 
 
 def source_of(chunk: Chunk) -> Chunk:
@@ -110,7 +116,8 @@ def ranges_of(chunk: Chunk) -> list[Range] | None:
     if not _has_place(chunk):
         return None
     if isinstance(chunk, UnitChunk):
-        return [(chunk.document, start + chunk.shift, end + chunk.shift) for start, end in (chunk.span, *chunk.leads)]
+        leads = [lead for lead in chunk.leads if not _is_repeated(chunk, lead)]
+        return [(chunk.document, start + chunk.shift, end + chunk.shift) for start, end in (chunk.span, *leads)]
     return [(str(chunk.metadata["document"]), int(chunk.metadata["start"]), int(chunk.metadata["end"]))]
 
 
@@ -153,35 +160,100 @@ def _body_of(chunk: Chunk) -> int:
 
 
 def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
-    """Return the text of chosen chunks, and the span of each in it.
+    """Return the text of chosen chunks, and the span in it of what each shows; see `disjoint`.
 
-    Units of one document are in its order below one title, at the position of the first that was chosen; those of its
-    parts with titles of their own, such as headings, below these. Neighbours are joined as they are in the document,
-    and what was left out between others is marked. Other chunks stay as they are.
+    Units of one document, and chunks of it that overlap, are in its order below one title, at the position of the first
+    that was chosen; those of its parts with titles of their own, such as headings, below these. Neighbours are joined
+    as they are in the document, and what was left out between others is marked. Other chunks stay as they are.
     """
+    parts = disjoint(chosen)
     by_document: dict[tuple[str, str] | int, list[int]] = {}
-    for position, chunk in enumerate(chosen):
-        key = (chunk.document, chunk.source.text[: chunk.body]) if isinstance(chunk, UnitChunk) else position
-        by_document.setdefault(key, []).append(position)
+    for position, part in enumerate(parts):
+        if part is not None:
+            by_document.setdefault(_part_of(part) if isinstance(part, UnitChunk) else position, []).append(position)
     text = ""
     spans: list[Span] = [(0, 0)] * len(chosen)
     for number, positions in enumerate(by_document.values()):
         text += SEPARATOR if number else ""
-        first = chosen[positions[0]]
+        first = parts[positions[0]]
         if not isinstance(first, UnitChunk):
-            spans[positions[0]] = (len(text), len(text) + len(first.text))
-            text += first.text
+            spans[positions[0]] = (len(text), len(text) + len(chosen[positions[0]].text))
+            text += chosen[positions[0]].text
             continue
         text += first.source.text[: first.body]
         last: UnitChunk | None = None
-        for unit, at in _in_order(chosen, positions):
+        for unit, at in _in_order(parts, positions):
             text += _joint(last, unit)
             start, end = unit.span
             if at is not None:
                 spans[at] = (len(text), len(text) + end - start)
             text += unit.source.text[start:end]
             last = unit
+    for position, part in enumerate(parts):
+        if part is None:
+            unit = _as_unit(chosen[position])
+            start = text.find(unit.source.text[slice(*unit.span)])
+            spans[position] = (start, start + unit.span[1] - unit.span[0])
     return text, spans
+
+
+def disjoint(chosen: Sequence[Chunk], shown: Sequence[Chunk] = ()) -> list[Chunk | None]:
+    """Return what each chosen chunk shows: itself, or if it overlaps another one, its part; None if nothing is left.
+
+    What chunks of a document with one title have in common is shown by those that are `shown` already, else by the
+    first of them in the document. They overlap where their texts are the same between the same offsets in it.
+    """
+    parts: list[Chunk | None] = list(chosen)
+    of_part: dict[tuple[str, str], list[tuple[int, UnitChunk]]] = {}
+    for position, chunk in enumerate((*chosen, *shown)):
+        if _has_place(source_of(chunk)):
+            unit = _as_unit(chunk)
+            of_part.setdefault(_part_of(unit), []).append((position, unit))
+    for units_of_part in of_part.values():
+        before = [unit for position, unit in units_of_part if position >= len(chosen)]
+        furthest: tuple[int, UnitChunk] | None = None
+        for position, whole in sorted(units_of_part, key=lambda one: (one[1].place[0], -one[1].place[1])):
+            if position >= len(chosen):
+                continue
+            rest: UnitChunk | None = whole
+            for other in before:
+                rest = rest and _without(rest, other)
+            if rest and furthest and (left := _without(rest, furthest[1])) is not rest:
+                rest, holder = left, parts[furthest[0]]
+                parts[furthest[0]] = holder and _as_unit(holder)  # so that both are below one title
+            if rest is not whole:
+                parts[position] = rest
+            if furthest is None or whole.place[1] > furthest[1].place[1]:
+                furthest = position, whole
+    return parts
+
+
+def _as_unit(chunk: Chunk) -> UnitChunk:
+    """Return a chunk as the unit that is all of it."""
+    if isinstance(chunk, UnitChunk):
+        return chunk
+    body = _body_of(chunk)
+    span = _stripped(chunk.text, body, len(chunk.text))
+    return UnitChunk(chunk.id, chunk.text, chunk.metadata, source=chunk, span=span, body=body)
+
+
+def _part_of(unit: UnitChunk) -> tuple[str, str]:
+    """Return the document of a unit, and the title that it is below."""
+    return unit.document, unit.source.text[: unit.body]
+
+
+def _without(unit: UnitChunk, other: UnitChunk) -> UnitChunk | None:
+    """Return a unit without what another one of its document shows at one of its ends; None if that is all of it."""
+    (start, end), (first, last) = unit.place, other.place
+    common = (max(start, first), min(end, last))
+    if common[0] >= common[1] or (start < common[0] and common[1] < end):
+        return unit
+    in_unit, in_other = (one.source.text[common[0] - one.shift : common[1] - one.shift] for one in (unit, other))
+    if in_unit != in_other:
+        return unit
+    rest = (common[1], end) if common[0] == start else (start, common[0])
+    span = _stripped(unit.source.text, rest[0] - unit.shift, rest[1] - unit.shift)
+    return replace(unit, span=span) if span[0] < span[1] else None
 
 
 def text_alone(chunk: Chunk) -> str:
@@ -189,37 +261,45 @@ def text_alone(chunk: Chunk) -> str:
     return assemble([chunk])[0] if isinstance(chunk, UnitChunk) and chunk.leads else chunk.text
 
 
-def _in_order(chosen: Sequence[Chunk], positions: Sequence[int]) -> Iterator[tuple[UnitChunk, int | None]]:
-    """Yield these units and their leads in the order of their document, without leads that another one contains."""
-    wanted: dict[Span, tuple[UnitChunk, int | None]] = {}
+def _in_order(parts: Sequence[Chunk | None], positions: Sequence[int]) -> Iterator[tuple[UnitChunk, int | None]]:
+    """Yield these units and their leads in the order of their document, without leads that others contain."""
+    wanted: list[tuple[UnitChunk, int | None]] = []
     for position in positions:
-        unit = chosen[position]
+        unit = parts[position]
         assert isinstance(unit, UnitChunk)
-        for lead in unit.leads:
-            leading = replace(unit, span=lead, leads=())
-            wanted.setdefault((lead[0] + unit.shift, lead[1] + unit.shift), (leading, None))
-        wanted[unit.span[0] + unit.shift, unit.span[1] + unit.shift] = (unit, position)
-    reached = 0
-    for span in sorted(wanted, key=lambda span: (span[0], -span[1])):
-        if wanted[span][1] is not None or span[1] > reached:
-            yield wanted[span]
-        reached = max(reached, span[1])
+        wanted += [(replace(unit, span=lead, leads=()), None) for lead in unit.leads]
+        wanted.append((unit, position))
+    reached = -math.inf
+    for unit, at in sorted(wanted, key=lambda one: (one[0].place[0], -one[0].place[1], one[1] is None)):
+        if at is not None or unit.place[1] > reached:
+            yield unit, at
+        reached = max(reached, unit.place[1])
 
 
 def _joint(last: UnitChunk | None, unit: UnitChunk) -> str:
     """Return what joins two units of a document: white space for neighbours, else a mark."""
     if last is None:
         return ""
-    end, start = last.span[1] + last.shift, unit.span[0] + unit.shift
-    if last.source.id == unit.source.id or last.source.text == unit.source.text:
-        between = unit.source.text[last.span[1] : unit.span[0]]
-        if not between.strip():
-            return between
-        return LINE_GAP if "\n" in between else GAP
-    # In neighbouring chunks; white space at their borders is not known.
-    whole = last.source.text[last.span[1] :].strip() == "" and unit.source.text[unit.body : unit.span[0]].strip() == ""
-    meet = len(last.source.text) + last.shift == unit.body + unit.shift
-    return " " if whole and meet and start >= end else LINE_GAP
+    end, start = last.place[1], unit.place[0]
+    if start < end or (unit.source is not last.source and _is_repeated(unit, unit.span)):
+        return LINE_GAP
+    if start - last.shift < len(last.source.text):
+        between = last.source.text[last.span[1] : start - last.shift]
+    elif unit.body + unit.shift <= end:
+        between = unit.source.text[end - unit.shift : unit.span[0]]
+    else:
+        # In neighbouring chunks; white space at their borders may have been cut off.
+        rest = last.source.text[last.span[1] :] + unit.source.text[unit.body : unit.span[0]]
+        meet = len(last.source.text) + last.shift == unit.body + unit.shift
+        return rest or " " if meet and not rest.strip() else LINE_GAP
+    if not between.strip():
+        return between
+    return LINE_GAP if "\n" in between else GAP
+
+
+def _is_repeated(unit: UnitChunk, span: Span) -> bool:
+    """Return whether a part of a unit's source is before its place in the document, as a table's repeated header is."""
+    return _has_place(unit.source) and span[0] + unit.shift < unit.source.metadata["start"]
 
 
 def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int) -> UnitChunk:
@@ -234,11 +314,12 @@ def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int) -> UnitC
 
 
 def _shift(chunk: Chunk, body: int) -> int:
-    return int(chunk.metadata["start"]) - body if _has_place(chunk) else -body
+    # From the end: a header of a table may be repeated between title and text.
+    return int(chunk.metadata["end"]) - len(chunk.text) if _has_place(chunk) else -body
 
 
 def _has_place(chunk: Chunk) -> bool:
-    return isinstance(chunk.metadata.get("start"), int) and "document" in chunk.metadata
+    return "document" in chunk.metadata and all(isinstance(chunk.metadata.get(one), int) for one in ("start", "end"))
 
 
 class _UnitSpan(NamedTuple):

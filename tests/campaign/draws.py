@@ -10,7 +10,7 @@ from corag import Candidate, Chunk
 from corag.models.cached import CachedEmbedder
 from corag.selectors.car import Method
 from corag.selectors.raptor.build import build_tree
-from corag.text.documents import Document, passage
+from corag.text.documents import Document, passage, with_title
 from corag.types import TokenCounter
 from tests.campaign.parts import COUNTERS, LAYOUTS, RERANKERS, Coarse, Lost, LostEmbedder
 from tests.fakes import HashEmbedder, OddReader, OddSummarizer, SignEmbedder, sign_agent
@@ -152,10 +152,18 @@ def drawn_candidates(rng, count):
     tied, ranked, titled = rng.random() < 0.2, rng.random() < 0.15, rng.random() < 0.3
     embedder = rng.choice((None, None, "hash"))
     found = []
+    overlapping = " ".join(drawn_text(rng) for _ in range(count)) if rng.random() < 0.15 else ""
     for place in range(count):
         if found and rng.random() < 0.08:
             chunk = rng.choice(found).chunk
             chunk = chunk if rng.random() < 0.5 else Chunk(f"again{place}", chunk.text)
+        elif overlapping:
+            # Anywhere, in the midst of words and within each other, too.
+            start = rng.randrange(len(overlapping))
+            end = rng.randint(start + 1, len(overlapping))
+            metadata = {"document": "d", "title": "Lake Varn" if titled else "", "start": start, "end": end}
+            text = with_title(metadata["title"], overlapping[start:end])
+            chunk = Chunk(f"d#{start}-{end}", text, metadata)
         elif titled:
             text, title = drawn_text(rng), rng.choice(("", "Lake Varn", "The cat"))
             chunk = passage(Document(f"d{place}", text, title))

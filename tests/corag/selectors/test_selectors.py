@@ -14,7 +14,7 @@ NAMES = [name for name in corag.SELECTORS.names if name != "sentence-threshold"]
 """What that chooses is not among the candidates; see test_simple.py."""
 
 
-def cheap_selector(name):
+def cheap_selector(name, **given):
     """Any registered selector, of parts that cost next to nothing."""
     offered = {
         "tokenizer": CHARACTERS, "reranker": HashReranker(), "embedder": HashEmbedder(), "reader": OddReader(),
@@ -24,7 +24,7 @@ def cheap_selector(name):
         offered |= {"unit": "passage", "cost_weight": 0.03, "agent": "none"}
     elif name == "corag-fixed":
         offered["agent"] = sign_agent()
-    return corag.SELECTORS.make(name, defaults=offered)
+    return corag.SELECTORS.make(name, defaults=offered | given)
 
 
 class TestShippedSelectors(SelectorContract):

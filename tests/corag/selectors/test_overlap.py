@@ -1,0 +1,140 @@
+"""Overlapping chunks: what they share is given and paid for once, by every selector, unit and order of the prompt."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag import Candidate, Chunk
+from corag.selectors.order import PREVIOUS
+from corag.text.chunking import ChunkConfig, chunk_document
+from corag.text.documents import Document
+from corag.text.layout import pieces
+from corag.text.units import LINE_GAP, UnitChunk, source_of
+from tests.corag.selectors.test_selectors import cheap_selector
+from tests.fakes import CHARACTERS, COUNTERS
+
+WORDS = next(counter for counter in COUNTERS if counter.name == "words")
+
+
+def cut(document, count, *, title="Valves", max_tokens=26, overlap=12, form="Valve {} of {} opens the tank now."):
+    text = " ".join(form.format(number, document) for number in range(count))
+    return chunk_document(Document(document, text, title), WORDS, ChunkConfig(max_tokens, overlap))
+
+
+def offered(chunks, ranks):
+    return [Candidate(chunks[row], 1 - place / 100) for place, row in enumerate(ranks)]
+
+
+POOLS = st.integers(2, 9).flatmap(
+    lambda count: st.permutations(range(len(cut("a", count) + cut("b", 4)))).map(
+        lambda ranks: offered(cut("a", count) + cut("b", 4), ranks)
+    )
+)
+
+
+def no_sentence_twice(selection):
+    found = [one for one in selection.text.replace("\n", " ").replace(" … ", " ").split(". ") if "Valve " in one]
+    names = [one[one.index("Valve ") :].removesuffix(".") for one in found]
+    assert len(set(names)) == len(names), selection.text
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    POOLS,
+    st.sampled_from([name for name in corag.SELECTORS.names if name not in ("raptor", "self-route")]),
+    st.sampled_from(["passage", "sentence", "window(2)"]),
+    st.sampled_from(["value", "ends", "document"]),
+    st.sampled_from(COUNTERS),
+    st.floats(0.05, 1.2),
+)
+def test_what_chunks_share_is_given_and_paid_for_once(pool, name, unit, order, counter, share):
+    budget = 1 + int(share * counter.count([one.chunk.text for one in pool]).sum())
+    settings = {"tokenizer": counter, "unit": unit, "order": order}
+    known = corag.SELECTORS.parameters(name)
+    selector = cheap_selector(name, **{key: value for key, value in settings.items() if key in known})
+    selection = selector.select("Which valve?", pool, budget)
+    cost = int(counter.count([selection.text])[0]) if len(selection) else 0
+    assert selection.cost_tokens == cost <= budget
+    if not selection.spans:
+        return  # a text of its own
+    no_sentence_twice(selection)
+    for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
+        shown = selection.text[start:end]
+        assert shown and source_of(chunk).text.count(shown) >= 1
+        assert not isinstance(chunk, UnitChunk) or chunk.source.text[slice(*chunk.span)].endswith(shown)
+
+
+def test_overlapping_chunks_are_one_text_below_one_title():
+    first, second = cut("d", 6)[:2]
+    assert (first.metadata["end"], second.metadata["start"]) == (99, 66)
+    whole = f"Valves\n{' '.join(f'Valve {number} of d opens the tank now.' for number in range(5))}"
+    found = corag.selector("top-k", tokenizer=WORDS).select("Which?", offered([first, second], [1, 0]), 41)
+    assert found.text == whole and found.cost_tokens == 41
+    assert [found.text[slice(*span)] for span in found.spans] == [
+        "Valve 0 of d opens the tank now. Valve 1 of d opens the tank now. Valve 2 of d opens the tank now.",
+        "Valve 3 of d opens the tank now. Valve 4 of d opens the tank now.",
+    ]
+    assert found.ids == (first.id, second.id)
+
+
+def test_savings_are_spent():
+    # Each costs 25 words, of which two neighbours share nine, the title included: n of them cost 9 + 16 n.
+    pool = offered(cut("d", 20), range(8))
+    for count in range(1, 9):
+        found = corag.selector("full", tokenizer=WORDS).select("Which?", pool, 9 + 16 * count)
+        assert (found.cost_tokens, len(found)) == (9 + 16 * count, count)
+
+
+def test_each_source_of_a_layout_shows_what_no_other_does():
+    first, second = cut("d", 6)[:2]
+    whole, rest = pieces([first, second])
+    assert (whole.chunk, whole.text) == (first, first.text.removeprefix("Valves\n").strip())
+    assert rest.chunk == second and rest.text.startswith("Valve 3 of d") and rest.indices == (1,)
+    assert second.text.removeprefix("Valves\n")[slice(*rest.cut[0])] == rest.text
+
+
+def test_a_conversation_does_not_repeat_what_was_sent():
+    first, second = cut("d", 6)[:2]
+    selector = corag.selector("full", order="stable", tokenizer=CHARACTERS)
+    before = selector.select("Which?", [second], 1000)
+    with PREVIOUS.set(before):
+        found = selector.select("Which?", [first], 1000)
+    assert found.text.startswith(before.text)
+    no_sentence_twice(found)
+
+
+def test_places_that_disagree_with_the_texts_are_not_believed():
+    place = {"document": "d", "title": "", "start": 0, "end": 12}
+    pool = offered([Chunk("x", "One is here.", place), Chunk("y", "Two is here.", place)], [0, 1])
+    for unit in ("passage", "sentence"):
+        text = corag.selector("full", unit=unit).select("Which?", pool, 100).text
+        assert "One is here." in text and "Two is here." in text
+    same = {"document": "d", "title": "T"}  # of one document, nobody knows where
+    pool = offered([Chunk("x", "T\nOne is. Two is.", same), Chunk("y", "T\nSix is. Ten is.", same)], [0, 1])
+    assert corag.selector("full", unit="sentence").select("Which?", pool, 100).text == (
+        "T\nOne is. Two is.\n\nT\nSix is. Ten is."
+    )
+
+
+@pytest.mark.parametrize("overlap", [0, 12])
+def test_items_of_a_list_that_overlapping_chunks_share(overlap):
+    items = "\n".join(f"- open valve {number} by hand" for number in range(9))
+    chunks = chunk_document(Document("d", f"Do:\n{items}", "T"), WORDS, ChunkConfig(20, overlap))
+    pool = offered(chunks, range(len(chunks))[::-1])
+    text = corag.selector("full", unit="sentence", tokenizer=WORDS).select("Which?", pool, 99).text
+    assert text.replace(LINE_GAP, "\n") == f"T\nDo:\n{items}"
+
+
+def test_rows_below_a_repeated_header_are_in_their_place():
+    header, rows = "| valve | state |\n|---|---|", [f"| v{number} | open |" for number in range(4)]
+    text = f"{header}\n" + "\n".join(rows)
+    start = text.index(rows[2])
+    place = {"document": "d", "title": "T"}
+    chunks = [
+        Chunk("x", f"T\n{text[: start - 1]}", {**place, "start": 0, "end": start - 1}),
+        Chunk("y", f"T\n{header}\n{text[start:]}", {**place, "start": start, "end": len(text)}),
+    ]
+    found = corag.selector("full", unit="sentence", tokenizer=WORDS).select("Which?", offered(chunks, [1, 0]), 99)
+    assert [text[chunk.metadata["start"] : chunk.metadata["end"]] for chunk in found.chunks] == rows
+    assert [found.text.count(row) for row in rows] == [1] * 4
