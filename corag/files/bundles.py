@@ -7,28 +7,26 @@ import email.policy
 import io
 import json
 import posixpath
-import re
 import zipfile
 from collections.abc import Mapping
 from email.message import EmailMessage
-from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
 from corag.files.front import fields_of
-from corag.files.markdown import FileText, read_markdown
+from corag.files.lines import without_running_heads
+from corag.files.markdown import FileText, fenced, read_markdown
 from corag.files.read import UnreadableFileError, decode
 from corag.files.web import check_archive, markdown_of, page_content, parse_html
 
-_MBOX = re.compile(rb"(?:\A|(?<=\n\n))From [^\n]*\n")
 _NAMED_FIELDS = ("From", "To", "Date")
-_BACKTICKS = re.compile("`{3,}")
 
 
 def read_mail(data: bytes, name: str) -> FileText:
     """Return the text of mail under its subject; attachments are named. Sender, receivers and date are fields, too."""
-    starts = [match.start() for match in _MBOX.finditer(data)] if data.startswith(b"From ") else [0]
-    messages = [_message(data[start:end]) for start, end in pairwise([*starts, len(data)])]
+    # In a file of several each begins with a line of its own.
+    parts = [part.partition(b"\n")[2] for part in data[5:].split(b"\n\nFrom ")] if data.startswith(b"From ") else [data]
+    messages = [email.message_from_bytes(part, policy=email.policy.default) for part in parts]
     if len(messages) > 1:
         return read_markdown(
             "\n\n".join(f"## {_subject(one, name)}\n\n{_mail(one)}" for one in messages), name, lines=False
@@ -36,10 +34,6 @@ def read_mail(data: bytes, name: str) -> FileText:
     [message] = messages
     fields = {part.lower(): str(message[part]) for part in _NAMED_FIELDS if message[part]}
     return read_markdown(_mail(message), name, title=_subject(message, name), lines=False, fields=fields)
-
-
-def _message(data: bytes) -> EmailMessage:
-    return email.message_from_bytes(_MBOX.sub(b"", data, count=1), policy=email.policy.default)
 
 
 def _subject(message: EmailMessage, name: str) -> str:
@@ -78,16 +72,11 @@ def _cell(cell: Mapping[str, Any]) -> list[str]:
     if cell["cell_type"] != "code":
         return [source]
     printed = [_joined(one.get("text") or one.get("data", {}).get("text/plain", "")) for one in cell.get("outputs", [])]
-    return [_fenced(text) for text in (source, *printed) if text.strip()]
+    return [fenced(text) for text in (source, *printed) if text.strip()]
 
 
 def _joined(text: str | list[str]) -> str:
     return text if isinstance(text, str) else "".join(text)
-
-
-def _fenced(code: str) -> str:
-    fence = "`" * max([3, *(len(run) + 1 for run in _BACKTICKS.findall(code))])
-    return f"{fence}\n{code.rstrip()}\n{fence}"
 
 
 def read_epub(data: bytes, name: str) -> FileText:
@@ -110,4 +99,5 @@ def read_epub(data: bytes, name: str) -> FileText:
         }
     fields = fields_of({field: element.get_text().strip() for field, element in found.items() if element is not None})
     title = str(fields.pop("title", ""))
-    return read_markdown("\n\n".join(texts), name, title=title, lines=False, fields=fields)
+    text = "\n\n".join(without_running_heads(texts))
+    return read_markdown(text, name, title=title, lines=False, fields=fields)

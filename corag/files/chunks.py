@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from functools import partial
 from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 
-from corag.files.markdown import FileSection, FileText
+from corag.files.markdown import FileSection, FileText, line_ends
 from corag.text.chunking import (
     ChunkConfig,
     ChunkMeter,
@@ -30,9 +29,6 @@ from corag.types import Chunk, TokenCounter
 _SEPARATOR = " > "
 # A title may take this part of a chunk's tokens; a section with less than that part is joined with its neighbours.
 _TITLE_SHARE, _SHORT_SHARE = 4, 8
-_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|\Z)")
-_FIRST_CELL = re.compile(r"[ \t]*\|?[^|\r\n]*\|")
-_BLANK_LINES = re.compile(r"(?:\r\n?|\n)(?:[ \t]*(?:\r\n?|\n))+")
 
 
 def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkConfig | None = None) -> list[Chunk]:
@@ -45,7 +41,7 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
     """
     config = config or ChunkConfig()
     cites_lines = file.lines or file.line_numbers
-    lines = [match.end() for match in re.finditer(r"\r\n?|\n", file.text)] if cites_lines else []
+    lines = line_ends(file.text) if cites_lines else []
     meter_of = partial(ChunkMeter, path, file.text, tokens=tokens, max_tokens=config.max_tokens)
     chunks = []
     for section in _joined(file, meter_of(""), config.max_tokens):
@@ -158,8 +154,10 @@ def _cut_table(
 
 def _key_of(text: str, row: Span, meter: ChunkMeter) -> str:
     """Return the first cell of a row with words, if it is short: what its parts are about."""
-    cell = _FIRST_CELL.match(text, *row)
-    return cell[0] if cell and meter.sizes([cell.span()])[0] <= meter.capacity // 4 else ""
+    start, end = row
+    first = text.find("|", start, end)
+    cell = text.find("|", first + 1, end) + 1 if first >= 0 and not text[start:first].strip() else first + 1
+    return text[start:cell] if cell and meter.sizes([(start, cell)])[0] <= meter.capacity // 4 else ""
 
 
 def _trimmed(text: str, spans: Iterable[Span]) -> Iterator[tuple[int, int, str]]:
@@ -172,10 +170,14 @@ def _trimmed(text: str, spans: Iterable[Span]) -> Iterator[tuple[int, int, str]]
 
 
 def _lines(text: str, span: Span) -> list[Span]:
-    return [match.span() for match in _LINE.finditer(text, *span) if match.end() > match.start()]
+    start, end = span
+    return list(pairwise([start, *line_ends(text[start:end], start)]))
 
 
 def _paragraphs(text: str, span: Span) -> list[Span]:
     """Return what is between blank lines, each with those that follow it."""
-    ends = [match.end() for match in _BLANK_LINES.finditer(text, *span)]
-    return [(start, end) for start, end in pairwise(dict.fromkeys([span[0], *ends, span[1]]))]
+    lines = _lines(text, span)
+    begins = [
+        line[0] for above, line in pairwise(lines) if not text[slice(*above)].strip() and text[slice(*line)].strip()
+    ]
+    return list(pairwise(dict.fromkeys([span[0], *begins, span[1]])))

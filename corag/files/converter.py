@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 from markdownify import MarkdownConverter
 
 from corag.files.formulas import linear
+from corag.files.markdown import fenced
 
 # A cell over more columns or rows is taken for one over these; a table has at most so many empty cells for one.
 _MOST_SPANNED = 32
@@ -17,11 +19,6 @@ _CELLS = ("td", "th")
 _TABLE_PARTS = {"caption", "thead", "tbody", "tfoot", "tr", *_CELLS}
 # A table around these is there for the layout, as line numbers beside code are.
 _NOT_IN_TABLES = {"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre"}
-_CLOSING = re.compile(r"(?<!\S)#++\s*\Z")
-_BACKTICKS = re.compile("`{3,}")
-_BLANK_LINES = re.compile(r"\n{3,}")
-# Each run of spaces is looked at once, however long it is.
-_TRAILING_SPACE = re.compile(r"(?<![ \t])[ \t]++$", re.MULTILINE)
 # Patterns of markdownify take the square of such a run's length.
 _LONG_SPACE = re.compile(r"(?<!\s)(\s{1000})\s++")
 
@@ -39,7 +36,9 @@ def to_markdown(tree: Any) -> str:
     for heading in tree.find_all(["h1", "h2", "h3", "h4", "h5", "h6"]):
         if text := [text for text in heading.find_all(string=True) if text.strip()]:
             # Signs at its end would be taken for its mark.
-            text[-1].replace_with(_CLOSING.sub(r"\\\g<0>", text[-1]))
+            words = text[-1].rstrip().rstrip("#")
+            if words != text[-1].rstrip() and not words[-1:].strip():
+                text[-1].replace_with(f"{words}\\{text[-1][len(words) :]}")
     for formula in tree.find_all("math"):
         formula.replace_with(linear(formula))
     converter = _Converter(
@@ -49,7 +48,8 @@ def to_markdown(tree: Any) -> str:
         escape_underscores=False,
         strong_em_symbol="*",
     )
-    return _BLANK_LINES.sub("\n\n", _TRAILING_SPACE.sub("", converter.convert_soup(tree))).strip()
+    lines = [line.rstrip(" \t") for line in converter.convert_soup(tree).split("\n")]
+    return "\n".join(line for above, line in pairwise(["", *lines]) if line or above).strip()
 
 
 def _unwrap_layout_tables(tree: Any) -> None:
@@ -132,8 +132,7 @@ class _Converter(MarkdownConverter):
         return f"|{text}\n|{' --- |' * int(el['columns'])}\n" if "columns" in el.attrs else f"|{text}\n"
 
     def convert_pre(self, el: Any, text: str, parent_tags: set[str]) -> str:
-        fence = "`" * max(3, *(len(run) + 1 for run in _BACKTICKS.findall(text)), 3)
-        return f"\n\n{fence}\n{text.strip(chr(10)).rstrip()}\n{fence}\n\n" if text.strip() else ""
+        return f"\n\n{fenced(text)}\n\n" if text.strip() else ""
 
     def convert_sup(self, el: Any, text: str, parent_tags: set[str]) -> str:
         words = text.strip()

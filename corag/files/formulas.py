@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from unicodedata import category
 
@@ -12,9 +11,6 @@ _BETWEEN = {
     "munder": "_", "limLow": "_", "msubsup": "_^", "sSubSup": "_^", "munderover": "_^",
 }  # fmt: skip
 _LISTS = {"mtr": ", ", "mr": ", ", "mtable": "; ", "m": "; "}
-# Properties of a part, and the same formula in another notation.
-_NO_PARTS = re.compile(r"annotation(-xml)?|\w*Pr")
-_WORD = re.compile(r"-?[\w.,]*")
 
 
 def linear(element: Any) -> str:
@@ -22,7 +18,7 @@ def linear(element: Any) -> str:
     if element.name is None:
         return " ".join(element.split())
     name = _name(element)
-    children = [child for child in element.children if child.name is None or not _NO_PARTS.fullmatch(_name(child))]
+    children = [child for child in element.children if child.name is None or not _is_no_part(_name(child))]
     parts = [part for part in map(linear, children) if part]
     if name in _BETWEEN and len(parts) > 1:
         first, *others = map(_grouped, parts)
@@ -48,8 +44,17 @@ def _name(element: Any) -> str:
     return str(element.name).rpartition(":")[2]
 
 
+def _is_no_part(name: str) -> bool:
+    """Return whether an element has properties, or the same formula in another notation."""
+    return name.endswith("Pr") or name in ("annotation", "annotation-xml")
+
+
 def _grouped(part: str) -> str:
-    return part if _WORD.fullmatch(part) else f"({part.strip()})"
+    return (
+        part
+        if all(character.isalnum() or character in "_.," for character in part.removeprefix("-"))
+        else f"({part.strip()})"
+    )
 
 
 def _property(element: Any, name: str, default: str) -> str:

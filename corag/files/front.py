@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import io
 import tomllib
 from collections.abc import Mapping
 from datetime import date, datetime, time
@@ -15,12 +15,8 @@ _MAX_CHARACTERS = 2**14
 _MAX_FIELDS = 32
 _MAX_FIELD = 300
 """Characters of a field: each chunk of the file has them all."""
-_FRONT = re.compile(r"\A\ufeff?(---|\+\+\+)[ \t]*(?:\r\n?|\n)(?=\S)")
-_END = {
-    "---": re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r\n?|\n|\Z)", re.MULTILINE),
-    "+++": re.compile(r"^\+\+\+[ \t]*(?:\r\n?|\n|\Z)", re.MULTILINE),
-}
-_NAME = re.compile(r"[\w.-]+")
+_ENDS = {"---": ("---", "..."), "+++": ("+++",)}
+"""First line of front matter -> what its last one may be."""
 
 
 def front_matter(text: str) -> tuple[int, dict[str, Any]]:
@@ -28,18 +24,23 @@ def front_matter(text: str) -> tuple[int, dict[str, Any]]:
 
     Text between two rules at the top of a file is front matter only if it is a mapping of names.
     """
-    begin = _FRONT.match(text)
-    end = _END[begin[1]].search(text, begin.end(), begin.end() + _MAX_CHARACTERS) if begin else None
-    if begin is None or end is None:
+    lines = list(io.StringIO(text[:_MAX_CHARACTERS].removeprefix("\ufeff"), newline=""))
+    ends = _ENDS.get(lines[0].rstrip(), ()) if lines else ()
+    last = next((number for number, line in enumerate(lines) if number > 1 and line.rstrip() in ends), 0)
+    if not last or not lines[1][0].strip():
         return 0, {}
-    written = text[begin.end() : end.start()]
+    content = "".join(lines[1:last])
     try:
-        content = yaml.safe_load(written) if begin[1] == "---" else tomllib.loads(written.replace("\r", "\n"))
+        fields = yaml.safe_load(content) if "---" in ends else tomllib.loads(content.replace("\r", "\n"))
     except (yaml.YAMLError, ValueError, RecursionError):
         return 0, {}
-    if not isinstance(content, dict) or not all(isinstance(name, str) and _NAME.fullmatch(name) for name in content):
+    if not isinstance(fields, dict) or not all(isinstance(name, str) and _is_name(name) for name in fields):
         return 0, {}
-    return end.end(), fields_of(content)
+    return sum(map(len, lines[: last + 1])) + text.startswith("\ufeff"), fields_of(fields)
+
+
+def _is_name(name: str) -> bool:
+    return all(part.isidentifier() for part in name.replace("-", "_").split("."))
 
 
 def fields_of(content: Mapping[str, Any]) -> dict[str, Any]:

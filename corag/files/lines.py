@@ -3,73 +3,99 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, takewhile
 
 # Lines at the edge of a page that may be a running head, and how often it must occur.
 _EDGE_LINES = 2
 _MIN_REPEATS = 3
-_PAGE_NUMBER = re.compile(r"^(?:\d+|[ivxlc]+)\b|\b(?:\d+|[ivxlc]+)(?:\s*(?:/|of)\s*\d+)?\]?$")
+_NEAR = 6
+"""Pages among which the name of a chapter has to occur so often."""
 # PDFium writes U+FFFE for a hyphen that ends a line. A word is tried from its first character alone.
 _BROKEN_WORD = re.compile(
     r"(?<![\w-])(-*+)(\w[\w-]*)(\ufffe|[-\u2010\xad](?=\r?\n))((?:\r?\n[ \t]*)?)(\w+)([^\s\w]*)( ?)"
 )
 _SPACED_WORD = re.compile(r"\w+(?:-\w+)*")
-# LS(1)                    User Commands                    LS(1)
-_MANUAL_HEAD = re.compile(r"^(?=.{9,400}$)[ \t]*(\S+\(\w+\))[ \t]{2,}(?:\S.*[ \t]{2,})?\1[ \t]*$", re.MULTILINE)
 
 
-def running_heads(pages: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """Return how many of the first and of the last lines of each page are a running head, footer or page number.
+def without_running_heads(pages: Sequence[str]) -> list[str]:
+    """Return pages with empty lines in place of running heads, footers and page numbers.
 
-    These are the same, page numbers aside, in the same line of many pages. `pages` has the lines of each page,
-    stripped, without empty ones.
+    These are the same, page numbers aside, in the same line of a quarter of all pages. Such a line of three pages near
+    each other, as the name of a chapter or the header of a table, stays on the first of them.
     """
+    split = [page.split("\n") for page in pages]
+    filled = [[number for number, line in enumerate(lines) if line.strip()] for lines in split]
+    texts = [[lines[number].strip() for number in numbers] for lines, numbers in zip(split, filled, strict=True)]
+    for lines, numbers, (first, last) in zip(split, filled, _running_heads(texts), strict=True):
+        for number in (*numbers[:first], *numbers[len(numbers) - last :]):
+            lines[number] = ""
+    return ["\n".join(lines) for lines in split]
 
-    def shape(line: str) -> str:
-        return _PAGE_NUMBER.sub("0", line)
 
-    edges = (*range(_EDGE_LINES), *range(-_EDGE_LINES, 0))
-    # The edges of a shorter page overlap.
-    long = [page for page in pages if len(page) > 2 * _EDGE_LINES]
-    counts = Counter((edge, shape(page[edge])) for page in long for edge in edges)
-    # Left and right pages may have heads of their own, and a chapter's name may be in them.
+def _running_heads(pages: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+    """Return how many of the first and of the last lines of each page are no text of it."""
+    on_pages: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for number, page in enumerate(pages):
+        if len(page) > 2 * _EDGE_LINES:  # the edges of a shorter page overlap
+            for edge in range(-_EDGE_LINES, _EDGE_LINES):
+                on_pages[edge, _without_numbers(page[edge])].append(number)
+    # Left and right pages may have heads of their own.
     often = max(_MIN_REPEATS, len(pages) // 4)
+    stays_on: dict[tuple[int, str], int | None] = {}
+    for line, numbers in on_pages.items():
+        if len(numbers) >= often:
+            stays_on[line] = None
+        elif any(last - first < _NEAR for first, last in zip(numbers, numbers[_MIN_REPEATS - 1 :], strict=False)):
+            stays_on[line] = numbers[0]
 
-    def num_repeated(page: Sequence[str], edges: Iterable[int]) -> int:
-        return len(list(takewhile(lambda edge: counts[edge, shape(page[edge])] >= often, edges)))
+    def num_repeated(number: int, page: Sequence[str], edges: Iterable[int]) -> int:
+        lines = ((edge, _without_numbers(page[edge])) for edge in edges)
+        return len(list(takewhile(lambda line: stays_on.get(line, number) != number, lines)))
 
     counted = []
-    for page in pages:
+    for number, page in enumerate(pages):
         size = min(_EDGE_LINES, len(page))
-        first = num_repeated(page, range(size))
-        counted.append((first, min(num_repeated(page, range(-1, -size - 1, -1)), len(page) - first)))
+        first = num_repeated(number, page, range(size))
+        counted.append((first, min(num_repeated(number, page, range(-1, -size - 1, -1)), len(page) - first)))
     return counted
 
 
-def without_running_heads(text: str) -> str:
-    """Return a plain text whose running heads are empty lines: of pages that form feeds end, and of manual pages."""
-    blank: list[tuple[int, int]] = []
-    pages = [_lines(text, *page.span()) for page in re.finditer(r"[^\f]+", text)] if "\f" in text else []
-    heads = running_heads([[text[start:end].strip() for start, end in page] for page in pages])
-    for spans, (first, last) in zip(pages, heads, strict=True):
-        blank += spans[:first] + spans[len(spans) - last :]
-    manuals = [match.span() for match in _MANUAL_HEAD.finditer(text)]
-    for head, (stop, _) in pairwise([*manuals, (len(text), 0)]):
-        lines = _lines(text, head[1], stop)
+def _without_numbers(line: str) -> str:
+    """Return a line with 0 for a page number at its beginning or end, as in `3 of 9`; headings have other numbers."""
+    if line.startswith("#"):
+        return line
+    words = line.split()
+    ends = {0, len(words) - 1, *([len(words) - 3] if len(words) > 2 and _is_number(words[-1]) else [])}
+    return " ".join("0" if number in ends and _is_number(word) else word for number, word in enumerate(words))
+
+
+def _is_number(word: str) -> bool:
+    digits = word.strip("[](){}|.,-\u2013\u2014").replace("/", "")
+    return digits.isdigit() or (digits != "" and not digits.strip("ivxlc"))
+
+
+def without_manual_heads(text: str) -> str:
+    """Return a text with empty lines in place of the heads and feet of manual pages, as they are printed."""
+    lines = text.split("\n")
+    heads = []
+    for number, line in enumerate(lines):
+        # LS(1)                    User Commands                    LS(1)
+        first, *others = _columns(line) or [""]
+        if others and len(others) < 3 and others[-1] == first and first.endswith(")") and "(" in first:
+            heads.append(number)
+    for head, stop in pairwise([*heads, len(lines)]):
+        lines[head] = ""
+        last = next((number for number in range(stop - 1, head, -1) if lines[number].strip()), head)
         # GNU coreutils 9.1        September 2022                   LS(1)
-        blank += [head, *(line for line in lines[-1:] if len(re.split(r"\s{2,}", text[slice(*line)].strip())) == 3)]
-    parts, end = [], 0
-    for start, stop in sorted(blank):
-        parts.append(text[end:start])
-        end = max(end, stop)
-    return "".join([*parts, text[end:]])
+        if len(_columns(lines[last])) == 3:
+            lines[last] = ""
+    return "\n".join(lines)
 
 
-def _lines(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Return the spans of the lines with text between two offsets, without their line ends."""
-    return [match.span() for match in re.compile(r"[^\r\n]+").finditer(text, start, end) if match[0].strip()]
+def _columns(line: str) -> list[str]:
+    return [column.strip() for column in line.split("  ") if column.strip()]
 
 
 def joined_words(pages: Sequence[str], *, typed: bool = False) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
+import io
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -15,15 +15,6 @@ from markdown_it.token import Token
 
 from corag.files.front import front_matter
 
-_LINE_END = re.compile(r"\r\n?|\n")
-# Marks of an anchor behind a heading: {#name}, {: #name}, and the sign of a link to it.
-_ANCHOR = re.compile(r"(?<!\s)\s*+(?:\{[:#][^{}]*\}|(?<!¶)¶++)\s*$")
-# Comments, tags, and pictures that are links, such as the badges of a project.
-_TARGET = r"(?:\([^()]*\)|\[[^\[\]]*\])"
-_NO_WORDS = re.compile(
-    rf"""(?>\s+|<!--(?>.*?-->)|</?[A-Za-z](?>[^<>"']+|"[^"]*"|'[^']*')*+>|\[!\[[^\[\]]*\]{_TARGET}\]{_TARGET})+""",
-    re.DOTALL,
-)
 # Inline markup matters in headings alone.
 _BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
 _INLINE = MarkdownIt("commonmark")
@@ -162,11 +153,7 @@ class TextBuilder:
 
     def table(self, rows: list[list[str]]) -> None:
         """Add a table in Markdown whose first row is its header; rows and columns without text are left out."""
-        rows = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows]
-        width = max((number for row in rows for number, cell in enumerate(row, start=1) if cell), default=0)
-        lines = [f"| {' | '.join([*row, *[''] * width][:width])} |\n" for row in rows if any(row)]
-        if lines:
-            lines.insert(1, "|" + " --- |" * width + "\n")
+        if lines := table_lines(rows):
             self.block("".join(lines), "table", header=len(lines[0]) + len(lines[1]))
 
     def file(self, title: str, fields: Mapping[str, Any] | None = None) -> FileText:
@@ -178,6 +165,27 @@ class TextBuilder:
     def _add(self, text: str) -> None:
         self._text.append(f"{text}\n\n")
         self._length += len(text) + 2
+
+
+def table_lines(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table in Markdown whose first row is its header; rows without text, and empty cells at an end, go."""
+    filled = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows if any(map(str.strip, row))]
+    for row in filled:
+        while not row[-1]:
+            row.pop()
+    width = max(map(len, filled), default=0)
+    lines = [f"| {' | '.join(row)} |\n" for row in filled]
+    if lines:
+        lines[:1] = [f"| {' | '.join(filled[0] + [''] * (width - len(filled[0])))} |\n", "|" + " --- |" * width + "\n"]
+    return lines
+
+
+def fenced(code: str) -> str:
+    """Return code between marks that it does not have."""
+    fence = "```"
+    while fence in code:
+        fence *= 2
+    return f"{fence}\n{code.strip(chr(10)).rstrip()}\n{fence}"
 
 
 def letters(text: str) -> str:
@@ -195,37 +203,59 @@ def read_markdown(
     """
     start, known_fields = front_matter(text) if lines else (0, dict(fields or {}))
     body = text[start:]
-    starts = [start, *(start + match.end() for match in _LINE_END.finditer(body)), len(text)]
+    starts = [start, *line_ends(body, start), len(text)]
     headings: list[Heading] = []
     blocks: list[Block] = []
-    tokens = _BLOCKS.parse(body)
+    references: dict[str, Any] = {}
+    tokens = _BLOCKS.parse(body, references)
     for token, following in pairwise([*tokens, Token("end", "", 0)]):
         if token.type not in _LEAVES or token.map is None:
             continue
         begin, end = starts[token.map[0]], starts[min(token.map[1], len(starts) - 1)]
         if token.type == "heading_open" and token.level == 0:
-            headings.append(Heading(int(token.tag[1]), plain(following.content), begin, end))
+            headings.append(Heading(int(token.tag[1]), plain(following.content, references), begin, end))
         elif token.type == "table_open":
             # The row of dashes ends the header.
             blocks.append(Block(begin, "table", starts[token.map[0] + 2]))
         elif token.type in ("fence", "code_block"):
             blocks.append(Block(begin, "code"))
-        elif not _NO_WORDS.fullmatch(text, begin, end):
-            blocks.append(Block(begin))
+        else:
+            content = token.content or following.content
+            # Tags, comments and links may have no words.
+            if content.lstrip()[:1] not in ("<", "[") or plain(content, references):
+                blocks.append(Block(begin))
     known = title or " ".join(str(known_fields.pop("title", "")).split()) or name
     return FileText(text, sections_of(text, headings, blocks, known, start=start), lines=lines, fields=known_fields)
 
 
-def plain(content: str) -> str:
-    """Return the words of a heading, without markup."""
-    [whole] = _INLINE.parseInline(_ANCHOR.sub("", content)) or [Token("inline", "", 0)]
+def line_ends(text: str, start: int = 0) -> list[int]:
+    """Return the offset behind each line of a text that begins at `start`, as Markdown counts lines."""
+    return list(accumulate(map(len, io.StringIO(text, newline="")), initial=start))[1:]
+
+
+def plain(content: str, references: Mapping[str, Any] | None = None) -> str:
+    """Return the words of a heading or paragraph, without markup, and without links that have pictures or signs alone.
+
+    Such links are the badges of a project, or lead to the heading itself. `references` is what the parser of the
+    document knows of the addresses of its links.
+    """
+    [whole] = _INLINE.parseInline(_without_anchor(content), dict(references or {})) or [Token("inline", "", 0)]
     words: list[str] = []
-    link = 0
+    link: int | None = None
     for part in whole.children or ():
         if part.type == "link_open":
             link = len(words)
-        elif part.type == "link_close" and not letters("".join(words[link:])):
-            del words[link:]  # a sign that leads to the heading itself
-        elif part.type != "html_inline":
+        elif part.type == "link_close":
+            if not letters("".join(words[link:])):
+                del words[link:]
+            link = None
+        elif part.type != "html_inline" and (part.type != "image" or link is None):
             words.append(" " if "break" in part.type else part.content)
-    return " ".join(_ANCHOR.sub("", "".join(words)).split())
+    return " ".join(_without_anchor("".join(words)).split())
+
+
+def _without_anchor(heading: str) -> str:
+    """Return a heading without marks of an anchor behind it: {#name}, {: #name}, and the sign of a link to it."""
+    words, _, name = heading.rstrip().rpartition("{")
+    marked = name.startswith((":", "#")) and name.find("}") == len(name) - 1
+    return (words if marked else heading).rstrip("¶ ")

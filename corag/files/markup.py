@@ -1,13 +1,14 @@
-"""RST by docutils, and AsciiDoc and TeX as Markdown: their headings, code and tables."""
+"""RST by docutils, TeX by pylatexenc, and the headings, code, tables and lists of AsciiDoc, as Markdown."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any, ClassVar
 
-from corag.files.markdown import FileText, read_markdown
+from corag.files.markdown import FileText, fenced, read_markdown, table_lines
 from corag.files.plain import read_text
 from corag.files.read import decode
 from corag.files.web import read_html
@@ -15,8 +16,6 @@ from corag.optional import require
 
 _MAX_PARAGRAPH = 20_000
 """Characters; a file with a longer paragraph is read as plain text."""
-_DIRECTIVE = re.compile(r"^[ \t]*\.\.[ \t]+(?:\|[^|\n]*\|[ \t]*)?([\w:+.-]+?)::", re.MULTILINE)
-_ROLE = re.compile(r":([\w+.-]{1,64}(?::[\w+.-]{1,64}){0,3}):(?=`)")
 # Directives of Sphinx that hold names of files, or of entries of an index.
 _NO_TEXT = {"toctree", "index", "literalinclude", "highlight", "currentmodule", "module"}
 
@@ -25,32 +24,31 @@ def read_rst(data: bytes, name: str) -> FileText:
     """Return the text of a reStructuredText file; directives and roles that Sphinx adds are read by their content."""
     core = require("docutils.core", "documents")
     text = decode(data)
-    if max(map(len, re.split(r"\n[ \t\r]*\n", text))) > _MAX_PARAGRAPH:
+    paragraphs = groupby(text.splitlines(), key=lambda line: bool(line.strip()))
+    if max((sum(map(len, lines)) for _, lines in paragraphs), default=0) > _MAX_PARAGRAPH:
         return read_text(data, name)  # docutils takes the square of its length
-    _register_others(text)
     settings = {
         "input_encoding": "unicode", "output_encoding": "unicode", "file_insertion_enabled": False,
         "raw_enabled": False, "_disable_config": True, "report_level": 5, "halt_level": 5, "math_output": "LaTeX",
         "syntax_highlight": "none", "embed_stylesheet": False, "stylesheet_path": None, "toc_backlinks": False,
         "line_length_limit": _MAX_PARAGRAPH, "section_self_link": False, "initial_header_level": 2,
     }  # fmt: skip
-    page = core.publish_string(text, source_path=name, writer="html5", settings_overrides=settings)
+    with _unknown_names_by_their_content():
+        page = core.publish_string(text, source_path=name, writer="html5", settings_overrides=settings)
     return read_html(str(page).encode(), name)
 
 
-def _register_others(text: str) -> None:
-    """Tell docutils how to read the directives and roles of a text that it does not know."""
+@contextmanager
+def _unknown_names_by_their_content() -> Iterator[None]:
+    """Have docutils read directives and roles that it does not know; Sphinx replaces the same two functions."""
     from docutils import nodes  # type: ignore[import-untyped]
-    from docutils.parsers.rst import Directive, directives, languages, roles  # type: ignore[import-untyped]
-    from docutils.utils import new_document  # type: ignore[import-untyped]
-
-    any_option = defaultdict(lambda: directives.unchanged, {"name": directives.unchanged})
+    from docutils.parsers.rst import Directive, directives, roles  # type: ignore[import-untyped]
 
     class Other(Directive):  # type: ignore[misc]
         has_content = True
         optional_arguments = 1
         final_argument_whitespace = True
-        option_spec = any_option
+        option_spec: ClassVar = defaultdict(lambda: directives.unchanged, {"name": directives.unchanged})
 
         def run(self) -> list[Any]:
             if self.name in _NO_TEXT:
@@ -71,142 +69,116 @@ def _register_others(text: str) -> None:
         title = shown.rpartition("<")[0].strip() if shown.endswith(">") else ""
         return [nodes.inline(rawtext, title or shown.lstrip("~!"))], []
 
-    language, document = languages.get_language("en"), new_document("")
-    document.settings.report_level = 5
-    document.reporter.report_level = 5
-    for found in set(_DIRECTIVE.findall(text)):
-        if directives.directive(found, language, document)[0] is None:
-            directives.register_directive(found, Other)
-    for found in set(_ROLE.findall(text)):
-        if roles.role(found, language, 0, document.reporter)[0] is None:
-            roles.register_local_role(found, other)
+    known_directive, known_role = directives.directive, roles.role
+    directives.directive = lambda *of: (known_directive(*of)[0] or Other, [])
+    roles.role = lambda *of: (known_role(*of)[0] or other, [])
+    try:
+        yield
+    finally:
+        directives.directive, roles.role = known_directive, known_role
 
 
-def read_asciidoc(data: bytes, name: str) -> FileText:
-    """Return the text of an AsciiDoc file as Markdown."""
-    return read_markdown("\n".join(_of_asciidoc(decode(data).splitlines())), name, lines=False)
-
-
-_HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")
-_FENCE = re.compile(r"(-{4,}|\.{4,}|`{3,}|/{4,}|\|===)[ \t]*\S*")
-_ATTRIBUTE = re.compile(r":!?[\w-]+!?:.*|\[[^\]]*\][ \t]*|//(?!/).*|<<<")
-_BLOCK_TITLE = re.compile(r"\.(?![. \t])(.+)")
-_ITEM = re.compile(r"(\*{1,5}|\.{1,5}|-)[ \t]+(\S.*)")
-_LINK = re.compile(r"(?:link:|xref:|https?://)[^\s\[\]]{1,500}\[([^\[\]]+)\]|<<[^<>,]*,([^<>]*)>>")
-
-
-def _of_asciidoc(lines: list[str]) -> Iterator[str]:
-    fence = ""
-    table: list[str] = []
-    for line in lines:
-        closing = line.strip() == fence
-        if fence and closing:
-            if fence == "|===":
-                yield from _table_of(table)
-            elif fence[0] != "/":
-                yield "```"
-            fence = ""
-        elif fence == "|===":
-            table.append(line)
-        elif fence:
-            if fence[0] != "/":  # a comment
-                yield line
-        elif (block := _FENCE.fullmatch(line.strip())) and not line.startswith(" "):
-            fence, table = block[1], []
-            if fence[0] in "-.`":
-                yield "\n```"
-            elif fence == "|===":
-                yield ""
-        elif heading := _HEADING.fullmatch(line):
-            yield f"\n{'#' * len(heading[1])} {heading[2]}\n"
-        elif item := _ITEM.fullmatch(line.strip()):
-            mark = "1." if item[1][0] == "." else "-"
-            yield f"{'    ' * (len(item[1]) - 1)}{mark} {_linked(item[2])}"
-        elif title := _BLOCK_TITLE.fullmatch(line):
-            yield f"\n{title[1]}:\n"
-        elif not _ATTRIBUTE.fullmatch(line):
-            yield "" if line == "+" else _linked(line)
-    if fence and fence != "|===":
-        yield "```"
-    elif fence:
-        yield from _table_of(table)
-
-
-def _linked(line: str) -> str:
-    return _LINK.sub(lambda link: link[1] or link[2], line)
-
-
-def _table_of(lines: list[str]) -> Iterator[str]:
-    """Yield a table in Markdown; cells are on one line, or each on its own with as many to a row as the first has."""
-    rows: list[list[str]] = []
-    for line in lines:
-        if "|" in line:
-            rows.append([cell.strip() for cell in line.split("|")[1:]])
-        elif line.strip() and rows:
-            rows[-1][-1] += f" {line.strip()}"
-    width = len(rows[0]) if rows else 0
-    cells = [cell for row in rows for cell in row]
-    for first in range(0, len(cells), width or 1):
-        yield f"| {' | '.join(cells[first : first + width])} |"
-        if first == 0:
-            yield "|" + " --- |" * width
-    yield ""
+_TEX_LEVELS = {"part": 1, "chapter": 1, "section": 2, "subsection": 3, "subsubsection": 4, "paragraph": 5}
+_TEX_CODE = ("lstlisting", "minted", "alltt")
+_TEX_TABLES = ("tabular", "tabular*", "tabularx", "longtable")
+_TEX_REFERENCES = ("label", "ref", "autoref", "cref", "Cref", "eqref", "cite", "citet", "citep")
+_TEX_NO_TEXT = (*_TEX_REFERENCES, "maketitle", "includegraphics")
 
 
 def read_tex(data: bytes, name: str) -> FileText:
-    """Return the text of a TeX document as Markdown: its body, with commands of fonts and references left out."""
+    """Return the text of a TeX document as Markdown: its body, formulas as they are, without references."""
+    macrospec = require("pylatexenc.macrospec", "documents")
+    from pylatexenc import latex2text, latexwalker  # type: ignore[import-untyped]
+
     text = decode(data).replace("\r\n", "\n")
-    title = _TEX_TITLE.search(text)
-    _, begun, body = text.partition("\\begin{document}")
-    body = (body if begun else text).partition("\\end{document}")[0]
-    written, start, opened = [], 0, None
-    for mark in _TEX_ENVIRONMENT.finditer(body):
-        if opened is None and mark[1] == "begin":
-            written.append(_of_tex(body[start : mark.start()]))
-            start, opened = mark.end(), mark[2]
-        elif mark[1] == "end" and mark[2] == opened:
-            part = body[start : mark.start()]
-            code = f"\n```\n{_TEX_SETTINGS.sub('', part, count=1).strip()}\n```\n"
-            written.append(code if opened in _TEX_CODE else _tex_table(part))
-            start, opened = mark.end(), None
-    written.append(_of_tex(body[start:]))
-    named = " ".join(_plain_tex(title[1]).split()) if title else ""
-    return read_markdown("".join(written), name, title=named, lines=False)
+    for code in _TEX_CODE:  # pylatexenc knows code by one name
+        for mark in ("begin", "end"):
+            text = text.replace(f"\\{mark}{{{code}}}", f"\\{mark}{{verbatim}}")
+    preamble, begun, body = text.partition("\\begin{document}")
+    walked, written = latexwalker.get_default_latex_context_db(), latex2text.get_default_latex_context_db()
+    headings = [macrospec.MacroSpec(level, "*[{") for level in _TEX_LEVELS]
+    walked.add_context_category("corag", headings, [macrospec.EnvironmentSpec("longtable", "[{")], prepend=True)
+    macro, environment = latex2text.MacroTextSpec, latex2text.EnvironmentTextSpec
+    title: list[str] = []
+    macros = [macro("title", lambda node, l2tobj: title.extend(l2tobj.node_arg_to_text(node, 0).split()))]
+    macros += [macro("item", _tex_item), *(macro(level, _tex_heading) for level in _TEX_LEVELS)]
+    macros += [macro(command, "") for command in _TEX_NO_TEXT]
+    environments = [environment("verbatim", _tex_code), *(environment(table, _tex_table) for table in _TEX_TABLES)]
+    written.add_context_category("corag", macros, environments, prepend=True)
+    converter = latex2text.LatexNodes2Text(written, math_mode="verbatim")
+    if begun:
+        converter.latex_to_text(preamble)  # which may have the title
+    body = body.partition("\\end{document}")[0] if begun else text
+    nodes, *_ = latexwalker.LatexWalker(body, walked).get_latex_nodes()
+    markdown = converter.nodelist_to_text(nodes).replace("\xa0", " ")
+    return read_markdown(markdown, name, title=" ".join(title), lines=False)
 
 
-_TEX_TITLE = re.compile(r"\\title\{([^{}]*)\}")
-_TEX_CODE = ("verbatim", "lstlisting", "minted", "alltt")
-_TEX_ENVIRONMENT = re.compile(rf"\\(begin|end)\{{({'|'.join(_TEX_CODE)}|tabular\*?|tabularx|longtable)\}}")
-_TEX_SETTINGS = re.compile(r"\A(?:\[[^\]\n]{0,200}\]|\{[^{}\n]{0,200}\})*")
-_TEX_COMMENT = re.compile(r"(?<!\\)%.*")
-_LEVELS = {"part": 1, "chapter": 1, "section": 2, "subsection": 3, "subsubsection": 4, "paragraph": 5}
-_TEX_HEADING = re.compile(
-    rf"\\({'|'.join(_LEVELS)})\*?(?:\[[^\]\n]{{0,200}}\])?\{{([^{{}}]*(?:\{{[^{{}}]*\}}[^{{}}]*)*)\}}"
-)
-_TEX_ITEM = re.compile(r"[ \t]*\\item(?:\[([^\]\n]{0,200})\])?[ \t]*")
-_TEX_BRACED = re.compile(r"\\(?:emph|text\w*|underline|url|footnote|caption|mbox)\*?\{([^{}]*)\}")
-_TEX_NO_TEXT = re.compile(
-    r"\\(?:label|begin|end|cite\w*|includegraphics|vspace|hspace|bibliography\w*)\*?(?:\[[^\]\n]{0,200}\])?\{[^{}]*\}"
-    r"|\\(?:maketitle|tableofcontents|centering|noindent|[hv]line|toprule|midrule|bottomrule|newpage|clearpage)\b"
-)
-_TEX_SIGN = re.compile(r"\\([%&$#_{}])|~")
+def _tex_heading(node: Any, l2tobj: Any) -> str:
+    return f"\n\n{'#' * _TEX_LEVELS[node.macroname]} {' '.join(l2tobj.node_arg_to_text(node, 2).split())}\n\n"
 
 
-def _of_tex(text: str) -> str:
-    text = _TEX_COMMENT.sub("", text)
-    text = _TEX_HEADING.sub(lambda found: f"\n\n{'#' * _LEVELS[found[1]]} {_plain_tex(found[2])}\n\n", text)
-    text = _TEX_ITEM.sub(lambda item: f"- {item[1]}: " if item[1] else "- ", text)
-    return _plain_tex(text)
+def _tex_item(node: Any, l2tobj: Any) -> str:
+    return f"\n- {l2tobj.nodelist_to_text([node.nodeoptarg])}: " if node.nodeoptarg else "\n- "
 
 
-def _plain_tex(text: str) -> str:
-    for _ in range(3):  # commands within each other
-        text = _TEX_BRACED.sub(r"\1", text)
-    return _TEX_SIGN.sub(lambda sign: sign[1] or " ", _TEX_NO_TEXT.sub("", text))
+def _tex_code(node: Any) -> str:
+    code = node.nodeargd.verbatim_text.partition("\n")[2]  # what its first line has are settings
+    return f"\n{fenced(code)}\n"
 
 
-def _tex_table(rows: str) -> str:
-    rows = _TEX_COMMENT.sub("", _TEX_SETTINGS.sub("", rows, count=1))
-    cells = [[" ".join(_plain_tex(cell).split()) for cell in re.split(r"(?<!\\)&", row)] for row in rows.split(r"\\")]
-    lines = [f"| {' | '.join(row)} |" for row in cells if any(row)]
-    return "\n\n" + "\n".join([*lines[:1], *(["|" + " --- |" * len(cells[0])] if lines else []), *lines[1:]]) + "\n\n"
+def _tex_table(node: Any, l2tobj: Any) -> str:
+    rows: list[list[list[Any]]] = [[[]]]
+    for part in node.nodelist:
+        if getattr(part, "macroname", "") in ("\\", "tabularnewline"):
+            rows.append([[]])
+        elif getattr(part, "specials_chars", "") == "&":
+            rows[-1].append([])
+        else:
+            rows[-1][-1].append(part)
+    return f"\n\n{''.join(table_lines([[l2tobj.nodelist_to_text(cell) for cell in row] for row in rows]))}\n\n"
+
+
+def read_asciidoc(data: bytes, name: str) -> FileText:
+    """Return the text of an AsciiDoc file as Markdown: its headings, code and tables; the rest is as written."""
+    return read_markdown("\n".join(_of_asciidoc(decode(data).splitlines())), name, lines=False)
+
+
+def _of_asciidoc(lines: list[str]) -> Iterator[str]:
+    end = ""  # of a block that is open
+    block: list[str] = []
+    for line in [*map(str.rstrip, lines), None]:
+        if end and line not in (end, None):
+            block.append(str(line))
+        elif end:
+            yield _block_of_asciidoc(end, block)
+            end = ""
+        elif line is None:
+            return
+        elif line.startswith(("```", "|===")) or _is_rule(line, "-./"):
+            end, block = "```" if line[0] == "`" else line, []
+        elif line.startswith("=") and line.lstrip("=").startswith(" "):
+            level = len(line) - len(line.lstrip("="))
+            yield f"\n{'#' * level} {line[level:].strip()}\n"
+        elif not _is_attribute(line):
+            yield line
+
+
+def _is_rule(line: str, marks: str) -> bool:
+    return len(line) > 3 and line[0] in marks and not line.strip(line[0])
+
+
+def _is_attribute(line: str) -> bool:
+    """Return whether a line is a setting, a comment, or a mark of what is around it."""
+    setting = line[:1] == ":" and " " not in line[1:].partition(":")[0] and ":" in line[1:]
+    in_brackets = line[:1] == "[" and line[-1] == "]"
+    return setting or in_brackets or line.startswith("//") or line in ("+", "--", "<<<") or _is_rule(line, "=*_+")
+
+
+def _block_of_asciidoc(end: str, lines: list[str]) -> str:
+    if end[0] == "|":
+        # Cells are on one line, or each on its own with as many to a row as the first line has.
+        cells = " ".join(lines).split("|")[1:]
+        width = next((line.count("|") for line in lines if "|" in line), 1)
+        return "\n" + "".join(table_lines([cells[first : first + width] for first in range(0, len(cells), width)]))
+    return "" if end[0] == "/" else f"\n{fenced(chr(10).join(lines))}\n"

@@ -13,9 +13,7 @@ from corag.files.markdown import FileText, TextBuilder
 from corag.files.web import check_archive
 from corag.optional import require
 
-# Sections of a number format: of positive numbers, of negative ones, of 0, of text.
-_SECTION = re.compile(r'(?:"[^"]*"|\\.|\[[^\]]*\]|[^;"])+')
-# What a section is made of: characters that are shown, colours and widths, places of digits, anything else.
+# What a number format is made of: characters that are shown, colours and widths, places of digits, anything else.
 _FORMAT = re.compile(r'"([^"]*)"|\\(.)|\[\$([^\]-]*)[^\]]*\]|\[[^\]]*\]|[_*].|([0#?][0#?.,]*)|(.)', re.DOTALL)
 _PLACES, _OTHER = 4, 5
 
@@ -105,11 +103,15 @@ def _shown(value: Any, number_format: str) -> str:
         return dated if timed == time() else f"{dated} {timed.isoformat()}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    sections = _SECTION.findall(number_format) or [""]
+    sections: list[list[tuple[int, str]]] = [[]]  # of positive numbers, of negative ones, of 0, of text
+    for match in _FORMAT.finditer(number_format):
+        if match[0] == ";":
+            sections.append([])
+        elif match.lastindex:
+            sections[-1].append((match.lastindex, match[match.lastindex]))
     number = 1 if value < 0 else 2 if value == 0 else 0
-    section = sections[number if number < len(sections) else 0]
+    parts = sections[number if number < len(sections) else 0]
     signed = "-" if value < 0 and len(sections) == 1 else ""
-    parts = [(match.lastindex, match[match.lastindex or 0]) for match in _FORMAT.finditer(section) if match.lastindex]
     places = [text for kind, text in parts if kind == _PLACES]
     if (
         not parts
@@ -117,7 +119,7 @@ def _shown(value: Any, number_format: str) -> str:
         or any(kind == _OTHER and (text.isalpha() or text in "/:@") for kind, text in parts)
     ):
         return f"{value:.15g}"
-    scaled = abs(value) * 100 ** section.count("%")
+    scaled = abs(value) * 100 ** parts.count((_OTHER, "%"))
     return signed + "".join(_digits(scaled, text) if kind == _PLACES else text for kind, text in parts).strip()
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate
+from pathlib import PurePath
 from typing import Any
 
-from corag.files.lines import joined_words, running_heads
-from corag.files.markdown import Block, FileText, Heading, letters, sections_of
+from corag.files.lines import joined_words, without_running_heads
+from corag.files.markdown import Block, FileText, Heading, letters, line_ends, sections_of
 from corag.files.read import UnreadableFileError
 from corag.optional import require
 
@@ -20,12 +21,11 @@ _LIGATURES = {
     0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st",
     0: None, 0xFFFF: None,
 }  # fmt: skip
-_LEFT_OVER = re.compile(r"\ufffe\n?")
 # Dots that lead to the page number in a table of contents cost a token each.
 _DOT_LEADERS = re.compile(r"(?: ?\.){5,}")
-_TITLE_BY_PROGRAM = re.compile(r"microsoft \w+ - .*|untitled.*|title|.*\.(docx?|tex|dvi|indd|rtf|odt|pptx?|ps)", re.I)
 _MAX_TITLE_LINES = 3
-_NUMBER = re.compile(r"(?:chapter|section|part|appendix)?(?:\d{0,6}|[a-z]\d{0,4}|[ivxlc]{1,6})")
+_TITLE_PAGES = 3
+"""Pages that have to show a title of one word, or with the ending of a file: programs write such titles."""
 
 
 def read_pdf(data: bytes, name: str) -> FileText:
@@ -43,18 +43,21 @@ def read_pdf(data: bytes, name: str) -> FileText:
     except pdfium.PdfiumError as error:
         code = str(getattr(error, "err_code", ""))
         raise UnreadableFileError(_REASONS.get(code, f"damaged: {str(error).rstrip('.')}")) from error
-    lines = [[line.strip() for line in page.split("\n") if line.strip()] for page in pages]
-    edges = zip(lines, running_heads(lines), strict=True)
-    pages = joined_words(["\n".join(page[first : len(page) - last]) for page, (first, last) in edges])
-    parts = [f"{_LEFT_OVER.sub('-', page)}\n" if page else "" for page in pages]
+    pages = without_running_heads(["\n".join(filter(None, map(str.strip, page.split("\n")))) for page in pages])
+    pages = joined_words([page.strip("\n") for page in pages])
+    parts = [f"{page}\n".replace("\ufffe\n", "-").replace("\ufffe", "-") if page else "" for page in pages]
     starts, text = [0, *accumulate(map(len, parts))][:-1], "".join(parts)
     headings = _headings(text, starts, outline)
     ends = [0, *(heading.end for heading in headings)]
     begins = [*(heading.start for heading in headings), len(text)]
     blocks = [Block(start) for start, end in zip(ends, begins, strict=True) if text[start:end].strip()]
-    title = " ".join(title.split())
-    known = name if len(title) < 3 or _TITLE_BY_PROGRAM.fullmatch(title) else title
+    known = " ".join(title.split()) if _is_title(title, pages) else name
     return FileText(text, sections_of(text, headings, blocks, known), tuple(starts))
+
+
+def _is_title(title: str, pages: list[str]) -> bool:
+    by_program = len(title.split()) < 2 or PurePath(title).suffix[1:].isalpha()
+    return bool(title.strip()) and (not by_program or letters(title) in letters("".join(pages[:_TITLE_PAGES])))
 
 
 def _page_text(document: Any, number: int) -> str:
@@ -87,12 +90,21 @@ def _headings(text: str, starts: list[int], outline: list[tuple[int, str, int | 
 
 
 def _line_of(title: str, text: str, begin: int, end: int) -> tuple[int, int] | None:
-    """Return the span of the lines that read like a title, with or without a number before it."""
+    """Return the span of the lines that read like a title, with or without a number before it: `Chapter 2.1 Use`."""
     wanted = letters(title)
-    lines = [match.span() for match in re.finditer(r"[^\n]+\n?", text[begin:end])]
-    for number, (start, _) in enumerate(lines):
-        for _, stop in lines[number : number + _MAX_TITLE_LINES]:
-            line = letters(text[begin + start : begin + stop])
-            if line.endswith(wanted) and _NUMBER.fullmatch(line.removesuffix(wanted)):
-                return begin + start, begin + stop
+    starts = [begin, *line_ends(text[begin:end], begin)]
+    for number, start in enumerate(starts[:-1]):
+        for stop in starts[number + 1 :][:_MAX_TITLE_LINES]:
+            words = list(filter(None, map(letters, text[start:stop].split())))
+            line = "".join(words)
+            if line.endswith(wanted) and _is_numbering(line.removesuffix(wanted), words):
+                return start, stop
     return None
+
+
+def _is_numbering(before: str, words: list[str]) -> bool:
+    """Return whether what a line has before a title is a number, alone or behind one word."""
+    first = list(accumulate(words[:2]))
+    number = words[first.index(before)] if before in first else ""
+    roman = number and not number.strip("ivxlc")
+    return not before or before.isdigit() or bool(roman) or len(number) == 1 or any(map(str.isdigit, number))

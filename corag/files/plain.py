@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from corag.files.lines import joined_words, without_running_heads
+from corag.files.lines import joined_words, without_manual_heads, without_running_heads
 from corag.files.markdown import Block, FileText, TextBuilder, read_markdown, sections_of
 from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError, decode
 
@@ -24,7 +24,8 @@ def read_md(data: bytes, name: str) -> FileText:
 
 def read_text(data: bytes, name: str) -> FileText:
     """Return a plain text as one section; no line moves, so that lines can be cited."""
-    [text] = joined_words([without_running_heads(decode(data))], typed=True)
+    pages = without_running_heads(decode(data).split("\f"))
+    [text] = joined_words([without_manual_heads("\f".join(pages))], typed=True)
     blocks = [Block(len(text) - len(text.lstrip()))] if text.strip() else []
     return FileText(text, sections_of(text, (), blocks, name), lines=True)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from email.parser import HeaderParser
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path, PurePath, PurePosixPath
@@ -53,36 +53,24 @@ class Reader(NamedTuple):
 
 _PAGES = ("bs4", "lxml", "markdownify")
 READERS: Mapping[str, Reader] = {
-    "markdown": Reader("corag.files.plain:read_md", 3),
-    "text": Reader("corag.files.plain:read_text", 1),
-    "csv": Reader("corag.files.plain:read_csv", 2),
+    "markdown": Reader("corag.files.plain:read_md", 4),
+    "text": Reader("corag.files.plain:read_text", 2),
+    "csv": Reader("corag.files.plain:read_csv", 3),
     "jsonl": Reader("corag.files.plain:read_jsonl", 1),
-    "html": Reader("corag.files.web:read_html", 3, _PAGES),
-    "docx": Reader("corag.files.web:read_docx", 2, ("mammoth", *_PAGES)),
-    "pdf": Reader("corag.files.pdf:read_pdf", 1, ("pypdfium2",)),
-    "pptx": Reader("corag.files.office:read_pptx", 3, ("pptx",)),
-    "xlsx": Reader("corag.files.office:read_xlsx", 2, ("openpyxl",)),
-    "rst": Reader("corag.files.markup:read_rst", 1, ("docutils", *_PAGES)),
-    "asciidoc": Reader("corag.files.markup:read_asciidoc", 1),
-    "tex": Reader("corag.files.markup:read_tex", 1),
-    "mail": Reader("corag.files.bundles:read_mail", 1),
-    "notebook": Reader("corag.files.bundles:read_notebook", 1),
-    "epub": Reader("corag.files.bundles:read_epub", 1, _PAGES),
-    "man": Reader("corag.files.web:read_man", 3, ("mandoc", *_PAGES)),
+    "html": Reader("corag.files.web:read_html", 4, _PAGES),
+    "docx": Reader("corag.files.web:read_docx", 3, ("mammoth", *_PAGES)),
+    "pdf": Reader("corag.files.pdf:read_pdf", 2, ("pypdfium2",)),
+    "pptx": Reader("corag.files.office:read_pptx", 4, ("pptx",)),
+    "xlsx": Reader("corag.files.office:read_xlsx", 3, ("openpyxl",)),
+    "rst": Reader("corag.files.markup:read_rst", 2, ("docutils", *_PAGES)),
+    "asciidoc": Reader("corag.files.markup:read_asciidoc", 2),
+    "tex": Reader("corag.files.markup:read_tex", 2, ("pylatexenc",)),
+    "mail": Reader("corag.files.bundles:read_mail", 2),
+    "notebook": Reader("corag.files.bundles:read_notebook", 2),
+    "epub": Reader("corag.files.bundles:read_epub", 2, _PAGES),
+    "man": Reader("corag.files.web:read_man", 4, ("mandoc", *_PAGES)),
 }
 """Type -> its reader."""
-
-# Beginnings of files whose ending is not known; any other is text, or not read.
-_BEGINNINGS = [
-    (re.compile(rb"%PDF-"), "pdf"),
-    (re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:(?><!--.*?-->)\s*+)*+<(?:!doctype html|html)\b", re.I | re.S), "html"),
-    (re.compile(rb"\{\\rtf"), "rtf"),
-    (
-        re.compile(rb"(?:From [^\n]*\n)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*+)*?(?:Message-ID|MIME-Version):", re.I),
-        "mail",
-    ),
-    (re.compile(rb"(?=[.']).*?^\.(?:TH|Dd|so) ", re.M | re.S), "man"),
-]
 
 MAX_FILE_BYTES = 256 * 2**20
 """Larger files are not read: one file is in memory as a whole."""
@@ -98,7 +86,7 @@ _MARKS = {b"\xff\xfe\x00\x00": "utf-32", b"\x00\x00\xfe\xff": "utf-32", b"\xff\x
 _INDEX = "corag_chunks.lance"
 _GUESS_BYTES = 2**16
 # Characters that no text has many of: controls, and U+FFFD for bytes that mean nothing.
-_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
+_NO_TEXT = dict.fromkeys([*range(9), *range(14, 27), *range(28, 32), *range(127, 160), 0xFFFD])
 _NO_TEXT_SHARE = 0.02
 _FEW = 3
 NESTED = "its elements are nested too deeply"
@@ -258,8 +246,22 @@ def _check_size(size: int, limit: int) -> None:
 
 def kind_of(path: str, data: bytes) -> str:
     """Return how a file is read, by the ending of its name, or else by its first bytes."""
-    known = TYPES.get(_ending(path))
-    return known or next((kind for beginning, kind in _BEGINNINGS if beginning.match(data[:_GUESS_BYTES])), "text")
+    return TYPES.get(_ending(path)) or _kind_by(data[:_GUESS_BYTES])
+
+
+def _kind_by(beginning: bytes) -> str:
+    if beginning.startswith(b"%PDF-"):
+        return "pdf"
+    if beginning.startswith(rb"{\rtf"):
+        return "rtf"
+    if beginning[:1] in (b".", b"'"):
+        return "man" if any(line.startswith((b".TH ", b".Dd ", b".so ")) for line in beginning.split(b"\n")) else "text"
+    if (page := beginning.lstrip())[:1] == b"<":
+        while page.startswith((b"<?xml", b"<!--")):
+            page = page.partition(b"?>" if page.startswith(b"<?") else b"-->")[2].lstrip()
+        return "html" if page[:14].lower().startswith((b"<!doctype html", b"<html")) else "text"
+    head = HeaderParser().parsestr(beginning.decode("latin-1"), headersonly=True)
+    return "mail" if "Message-ID" in head or "MIME-Version" in head else "text"
 
 
 def parse_file(data: bytes, path: str) -> FileText:
@@ -289,7 +291,7 @@ def _name_of(path: str) -> str:
     file = PurePosixPath(path[:-3] if path.lower().endswith(".gz") else path)
     # What ends in digits, such as "MPL-1.1", ends in a version.
     stem, ending = (file.name, "") if file.suffix[1:].isdigit() else (file.stem, file.suffix)
-    name = re.sub(r"[_\s]+", " ", stem).strip() or stem
+    name = " ".join(stem.replace("_", " ").split()) or stem
     return name if ending or not file.parent.name else f"{file.parent.name} {name}"
 
 
@@ -310,7 +312,7 @@ def decode(data: bytes) -> str:
         if num_bad and sum(character > "\x7f" for character in text) <= 3 * num_bad:
             text = data.decode(_guess(data[:_GUESS_BYTES]), "replace")
     sample = text[:_GUESS_BYTES]
-    if len(_NO_TEXT.findall(sample)) > max(_FEW, _NO_TEXT_SHARE * len(sample)):
+    if len(sample) - len(sample.translate(_NO_TEXT)) > max(_FEW, _NO_TEXT_SHARE * len(sample)):
         raise UnreadableFileError(_NOT_TEXT)
     return text
 

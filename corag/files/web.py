@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import subprocess
 import warnings
 import zipfile
@@ -34,8 +33,6 @@ _NO_TEXT = (
 _HEADING_LINKS = ", ".join(f"h{level} a[href]" for level in range(1, 7))
 _MAIN = "main, [role=main]"
 _COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
-_CODE = re.compile("<pre.*?</pre>", re.DOTALL)
-_INCLUDED = re.compile(r"[.']\s*so\s+(\S+)")
 # The style `Title` names the document; headings keep their levels below it.
 _STYLES = "p[style-name='Title'] => p.title:fresh\np[style-name='Subtitle'] => p:fresh"
 
@@ -172,8 +169,9 @@ def read_man(data: bytes, name: str) -> FileText:
         UnreadableFileError: mandoc is not installed, or the page only refers to another one.
     """
     page = decode(data)
-    if included := _INCLUDED.match(page):
-        raise UnreadableFileError(f"it only refers to {included[1]}")
+    request = page.partition("\n")[0][1:].split()
+    if request[:1] == ["so"] and len(request) > 1:
+        raise UnreadableFileError(f"it only refers to {request[1]}")
     if (mandoc := which("mandoc")) is None:
         raise UnreadableFileError(
             "a manual page in roff, which needs mandoc: install it, or write the page as text (man -l FILE)"
@@ -184,15 +182,18 @@ def read_man(data: bytes, name: str) -> FileText:
         done = subprocess.run(command, input=page.encode(), capture_output=True, check=False, timeout=MAX_SECONDS)
     except subprocess.TimeoutExpired:
         raise UnreadableFileError(f"mandoc takes more than {MAX_SECONDS} seconds for it") from None
-    html = done.stdout.decode()
-    tree = parse_html(_CODE.sub(lambda code: code[0].replace("<br/>\n", ""), html))
+    tree = parse_html(done.stdout)
+    for line_end in tree.select("pre br"):
+        if str(line_end.next_sibling)[:1] == "\n":
+            line_end.next_sibling.replace_with(line_end.next_sibling[1:])
+        line_end.decompose()
     title = tree.select_one(".head-ltitle").get_text().lower()
     for mark in tree.select("b, i, :not(pre) > code"):
         mark.unwrap()
     for synopsis in tree.select("table.Nm"):
         synopsis.replace_with(" ".join(synopsis.get_text().split()))
     markdown = markdown_of(tree.select_one(".manual-text"))
-    described = re.sub(r"^:   ", INDENT, markdown, flags=re.MULTILINE)  # an option, by what is set in below it
+    described = markdown.replace("\n:   ", f"\n{INDENT}")  # an option, by what is set in below it
     return read_markdown(described, name, title="" if title == "()" else title, lines=False)
 
 

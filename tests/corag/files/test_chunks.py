@@ -113,9 +113,9 @@ def test_a_long_title_loses_its_middle_first(headings, limit, title):
 
 def test_chunks_of_a_pdf_know_their_pages():
     pages = [["Alpha one two three four five six. Beta runs"], ["on to the next page here. Omega one two three."]]
-    file = read_file(pdf(pages, title="Book"), "b.pdf")
+    file = read_file(pdf(pages, title="The book"), "b.pdf")
     chunks = chunk_file("b.pdf", file, WORDS, ChunkConfig(10))
-    cited = ["b.pdf, page 1: Book", "b.pdf, pages 1-2: Book", "b.pdf, page 2: Book"]
+    cited = ["b.pdf, page 1: The book", "b.pdf, pages 1-2: The book", "b.pdf, page 2: The book"]
     assert [citation(chunk) for chunk in chunks] == cited
     assert [chunk.metadata.get("last_page") for chunk in chunks] == [None, 2, None]
 

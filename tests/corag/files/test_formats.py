@@ -11,7 +11,7 @@ import pytest
 import corag
 from corag.files import read_file
 from corag.files.chunks import chunk_file
-from corag.files.lines import joined_words, without_running_heads
+from corag.files.lines import joined_words, without_manual_heads, without_running_heads
 from corag.files.read import UnreadableFileError, find_files, read_bytes
 from corag.files.web import read_man
 from corag.text.documents import citation
@@ -76,7 +76,7 @@ def test_a_chart_is_a_table():
     shown.slides.add_slide(shown.slide_layouts[6]).shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, 0, 0, 9, 9, data)
     shown.save(file := io.BytesIO())
     assert read_file(file.getvalue(), "a.pptx").text.splitlines()[:4] == [
-        "|  | pumps | valves |", "| --- | --- | --- |", "| 2024 | 3 |  |", "| 2025 | 4.5 | 6 |",
+        "|  | pumps | valves |", "| --- | --- | --- |", "| 2024 | 3 |", "| 2025 | 4.5 | 6 |",
     ]  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def test_heads_and_feet_of_a_printed_manual_page_are_left_out():
     assert file.text.split() == ["NAME", "ls", "-", "list"]
     [chunk] = chunk_file("ls.txt", file, corag.tokens())
     assert chunk.metadata["line"] == 3
-    assert without_running_heads("LS(1) is a program\nLS(1)  and  more") == "LS(1) is a program\nLS(1)  and  more"
+    assert without_manual_heads("LS(1) is a program\nLS(1)  and  more") == "LS(1) is a program\nLS(1)  and  more"
 
 
 def test_running_heads_of_pages_that_form_feeds_end_are_left_out():
@@ -170,9 +170,20 @@ def test_running_heads_of_pages_that_form_feeds_end_are_left_out():
         + "".join(f"Line {number} {row} of the text.\n" for row in range(6))
         for number in range(5)
     ]
-    left = without_running_heads("".join(pages))
+    left = read_file("".join(pages).encode(), "a.txt").text
     assert "Track" not in left.split("\f", 1)[1] and "RFC" not in left
     assert left.count("\n") == "".join(pages).count("\n") and left.count(" of the text.") == 30
+
+
+def test_the_head_of_a_chapter_stays_once_and_what_all_pages_repeat_does_not():
+    bodies = [f"Text {page} begins.\nb\nc\nThe end of {page} now." for page in range(48)]
+    chapters = ["ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT"]
+    pages = [
+        f"CHAPTER {chapters[page // 6]}\n\n{body}\n\nPrev | Up | Next\n{page} of 48" for page, body in enumerate(bodies)
+    ]
+    read = [page.strip() for page in without_running_heads(pages)]
+    assert read[1:6] == bodies[1:6] and read[6] == f"CHAPTER TWO\n\n{bodies[6]}"
+    assert sum("CHAPTER" in page for page in read) == 8
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_asciidoc():
     text = """= Pump
 :toc:
 
-It pumps, see link:a.html[the guide] and <<use,Use>>.
+It pumps.
 
 [source,sh]
 ----
@@ -146,11 +146,10 @@ It pumps, see link:a.html[the guide] and <<use,Use>>.
 . first
 """
     assert outline(read_file(text.encode(), "a.adoc")) == [
-        ("Pump", "It pumps, see the guide and Use.\n\n\n```\n== no heading\n```"),
+        ("Pump", "It pumps.\n\n\n```\n== no heading\n```"),
         (
             "Pump > Parts",
-            "Prices:\n\n\n| part | price |\n| --- | --- |\n| seal | 5 |\n| bolt | 7 |\n\n\n"
-            "- one\n    - two\n1. first",
+            ".Prices\n\n| part | price |\n| --- | --- |\n| seal | 5 |\n| bolt | 7 |\n\n\n* one\n** two\n. first",
         ),
     ]  # fmt: skip
 
@@ -160,7 +159,7 @@ def test_tex():
 \title{The pump}
 \begin{document}\maketitle
 \section{Use \emph{now}}\label{use} % a comment
-It costs 5\% of \textbf{all~of} it.
+It costs 5\% of \textbf{all~of} it.\cite{a}
 \begin{verbatim}
 \section{no heading}
 \end{verbatim}
@@ -175,8 +174,8 @@ a \& b & 5 \\
     file = read_file(text.encode(), "a.tex")
     [(headings, body)] = outline(file)
     assert headings == "The pump > Use now"
-    assert body.split("\n") == [
-        "It costs 5% of all of it.", "", "```", r"\section{no heading}", "```", "", "", "- one", "", "", "",
+    assert list(filter(None, map(str.rstrip, body.split("\n")))) == [
+        "It costs 5% of all of it.", "```", r"\section{no heading}", "```", "- one",
         "| part | price |", "| --- | --- |", "| a & b | 5 |",
     ]  # fmt: skip
 

@@ -80,7 +80,7 @@ def test_front_matter_is_metadata():
 
 def test_a_section_begins_with_words():
     badges = '<p align="a > b">\n  <img src="a.png">\n</p>\n\n[![a](b)](c) [![d][e]][f]\n\n<!-- g -->\n\n'
-    file = read_markdown(f"# A\n\n{badges}x <br>\n\n## B\n\n![y](z)\n\n## C\n\n{badges}", "notes")
+    file = read_markdown(f"# A\n\n{badges}x <br>\n\n## B\n\n![y](z)\n\n## C\n\n{badges}[e]: x\n[f]: y", "notes")
     assert [chunk.text for chunk in chunk_file("a.md", file, corag.tokens())] == ["A\nx <br>", "A > B\n![y](z)"]
 
 
@@ -150,7 +150,7 @@ y = 2</code></pre><img alt="picture" src="x.png"></article><aside>Ads</aside>"""
         ("10<sup>6</sup> m", "10^6 m"),
         ("<sup>14</sup>C and x<sup>n + 1</sup>", "^14C and x^(n + 1)"),
         ("the 1<sup>st</sup>, noted<sup><a href='#n'>2</a></sup>", "the 1st, noted[2]"),
-        ("a</p><pre>```\nx\n```</pre><p>b", "a\n\n````\n```\nx\n```\n````\n\nb"),
+        ("a</p><pre>```\nx\n```</pre><p>b", "a\n\n``````\n```\nx\n```\n``````\n\nb"),
         ("</p><h2>C# <a href='#c'>#</a></h2><p>x", "## C#\n\nx"),
         ("</p><h2>Press #</h2><p>x", "## Press \\#\n\nx"),
         ("H<sub>2</sub>O, log<sub>2</sub>8", "H2O, log_2 8"),
