@@ -53,6 +53,20 @@ def tokens_setting(tokens: TokenCounter) -> dict[str, TokenCounter]:
     return {} if tokens is make_tokens() else {"tokenizer": tokens}
 
 
+def choose_within(budget: int, choose: Callable[[int], T], cost: Callable[[T], int]) -> T | None:
+    """Return what `choose` returns for at most a budget of tokens, such that it costs no more; None if nothing does.
+
+    What is put around chosen texts may cost more than is known beforehand: then fewer tokens are asked for.
+    """
+    left = budget
+    while left > 0:
+        choice = choose(left)
+        if (tokens := cost(choice)) <= budget:
+            return choice
+        left = min(left - 1, left * budget // tokens)
+    return None
+
+
 class Counts(NamedTuple):
     """The tokens of a prompt: its budget, what that covers, and its own tokens, None for a reader without a prompt.
 
@@ -100,15 +114,13 @@ class Budget:
         control tokens in another way. If a prompt exceeds the budget, `choose` is called again with fewer tokens.
         """
         available = self.for_context(query)
-        while True:
-            choice = choose(available)
-            excess = max((self.excess(query, text) for text in contexts(choice)), default=0)
-            if excess <= 0:
-                return choice
-            # Control tokens in a text can cost more than all that is available.
-            available = available - excess if excess < available else available // 2
-            if available < 1:
-                raise self._too_small(query)
+
+        def cost(choice: T) -> int:
+            return available + max((self.excess(query, text) for text in contexts(choice)), default=0)
+
+        if (choice := choose_within(available, choose, cost)) is None:
+            raise self._too_small(query)
+        return choice
 
     def select(self, selector: Selector, query: str, candidates: Sequence[Candidate]) -> Selection:
         """Return a selection whose prompt costs at most the budget; `InputError` if it does not fit the window."""

@@ -20,7 +20,7 @@ with needed("haystack", "haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict
     from haystack.components.builders import PromptBuilder
 
-    from corag.integrations.choosing import KEY, Chooser, DocumentLayout, Given, as_json
+    from corag.integrations.choosing import KEY, Chooser, Given, by_name
 
 LOOP = "{% for doc in documents %}\n{{ doc.content }}\n{% endfor %}"
 """The loop over documents of the prompts in Haystack's documentation."""
@@ -63,7 +63,7 @@ class CoragSelector:
     def to_dict(self) -> dict[str, Any]:
         """Return the component as Haystack writes it into a pipeline's file; parts are there by name."""
         own = {"template": self.template, "meta_fields_to_embed": self.meta_fields_to_embed}
-        shared = {name: as_json(name, getattr(self._chooser, name)) for name in Chooser.model_fields}
+        shared = {name: by_name(getattr(self._chooser, name)) for name in Chooser.model_fields}
         data: dict[str, Any] = default_to_dict(self, **own, **shared)
         return data
 
@@ -75,7 +75,7 @@ class CoragSelector:
 
     def warm_up(self) -> None:
         """Load the models; else the first `run` does."""
-        self._chooser.warm_up()
+        self._chooser._parts()
 
     @component.output_types(documents=list[Document], selection=dict[str, Any])
     def run(self, query: str, documents: list[Document], budget_tokens: int | None = None) -> dict[str, Any]:
@@ -89,25 +89,20 @@ class CoragSelector:
         Returns:
             `documents` in the order of the prompt, and `selection`: how they were chosen, also if there are none.
         """
-        chosen, selection = self._chooser.choose(query, documents, _PromptDocuments(self), budget_tokens)
+        chosen, selection = self._chooser.choose(query, documents, self, budget_tokens)
         return {"documents": chosen, "selection": selection}
 
-
-class _PromptDocuments(DocumentLayout[Document]):
-    """Documents as a prompt builder shows them."""
-
-    def __init__(self, selector: CoragSelector) -> None:
-        super().__init__("")
-        self._selector = selector
-
-    def read(self, document: Document) -> Given:
-        fields = (document.meta.get(name) for name in self._selector.meta_fields_to_embed)
+    def read_document(self, document: Document) -> Given:
+        """Return the content of a document."""
+        fields = (document.meta.get(name) for name in self.meta_fields_to_embed)
         title = "\n".join(str(field) for field in fields if field)
         return Given(document.id, document.content or "", title.strip(), document.score)
 
-    def write(self, document: Document | None, text: str, note: Mapping[str, Any] | None) -> Document:
-        made = Document(content=text) if document is None else document
-        return replace(made, content=text, meta=made.meta if note is None else {**made.meta, KEY: note})
+    def write_document(self, document: Document | None, text: str, note: Mapping[str, Any]) -> Document:
+        """Return a document with a text and a note."""
+        made = document or Document(content=text)
+        return replace(made, content=text, meta={**made.meta, KEY: note})
 
-    def render(self, documents: Sequence[Document]) -> str:
-        return str(self._selector._builder.run(documents=list(documents))["prompt"])
+    def render_documents(self, documents: Sequence[Document]) -> str:
+        """Return documents as the prompt builder shows them."""
+        return str(self._builder.run(documents=list(documents))["prompt"])

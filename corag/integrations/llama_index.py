@@ -16,15 +16,10 @@ from corag.errors import InputError
 from corag.optional import needed
 
 with needed("llama_index.core", "llama-index"):
-    from llama_index.core.callbacks import CBEventType, EventPayload
-    from llama_index.core.instrumentation import get_dispatcher
-    from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
-    from corag.integrations.choosing import KEY, Chooser, DocumentLayout, Given
-
-dispatcher = get_dispatcher(__name__)
+    from corag.integrations.choosing import KEY, Chooser, Given
 
 
 class CoragPostprocessor(Chooser, BaseNodePostprocessor):
@@ -55,39 +50,27 @@ class CoragPostprocessor(Chooser, BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise InputError("there is no question to choose nodes for; give query_bundle or query_str")
-        query = query_bundle.query_str
-        dispatcher.event(ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=len(nodes), model_name=KEY))
-        payload = {EventPayload.NODES: nodes, EventPayload.MODEL_NAME: KEY, EventPayload.QUERY_STR: query}
-        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
-            chosen = self.choose(query, nodes, _Nodes(self.separator, self.metadata_mode))[0]
-            event.on_end(payload={EventPayload.NODES: chosen})
-        dispatcher.event(ReRankEndEvent(nodes=chosen))
-        return chosen
+        return self.choose(query_bundle.query_str, nodes, self)[0]
 
-
-class _Nodes(DocumentLayout[NodeWithScore]):
-    """Nodes as response synthesizers show them."""
-
-    def __init__(self, separator: str, mode: MetadataMode) -> None:
-        super().__init__(separator)
-        self._mode = mode
-
-    def read(self, document: NodeWithScore) -> Given:
+    def read_document(self, document: NodeWithScore) -> Given:
+        """Return the content of a node."""
         node = document.node
         seen = {key: value for key, value in node.metadata.items() if key not in node.excluded_embed_metadata_keys}
         title = str(seen["title"]) if seen.keys() == {"title"} else node.get_metadata_str(MetadataMode.EMBED)
         return Given(node.node_id, node.get_content(MetadataMode.NONE), title.strip(), document.score)
 
-    def write(self, document: NodeWithScore | None, text: str, note: Mapping[str, Any] | None) -> NodeWithScore:
+    def write_document(self, document: NodeWithScore | None, text: str, note: Mapping[str, Any]) -> NodeWithScore:
+        """Return a node with a text and a note that neither prompts nor embeddings show."""
         node = TextNode(text=text) if document is None else document.node.model_copy()
         if text != node.get_content(MetadataMode.NONE):
             node.set_content(text)
-        if note is not None and self._mode != MetadataMode.ALL:
+        if self.metadata_mode != MetadataMode.ALL:
             node.metadata = {**node.metadata, KEY: note}
             node.excluded_llm_metadata_keys = [*node.excluded_llm_metadata_keys, KEY]
             node.excluded_embed_metadata_keys = [*node.excluded_embed_metadata_keys, KEY]
         return NodeWithScore(node=node, score=None if document is None else document.score)
 
-    def render(self, documents: Sequence[NodeWithScore]) -> str:
-        shown = (document.node.get_content(metadata_mode=self._mode).strip() for document in documents)
+    def render_documents(self, documents: Sequence[NodeWithScore]) -> str:
+        """Return nodes as response synthesizers show them."""
+        shown = (document.node.get_content(metadata_mode=self.metadata_mode).strip() for document in documents)
         return self.separator.join(text for text in shown if text)

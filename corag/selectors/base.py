@@ -29,7 +29,6 @@ from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
 from corag.selectors.order import NEW_SHARE, PREVIOUS, PromptOrder, arranged, continued
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
-from corag.text.layout import Layout
 from corag.text.tokens import token_counts
 from corag.text.units import Span, unit_size
 from corag.types import Candidate, Embedder, FloatArray, Offered, Order, Selection, TokenCounter, Trace
@@ -118,17 +117,13 @@ class BudgetedSelector(Part):
         """Return a choice for each problem; defined by selectors that advance many problems together."""
         return [self._choose(problem) for problem in problems]
 
-    def select(
-        self, query: str, candidates: Iterable[Text], budget_tokens: int, *, layout: Layout | None = None
-    ) -> Selection:
+    def select(self, query: str, candidates: Iterable[Text], budget_tokens: int) -> Selection:
         """Choose chunks for one query.
 
         Args:
             query: The question.
             candidates: Best first: candidates, or texts as `corag.select` accepts them.
             budget_tokens: The most tokens that the selection's text may cost.
-            layout: What the prompt shows of the chosen chunks; by default their texts with empty lines between them.
-                A text that the selector writes itself, such as a summary, is counted as it is.
 
         Returns:
             A selection; an empty one gives its `reason` in the trace.
@@ -141,13 +136,12 @@ class BudgetedSelector(Part):
         check_query(query)
         check_budget(budget_tokens)
         offered = as_candidates(candidates)
-        before = PREVIOUS.get() if self.order == "stable" and layout is None else None
+        before = PREVIOUS.get() if self.order == "stable" else None
         if before is not None and before.spans:
             chosen = self.select_from(self.problem(query, offered, max(1, int(NEW_SHARE * budget_tokens))))
             if chosen.spans:
                 return continued(before, chosen, budget_tokens, self._count)
-        problem = self.problem(query, offered, budget_tokens)
-        return self.select_from(problem if layout is None else problem.with_layout(layout))
+        return self.select_from(self.problem(query, offered, budget_tokens))
 
     def select_many(
         self, queries: Sequence[str], candidates: Sequence[Iterable[Text]], budget_tokens: int

@@ -20,7 +20,6 @@ from corag.rerankers.bm25 import Bm25
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
-from corag.text.layout import Layout, laid_out, pieces
 from corag.text.tokens import token_counts
 from corag.text.units import Span, assemble, disjoint, ranges_of, text_alone, units
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
@@ -55,7 +54,6 @@ class SelectionProblem:
         candidates: Best first; repeated ids and texts, which add cost and nothing else, are left out.
         tokens: Counts as the answering model does.
         budget_tokens: The most tokens that the prompt's text may cost.
-        layout: What the prompt shows; None for texts with empty lines between them.
         whole: The problem before its passages were cut into units; None if these are passages.
         slack: Tokens by which summed costs may exceed the budget, because the set costs less.
         extra_separator_tokens: What each join of two chunks costs beyond a separator.
@@ -70,7 +68,6 @@ class SelectionProblem:
     candidates: Sequence[Candidate]
     tokens: TokenCounter
     budget_tokens: int
-    layout: Layout | None = None
     whole: SelectionProblem | None = None
     slack: int = 0
     extra_separator_tokens: int = 0
@@ -135,15 +132,9 @@ class SelectionProblem:
         return self._counts()[1:] + self.separator_tokens
 
     def _counts(self) -> Int64:
-        key = ("tokens", id(self.layout))
-        if key not in self.memory:
-            if self.layout is None:
-                texts = [SEPARATOR, *map(text_alone, self.chunks)]
-            else:
-                texts = [self.layout.separator, *(self.layout.text(pieces([chunk])) for chunk in self.chunks)]
-            # Beside the layout, so that its id is not given to another.
-            self.memory[key] = (self.layout, token_counts(self.tokens, texts))
-        counts: Int64 = self.memory[key][1]
+        if "tokens" not in self.memory:
+            self.memory["tokens"] = token_counts(self.tokens, [SEPARATOR, *map(text_alone, self.chunks)])
+        counts: Int64 = self.memory["tokens"]
         return counts
 
     @property
@@ -239,13 +230,7 @@ class SelectionProblem:
 
     def assembled(self, order: Order) -> tuple[str, list[Span]]:
         """Return the text of an order, and the span of each of its chunks in it; see `corag.text.units.assemble`."""
-        chosen = [self.chunks[index] for index in order]
-        return assemble(chosen) if self.layout is None else laid_out(chosen, self.layout)
-
-    def with_layout(self, layout: Layout) -> SelectionProblem:
-        """Return the same problem with the costs and texts of a layout."""
-        whole = None if self.whole is None else self.whole.with_layout(layout)
-        return replace(self, layout=layout, whole=whole)
+        return assemble([self.chunks[index] for index in order])
 
 
 def cut_problem(

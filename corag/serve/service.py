@@ -22,11 +22,9 @@ from corag.registry import RERANKERS, SELECTORS, check_untrusted
 from corag.registry import tokens as make_tokens
 from corag.reply import embedder_of
 from corag.selecting import with_missing_cosines
-from corag.selectors.base import BudgetedSelector
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import DEFAULT_RERANKER
 from corag.text.documents import citation
-from corag.text.layout import Layout
 from corag.text.tokens import token_counts
 from corag.text.units import source_of
 from corag.types import Candidate, Chunk, Reranker, Selection, Selector
@@ -192,15 +190,13 @@ class Service:
         method: str | None = None,
         unit: str | None = None,
         default_unit: str | None = None,
-        layout: Layout | None = None,
     ) -> Selection:
         budget = self.budget if budget_tokens is None else budget_tokens
         check_budget(budget)
         named = None if method is None else str(check_untrusted(SELECTORS, method, "the request"))
         selector = self._selector(named, unit, default_unit)
         candidates = with_missing_cosines(query, candidates, budget, selector)
-        laid_out = {"layout": layout} if layout is not None and isinstance(selector, BudgetedSelector) else {}
-        return selector.select(query, candidates, budget, **laid_out)
+        return selector.select(query, candidates, budget)
 
     def _new_selector(self, method: str | None, unit: str | None, default_unit: str | None) -> Selector:
         named = self.method if method is None else method

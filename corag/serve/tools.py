@@ -7,51 +7,38 @@ asked for, and then a line for each text that was left out, with the id by which
 from __future__ import annotations
 
 import hashlib
+import textwrap
 from bisect import bisect
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 import corag
+from corag.budget import choose_within
 from corag.checks import check_budget
 from corag.errors import CoragError, InputError
 from corag.memory import LRU
 from corag.serve.service import Service
 from corag.text.chunking import cut_to_tokens
 from corag.text.documents import SEPARATOR, body, citation
-from corag.text.layout import Piece
 from corag.text.tokens import token_counts
-from corag.text.units import source_of
+from corag.text.units import chosen_parts, source_of
 from corag.text.visible import one_line, to_json
-from corag.types import Chunk
+from corag.types import Candidate, Chunk, Selection
 
 LEFT_OUT = "Left out (fetch by id):"
 STUB_SHARE, STUBS_FROM = 8, 256
 """An eighth of the budget is kept for stubs, if it has at least 256 tokens: an eighth of less is hardly one stub."""
 STUB_CHARACTERS = 80
+ID_DIGITS = 8
 MOST_READ, MOST_NAMED, MAX_NAME = 2000, 20, 80
 """Chunks of the index that are read for the instructions, documents that they name, and characters of a name."""
 MEMORY_BYTES = 64 * 10**6
 """Of the texts that `fetch` returns; the least recently listed are forgotten first."""
-
-
-class Headed(NamedTuple):
-    """A `Layout` that heads each passage."""
-
-    head: Callable[[Chunk, str], str]
-    separator: str = SEPARATOR
-
-    def arranged(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """Return the pieces in the order of the selector."""
-        return list(pieces)
-
-    def text(self, pieces: Sequence[Piece]) -> str:
-        """Return the text that shows pieces."""
-        return self.separator.join(self.head(piece.chunk, "\n") + piece.text for piece in pieces)
 
 
 class Replies:
@@ -76,17 +63,27 @@ class Replies:
             trace: Whether the reply says how the text was chosen.
         """
         budget = self._checked(budget_tokens)
-        head = partial(self._head, cited=texts is None)  # texts of the caller have no source but the caller
+        cited = texts is None  # texts of the caller have no source but the caller
+
+        def chosen(left: int) -> tuple[list[Candidate], Selection, str]:
+            candidates, selection = self._service.chosen(question, texts, budget_tokens=left)
+            parts = chosen_parts(selection.chunks) if selection.spans else []
+            shown = SEPARATOR.join(self._head(part.chunk, "\n" if cited else "") + part.text for part in parts)
+            return candidates, selection, shown or selection.text
+
         for share in (budget - (budget // STUB_SHARE if budget >= STUBS_FROM else 0), budget):
-            candidates, selection = self._service.chosen(question, texts, budget_tokens=share, layout=Headed(head))
-            if len(selection):
+            found = choose_within(share, chosen, lambda one: self._count(one[2]))
+            if found is not None and found[2]:
                 break
-        reply = selection.text or self._with("", f"Nothing chosen: {selection.trace.reason}", budget)
+        if found is None:
+            raise InputError(f"budget_tokens is {budget}, too few for a text and its id; give more")
+        candidates, selection, text = found
+        reply = text or self._with("", f"Nothing chosen: {selection.trace.reason}", budget)
         if trace:
             reply = self._with(reply, f"trace: {to_json(selection.trace.to_dict())}", budget)
-        chosen = {self._id_of(source_of(chunk)) for chunk in selection.chunks}
+        shown = {self._id_of(source_of(chunk)) for chunk in selection.chunks}
         others = {self._id_of(one.chunk): one.chunk for one in candidates if one.chunk.text.strip()}
-        stubs = [self._stub(chunk, head) for name, chunk in others.items() if name not in chosen]
+        stubs = [self._stub(chunk, cited=cited) for name, chunk in others.items() if name not in shown]
         # As many as fit; of those that do not, how many there are.
         numbers = range(1, len(stubs) + 1)
         number = bisect(numbers, False, key=lambda number: self._with(reply, _listed(stubs, number), budget) == reply)
@@ -120,22 +117,17 @@ class Replies:
             )
         return reply
 
-    def _head(self, chunk: Chunk, end: str, *, cited: bool) -> str:
-        """Return a text's id, and where it comes from."""
-        return f"[{self._id_of(chunk)}] " + (f"{citation(chunk)}{end}" if cited else "")
+    def _head(self, chunk: Chunk, end: str) -> str:
+        """Return a text's id and, before an `end`, where it comes from."""
+        return f"[{self._id_of(chunk)}] " + (f"{citation(chunk)}{end}" if end else "")
 
-    def _stub(self, chunk: Chunk, head: Callable[[Chunk, str], str]) -> str:
-        text = " ".join(body(chunk).split())
-        short = text[:STUB_CHARACTERS].rsplit(" ", 1)[0] + " ..."
-        return head(chunk, " | ") + (text if len(text) <= STUB_CHARACTERS else short)
+    def _stub(self, chunk: Chunk, *, cited: bool) -> str:
+        text = textwrap.shorten(body(chunk), STUB_CHARACTERS, placeholder=" ...")
+        return self._head(chunk, " | " if cited else "") + text
 
     def _id_of(self, chunk: Chunk) -> str:
         """Return the id by which `fetch` finds a text: the same text has the same one in every session."""
-        digest = hashlib.sha256(chunk.text.encode("utf-8", "replace")).hexdigest()
-        for size in range(5, len(digest) + 1):
-            name = digest[:size]
-            if self._texts.get([name]).get(name, chunk.text) == chunk.text:
-                break
+        name = hashlib.sha256(chunk.text.encode("utf-8", "replace")).hexdigest()[:ID_DIGITS]
         self._texts.put({name: chunk.text})
         return name
 

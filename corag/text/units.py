@@ -18,7 +18,7 @@ from corag.memory import LRU
 from corag.text.chunking import COLONS as COLONS
 from corag.text.chunking import Span as Span
 from corag.text.chunking import sentence_spans
-from corag.text.documents import SEPARATOR, with_title
+from corag.text.documents import SEPARATOR, body, with_title
 from corag.types import Chunk
 
 GAP, LINE_GAP = " … ", "\n…\n"
@@ -254,6 +254,37 @@ def _without(unit: UnitChunk, other: UnitChunk) -> UnitChunk | None:
     rest = (common[1], end) if common[0] == start else (start, common[0])
     span = _stripped(unit.source.text, rest[0] - unit.shift, rest[1] - unit.shift)
     return replace(unit, span=span) if span[0] < span[1] else None
+
+
+class ChosenPart(NamedTuple):
+    """The chosen part of one chunk: all of it, or some of its sentences.
+
+    Attributes:
+        chunk: The chunk as it was offered.
+        text: Its text without the title; gaps between sentences are marked.
+        spans: Spans of the chosen sentences in the text of the chunk without its title; empty for all of it.
+    """
+
+    chunk: Chunk
+    text: str
+    spans: Sequence[Sequence[int]] = ()
+
+
+def chosen_parts(chosen: Sequence[Chunk]) -> list[ChosenPart]:
+    """Return the chosen part of each chunk, in the order of the first choice from each; see `disjoint`."""
+    by_source: dict[str, list[Chunk]] = {}
+    for chunk in disjoint(chosen):
+        if chunk is not None:
+            by_source.setdefault(source_of(chunk).id, []).append(chunk)
+    parts = []
+    for of_source in by_source.values():
+        if units := [chunk for chunk in of_source if isinstance(chunk, UnitChunk)]:
+            first = units[0]
+            spans = sorted([unit.span[0] - first.body, unit.span[1] - first.body] for unit in units)
+            parts.append(ChosenPart(first.source, assemble(units)[0][first.body :], spans))
+        else:
+            parts.append(ChosenPart(of_source[0], body(of_source[0])))
+    return parts
 
 
 def text_alone(chunk: Chunk) -> str:

@@ -12,7 +12,7 @@ from corag.selectors.car import Method
 from corag.selectors.raptor.build import build_tree
 from corag.text.documents import Document, passage, with_title
 from corag.types import TokenCounter
-from tests.campaign.parts import COUNTERS, LAYOUTS, RERANKERS, Coarse, Lost, LostEmbedder
+from tests.campaign.parts import COUNTERS, RERANKERS, Coarse, Lost, LostEmbedder
 from tests.fakes import HashEmbedder, OddReader, OddSummarizer, SignEmbedder, sign_agent
 
 
@@ -195,7 +195,6 @@ class Case:
     query: Any
     candidates: Any
     budget: Any
-    layout: Any = None
     spoilt: str = ""
 
     def __str__(self):
@@ -225,5 +224,4 @@ def drawn_case(number):
     total = int(tokens.count([one.chunk.text for one in candidates]).sum()) + 1
     part = min(1 + int(total * rng.uniform(0.1, 1.1)), 10**12)
     budget = rng.choice((part, part, part, part, 1, rng.randint(1, 60), rng.randint(60, 1000), 10**12))
-    layout = rng.choice(LAYOUTS)() if rng.random() < 0.1 else None
-    return Case(number, name, selector, tokens, rng.choice(QUERIES), candidates, budget, layout)
+    return Case(number, name, selector, tokens, rng.choice(QUERIES), candidates, budget)

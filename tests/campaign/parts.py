@@ -1,4 +1,4 @@
-"""Parts that cost next to nothing and misbehave: rerankers, embedders, layouts, and nineteen ways to count tokens."""
+"""Parts that cost next to nothing and misbehave: rerankers, embedders, and nineteen ways to count tokens."""
 
 import numpy as np
 
@@ -61,22 +61,6 @@ RERANKERS = (
     lambda: "bm25",
     lambda: Letters(window=30),
 )
-
-
-class Numbered:
-    """Shows what was chosen as a numbered list, in the given order or sorted."""
-
-    def __init__(self, separator="\n", *, sort=False, mark="[{}] "):
-        self.separator, self._sort, self._mark = separator, sort, mark
-
-    def arranged(self, pieces):
-        return sorted(pieces, key=lambda piece: piece.chunk.id) if self._sort else list(pieces)
-
-    def text(self, pieces):
-        return self.separator.join(f"{self._mark.format(n)}{piece.text}" for n, piece in enumerate(pieces, start=1))
-
-
-LAYOUTS = (Numbered, lambda: Numbered("", mark=""), lambda: Numbered("\n-----\n", sort=True, mark="Source {}:\n"))
 
 COUNTERS = {
     counter.name: counter

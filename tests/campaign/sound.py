@@ -46,7 +46,7 @@ def sound(case, selection):
     offered = {candidate.chunk.id: candidate.chunk.text for candidate in case.candidates}
     for chunk in () if looks_elsewhere(case) else chunks:
         assert offered[source_of(chunk).id] == source_of(chunk).text, f"{chunk.id} was not offered"
-    if selection.spans and case.layout is None:
+    if selection.spans:
         assert len(selection.spans) == len(chunks)
         for chunk, (start, end) in zip(chunks, selection.spans, strict=True):
             own = source_of(chunk).text
@@ -55,7 +55,7 @@ def sound(case, selection):
             # Of overlapping chunks, one shows what they share.
             assert shown == own or (shown in own and "document" in chunk.metadata), "a span is not where its chunk is"
     apart = disjoint(chunks) == list(chunks) and not any(isinstance(chunk, UnitChunk) for chunk in chunks)
-    if not trace.details.get("pieces") and case.layout is None and apart:
+    if not trace.details.get("pieces") and apart:
         assert selection.text == SEPARATOR.join(chunk.text for chunk in chunks)
     assert len(trace.chunk_tokens) == len(trace.chunk_similarities) == len(chunks)
     assert trace.chunk_values is None or len(trace.chunk_values) == len(chunks)
@@ -69,11 +69,11 @@ def same_again(case, selection, how):
     """Raise `AssertionError` unless the same comes of a selector built anew, of many at once, or of a task."""
     if how == 0:
         again = drawn_case(case.number)
-        found = again.selector.select(again.query, again.candidates, again.budget, layout=again.layout)
+        found = again.selector.select(again.query, again.candidates, again.budget)
         assert essence(found) == essence(selection), "not the same again"
         noted, before = (replace(one.trace, select_s=0, result=None) for one in (found, selection))
         assert noted == before or noted.to_dict() == before.to_dict(), "not the same trace again"
-    elif how == 1 and case.layout is None:
+    elif how == 1:
         others = [case.candidates, case.candidates[::2], []]
         try:
             alone = [case.selector.select(case.query, one, case.budget) for one in others]
@@ -83,10 +83,10 @@ def same_again(case, selection, how):
         together = case.selector.select_many([case.query] * 3, others, case.budget)
         assert [*map(essence, together)] == [*map(essence, alone)], "many at once choose otherwise"
         assert essence(together[0]) == essence(selection), "many at once choose otherwise"
-    elif how == 2 and case.layout is None:
+    elif how == 2:
         found = asyncio.run(case.selector.aselect(case.query, case.candidates, case.budget))
         assert essence(found) == essence(selection), "a task chooses otherwise"
-    elif how == 3 and case.layout is None:
+    elif how == 3:
         reader = ChatReader(case.tokens)
         try:
             found = Budget(case.budget, reader).select(case.selector, case.query, case.candidates)
@@ -135,7 +135,7 @@ def tried(number, figures):
             case = spoil(case, rng)
         before = list(case.candidates) if isinstance(case.candidates, list) else None
         try:
-            selection = case.selector.select(case.query, case.candidates, case.budget, layout=case.layout)
+            selection = case.selector.select(case.query, case.candidates, case.budget)
         except (InputError, ModelError, ScoringError) as error:
             one_line(error)
             figures.counts["spoilt and refused" if case.spoilt else "refused"] += 1

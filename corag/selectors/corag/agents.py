@@ -284,7 +284,7 @@ class AgentSelectors:
         """Return the selector for each question and what it follows from, predicted once."""
         unknown = [problem for problem in problems if self._key(problem) not in problem.memory]
         for problem, prediction in zip(unknown, self.predict(unknown), strict=True):
-            # Beside the agent, so that its id is not given to another. A copy with another layout is the same question.
+            # Beside the agent, so that its id is not given to another.
             problem.memory[self._key(problem)] = (self, (self._configuration(problem, prediction), prediction))
         return [problem.memory[self._key(problem)][1] for problem in problems]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import corag
-from corag.integrations.choosing import KEY, DocumentLayout, Given
+from corag.integrations.choosing import KEY, Given
 from corag.selectors.base import BudgetedSelector, Choice
 
 RIVERS = ("Aue", "Bode", "Cher", "Dill", "Ems")
@@ -35,21 +35,20 @@ class Note:
     meta: dict[str, Any] = field(default_factory=dict)
 
 
-class Notes(DocumentLayout):
+class Notes:
     """Shows notes with what a template puts around them."""
 
     def __init__(self, separator="\n\n", template="{title}{text}"):
-        super().__init__(separator)
-        self.template = template
+        self.separator, self.template = separator, template
 
-    def read(self, document):
+    def read_document(self, document):
         return Given(document.id, document.text, document.title, document.score)
 
-    def write(self, document, text, note):
+    def write_document(self, document, text, note):
         made = document or Note("")
-        return replace(made, text=text, meta=made.meta if note is None else {**made.meta, KEY: note})
+        return replace(made, text=text, meta={**made.meta, KEY: note})
 
-    def render(self, documents):
+    def render_documents(self, documents):
         return self.separator.join(self.template.format(title=one.title, text=one.text) for one in documents)
 
 

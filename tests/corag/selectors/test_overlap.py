@@ -9,8 +9,7 @@ from corag import Candidate, Chunk
 from corag.selectors.order import PREVIOUS
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document
-from corag.text.layout import pieces
-from corag.text.units import LINE_GAP, UnitChunk, source_of
+from corag.text.units import LINE_GAP, UnitChunk, chosen_parts, source_of
 from tests.corag.selectors.test_selectors import cheap_selector
 from tests.fakes import CHARACTERS, COUNTERS
 
@@ -86,12 +85,12 @@ def test_savings_are_spent():
         assert (found.cost_tokens, len(found)) == (9 + 16 * count, count)
 
 
-def test_each_source_of_a_layout_shows_what_no_other_does():
+def test_each_source_shows_what_no_other_does():
     first, second = cut("d", 6)[:2]
-    whole, rest = pieces([first, second])
+    whole, rest = chosen_parts([first, second])
     assert (whole.chunk, whole.text) == (first, first.text.removeprefix("Valves\n").strip())
-    assert rest.chunk == second and rest.text.startswith("Valve 3 of d") and rest.indices == (1,)
-    assert second.text.removeprefix("Valves\n")[slice(*rest.cut[0])] == rest.text
+    assert rest.chunk == second and rest.text.startswith("Valve 3 of d")
+    assert second.text.removeprefix("Valves\n")[slice(*rest.spans[0])] == rest.text
 
 
 def test_a_conversation_does_not_repeat_what_was_sent():

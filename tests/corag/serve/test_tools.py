@@ -49,11 +49,11 @@ def test_a_reply_is_the_chosen_text_and_a_line_for_each_that_was_left_out():
     tools = replies()
     reply = tools.select_context(QUESTION, [TEXTS[1], TEXTS[0], "", TEXTS[2], TEXTS[0]], 100)
     chosen, listed = reply.split(f"\n\n{LEFT_OUT}\n")
-    assert re.fullmatch(rf"\[[0-9a-f]{{5}}\] {re.escape(TEXTS[1])}", chosen)
+    assert re.fullmatch(rf"\[[0-9a-f]{{8}}\] {re.escape(TEXTS[1])}", chosen)
     stubs = dict(re.findall(r"^\[(\w+)\] (.*)$", listed, re.MULTILINE))
     assert list(stubs.values()) == [TEXTS[0], TEXTS[2]]
     assert [tools.fetch(name) for name in stubs] == [TEXTS[0], TEXTS[2]]
-    assert tools.fetch(chosen[:7]) == TEXTS[1]
+    assert tools.fetch(chosen[:10]) == TEXTS[1]
     assert '"method"' not in reply and '"orders_scored"' in tools.select_context(QUESTION, TEXTS, 200, trace=True)
 
 
@@ -105,7 +105,7 @@ def one_call(rng):
         assert "too few" in str(error)
         return False
     assert reply and counter.count([reply])[0] <= budget
-    for name in re.findall(r"^\[([0-9a-f]{5})\] ", reply, re.MULTILINE)[:3]:
+    for name in re.findall(r"^\[([0-9a-f]{8})\] ", reply, re.MULTILINE)[:3]:
         most = rng.randint(1, 120)
         try:
             assert counter.count([tools.fetch(name, most)])[0] <= most
