@@ -16,9 +16,8 @@ from corag.naming import Spelling
 from corag.readers.chat import ChatReader, without_thoughts
 from corag.registry import SELECTORS
 from corag.reply import Reply, ask, embedder_of
-from corag.selectors.order import PREVIOUS
 from corag.selectors.raptor.tree import tree_setting
-from corag.types import Reader, Selection, TokenCounter
+from corag.types import Reader, TokenCounter
 
 
 class Turn(NamedTuple):
@@ -61,7 +60,6 @@ class Conversation:
             )
         self.turns: list[Turn] = []
         self._reader, self._budget = made, budget_tokens
-        self._before: Selection | None = None
         self._index = ChunkIndex.open(index) if isinstance(index, str | Path) else index
         self._prompt = prompt("rewrite", "corag/prompts/chat", needs=["history", "question"])
         # Built once: an agent and its models are not loaded again for each question.
@@ -78,16 +76,13 @@ class Conversation:
         """Return the answer to a question, whose `question` is what the model made of it; errors change nothing."""
         check_query(question)
         alone = self._standing_alone(question)
-        with PREVIOUS.set(self._before):
-            reply = ask(alone, self._index, reader=self._reader, on_token=on_token, **self._settings)
-        self._before = reply.selection
+        reply = ask(alone, self._index, reader=self._reader, on_token=on_token, **self._settings)
         self.turns.append(Turn(question, alone, reply.answer.text if reply.answer else ""))
         return reply
 
     def forget(self) -> None:
         """Begin anew."""
         self.turns.clear()
-        self._before = None
 
     def _standing_alone(self, question: str) -> str:
         told, tokens = list[str](), 0

@@ -27,7 +27,7 @@ from corag.models.cached import CachedEmbedder
 from corag.naming import Part, Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
-from corag.selectors.order import NEW_SHARE, PREVIOUS, PromptOrder, arranged, continued
+from corag.selectors.order import PromptOrder, arranged
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
 from corag.text.tokens import token_counts
 from corag.text.units import Span, unit_size
@@ -135,13 +135,7 @@ class BudgetedSelector(Part):
         """
         check_query(query)
         check_budget(budget_tokens)
-        offered = as_candidates(candidates)
-        before = PREVIOUS.get() if self.order == "stable" else None
-        if before is not None and before.spans:
-            chosen = self.select_from(self.problem(query, offered, max(1, int(NEW_SHARE * budget_tokens))))
-            if chosen.spans:
-                return continued(before, chosen, budget_tokens, self._count)
-        return self.select_from(self.problem(query, offered, budget_tokens))
+        return self.select_from(self.problem(query, as_candidates(candidates), budget_tokens))
 
     def select_many(
         self, queries: Sequence[str], candidates: Sequence[Iterable[Text]], budget_tokens: int

@@ -67,7 +67,7 @@ def drawn_search(rng, tokens):
 SHARE, EITHER = number(0.0, 1.0), one_of(True, False)
 DRAWS = {
     "unit": one_of("passage", "passage", "sentence", "window(2)"), "max_units": one_of(1, 3, 10, 60),
-    "order": one_of("value", "ends", "document", "stable"),
+    "order": one_of("value", "ends", "document"),
     "reranker": fake_reranker, "window": one_of("windows", "truncate"),
     "embedder": fake_embedder, "seed": one_of(0, 1, 2**32 - 1),
     "summarizer": lambda rng, tokens: OddSummarizer(tokens),

@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Candidate, Chunk
-from corag.selectors.order import PREVIOUS
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document
 from corag.text.units import LINE_GAP, UnitChunk, chosen_parts, source_of
 from tests.corag.selectors.test_selectors import cheap_selector
-from tests.fakes import CHARACTERS, COUNTERS
+from tests.fakes import COUNTERS
 
 WORDS = next(counter for counter in COUNTERS if counter.name == "words")
 
@@ -91,16 +90,6 @@ def test_each_source_shows_what_no_other_does():
     assert (whole.chunk, whole.text) == (first, first.text.removeprefix("Valves\n").strip())
     assert rest.chunk == second and rest.text.startswith("Valve 3 of d")
     assert second.text.removeprefix("Valves\n")[slice(*rest.spans[0])] == rest.text
-
-
-def test_a_conversation_does_not_repeat_what_was_sent():
-    first, second = cut("d", 6)[:2]
-    selector = corag.selector("full", order="stable", tokenizer=CHARACTERS)
-    before = selector.select("Which?", [second], 1000)
-    with PREVIOUS.set(before):
-        found = selector.select("Which?", [first], 1000)
-    assert found.text.startswith(before.text)
-    no_sentence_twice(found)
 
 
 def test_places_that_disagree_with_the_texts_are_not_believed():

@@ -85,7 +85,7 @@ def test_stubs_leave_a_text_alone_that_needs_the_whole_budget():
 
 
 WORDS = [*TEXTS, TEXTS[2] * 9, "# Title\n\n- a: b\n- c", "", "é中", "[0a1b2] ", "\n\n", " \t", "|:+0", "Everest. "]
-METHODS = ("naive(reranker=bm25)", "top-k", "top-k(order=stable)", "full(unit=sentence)", "none")
+METHODS = ("naive(reranker=bm25)", "top-k", "top-k(order=ends)", "full(unit=sentence)", "none")
 
 
 @cache
