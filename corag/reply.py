@@ -23,7 +23,7 @@ from corag.registry import EMBEDDERS, SELECTORS, check_untrusted
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import promising
 from corag.selectors.raptor.tree import tree_setting
-from corag.text.documents import SEPARATOR, citation
+from corag.text.documents import SEPARATOR, citation, content
 from corag.text.tokens import token_counts
 from corag.text.units import Span, UnitChunk, assemble, disjoint, source_of
 from corag.text.visible import to_json
@@ -319,19 +319,19 @@ def _closest_to(question: str, text: str, groups: Sequence[Sequence[Span]], embe
 
 def _left_out(candidates: Sequence[Candidate], selection: Selection, tokens: TokenCounter) -> list[LeftOut]:
     """Return the candidates of which nothing was chosen, with their tokens, and why."""
-    chosen = {source_of(chunk).id: source_of(chunk).text for chunk in selection.chunks}
+    chosen = {source_of(chunk).id: content(source_of(chunk)) for chunk in selection.chunks}
     others = [candidate for candidate in candidates if candidate.chunk.id not in chosen]
     promised = selection.trace.details.get("share_kept", 1.0) < 1
     rest, seen, left = selection.budget_tokens - selection.cost_tokens, set(chosen.values()), []
     for candidate, count in zip(others, token_counts(tokens, [one.chunk.text for one in others]).tolist(), strict=True):
         reason = "is not needed to keep the promise" if promised else "adds less than its tokens are worth"
-        if candidate.chunk.text in seen:
+        if content(candidate.chunk) in seen:
             reason = "has the text of another one"
         elif count > selection.budget_tokens:
             reason = "is larger than the budget"
         elif count > rest and not promised:
             reason = "does not fit beside what was chosen"
-        seen.add(candidate.chunk.text)
+        seen.add(content(candidate.chunk))
         left.append(LeftOut(candidate, count, reason))
     return left
 

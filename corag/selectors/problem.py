@@ -19,9 +19,9 @@ from corag.ranking import shared_words
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
-from corag.text.documents import SEPARATOR
+from corag.text.documents import SEPARATOR, content
 from corag.text.tokens import token_counts
-from corag.text.units import Span, assemble, disjoint, ranges_of, text_alone, units
+from corag.text.units import Span, UnitChunk, assemble, disjoint, ranges_of, text_alone, units
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
 Int64 = NDArray[np.int64]
@@ -51,7 +51,7 @@ class SelectionProblem:
 
     Args:
         query: The question.
-        candidates: Best first; repeated ids and texts, which add cost and nothing else, are left out.
+        candidates: Best first; repeated ids and texts, which add cost and nothing else, are left out; see `_distinct`.
         tokens: Counts as the answering model does.
         budget_tokens: The most tokens that the prompt's text may cost.
         whole: The problem before its passages were cut into units; None if these are passages.
@@ -256,7 +256,7 @@ def _each_once(offered: Sequence[Candidate]) -> list[Candidate]:
     kept: list[Candidate] = []
     for one in offered:
         row = rows.setdefault(one.chunk.id, len(kept))
-        if row == len(kept) or disjoint([one.chunk], [kept[row].chunk]) != [None]:
+        if row == len(kept) or disjoint([kept[row].chunk, one.chunk])[1] is not None:
             kept.append(one)
         elif len(one.chunk.text) > len(kept[row].chunk.text):
             kept[row] = replace(kept[row], chunk=one.chunk)
@@ -329,15 +329,19 @@ def unit_candidates(passages: SelectionProblem, size: int, max_units: int) -> li
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates without repeated ids and texts, which add cost and nothing else; the best-ranked stay."""
+    """Return the candidates without repeated ids and texts, which add cost and nothing else; the best-ranked stay.
+
+    The same text on another page, below the same heading, is repeated, too; see `content`.
+    """
     by_id: dict[str, str] = {}
-    texts: set[str] = set()
+    seen: set[str | tuple[str, str]] = set()
     kept: list[Candidate] = []
     for candidate in candidates:
         chunk = candidate.chunk
         if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
             raise InputError(f"two candidates with different texts share the id {chunk.id!r}; use unique ids")
-        if chunk.text not in texts:
-            texts.add(chunk.text)
+        said = chunk.text if isinstance(chunk, UnitChunk) else content(chunk)
+        if chunk.text not in seen and said not in seen:
             kept.append(candidate)
+        seen |= {chunk.text, said}
     return kept

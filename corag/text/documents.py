@@ -62,3 +62,12 @@ def citation(chunk: Chunk) -> str:
 def body(chunk: Chunk) -> str:
     """Return a chunk's text without the title before it."""
     return chunk.text.removeprefix(with_title(str(chunk.metadata.get("title") or ""), ""))
+
+
+def content(chunk: Chunk) -> tuple[str, str]:
+    """Return what a chunk says: the heading right above it, or its title, and its text with single spaces.
+
+    Pages of one manual often repeat a section below headings of their own; chunks of it say the same.
+    """
+    heading = (chunk.metadata.get("headings") or [chunk.metadata.get("title") or ""])[-1]
+    return str(heading), " ".join(body(chunk).split())

@@ -197,34 +197,26 @@ def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
     return text, spans
 
 
-def disjoint(chosen: Sequence[Chunk], shown: Sequence[Chunk] = ()) -> list[Chunk | None]:
+def disjoint(chosen: Sequence[Chunk]) -> list[Chunk | None]:
     """Return what each chosen chunk shows: itself, or if it overlaps another one, its part; None if nothing is left.
 
-    What chunks of a document with one title have in common is shown by those that are `shown` already, else by the
-    first of them in the document. They overlap where their texts are the same between the same offsets in it.
+    What chunks of a document with one title have in common is shown by the first of them in it. They overlap where
+    their texts are the same between the same offsets in it.
     """
     parts: list[Chunk | None] = list(chosen)
     of_part: dict[tuple[str, str], list[tuple[int, UnitChunk]]] = {}
-    for position, chunk in enumerate((*chosen, *shown)):
+    for position, chunk in enumerate(chosen):
         if _has_place(source_of(chunk)):
             unit = _as_unit(chunk)
             of_part.setdefault(_part_of(unit), []).append((position, unit))
     for units_of_part in of_part.values():
-        before = [unit for position, unit in units_of_part if position >= len(chosen)]
         furthest: tuple[int, UnitChunk] | None = None
-        for position, whole in sorted(units_of_part, key=lambda one: (one[1].place[0], -one[1].place[1])):
-            if position >= len(chosen):
-                continue
-            rest: UnitChunk | None = whole
-            for other in before:
-                rest = rest and _without(rest, other)
-            if rest and furthest and (left := _without(rest, furthest[1])) is not rest:
-                rest, holder = left, parts[furthest[0]]
+        for position, unit in sorted(units_of_part, key=lambda one: (one[1].place[0], -one[1].place[1], one[0])):
+            if furthest and (rest := _behind(furthest[1], unit)) is not unit:
+                parts[position], holder = rest, parts[furthest[0]]
                 parts[furthest[0]] = holder and _as_unit(holder)  # so that both are below one title
-            if rest is not whole:
-                parts[position] = rest
-            if furthest is None or whole.place[1] > furthest[1].place[1]:
-                furthest = position, whole
+            if furthest is None or unit.place[1] > furthest[1].place[1]:
+                furthest = position, unit
     return parts
 
 
@@ -242,17 +234,13 @@ def _part_of(unit: UnitChunk) -> tuple[str, str]:
     return unit.document, unit.source.text[: unit.body]
 
 
-def _without(unit: UnitChunk, other: UnitChunk) -> UnitChunk | None:
-    """Return a unit without what another one of its document shows at one of its ends; None if that is all of it."""
-    (start, end), (first, last) = unit.place, other.place
-    common = (max(start, first), min(end, last))
-    if common[0] >= common[1] or (start < common[0] and common[1] < end):
+def _behind(before: UnitChunk, unit: UnitChunk) -> UnitChunk | None:
+    """Return a unit without what one that begins before it in their document shows; None if that is all of it."""
+    start, end = unit.place[0], min(unit.place[1], before.place[1])
+    shown, own = (one.source.text[start - one.shift : end - one.shift] for one in (before, unit))
+    if start >= end or shown != own:
         return unit
-    in_unit, in_other = (one.source.text[common[0] - one.shift : common[1] - one.shift] for one in (unit, other))
-    if in_unit != in_other:
-        return unit
-    rest = (common[1], end) if common[0] == start else (start, common[0])
-    span = _stripped(unit.source.text, rest[0] - unit.shift, rest[1] - unit.shift)
+    span = _stripped(unit.source.text, end - unit.shift, unit.span[1])
     return replace(unit, span=span) if span[0] < span[1] else None
 
 

@@ -126,3 +126,21 @@ def test_rows_below_a_repeated_header_are_in_their_place():
     found = corag.selector("full", unit="sentence", tokenizer=WORDS).select("Which?", offered(chunks, [1, 0]), 99)
     assert [text[chunk.metadata["start"] : chunk.metadata["end"]] for chunk in found.chunks] == rows
     assert [found.text.count(row) for row in rows] == [1] * 4
+
+
+@pytest.mark.parametrize("name", [name for name in corag.SELECTORS.names if name not in ("raptor", "none")])
+def test_a_section_that_pages_repeat_is_given_once(name):
+    same, other = "Limits where packages may come from. Default: all.", "Short."
+    pages = {
+        "npm-ci > save": same,
+        "npm-install > save": f"{same}\n",
+        "npm-ci > audit": same,
+        "Config > save": "Short.",
+    }
+    pool = [
+        Candidate(Chunk(title, f"{title}\n{text}", {"title": title, "headings": title.split(" > ")}), 0.9)
+        for title, text in pages.items()
+    ]
+    selection = cheap_selector(name).select("What is save?", pool, 1000)
+    assert selection.trace.duplicates_dropped == 1
+    assert {source_of(one.chunk).id for one in selection.trace.offered} <= {*pages} - {"npm-install > save"}
