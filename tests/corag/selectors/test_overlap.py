@@ -130,7 +130,7 @@ def test_rows_below_a_repeated_header_are_in_their_place():
 
 @pytest.mark.parametrize("name", [name for name in corag.SELECTORS.names if name not in ("raptor", "none")])
 def test_a_section_that_pages_repeat_is_given_once(name):
-    same, other = "Limits where packages may come from. Default: all.", "Short."
+    same = "Limits where packages may come from. Default: all."
     pages = {
         "npm-ci > save": same,
         "npm-install > save": f"{same}\n",
