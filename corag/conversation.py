@@ -80,7 +80,7 @@ class Conversation:
         self.turns.append(Turn(question, alone, reply.answer.text if reply.answer else ""))
         return reply
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Begin anew."""
         self.turns.clear()
 

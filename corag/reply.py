@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,15 +17,14 @@ from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import recording
-from corag.naming import Spelling, spelling
-from corag.readers.context import closest, sentences
+from corag.naming import Spelling
 from corag.registry import EMBEDDERS, SELECTORS, check_untrusted
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import promising
 from corag.selectors.raptor.tree import tree_setting
 from corag.text.documents import SEPARATOR, citation, content
 from corag.text.tokens import token_counts
-from corag.text.units import Span, UnitChunk, assemble, disjoint, source_of
+from corag.text.units import Span, UnitChunk, disjoint, source_of
 from corag.text.visible import to_json
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
 
@@ -38,19 +37,14 @@ class Source(NamedTuple):
         citation: Where it comes from; of several places in a document, that of the first chosen.
         chunks: Which of the chosen chunks it is.
         span: Where it is in the selection's text.
-        marked: Spans of the selection's text: what the reader quotes; or, of each part that it cites, the sentence that
-            shares most words with the answer; without a reader, the sentence closest to the question.
+        is_cited: Whether the answer cites it, or was taken from it.
     """
 
     marker: str
     citation: str
     chunks: tuple[int, ...]
     span: Span
-    marked: tuple[Span, ...] = ()
-
-    def holds(self, span: Span) -> bool:
-        """Return whether a span of the context begins in it."""
-        return self.span[0] <= span[0] < self.span[1]
+    is_cited: bool = False
 
 
 class LeftOut(NamedTuple):
@@ -68,57 +62,65 @@ class Reply:
     Attributes:
         question: The question.
         selection: The context.
-        sources: What it consists of, in its order; none for a summary.
-        left_out: The other candidates, best first.
+        left_out: The candidates of which nothing was chosen, best first.
         answer: The reader's answer; None without a reader.
         seconds: Wall-clock seconds of each step: `embed`, `retrieve`, `select`, `read`.
         counts: What the prompt cost, and how it was counted.
-        parts: How `selector`, `reader` and `embedder` are spelled, to build them again.
         models: Each model that ran: where, in which precision, and by what; see `corag.models.runtime.recording`.
     """
 
     question: str
     selection: Selection
-    sources: Sequence[Source]
     left_out: Sequence[LeftOut]
     answer: Answer | None
     seconds: Mapping[str, float]
     counts: Counts
-    parts: Mapping[str, str] = field(default_factory=dict)
     models: Sequence[Mapping[str, str]] = ()
 
     @property
-    def cited(self) -> list[Source]:
-        """The sources that the answer cites, or was taken from."""
-        return [source for source in self.sources if self.answer is not None and source.marked]
+    def sources(self) -> list[Source]:
+        """What the context consists of, in its order; none for a summary."""
+        text, spans, answer = self.selection.text, self.selection.spans, self.answer
+        of_source: dict[Any, list[int]] = {}  # `assemble` joins what is from one document under one title
+        for index, chunk in enumerate(disjoint(self.selection.chunks) if spans else ()):
+            key = (chunk.document, chunk.source.text[: chunk.body]) if isinstance(chunk, UnitChunk) else index
+            of_source.setdefault(key, []).append(index)
+        cited = set() if answer is None else {*answer.citations, answer.chunk}
+        sources = []
+        for chunks in of_source.values():
+            start, end = min(spans[index][0] for index in chunks), max(spans[index][1] for index in chunks)
+            first, last = (text.count(SEPARATOR, 0, at) for at in (start, end))
+            marker = f"[{first + 1}]" if first == last else f"[{first + 1}-{last + 1}]"
+            place = citation(source_of(self.selection.chunks[chunks[0]]))
+            is_cited = not cited.isdisjoint(range(first, last + 1))
+            sources.append(Source(marker, place, tuple(chunks), (start, end), is_cited))
+        return sources
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `corag ask --json` prints."""
-        answer, selection = self.answer, self.selection
-        of_chunk = {index: source for source in self.sources for index in source.chunks}
-        spans = spans_of(selection)
-        chunks = [
-            {
-                "id": chunk.id,
-                "text": chunk.text,
-                "citation": citation(chunk),
-                "marker": of_chunk[index].marker if spans else None,
-                "span": spans[index] if spans else None,
-                "metadata": dict(chunk.metadata),
-            }
-            for index, chunk in enumerate(selection.chunks)
-        ]
+        answer, selection, sources = self.answer, self.selection, self.sources
+        marker_of = {index: source.marker for source in sources for index in source.chunks}
         return {
             "question": self.question,
             "answer": None if answer is None else answer.text,
             "confidence": None if answer is None else answer.confidence,
             "cut": answer is not None and answer.cut,
-            "citations": {source.marker: selection.ids[source.chunks[0]] for source in self.cited},
+            "citations": {one.marker: selection.ids[one.chunks[0]] for one in sources if one.is_cited},
             "unknown_citations": [] if answer is None else [f"[{part + 1}]" for part in answer.unknown_citations],
             "usage": {name: getattr(answer, name, None) for name in ("prompt_tokens", "answer_tokens")},
             "text": selection.text,
-            "sources": [source._asdict() for source in self.sources],
-            "chunks": chunks,
+            "sources": [source._asdict() for source in sources],
+            "chunks": [
+                {
+                    "id": chunk.id,
+                    "text": chunk.text,
+                    "citation": citation(chunk),
+                    "marker": marker_of.get(index),
+                    "span": selection.spans[index] if selection.spans else None,
+                    "metadata": dict(chunk.metadata),
+                }
+                for index, chunk in enumerate(selection.chunks)
+            ],
             "left_out": [
                 {"id": one.candidate.chunk.id, "citation": citation(one.candidate.chunk), "tokens": one.tokens}
                 | {"similarity": one.candidate.similarity, "reason": one.reason}
@@ -128,7 +130,6 @@ class Reply:
             **self.counts._asdict(),
             "seconds": dict(self.seconds),
             "models": [dict(model) for model in self.models],
-            "parts": dict(self.parts),
         }
 
 
@@ -200,7 +201,8 @@ def ask(
         elif callable(source):
             with _timed(seconds, "retrieve"):
                 candidates = candidates_of(source(question, num_candidates), num_candidates)
-            if _lacks_similarities(selecting, candidates):
+            compares = isinstance(selecting, ComparingSelector) and selecting.embedder is None
+            if compares and candidates and all(candidate.similarity is None for candidate in candidates):
                 with _timed(seconds, "embed"):
                     candidates = with_cosines(question, candidates, embedding)
         else:
@@ -214,14 +216,10 @@ def ask(
             selection = replace(selection, trace=replace(selection.trace, reason=reason))
         with _timed(seconds, "read"):
             answer = None if reading is None else read(reading, question, selection.text, on_token)
-            sources = _marked(_sources(selection), question, selection.text, answer, embedding)
     if answer is not None:
         budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokenizer", counter))
-    named = {"selector": selecting, "reader": reading, "embedder": embedding}
-    parts = {name: spelling(part) for name, part in named.items() if part is not None}
-    left_out = _left_out(candidates, selection, counter)
-    return Reply(question, selection, sources, left_out, answer, seconds, counts, parts, models())
+    return Reply(question, selection, _left_out(candidates, selection, counter), answer, seconds, counts, models())
 
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:
@@ -248,73 +246,19 @@ def embedder_of(source: object) -> CachedEmbedder:
 def read(reader: Reader, question: str, context: str, on_token: Callable[[str], None] | None = None) -> Answer:
     """Return a reader's answer; `on_token` is called with each piece as it is written, if the reader streams."""
     if on_token is None or not isinstance(reader, StreamingReader):
-        return _checked(reader, reader.answer(question, context), context)
-    with closing(reader.stream(question, context)) as pieces:
-        while True:
-            try:
-                piece = next(pieces)
-            except StopIteration as end:
-                return _checked(reader, end.value, context)
-            on_token(piece)
-
-
-def _checked(reader: Reader, answer: object, context: str) -> Answer:
-    """Return a reader's answer; `InputError` if it is none, or refers to what the context does not have."""
+        answer = reader.answer(question, context)
+    else:
+        with closing(reader.stream(question, context)) as pieces:
+            while True:
+                try:
+                    piece = next(pieces)
+                except StopIteration as end:
+                    answer = end.value
+                    break
+                on_token(piece)
     if not isinstance(answer, Answer):
         raise InputError(f"reader {reader.name!r} returned {answer!r:.80}; it must return an Answer")
-    cited = [*answer.citations, *([] if answer.chunk is None else [answer.chunk])]
-    parts_are_there = all(0 <= part <= context.count(SEPARATOR) for part in cited)
-    if not parts_are_there or not all(0 <= start <= end <= len(context) for start, end in answer.spans):
-        raise InputError(
-            f"reader {reader.name!r} cites {cited} and quotes {answer.spans}, which the context does not have; give "
-            "parts counted from 0, and offsets in the context"
-        )
     return answer
-
-
-def _sources(selection: Selection) -> list[Source]:
-    """Return what a context consists of, in its order; nothing is marked yet."""
-    text, spans = selection.text, spans_of(selection)
-    of_source: dict[Any, list[int]] = {}  # `assemble` joins what is from one document under one title
-    for index, chunk in enumerate(disjoint(selection.chunks) if spans else ()):
-        key = (chunk.document, chunk.source.text[: chunk.body]) if isinstance(chunk, UnitChunk) else index
-        of_source.setdefault(key, []).append(index)
-    sources = []
-    for chunks in of_source.values():
-        start, end = min(spans[index][0] for index in chunks), max(spans[index][1] for index in chunks)
-        first, last = (1 + text.count(SEPARATOR, 0, at) for at in (start, end))
-        marker = f"[{first}]" if first == last else f"[{first}-{last}]"
-        place = citation(source_of(selection.chunks[chunks[0]]))
-        sources.append(Source(marker, place, tuple(chunks), (start, end)))
-    return sources
-
-
-def _marked(
-    sources: Sequence[Source], question: str, text: str, answer: Answer | None, embedder: Embedder
-) -> list[Source]:
-    """Return sources with what is marked in them; see `Source`."""
-    found = sentences(text)
-    if answer is None:
-        marks = _closest_to(question, text, [[span for span in found if one.holds(span)] for one in sources], embedder)
-    elif answer.spans:
-        marks = list(answer.spans)
-    else:
-        of_part: dict[int, list[Span]] = {}
-        for span in found:
-            of_part.setdefault(text.count(SEPARATOR, 0, span[0]), []).append(span)
-        cited = [of_part[part] for part in (*answer.citations, answer.chunk) if part in of_part]
-        marks = [spans[closest(answer.text, [text[slice(*span)] for span in spans])[0]] for spans in cited]
-    return [one._replace(marked=tuple(sorted({span for span in marks if one.holds(span)}))) for one in sources]
-
-
-def _closest_to(question: str, text: str, groups: Sequence[Sequence[Span]], embedder: Embedder) -> list[Span]:
-    """Return the sentence of each group that is closest to a question, by cosine."""
-    spans = [span for group in groups for span in group]
-    if not spans:
-        return []
-    vectors = vectors_by(embedder, [question, *(text[slice(*span)] for span in spans)], unit=True)
-    cosines = dict(zip(spans, (vectors[1:] @ vectors[0]).tolist(), strict=True))
-    return [max(group, key=cosines.__getitem__) for group in groups if group]
 
 
 def _left_out(candidates: Sequence[Candidate], selection: Selection, tokens: TokenCounter) -> list[LeftOut]:
@@ -336,21 +280,8 @@ def _left_out(candidates: Sequence[Candidate], selection: Selection, tokens: Tok
     return left
 
 
-def spans_of(selection: Selection) -> tuple[Span, ...]:
-    """Return the span of each chunk in the text of a selection; none for a summary."""
-    if selection.spans:
-        return selection.spans
-    text, spans = assemble(selection.chunks)  # a user's own selector may not give spans
-    return tuple(spans) if selection.text == text else ()
-
-
 @contextmanager
 def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
     begun_s = time.perf_counter()
     yield
     seconds[step] = time.perf_counter() - begun_s
-
-
-def _lacks_similarities(selector: Selector, candidates: Sequence[Candidate]) -> bool:
-    compares = isinstance(selector, ComparingSelector) and selector.embedder is None
-    return compares and bool(candidates) and all(candidate.similarity is None for candidate in candidates)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from corag.budget import AUTO, BudgetFor, reader_and_tokens, tokens_setting
 from corag.cli.console import plain, say, stderr, stdout
+from corag.cli.explain import reply_page
 from corag.errors import CoragError, InputError
 from corag.index.search import Retrieval
 from corag.models.runtime import Runtime, in_runtime
@@ -91,20 +90,15 @@ def run(config: AskConfig) -> None:
     """Answer one question."""
     import corag
     from corag.checks import check_query
-    from corag.cli.show import AnswerPrinter, show_reply
 
     check_query(config.question)
-    printer = AnswerPrinter() if sys.stdout.isatty() and not config.json else None
-    reply = corag.ask(config.question, config.index, on_token=printer, **settings_of(config))
+    reply = corag.ask(config.question, config.index, **settings_of(config))
     if config.json:
         sys.stdout.write(to_json(reply.to_dict(), shown=True, indent=2) + "\n")
     else:
-        show_reply(reply, printed=printer is not None and printer.used)
+        reply_page(reply).show()
     if config.page is not None:
-        from corag.cli.explain import selection_page
-
-        shown = selection_page(reply.question, reply.selection, None if reply.answer is None else reply.answer.text)
-        write_atomically(Path(config.page), shown.html())
+        write_atomically(Path(config.page), reply_page(reply, explained=True).html())
         say(f"page written to {config.page}", stderr())
 
 
@@ -116,7 +110,6 @@ class ChatConfig(AnswerConfig):
 @in_runtime
 def run_chat(config: ChatConfig) -> None:
     """Answer questions until there are no more."""
-    from corag.cli.show import AnswerPrinter, show_reply
     from corag.conversation import Conversation
     from corag.reply import Reply
 
@@ -128,32 +121,31 @@ def run_chat(config: ChatConfig) -> None:
     for line in _lines(at_terminal):
         if line in LEAVE:
             return
-        if line.startswith("/"):
-            if line == "/new":
-                conversation.forget()
-                last = None
-            elif line == "/sources" and last is not None:
-                show_reply(last)
-            else:
-                say("nothing was asked yet" if line == "/sources" else HELP)
-            continue
-        printer = AnswerPrinter() if stdout().is_terminal else None
-        try:
-            last = conversation.ask(line, on_token=printer)
-        except KeyboardInterrupt:
-            say("")
-            if not at_terminal:
-                return
-            continue  # an answer was stopped, not the conversation
-        except CoragError as error:
-            # One question that cannot be answered does not end a conversation.
-            stderr().print(Text.assemble(("error:", "bold red"), " ", one_line(str(error))), soft_wrap=True)
-            continue
-        if last.question != line:
-            note = plain(f"asked as: {one_line(last.question)}")
-            note.stylize("dim")
-            stdout().print(note)
-        show_reply(last, printed=printer is not None and printer.used, details=False)
+        if line == "/new":
+            conversation.clear()
+            last = None
+        elif line == "/sources" and last is not None:
+            reply_page(last).show()
+        elif line.startswith("/"):
+            say("nothing was asked yet" if line == "/sources" else HELP)
+        else:
+            try:
+                last = conversation.ask(line, on_token=_print_piece)
+            except KeyboardInterrupt:
+                say("")
+                if not at_terminal:
+                    return
+                continue  # an answer was stopped, not the conversation
+            except CoragError as error:
+                # One question that cannot be answered does not end a conversation.
+                say(f"error: {one_line(str(error))}", stderr())
+                continue
+            cited = [f"{source.marker} {source.citation}" for source in last.sources if source.is_cited]
+            say("\n".join(["", *cited, *([f"asked as: {last.question}"] if last.question != line else [])]))
+
+
+def _print_piece(piece: str) -> None:
+    stdout().print(plain(piece), end="", soft_wrap=True)
 
 
 def _lines(at_terminal: bool) -> Iterator[str]:

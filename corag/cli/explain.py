@@ -1,8 +1,8 @@
-"""The page of one selection: what is in the prompt, why the rest is not, and the policy tree of the search."""
+"""The page of a reply: what is in the prompt, why the rest is not, and the policy tree of the search."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,38 +16,67 @@ from corag.types import Selection
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from corag.reply import Reply
     from search import SearchTree
 
 MAX_EXCERPT = 120
 """Characters of a candidate that the table shows."""
+MAX_LEFT_OUT = 5
+"""Candidates that are named for each reason to leave them out."""
 CHILDREN = 5
 """Children of a node that the tree shows, besides those that were expanded."""
 REFERENCE_TOKENS = 256
 """lambda without a preset is the price of this many tokens."""
 
 
-def selection_page(question: str, selection: Selection, answer: str | None = None) -> Page:
-    """Return the page of a selection; its tree, if the search grew one."""
+def reply_page(reply: Reply, *, explained: bool = False) -> Page:
+    """Return the page of a reply; `explained`, with each candidate and the tree, if the search grew one."""
+    selection, answer = reply.selection, reply.answer
     trace = selection.trace
-    tree = None if trace.result is None else trace.result.tree
     net = f", value {selection.value:.3f}" if trace.chunk_values is not None else ""
-    lead = f"{selection.cost_tokens:,} of {selection.budget_tokens:,} tokens{net}, by `{selection.method}`"
-    because = trace.details.get("because") or trace.reason
-    sections = [Section("Answer", [Quote(answer)])] if answer else []
-    sections.append(Section("In the prompt", _prompt(selection)))
-    sections.append(Section("Candidates", [_candidates(selection, tree), _note(selection, tree)]))
-    if tree is not None and len(tree) > 1:
-        sections.append(Section("How it was found: the policy tree", _tree_blocks(selection, tree)))
-    rows = [[name.replace("_", " "), _shown(value)] for name, value in trace.to_dict().items() if value not in ({}, [])]
-    sections.append(Section("All figures of the selection", [Table(["", ""], rows)], folded=True))
-    return Page(question, f"{lead}. {one_line(because)}" if because else f"{lead}.", sections)
+    lead = [f"{selection.cost_tokens:,} of {selection.budget_tokens:,} tokens{net}, by `{selection.method}`"]
+    lead += [one_line(because)] if (because := trace.details.get("because") or trace.reason) else []
+    if reply.counts.prompt_tokens is not None:
+        lead.append(f"prompt: {reply.counts.prompt_tokens:,} tokens by {reply.counts.tokenizer}")
+    sections = []
+    if answer is not None:
+        unknown = " ".join(f"[{part + 1}]" for part in answer.unknown_citations)
+        notes = [f"Cited but not in the context: {unknown}"] if unknown else []
+        notes += (
+            ["The answer was cut at the reader's max_answer_tokens; raise that for the rest."] if answer.cut else []
+        )
+        sections.append(Section("Answer", [Quote(answer.text or "The reader found no answer.", "answer"), *notes]))
+    sections.append(Section("In the prompt", _prompt(reply)))
+    if reply.left_out:
+        sections.append(Section("Left out", list(_left_out(reply))))
+    if explained:
+        tree = None if trace.result is None else trace.result.tree
+        sections.append(Section("Candidates", [_candidates(selection, tree), _note(selection, tree)]))
+        if tree is not None and len(tree) > 1:
+            sections.append(Section("How it was found: the policy tree", _tree_blocks(selection, tree)))
+        notes = trace.to_dict()
+        rows = [[name.replace("_", " "), _shown(value)] for name, value in notes.items() if value not in ({}, [])]
+        sections.append(Section("All figures of the selection", [Table(["", ""], rows)], folded=True))
+    return Page(reply.question, ". ".join(lead), sections)
 
 
-def _prompt(selection: Selection) -> list[Block]:
-    if not selection.spans:
-        return [Quote(selection.text)] if selection.text else ["Nothing was chosen."]
-    parts = sorted(zip(selection.spans, selection.chunks, strict=True), key=lambda part: part[0])
-    return [Quote(selection.text[start:end], citation(chunk)) for (start, end), chunk in parts]
+def _prompt(reply: Reply) -> list[Block]:
+    selection = reply.selection
+    if not reply.sources:
+        return [Quote(selection.text) if selection.text else "Nothing was chosen."]
+    return [
+        Quote(selection.text[slice(*one.span)], f"{one.marker} {one.citation}{', cited' if one.is_cited else ''}")
+        for one in reply.sources
+    ]
+
+
+def _left_out(reply: Reply) -> Iterator[str]:
+    """Yield the candidates of which nothing was chosen, by the reason."""
+    for reason in dict.fromkeys(one.reason for one in reply.left_out):
+        named = [one for one in reply.left_out if one.reason == reason]
+        listed = [f"{citation(one.candidate.chunk)} ({one.tokens} tokens)" for one in named[:MAX_LEFT_OUT]]
+        more = [f"and {len(named) - MAX_LEFT_OUT} more"] if len(named) > MAX_LEFT_OUT else []
+        yield f"because it {reason}: {'; '.join([*listed, *more])}"
 
 
 def _chosen(selection: Selection) -> dict[str, int]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from corag.cli.console import progress, say, stderr
-from corag.cli.show import show_tree, show_update
 from corag.errors import ModelError
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling, spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
+
+if TYPE_CHECKING:
+    from corag.index import IndexUpdate
+    from corag.selectors.raptor.tree import RaptorTree
 
 
 @dataclass(frozen=True)
@@ -96,3 +100,25 @@ def run(config: IndexConfig) -> None:
 
 def _globs(text: str) -> list[str]:
     return [glob.strip() for glob in text.split(",") if glob.strip()]
+
+
+def show_update(update: IndexUpdate) -> None:
+    """Print what became of the files of a folder, those that are skipped, and what was embedded."""
+    chunks = f"{update.num_embedded} chunks embedded, {update.num_copied} kept"
+    if not (update.num_embedded or update.num_copied):
+        chunks = "nothing to do"
+    files = ", ".join(f"{number} {what}" for what, number in update.files.items() if number)
+    say(f"files: {files}; {chunks}" if files else chunks)
+    reasons: dict[str, list[str]] = {}
+    for path, reason in update.skipped.items():
+        reasons.setdefault(reason, []).append(path)
+    for reason, paths in reasons.items():
+        say(f"  skipped: {', '.join(paths)}: {reason}")
+
+
+def show_tree(tree: RaptorTree, *, built: bool) -> None:
+    """Print what a tree holds, and what failed."""
+    sizes = " and ".join(f"{len(tree.layer(number))} summaries" for number in range(1, tree.num_layers))
+    say(f"tree: {'built' if built else 'nothing to do'}; {len(tree.layer(0))} chunks below {sizes or 'no summary'}")
+    if tree.num_failed:
+        say(f"  {tree.num_failed} summaries failed; run the same command again to have them written", stderr())

@@ -12,7 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from corag.cli.console import say, stdout
+from rich.padding import Padding
+
+from corag.cli.console import plain, say, stdout
 from corag.cli.console import table as console_table
 from corag.optional import require
 from corag.text.visible import visible
@@ -53,7 +55,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Quote:
-    """A text of others, shown in HTML alone and exactly as it is, with where it comes from."""
+    """A text of others, shown exactly as it is, with where it comes from; Markdown leaves it out."""
 
     text: str
     source: str = ""
@@ -134,6 +136,9 @@ def _show(block: Block, console: Any) -> None:
         widths = [max(map(len, (heading, *(row[name] for row in rows)))) for name, heading in columns.items()]
         console.width = max(console.width, 1 + sum(widths) + 3 * len(widths))
         console.print(console_table(rows, columns, title=block.title))
+    elif isinstance(block, Quote):
+        console.print(plain(block.source), style="bold")
+        console.print(Padding(plain(block.text), (0, 0, 1, 4)))
     elif isinstance(block, str) and block:
         say(block.replace("**", ""), console)
 

@@ -15,7 +15,7 @@ from corag.checks import check_query
 from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, ChatReply, OllamaChat, OpenAIChat
 from corag.models.prompts import Messages, Prompt, prompt
 from corag.optional import warn_once
-from corag.readers.context import MARKER, answer_chunk
+from corag.readers.context import MARKER
 from corag.text.documents import SEPARATOR
 from corag.types import Answer, TokenCounter
 
@@ -73,7 +73,7 @@ class ChatReader(Chat):
         """Return the model's reply to each question, stripped; an empty text if it finds no answer.
 
         The confidence is the geometric mean of the probabilities of the reply's tokens, and 0 for no answer; None if a
-        server does not tell them. The chunk is the first one that the reply cites, else `answer_chunk`.
+        server does not tell them. The chunk is the first one that the reply cites.
 
         Raises:
             InputError: A question is empty, or a prompt longer than the model takes.
@@ -110,7 +110,7 @@ class ChatReader(Chat):
         if not text or text.rstrip(".").replace("\u2019", "'").casefold() == NO_ANSWER.casefold():
             return Answer("", None if confidence is None else 0.0, **usage)
         cited, unknown = citations(text, context) if NUMBERED in self.template.fields else ((), ())
-        chunk = cited[0] if cited else answer_chunk(text, context)
+        chunk = cited[0] if cited else None
         usage |= {"citations": cited, "unknown_citations": unknown}
         return Answer(text, confidence, chunk=chunk, cut=reply.cut, **usage)
 

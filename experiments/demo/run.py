@@ -10,7 +10,7 @@ from pathlib import Path
 
 import corag
 from corag.cli.console import progress, say, stdout
-from corag.cli.show import show_reply
+from corag.cli.explain import reply_page
 from corag.index import update_index
 from corag.models.runtime import Runtime, in_runtime
 from corag.selectors.corag.selector import Corag
@@ -131,12 +131,8 @@ def demo(config: DemoConfig) -> Path:
         embedder = corag.embedder()
         selector = Corag(agent=report.checkpoint, embedder=embedder)
         say(f"  {QUESTION}")
-        show_reply(
-            corag.ask(
-                QUESTION, index, budget_tokens=budget, method=selector, embedder=embedder,
-                num_candidates=NUM_CANDIDATES,
-            )
-        )  # fmt: skip
+        asked = {"method": selector, "embedder": embedder, "num_candidates": NUM_CANDIDATES}
+        reply_page(corag.ask(QUESTION, index, budget_tokens=budget, **asked)).show()
     page = out / "report.html"
     title = "CORAG on Python's language reference"
     write_atomically(page, result_page(results, title=title).html())

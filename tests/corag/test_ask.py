@@ -7,7 +7,6 @@ import threading
 import pytest
 
 import corag
-from corag.budget import Counts
 from corag.errors import InputError
 from corag.index import ChunkIndex
 from corag.types import Candidate, Chunk
@@ -15,7 +14,6 @@ from tests.chat_server import ChatServer
 from tests.chat_server import Reply as Sent
 from tests.fakes import CHARACTERS
 
-COUNTS = Counts(48, "prompt", None, "minilm", exact=True)
 QUESTION = "How deep is the lake in which the Oro ends?"
 
 
@@ -117,21 +115,19 @@ def test_asking_in_an_event_loop():
         asked_of(search)
 
 
-def test_in_each_source_the_sentence_closest_to_the_question_is_marked_and_others_are_left_out():
+def test_what_was_left_out_says_why():
     texts = ["Sand is dry. Everest is 8,849 metres high.", "Lake Sable is deep. Goats eat grass.", "word " * 90]
     reply = corag.ask(EVEREST, texts, method="top-k(k=1)", budget_tokens=40)
     [source] = reply.sources
-    assert (source.marker, source.chunks, reply.answer) == ("[1]", (0,), None)
-    assert [reply.selection.text[slice(*span)] for span in source.marked] == ["Everest is 8,849 metres high."]
+    assert (source.marker, source.chunks, source.is_cited, reply.answer) == ("[1]", (0,), False, None)
     reasons = {one.candidate.chunk.text[:4]: one.reason for one in reply.left_out}
     assert reasons == {"Lake": "adds less than its tokens are worth", "word": "is larger than the budget"}
 
 
-def test_a_cited_source_has_the_sentence_marked_that_shares_most_words_with_the_answer():
+def test_citations_are_those_of_sources_that_are_there():
     texts = ["Everest is in Nepal.\n\nGoats eat grass.", "K2 is in Pakistan. It is 8,611 metres high."]
     with ChatServer(Sent("K2 has 8,611 metres [1], not [7].")) as server:
         reply = corag.ask("How high is K2?", texts, method="full", reader=f"ollama(host={server.host})")
     assert [source.marker for source in reply.sources] == ["[1]", "[2-3]"]  # two parts in the second text
-    [cited] = reply.cited
-    assert [reply.selection.text[slice(*span)] for span in cited.marked] == ["It is 8,611 metres high."]
-    assert reply.to_dict()["unknown_citations"] == ["[7]"]
+    said = reply.to_dict()
+    assert (said["citations"], said["unknown_citations"]) == ({"[1]": reply.selection.ids[0]}, ["[7]"])

@@ -72,27 +72,5 @@ def test_questions_from_a_pipe(small_index, monkeypatch, capsys):
         assert main(["chat", "--index", str(small_index), "--method", "top-k(k=2)", "--reader", reader]) == 0
         assert len(server.chats) == 3
     said = capsys.readouterr()
-    assert "│ 310 metres [1] " in said.out and "asked as: Where is Lake Sable?" in said.out
-    assert "Cited but not in the context: [9]" in said.out
-    assert "tokens (" in said.out and "error" not in said.err
-
-
-def test_ctrl_c_stops_an_answer_and_not_a_conversation(small_index, monkeypatch, capsys):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    def answer(self, query, context):
-        if "slow" in query:
-            raise KeyboardInterrupt
-        return quick(self, query, context)
-
-    quick = OllamaReader.answer
-    lines = iter(["What is slow here?", "What is fast here?", "/exit"])
-    monkeypatch.setattr(OllamaReader, "answer", answer)
-    monkeypatch.setattr("sys.stdin", Terminal())
-    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
-    with ChatServer(Sent("quick")) as server:
-        reader = f"ollama(host={server.host})"
-        assert main(["chat", "--index", str(small_index), "--method", "top-k", "--reader", reader]) == 0
-    assert "quick" in capsys.readouterr().out
+    assert "310 metres [1]" in said.out and "asked as: Where is Lake Sable?" in said.out
+    assert "Cited but not in the context: [9]" in said.out and "error" not in said.err

@@ -46,7 +46,7 @@ def test_a_reply_becomes_the_answer_with_one_request(reader_for):
         reader = reader_for(server)
         assert reader.name in (f"ollama/{MODEL}", f"openai/{MODEL}")
         answer = reader.answer(QUERY, CONTEXT)
-    assert answer == Answer("Paris", chunk=0)
+    assert answer == Answer("Paris")
     assert (answer.prompt_tokens, answer.answer_tokens, answer.cut) == (50, 3, False)
     assert len(server.chats) == 1
 
@@ -55,7 +55,7 @@ def test_the_confidence_is_the_geometric_mean_of_the_tokens_probabilities(reader
     unsure, refusal = Reply("Par", "is", log_probabilities=(-0.2, -1.0)), Reply(NO_ANSWER, log_probabilities=(-0.1,))
     with ChatServer(unsure, refusal) as server:
         reader = reader_for(server)
-        assert reader.answer(QUERY, CONTEXT) == Answer("Paris", pytest.approx(math.exp(-0.6)), chunk=0)
+        assert reader.answer(QUERY, CONTEXT) == Answer("Paris", pytest.approx(math.exp(-0.6)))
         assert reader.answer(QUERY, CONTEXT) == Answer("", 0.0)
 
 
@@ -174,7 +174,7 @@ def test_a_stream_yields_pieces_breaks_with_an_error_and_hangs_up_when_closed(re
     with ChatServer(Reply("", "Par", "is", log_probabilities=(0.0, -0.5, -0.5))) as server:
         pieces, answer = drained(reader_for(server).stream(QUERY, CONTEXT))
     assert pieces == ["Par", "is"]
-    assert answer == Answer("Paris", pytest.approx(math.exp(-1 / 3)), chunk=0)
+    assert answer == Answer("Paris", pytest.approx(math.exp(-1 / 3)))
 
 
 def test_ollamas_window_grows_with_the_prompt_and_up_to_the_models():
@@ -195,7 +195,7 @@ def test_a_server_is_asked_again_without_what_it_refuses(vague):
     refuses = ("logprobs", "seed") if vague else ("logprobs", "seed", "max_tokens")
     with ChatServer(Reply("Paris", log_probabilities=(-0.1,)), refuses=refuses, vague=vague) as server:
         reader = openai_reader(server)
-        assert reader.answer(QUERY, CONTEXT) == Answer("Paris", None, chunk=0)
+        assert reader.answer(QUERY, CONTEXT) == Answer("Paris", None)
         first = len(server.chats)
         reader.answer(QUERY, CONTEXT)
     assert len(server.chats) == first + 1
