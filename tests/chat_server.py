@@ -110,9 +110,7 @@ class ChatServer:
         replies: One for each request, or a function that returns the reply to a request.
         models: Names that it knows.
         model_info: What `/api/show` says of them.
-        about: What `/v1/models` says of them; None means that it has no such address, as for `tokenizes`.
         refuses: Fields of a request to `/v1/chat/completions` that are an error, which is `vague` or names the field.
-        tokenizes: What `/tokenize` returns for a request.
         echoes: Refuse all and say what was in the header Authorization.
         gate: No chat is answered until so many are under way at the same time, once; a minute is too long to wait.
     """
@@ -122,21 +120,19 @@ class ChatServer:
         *replies,
         models=("llama3.1:8b",),
         model_info=MODEL_INFO,
-        about=None,
         refuses=(),
         vague=False,
-        tokenizes=None,
         echoes=False,
         gate=0,
     ):
-        self.models, self.about, self.refuses, self.vague = models, about, refuses, vague
-        self.tokenizes, self.echoes = tokenizes, echoes
+        self.models, self.refuses, self.vague = models, refuses, vague
         self.show = {} if model_info is None else {"model_info": model_info}
         self.requests = []
         self.headers = []
         self.most_at_once = 0
         self.stopping = threading.Event()
         self._now, self._gate, self._open = 0, gate, threading.Event()
+        self.echoes = echoes
         self._replies = list(replies)
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -198,10 +194,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.chat.requests.append((self.path, {}))
-        if self.path != "/v1/models" or self.chat.about is None:
+        if self.path != "/v1/models":
             self._send_404()
         else:
-            self._send(200, {"object": "list", "data": [{"id": name, **self.chat.about} for name in self.chat.models]})
+            self._send(200, {"object": "list", "data": [{"id": name} for name in self.chat.models]})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -210,8 +206,6 @@ class _Handler(BaseHTTPRequestHandler):
         refused = [name for name in self.chat.refuses if name in body and self.path.startswith("/v1")]
         if self.chat.echoes:
             self._send(400, {"errors": [{"message": f"you sent {self.headers['Authorization']}"}]})
-        elif self.path == "/tokenize" and self.chat.tokenizes is not None:
-            self._send(200, self.chat.tokenizes(body))
         elif self.path not in (*CHATS, *EMBEDDINGS, "/api/show"):
             self._send_404()
         elif body["model"] not in self.chat.models:

@@ -6,11 +6,9 @@ Only the Ollama server is contacted, at the address that is set for it.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import re
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -156,20 +154,16 @@ def _bytes(folder: Path) -> int:
 
 
 def _servers() -> Iterator[Finding]:
-    from corag.models.servers import ollama_address
-
     try:
-        where = ollama_address()
-        # Not through a proxy: the address is the one that is asked.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{where.rstrip('/')}/api/tags", timeout=TIMEOUT_S) as reply:
-            models = ", ".join(str(model["name"]) for model in json.load(reply)["models"])
-        yield Finding("servers", "Ollama", f"answers at {where}; models: {models or 'none'}")
-    except CoragError as error:
-        yield Finding("servers", "Ollama", "no address", str(error))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = getattr(error, "reason", None) or error
-        remedy = "start one with `ollama serve`, if you want to use it"
-        yield Finding("servers", "Ollama", f"no answer at {where} ({reason})", remedy)
+        import ollama
+
+        models = ", ".join(str(model.model) for model in ollama.Client(timeout=TIMEOUT_S).list().models)
+        yield Finding("servers", "Ollama", f"answers; models: {models or 'none'}")
+    except ImportError:
+        yield Finding("servers", "Ollama", "not asked", f"install with: {to_install('ollama')}")
+    except Exception as error:  # noqa: BLE001 - whatever the client raises, it does not answer
+        yield Finding(
+            "servers", "Ollama", f"no answer ({error})", "start one with `ollama serve`, if you want to use it"
+        )
     yield Finding("servers", "OPENAI_BASE_URL", f"{os.environ.get('OPENAI_BASE_URL') or 'not set'} (not contacted)")
     yield Finding("servers", "OPENAI_API_KEY", "set" if os.environ.get("OPENAI_API_KEY") else "not set")

@@ -54,8 +54,8 @@ def reply_page(reply: Reply, *, explained: bool = False) -> Page:
         sections.append(Section("Candidates", [_candidates(selection, tree), _note(selection, tree)]))
         if tree is not None and len(tree) > 1:
             sections.append(Section("How it was found: the policy tree", _tree_blocks(selection, tree)))
-        notes = trace.to_dict()
-        rows = [[name.replace("_", " "), _shown(value)] for name, value in notes.items() if value not in ({}, [])]
+        figures = trace.to_dict()
+        rows = [[name.replace("_", " "), _shown(value)] for name, value in figures.items() if value not in ({}, [])]
         sections.append(Section("All figures of the selection", [Table(["", ""], rows)], folded=True))
     return Page(reply.question, ". ".join(lead), sections)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
@@ -17,15 +16,10 @@ from functools import cached_property
 from multiprocessing.pool import ThreadPool
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from corag.checks import check_count, check_range, check_text, well_formed
 from corag.errors import CoragError, InputError, ReaderError
-from corag.memory import LRU
-from corag.models.cached import cache_capacity
 from corag.models.prompts import Messages
-from corag.models.servers import OPENAI, OllamaServer, OpenAIServer, Server
+from corag.models.servers import OllamaServer, OpenAIServer, Server
 from corag.naming import Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
@@ -39,12 +33,8 @@ CHAT_TOKENS = 32
 MOST_ALTERNATIVES = 20
 """Alternatives of a token that servers tell; OpenAI, vLLM and Ollama refuse more."""
 DEFAULT_OLLAMA_MODEL = "llama3.1:8b"
-# The characters of a reply for each of its `max_answer_tokens`; far above what any vocabulary has.
-_MAX_TOKEN_CHARACTERS = 64
 # Ollama loads the model again for another window, so windows grow in steps.
 _MIN_WINDOW = 4096
-# Names of the window in model descriptions: vLLM, llama.cpp, LM Studio, OpenRouter.
-_WINDOW_NAMES = ("max_model_len", "n_ctx", "loaded_context_length", "max_context_length", "context_length")
 # Fields of a request that some servers refuse without naming them.
 _OPTIONAL_FIELDS = frozenset(("logprobs", "top_logprobs", "stream_options", "seed"))
 
@@ -113,16 +103,14 @@ class Chat(Server):
         check_count("seed", self.seed, "typical: 0", least=0)
         check_count("max_concurrent", self.max_concurrent, "typical: 1-8")
         super().__post_init__()
-        self._given_window: int | None = None
-        self._free = threading.BoundedSemaphore(self.max_concurrent)
 
     @abstractmethod
     def _pieces(self, messages: Messages, scored: bool, reply: ChatReply) -> Generator[str, None, None]:
         """Send one request, yield each piece of text that arrives, and fill in all else of the reply."""
 
     @abstractmethod
-    def _read_window(self) -> int | None:
-        """Ask for the model; return its window, None if the server does not tell it."""
+    def check(self) -> None:
+        """Return if the server is there and has the model; else raise a `ChatError`, which says what to do."""
 
     def _failure(self, message: str, *, can_retry: bool) -> CoragError:
         return ChatError(message, can_retry=can_retry)
@@ -142,38 +130,24 @@ class Chat(Server):
         """Counts as the model does; an estimate, flagged as such, if its tokenizer is not at hand."""
         if self.tokenizer is not None:
             return make_tokens(self.tokenizer)
-        if (own := tokens_for_model(self.model) or self._served_counter()) is not None:
+        if (own := tokens_for_model(self.model)) is not None:
             return own
         warn_once(
-            f"the tokenizer of model {self.model!r} is not on this machine, and the server does not provide it, so "
-            "tokens are estimated, usually 10 to 20% too many; name it with --tokenizer, such as "
+            f"the tokenizer of model {self.model!r} is not on this machine, so tokens are estimated, "
+            "usually 10 to 20% too many; name it with --tokenizer, such as "
             "meta-llama/Llama-3.1-8B-Instruct, gpt-4o or a tokenizer.json, to count exactly"
         )
         return estimate()
 
-    def _served_counter(self) -> TokenCounter | None:
-        """Return what counts by asking the server; None if it does not tell tokens."""
-        return None
-
-    @cached_property
+    @property
+    @abstractmethod
     def context_window(self) -> int | None:
-        """The window that is set, else the model's as the server tells it; None if it does not."""
-        try:
-            return self._given_window or self._read_window()
-        except Exception:  # noqa: BLE001  (a server that cannot answer this may still chat, or will say why not)
-            return None
+        """Tokens of the model's window, as far as it is known."""
 
     def count(self, messages: Messages) -> int:
         """Return an upper estimate of the tokens of the whole prompt: servers keep their chat templates."""
         contents = self.counter.count([message["content"] for message in messages])
         return int(contents.sum()) + MESSAGE_TOKENS * len(messages) + CHAT_TOKENS
-
-    def check(self) -> None:
-        """Return if the server is there and has the model; else raise a `ChatError`, which says what to do."""
-        try:
-            self._read_window()
-        except Exception as error:
-            raise self._explained(error) from error
 
     def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[ChatReply]:
         """Return the reply to each conversation, at most `max_concurrent` at a time; the first failure ends all.
@@ -187,26 +161,20 @@ class Chat(Server):
         for messages in conversations:
             self._check(messages)
 
-        stopped = threading.Event()
-
-        def whole(row: int) -> tuple[int, ChatReply]:
-            with self._free, closing(self._streamed(conversations[row], scored)) as pieces:
-                while not stopped.is_set():
-                    try:
-                        next(pieces)
-                    except StopIteration as end:
-                        return row, end.value
-            raise ChatError("another request failed, or the run was interrupted", can_retry=True)
+        def whole(messages: Messages) -> ChatReply:
+            pieces = self._streamed(messages, scored)
+            while True:
+                try:
+                    next(pieces)
+                except StopIteration as end:
+                    reply: ChatReply = end.value
+                    return reply
 
         if len(conversations) == 1:
-            return [whole(0)[1]]
+            return [whole(conversations[0])]
         # Unlike those of `concurrent.futures`, these threads do not keep an interrupted process waiting for a reply.
         with ThreadPool(self.max_concurrent) as pool:
-            try:
-                replies = dict(pool.imap_unordered(whole, range(len(conversations))))
-            finally:
-                stopped.set()
-        return [replies[row] for row in range(len(conversations))]
+            return pool.map(whole, conversations, chunksize=1)
 
     def stream_reply(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
         """Yield the pieces of a reply as they arrive, none empty, and return the whole; closing stops the model.
@@ -246,18 +214,12 @@ class Chat(Server):
         reply, limit = ChatReply(), self.max_answer_tokens
         try:
             with closing(self._pieces(messages, scored, reply)) as pieces:
-                for number, piece in enumerate(pieces):
-                    text = well_formed(piece)
-                    reply.text += text
-                    if len(reply.text) + number > _MAX_TOKEN_CHARACTERS * (limit + 1):
-                        raise ChatError(
-                            f"{self.title} keeps writing beyond {limit} tokens; check that the server keeps "
-                            "max_answer_tokens, or raise it"
-                        )
-                    if text:
+                for piece in pieces:
+                    if text := well_formed(piece):
+                        reply.text += text
                         yield text
         except Exception as error:
-            raise self._explained(error, len(reply.text)) from error
+            raise self._explained(error) from error
         if reply.cut and reply.answer_tokens is not None and reply.answer_tokens < limit:
             raise ChatError(
                 f"{self.title} stopped after {reply.answer_tokens} of up to {limit} tokens: its window is full; "
@@ -288,23 +250,29 @@ class OllamaChat(OllamaServer, Chat):
             check_count("num_ctx", self.num_ctx, "typical: 4096 or 8192")
         self._num_ctx = self.num_ctx or _MIN_WINDOW
         super().__post_init__()
-        self._given_window = self.num_ctx
 
-    def _read_window(self) -> int | None:
-        import pydantic
+    def check(self) -> None:
+        """See `Chat.check`."""
+        try:
+            self._client.show(self.model)
+        except Exception as error:
+            raise self._explained(error) from error
 
+    @cached_property
+    def context_window(self) -> int | None:
+        """The window that is set, else the model's as the server tells it; None if it does not."""
         try:
             about = self._client.show(self.model).modelinfo or {}
-        except pydantic.ValidationError:
-            return None  # the client insists on a field that some models lack; the server has the model all the same
-        return _window_in({name: length for name, length in about.items() if name.endswith(".context_length")})
+        except Exception:  # noqa: BLE001  (a server that cannot answer this may still chat, or will say why not)
+            about = {}
+        known = [value for name, value in about.items() if name.endswith(".context_length") and isinstance(value, int)]
+        return self.num_ctx or next(iter(known), None)
 
     def _grown_window(self, messages: Messages) -> int:
         """Return a window that holds prompt and reply, never smaller than before."""
         needed = self.count(messages) + self.max_answer_tokens
         if self.num_ctx is None and needed > self._num_ctx:
-            grown, limit = 1 << (needed - 1).bit_length(), self.context_window
-            self._num_ctx = grown if limit is None else min(grown, max(limit, self._num_ctx))
+            self._num_ctx = min(1 << (needed - 1).bit_length(), self.context_window or needed)
         return self._num_ctx
 
     def _pieces(self, messages: Messages, scored: bool, reply: ChatReply) -> Generator[str, None, None]:
@@ -335,7 +303,7 @@ class OpenAIChat(OpenAIServer, Chat):
     A field that the server refuses, such as `logprobs`, is omitted from then on.
 
     Attributes:
-        window: Tokens of the model's context window; by default as the server tells it.
+        window: Tokens of the model's context window, if prompts are to be held against it.
     """
 
     window: int | None = None
@@ -345,28 +313,22 @@ class OpenAIChat(OpenAIServer, Chat):
             check_count("window", self.window, "typical: 4096-131072")
         self._refused: frozenset[str] = frozenset()
         super().__post_init__()
-        self._given_window = self.window
 
-    def _read_window(self) -> int | None:
+    @property
+    def context_window(self) -> int | None:
+        """The window that is set."""
+        return self.window
+
+    def check(self) -> None:
+        """See `Chat.check`; a server need not list its models."""
         import openai
 
         try:
-            models = self._client.with_options(max_retries=0).models.list().data or []
-        except openai.APIStatusError as error:
-            if error.status_code in (401, 403):
-                raise
-            return None  # it need not list its models
-        about = [model for model in models if model.id == self.model] or (models if len(models) == 1 else [])
-        described: dict[str, Any] = (about[0].model_extra or {}) if about else {}
-        described = described | (meta if isinstance(meta := described.get("meta"), dict) else {})
-        return _window_in({name: described.get(name) for name in _WINDOW_NAMES})
-
-    def _served_counter(self) -> TokenCounter | None:
-        counter = ServerCounter(self)
-        try:
-            return counter if self.address != OPENAI and len(counter.count(["tokens"])) else None
-        except ChatError:
-            return None
+            self._client.models.list()
+        except openai.NotFoundError:
+            return
+        except Exception as error:
+            raise self._explained(error) from error
 
     def _pieces(self, messages: Messages, scored: bool, reply: ChatReply) -> Generator[str, None, None]:
         finished: str | None = None
@@ -417,38 +379,3 @@ class OpenAIChat(OpenAIServer, Chat):
                 warn_once(f"{self.title} does not take {', '.join(sorted(refused))}; it is asked without")
                 self._refused = refused
             return reply
-
-
-class ServerCounter:
-    """Counts by `/tokenize` of vLLM and llama.cpp, a request for each new text."""
-
-    exact = True
-
-    def __init__(self, chat: OpenAIChat) -> None:
-        self.name, self._chat = chat.name, chat
-        self._counts: LRU[str, int] = LRU(cache_capacity())
-
-    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return the number of tokens of each text, `[len(texts)]`; `ChatError` if the server does not tell it."""
-        return np.array(self._counts.get_many(texts, self._count_new), dtype=np.int64)
-
-    def _count_new(self, texts: list[str]) -> list[int]:
-        with ThreadPool(min(len(texts), self._chat.max_concurrent)) as pool:
-            return pool.map(self._count, texts)
-
-    def _count(self, text: str) -> int:
-        check_text("a text", text)
-        # vLLM reads `prompt` and `add_special_tokens`, llama.cpp `content` and `add_special`.
-        body = {"model": self._chat.model, "prompt": text, "add_special_tokens": False}
-        body |= {"content": text, "add_special": False}
-        client = self._chat._client
-        url = str(client.base_url).rstrip("/").removesuffix("/v1") + "/tokenize"
-        try:
-            return len(client.post(url, cast_to=object, body=body)["tokens"])
-        except Exception as error:
-            raise self._chat._explained(error) from error
-
-
-def _window_in(described: Mapping[str, Any]) -> int | None:
-    """Return the first positive whole number."""
-    return next((window for window in described.values() if isinstance(window, int) and window > 0), None)

@@ -48,7 +48,7 @@ LOCAL = ["127.0.0.1", "localhost", "[::1]", "::1"]
 Texts = list[str | dict[str, Any]]
 
 
-class Question(BaseModel):
+class Question(BaseModel):  # type: ignore[misc]  # pydantic's types are skipped
     """What both calls take."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -60,7 +60,7 @@ class Question(BaseModel):
     )
     unit: str | None = Field(None, max_length=100, description="What is chosen: `passage`, `sentence` or `window(n)`.")
 
-    @model_validator(mode="before")
+    @model_validator(mode="before")  # type: ignore[untyped-decorator]
     @classmethod
     def _is_json(cls, given: Any) -> Any:
         try:

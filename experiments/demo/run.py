@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import corag
 from corag.cli.console import progress, say, stdout
@@ -131,7 +132,7 @@ def demo(config: DemoConfig) -> Path:
         embedder = corag.embedder()
         selector = Corag(agent=report.checkpoint, embedder=embedder)
         say(f"  {QUESTION}")
-        asked = {"method": selector, "embedder": embedder, "num_candidates": NUM_CANDIDATES}
+        asked: dict[str, Any] = {"method": selector, "embedder": embedder, "num_candidates": NUM_CANDIDATES}
         reply_page(corag.ask(QUESTION, index, budget_tokens=budget, **asked)).show()
     page = out / "report.html"
     title = "CORAG on Python's language reference"

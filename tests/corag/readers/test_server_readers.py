@@ -131,12 +131,11 @@ def test_an_interrupt_ends_all_at_once():
 
 
 FAULTS = {
-    "429": (Reply(status=429, error="too many"), "429.*too many.*max_concurrent"),
-    "no last line": (Reply("Par", ending="nothing"), "after 3 characters"),
+    "429": (Reply(status=429, error="too many"), "429.*too many"),
+    "no last line": (Reply("Par", ending="nothing"), "no whole answer"),
     "error in the stream": (Reply("Par", ending="error", error="CUDA error"), "CUDA error"),
-    "no JSON": (Reply(body=b"data: hello\n\n"), "curl http://127"),
-    "silence": (Reply("Paris", delay_s=60), "sent nothing for 0.3 s.*timeout_s"),
-    "endless": (Reply("and " * 100, ending="endless"), "beyond 20 tokens"),
+    "no JSON": (Reply(body=b"data: hello\n\n"), "no whole answer"),
+    "silence": (Reply("Paris", delay_s=60), "timeout_s"),
     "window full": (Reply("Par", done_reason="length", usage=(9, 2)), "window"),
     "filtered": (Reply("Par", done_reason="content_filter"), "filter"),
     "all thought": (Reply(" ", done_reason="length"), "max_answer_tokens"),

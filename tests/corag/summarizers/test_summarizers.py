@@ -147,8 +147,8 @@ def test_ollama_sends_the_prompt_of_its_task(task):
 
 
 def test_an_openai_server_is_asked_the_same_and_its_window_kept():
-    with ChatServer(Reply(" It is ", "so.\n"), about={"max_model_len": 3000}) as server:
-        given = {"base_url": server.base_url, "model": "llama3.1:8b", "tokens": WORDS}
+    with ChatServer(Reply(" It is ", "so.\n")) as server:
+        given = {"base_url": server.base_url, "model": "llama3.1:8b", "tokens": WORDS, "window": 3000}
         summarizer = OpenAISummarizer(**given)
         assert isinstance(summarizer, Summarizer)
         assert (summarizer.name, summarizer.max_concurrent) == ("openai/llama3.1:8b", 4)

@@ -7,10 +7,10 @@ import pytest
 import tiktoken
 
 import corag
-from corag.errors import InputError, ModelError, ReaderError
+from corag.errors import ModelError
 from corag.readers.chat import OllamaReader, OpenAIReader
 from corag.text.tokens import _encoding, tokens_for_model
-from tests.chat_server import ChatServer, Reply
+from tests.chat_server import ChatServer
 from tests.corag.models.worlds import put_on_hub
 from tests.corag.text.tokens.worlds import made_encoding, save_word_tokenizer
 
@@ -54,26 +54,6 @@ def test_a_served_model_counts_by_its_own_tokenizer_in_the_cache(hub, word_file)
     put_on_hub(hub, "Someone/words", word_file.parent)
     assert tokens_for_model("Someone/words").name == "Someone/words"
     assert tokens_for_model(str(word_file.parent)).exact
-
-
-def test_a_server_that_tells_its_tokens_is_asked_for_each_text_once(hub):
-    def words(request):
-        """As vLLM and llama.cpp answer, with words for tokens."""
-        assert request["prompt"] == request["content"]
-        return {"tokens": request["prompt"].split()}
-
-    with ChatServer(Reply("Paris"), models=("mine",), tokenizes=words) as server:
-        counter = OpenAIReader(model="mine", base_url=server.base_url, retries=0).tokens
-        assert counter.exact and counter.name == "openai/mine"
-        for _ in range(2):
-            assert counter.count(["a b", "a b", "c", ""]).tolist() == [2, 2, 1, 0]
-        assert counter.count([]).shape == (0,)
-        with pytest.raises(InputError, match="surrogate"):
-            counter.count(["\ud800"])
-    asked = [body["prompt"] for path, body in server.requests if path == "/tokenize"]
-    assert sorted(asked) == ["", "a b", "c", "tokens"]
-    with pytest.raises(ReaderError, match="mine"):
-        counter.count(["new"])
 
 
 def test_a_served_model_without_a_tokenizer_is_estimated_with_a_warning(hub, caplog):
