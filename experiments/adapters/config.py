@@ -1,11 +1,11 @@
-"""Settings of `corag train value`; loads nothing heavy, so that help stays quick."""
+"""Settings of `corag train value` and `fused`; loads nothing heavy, so that help stays quick."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from corag.checks import check_count, check_range
+from corag.checks import check_count
 from corag.errors import InputError
 from corag.models.runtime import Runtime
 from corag.rerankers.evidence.hypotheses import MAX_SIZE
@@ -13,16 +13,6 @@ from corag.rerankers.fused import COSINE, LATE, LENGTH, WORDS
 from corag.text.units import unit_size
 from experiments.labels.config import LabelSource
 from experiments.run.track import UNMEASURED, Tracker, Tracking
-
-
-def _check(settings: object, *, shares: str = "", counts: str = "", positive: str = "") -> None:
-    for name in shares.split():
-        check_range(name, getattr(settings, name), 0, 1, "it is a share")
-    for name in counts.split():
-        check_count(name, getattr(settings, name), "0 is the least", least=0)
-    for name in positive.split():
-        if not getattr(settings, name) > 0:
-            raise InputError(f"{name} must be above 0, got {getattr(settings, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,105 +63,39 @@ class FusedTraining(AdapterTraining):
             raise InputError(f"signals are {', '.join(self.signals)}; name each once, and {LATE} among them")
 
 
-@dataclass(frozen=True)
-class TrainingSource:
-    """A data folder to learn from.
-
-    Attributes:
-        data: Data folder: below that of the training, or by name.
-        split: Split of the questions.
-        held_out: Share of them that is never trained on, split by documents.
-    """
-
-    data: str
-    split: str = "train"
-    held_out: float = 0.2
-
-    def __post_init__(self) -> None:
-        _check(self, shares="held_out")
-
-
-@dataclass(frozen=True)
-class EvidenceSource(TrainingSource):
-    """A data folder to learn from, and where the candidates of its questions come from.
-
-    Documents longer than `passage_tokens` are cut into passages; evidence that is a span of one is then each passage
-    that shares a quarter of it.
-
-    Attributes:
-        kind: Sources of one kind are left out together; by default the data folder's name.
-        part: The questions to learn from (`training`), or the share that is never trained on (`held-out`).
-        within: The question's own `candidates`; or the gold passages and the nearest ones from the same `article`
-            (field `article` of the question) or the whole `corpus`, half of them by cosine, half by BM25.
-        num_candidates: Candidates of a question that has none of its own; 0 for all there are.
-        limit: Maximum number of questions, sampled by a hash of their ids; 0 for all.
-        unanswerable: Share of the questions that are repeated without their evidence.
-        weight: Weight of a question in the loss.
-        passage_tokens: Maximum tokens of a passage; 0 leaves documents whole.
-    """
-
-    kind: str = ""
-    part: Literal["training", "held-out"] = "training"
-    within: Literal["candidates", "article", "corpus"] = "candidates"
-    num_candidates: int = 10
-    limit: int = 0
-    unanswerable: float = 0.2
-    weight: float = 1.0
-    passage_tokens: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.kind:
-            object.__setattr__(self, "kind", self.data)
-        _check(self, shares="unanswerable", counts="num_candidates limit passage_tokens", positive="weight")
-
-
 @dataclass(frozen=True, kw_only=True)
-class EvidenceTraining(AdapterTraining):
-    """Settings of trainings that learn which combinations of candidates hold the evidence.
+class ValueTraining(AdapterTraining):
+    """Train a reranker that values combinations by the probability that they hold the evidence.
+
+    It learns from four fifths of the questions, divided by documents, and is calibrated on the others.
 
     Attributes:
-        sources: Training data.
-        calibration: Data to calibrate the values on; other questions than those of `sources`.
+        sources: Questions to learn from, as of a labelling.
+        name: Name of the adapter.
         units: What is chosen: the passages (`passage`), their `sentence`s or `window(n)`s; each question is learned
             from once with each unit.
+        max_size: Maximum number of passages, or sentences, that the evidence is spread over.
+        order_sources: Data folders that list the evidence in reading order.
+        hidden: Hidden units of each network that scores sets of candidates.
+        epochs: Passes over the questions.
     """
 
-    sources: tuple[EvidenceSource, ...]
-    calibration: tuple[EvidenceSource, ...] = ()
-    units: tuple[str, ...] = ("passage",)
+    command: ClassVar[str] = "value"
+
+    sources: tuple[LabelSource, ...]
+    name: str = "minilm-evidence"
+    units: tuple[str, ...] = ("passage", "sentence")
+    max_size: int = MAX_SIZE
+    order_sources: tuple[str, ...] = ()
+    hidden: int = 48
+    epochs: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.sources:
             raise InputError("sources is empty; give at least one data folder to learn from")
+        check_count("max_size", self.max_size, "typical: 5", most=MAX_SIZE)
+        for name in ("hidden", "epochs"):
+            check_count(name, getattr(self, name))
         for unit in self.units:
             unit_size(unit)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ValueTraining(EvidenceTraining):
-    """Train a reranker that values combinations by the probability that they hold the evidence.
-
-    Without `calibration`, each training question is calibrated by a network that has not learned from its kind.
-
-    Attributes:
-        name: Name of the adapter, such as `minilm-evidence`.
-        max_size: Maximum number of passages, or sentences, that the evidence is spread over.
-        order_sources: Data folders that list the evidence in reading order.
-        hidden: Hidden units of each network that scores hypotheses; 0 for a linear model.
-        epochs: Passes over the questions that fit what the linear floor leaves.
-    """
-
-    command = "value"
-
-    name: str
-    max_size: int = MAX_SIZE
-    order_sources: tuple[str, ...] = ()
-    hidden: int = 32
-    epochs: int = 16
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("max_size", self.max_size, "typical: 5", most=MAX_SIZE)
-        _check(self, counts="hidden", positive="epochs")

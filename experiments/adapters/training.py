@@ -88,7 +88,7 @@ def _card(config: Any, learned: Learned, about: str, use: str, hours: float) -> 
     licences = {name: data_set.licence for name, data_set in DATA_SETS.items()}
     rows = [[*map(str, asdict(of).values()), licences.get(of.data, "see the data")] for of in config.sources]
     installed = ", ".join(f"{package} {version}" for package, version in versions().items())
-    settings = {name: value for name, value in config.work.items() if name not in ("data", "sources", "calibration")}
+    settings = {name: value for name, value in config.work.items() if name not in ("data", "sources")}
     facts = {**learned.facts, "hours": hours, "settings": settings, "versions": installed, "commit": commit()}
     command = f"Made by `corag train {config.command}`."
     sections = [
@@ -118,21 +118,16 @@ def fit(
     *,
     epochs: int,
     device: str,
-    part: str = "",
     threads: int | None = None,
-    callbacks: Sequence[pl.Callback] = (),
-    **settings: Any,
 ) -> None:
     """Train a module, from the last whole epoch that an earlier call with the same folder `state` has finished.
 
-    What the module and its batches draw has to derive from seed, epoch and step. `part` names one module of several,
-    `settings` are further ones of Lightning's Trainer.
+    What the module and its batches draw has to derive from seed, epoch and step.
     """
     with progress("train", quiet=config.quiet) as report, quiet_training(threads):
         shown = LambdaCallback(on_train_epoch_end=lambda trainer, _: report(trainer.current_epoch + 1, epochs))
-        hooks, where = [*callbacks, shown], state / part
-        trainer = quiet_trainer(where, device, epochs, hooks, logger=log or False, log_every_n_steps=1, **settings)
-        resume(trainer, module, where)
+        trainer = quiet_trainer(state, device, epochs, [shown], logger=log or False, log_every_n_steps=1)
+        resume(trainer, module, state)
 
 
 def fit_line(
@@ -154,12 +149,6 @@ def fit_line(
     model.fit(x, right, sample_weight=weight)
     weights: FloatArray = np.append(model.coef_[0], model.intercept_ if intercept else [])
     return weights
-
-
-def fit_sigmoid(values: FloatArray, right: FloatArray) -> tuple[float, float]:
-    """Return slope and offset from values, `[n]`, to log-odds of being right, by maximum likelihood (Platt, 1999)."""
-    slope, offset = fit_line(values[:, None], right).tolist()
-    return slope, offset
 
 
 def calibration_error(confidence: FloatArray, right: FloatArray) -> float:

@@ -1,50 +1,55 @@
-"""Trains the values of the form `evidence-sets`: `minilm-evidence`; `corag train value`."""
+"""Trains values of the form `evidence-sets`, such as `minilm-evidence`: `corag train value`.
+
+Networks score each set of candidates that may be the evidence. The loss of a question is the cross-entropy of its true
+set among all (the empty one where the evidence is missing). If several may be true, since the data tells passages and
+not which of their sentences, it is that of their sum. Larger sets are many and drawn; those drawn stand for all.
+
+Letters: M networks, N sets of the questions of a batch, F features, H hidden units.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+import lightning.pytorch as pl
 import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
 
 import search
+from agent.training.lightning import loader_of
 from corag.cli.console import progress
 from corag.errors import DataError
-from corag.models.encoders import TextEncoder
-from corag.models.minilm import MAX_TOKENS, minilm_encoder
+from corag.models.engine import Float32
 from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
-from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
-from corag.rerankers.evidence.network import Ensemble
+from corag.registry import EMBEDDERS
+from corag.registry import tokens as make_tokens
+from corag.rerankers.evidence.hypotheses import Sets, describer, sets_of, weigh
+from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.reranker import FORM, VOCABULARY, EvidenceParts
-from corag.rerankers.evidence.signals import PAIRS, SINGLES, read_question, signals
+from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals, read_question, signals
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
-from corag.text.documents import passage
-from corag.types import FloatArray, Order
+from corag.selectors.problem import SelectionProblem, cut_problem
+from corag.text.data import Query, is_evidence
+from corag.text.documents import Document
+from corag.text.support import supporting_spans
+from corag.text.units import source_of, unit_size
+from corag.types import Candidate, Chunk, FloatArray, Order
 from experiments.adapters.config import ValueTraining
-from experiments.adapters.pools import Pooled, open_folder, questions_by_unit
-from experiments.adapters.training import (
-    Fit,
-    Learned,
-    calibration_error,
-    facts_table,
-    fit_sigmoid,
-    train_once,
-)
-from experiments.adapters.value_fit import (
-    MEMBERS,
-    ValueBatches,
-    ValueExample,
-    example_of,
-    fit_networks,
-    fit_order,
-    order_accuracy,
-)
+from experiments.adapters.training import Fit, Learned, calibration_error, facts_table, fit_line, train_once
 from experiments.data.pools import shared_encoder
+from experiments.data.splits import HELD_OUT, hash_fraction, held_out, questions_of
+from experiments.labels.config import LabelConfig
+from experiments.labels.examples import read_sources
 from experiments.run.journal import fingerprint
 
 ABOUT = """\
@@ -53,17 +58,47 @@ of it, and their order. Small networks on the frozen encoder all-MiniLM-L6-v2 (A
 `evidence-sets` of `corag/rerankers/evidence/`. They run in NumPy; an order costs microseconds.
 """
 CALIBRATED = """\
-On questions that the networks in question have not learned from. A value is calibrated to the probability that an order
-holds all evidence, over the orders that the tree search scores."""
+On the fifth of the questions that the networks have not learned from. A value is calibrated to the probability that an
+order holds all evidence, over the orders that the tree search scores."""
 MEASURED = """\
 What it selects under a budget beside other methods: `corag evaluate --config experiments/configs/comparison.yaml`."""
+MEMBERS, BATCH_SIZE, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 5, 16, 0.4, 5e-3, 1e-2
+"""Networks of the ensemble, which differ in initial weights and dropout; questions of a batch; of hidden units."""
+UNANSWERABLE = 0.2
+"""Share of the questions that are learned from a second time without their evidence."""
+MAX_SETS, DRAWN = 300, 120
+"""Sets that may be the evidence of one question, at most, and others of each size that are drawn for it."""
+LISTED = 100_000
+"""Sets of one size beyond this number are drawn without listing them."""
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
-BUDGETS, ORDERS_MET = (256, 384), 100
-"""Orders of a question that the calibration looks at, for each budget."""
-MOST_CALIBRATED = 1500
-"""Questions, drawn from all, that temperature, slope and offset are fitted on."""
-PARTS = 4
-"""Parts of the questions that are left out in turn if all are of one kind."""
+BUDGET, ORDERS_SAMPLED = 320, 100
+"""Of a calibrated question's searches: about so many tokens, and orders that the calibration looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with its candidates, best first.
+
+    `golds` are the sets of indices, ascending, each of which may be the evidence; none if it is not among the
+    candidates. `ordered` are those of the evidence as the data orders it, `is_held_out` says that nothing is learned.
+    """
+
+    question: str
+    chunks: Sequence[Chunk]
+    golds: Sequence[tuple[int, ...]]
+    ordered: Sequence[int] = ()
+    is_held_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question and its signals; `true` sets are the first of N, `corrections` logarithms of what each stands for."""
+
+    asked: Asked
+    signals: Signals
+    num_true: int
+    features: Float32  # [N, F]
+    corrections: Float32  # [N]
 
 
 @in_runtime
@@ -73,170 +108,284 @@ def train_value(config: ValueTraining) -> Path:
     A data folder that is missing or damaged, or has nothing to learn, is a `DataError`.
     """
     work = fingerprint(config.work | {"precision": resolve_device("embedder").precision})
-    use = f'corag.reranker("{config.name}")'
-    return train_once(config, work, partial(_learned, config), about=ABOUT, use=use)
+    return train_once(config, work, partial(_learned, config), about=ABOUT, use=f'corag.reranker("{config.name}")')
 
 
 def _learned(config: ValueTraining, fit: Fit) -> Learned:
-    out = Path(config.out)
     encoder = shared_encoder()
-    rarity = _rarity(config)
-    training = _training_questions(config, encoder, rarity)
-    left_out, network = _fitted(config, training, fit)
-    order, order_figures = _fit_order(config, training)
-    parts = EvidenceParts(config.name, config.max_size, network, rarity, order, Weights())
-    cases = [(example, left_out[example.kind]) for example in training]
-    if config.calibration:
-        others = _training_questions(replace(config, sources=config.calibration), encoder, rarity)
-        cases = [(example, network) for example in others]
-    parts, figures = _calibrated(config, parts, cases)
-    figures |= {f"reading order: {name}": value for name, value in order_figures.items()}
+    asked = list(_questions(config, encoder))
+    texts = {chunk.id: chunk.text for one in asked for chunk in map(source_of, one.chunks)}
+    rarity = _rarity(encoder.whole_ids(list(texts.values())))
+    read, examples = PassageReader(encoder), list[Example]()
+    with progress("describe", quiet=config.quiet) as report:
+        for number, one in enumerate(asked, start=1):
+            question, known = read_question(encoder, one.question, rarity), read.with_sources(one.chunks)
+            seen = signals(question, known[0], one.chunks, known[1])
+            examples += [] if (example := example_of(one, seen, config.max_size)) is None else [example]
+            report(number, len(asked))
+    learned_from = [one for one in examples if not one.asked.is_held_out]
+    calibrated_on = [one for one in examples if one.asked.is_held_out]
+    if not any(one.num_true for one in learned_from) or not calibrated_on:
+        raise DataError(f"too few questions have evidence of at most {config.max_size} candidates; give more")
+    module = ValueModule(learned_from, config)
+    # One thread: the bits then do not depend on the number of cores.
+    fit(module, epochs=config.epochs, device=resolve_device("reranker").device, threads=1)
+    order = fit_order(learned_from)
+    parts = EvidenceParts(config.name, config.max_size, module.ensemble(), rarity, order, Weights())
+    parts, figures = calibrated(parts, calibrated_on, config.seed)
     described = {**parts.settings(), **{name: config.work[name] for name in ("sources", "units", "seed")}}
-    # Rounded to half precision.
-    folders = {out / "draft": network, **{out / "left-out" / kind: alone for kind, alone in left_out.items()}}
-    for folder, of_folder in folders.items():
-        tensors = replace(parts, network=of_folder).tensors()
-        save_adapter(folder, tensors, AdapterConfig(config.name, FORM, described), "")
+    draft = Path(config.out) / "draft"  # which rounds to half precision
+    save_adapter(draft, parts.tensors(), AdapterConfig(config.name, FORM, described), "")
     facts = {
-        "questions": len({example.pooled.id for example in training}),
-        "without evidence": sum(not example.pooled.golds for example in training),
+        "questions": len(learned_from),
+        "without evidence": sum(not one.num_true for one in learned_from),
         "networks": MEMBERS,
         "value": parts.weights,
     }
-    return Learned(load_adapter(out / "draft"), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
+    return Learned(load_adapter(draft), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
 
 
-def _fitted(config: ValueTraining, training: Sequence[ValueExample], fit: Fit) -> tuple[dict[str, Ensemble], Ensemble]:
-    """Return a network for each kind that has not learned from it, and the whole ensemble."""
-    kinds = list(dict.fromkeys(example.kind for example in training))
-    if len(kinds) == 1:
-        raise DataError(f"all {len(training)} questions to learn from are alike, {kinds[0]!r}; give more questions")
-    # First a network for each kind, which learns from the others, then the members of the ensemble.
-    fold = [kinds.index(example.kind) for example in training]
-    counts = np.ones((len(training), len(kinds) + MEMBERS))
-    counts[np.arange(len(training)), fold] = 0
-    seeds = [*[config.seed] * len(kinds), *(config.seed + number for number in range(MEMBERS))]
-    batches = ValueBatches(training, counts, config.seed)
-    module = fit_networks(batches, seeds, config, fit, resolve_device("reranker").device)
-    networks = {kind: module.ensemble(slice(row, row + 1)) for row, kind in enumerate(kinds)}
-    return networks, module.ensemble(slice(len(kinds), None))
+def _questions(config: ValueTraining, encoder: Any) -> Iterator[Asked]:
+    """Yield the questions of all sources, cut into each of the units, some a second time without their evidence."""
+    embedder = EMBEDDERS.make("minilm", encoder=encoder)
+    for source in read_sources(LabelConfig(out="", data=config.data, sources=config.sources)):
+        settings, documents = source.settings, source.folder.documents
+        pool = source.open_pool(source.queries, embedder, quiet=config.quiet)
+        kept_back = held_out(source.folder, questions_of(source.folder, settings.split), HELD_OUT)
+        for query in filter(lambda one: one.gold, source.queries):
+            offered = pool.candidates(query)[: settings.num_candidates]
+            others = [one for one in offered if not any(is_evidence(one.chunk, entry) for entry in query.gold)]
+            is_repeated = hash_fraction(query.id, "unanswerable") < UNANSWERABLE
+            for candidates in (offered, others) if is_repeated and len(others) < len(offered) else (offered,):
+                has_evidence = bool(evidence_sets(query, documents, [one.chunk for one in candidates]))
+                for unit in map(unit_size, config.units):
+                    chunks = _cut(query, candidates, unit)
+                    golds = evidence_sets(query, documents, chunks)
+                    if chunks and bool(golds) == has_evidence:
+                        ordered = _ordered(query, chunks) if settings.data in config.order_sources and not unit else ()
+                        yield Asked(query.question, chunks, golds, ordered, query.id in kept_back)
 
 
-def _rarity(config: ValueTraining) -> FloatArray:
-    """Return how rare each token is in the passages of the sources (the inverse document frequency of BM25)."""
-    holders, total = np.zeros(VOCABULARY), 0
-    for source in {source.data: source for source in config.sources}.values():
-        documents = list(open_folder(source, config.data).documents.values())
-        for ids in minilm_encoder().whole_ids([passage(document).text for document in documents]):
-            holders[np.unique(ids[:MAX_TOKENS])] += 1
-        total += len(documents)
+def _cut(query: Query, candidates: Sequence[Candidate], size: int | None) -> list[Chunk]:
+    problem = SelectionProblem(query.question, candidates, make_tokens(), 1)
+    return list(cut_problem(problem, size).chunks)
+
+
+def evidence_sets(
+    query: Query, documents: dict[str, Document] | Any, chunks: Sequence[Chunk]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the sets of chunks each of which may be the evidence, indices ascending; none if some of it is missing.
+
+    Of units, the supporting sentences that people marked are the evidence. Where passages alone are known, one unit of
+    each is, and nobody knows which: every such set that holds a sentence with the answer may be.
+    """
+    are_units = any(source_of(chunk) is not chunk for chunk in chunks)
+    spans = supporting_spans(query, documents) if are_units else ()
+    holding = [{row for row, chunk in enumerate(chunks) if span.is_held_by(chunk)} for span in spans]
+    if spans and spans[0].known == "fact":
+        return (tuple(sorted(set[int]().union(*holding))),) if all(holding) else ()
+    telling = set[int]().union(*holding)
+    by_entry = []
+    for entry in query.gold:
+        rows = [row for row, chunk in enumerate(chunks) if is_evidence(source_of(chunk), entry)]
+        if len(query.gold) == 1 and telling:
+            rows = [row for row in rows if row in telling]
+        # Those that hold an answer are kept, whatever their rank.
+        by_entry.append(sorted(rows, key=lambda row: row not in telling)[: int(MAX_SETS ** (1 / len(query.gold)))])
+    sets = {tuple(sorted(set(rows))) for rows in product(*by_entry) if not telling or telling.intersection(rows)}
+    return tuple(sorted(sets))
+
+
+def _ordered(query: Query, chunks: Sequence[Chunk]) -> list[int]:
+    """Return the index of the first chunk that is evidence for each gold entry, in the order of the data."""
+    rows = ([row for row, chunk in enumerate(chunks) if is_evidence(chunk, entry)] for entry in query.gold)
+    return list(dict.fromkeys(found[0] for found in rows if found))
+
+
+def _rarity(token_ids: Sequence[Any]) -> FloatArray:
+    """Return how rare each token is in some texts: the inverse document frequency of BM25."""
+    holders, total = np.zeros(VOCABULARY), len(token_ids)
+    for ids in token_ids:
+        holders[np.unique(ids)] += 1
     return np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
 
 
-def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: FloatArray) -> list[ValueExample]:
-    learned: list[ValueExample] = []
-    several = len({source.kind for source in config.sources}) > 1
-    by_source = [questions_by_unit(source, config.data, encoder, config.units) for source in config.sources]
-    for unit in config.units:
-        for source, by_unit in zip(config.sources, by_source, strict=True):
-            read = PassageReader(encoder)
-            with progress(f"describe {source.data} by {unit}", quiet=config.quiet) as report:
-                for number, pooled in enumerate(by_unit[unit], start=1):
-                    question = read_question(encoder, pooled.question, rarity)
-                    passages, sources = read.with_sources(pooled.chunks)
-                    if source.data not in config.order_sources or not pooled.golds:
-                        pooled = replace(pooled, ordered=())
-                    seen = signals(question, passages, pooled.chunks, sources)
-                    kind = source.kind if several else f"part {_part(pooled.id, config)}"
-                    if (example := example_of(pooled, seen, config.max_size, kind, source.weight)) is not None:
-                        learned.append(example)
-                    report(number, len(by_unit[unit]))
-    if not any(example.num_true for example in learned):
-        raise DataError(f"no question of the sources has evidence of at most {config.max_size} passages")
-    return learned
+def example_of(asked: Asked, seen: Signals, max_size: int) -> Example | None:
+    """Return a question with its sets of candidates, or None if its evidence is larger than any of these."""
+    golds = [gold for gold in asked.golds if len(gold) <= max_size]
+    if asked.golds and not golds:
+        return None
+    num, describe = len(asked.chunks), describer(seen)
+    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{asked.question} {num}".encode()).digest()[:8], "big"))
+    true, others, corrections = list[Float32](), list[Float32](), [np.zeros(len(golds))]
+    for size in range(1, min(max_size, num) + 1):
+        of_size = [gold for gold in golds if len(gold) == size]
+        if of_size:
+            true.append(describe(np.array(of_size, dtype=np.intp)))
+        drawn, total = _other_sets(num, size, set(of_size), rng)
+        if len(drawn):
+            others.append(describe(drawn))
+            corrections.append(np.full(len(drawn), np.log(total / len(drawn))))
+    features = np.concatenate([*true, *others])
+    return Example(asked, seen, len(golds), features, np.concatenate(corrections).astype(np.float32))
 
 
-def _part(name: str, config: ValueTraining) -> int:
-    return int(hashlib.sha256(f"{config.seed} {name}".encode()).hexdigest(), 16) % PARTS
+def _other_sets(num: int, size: int, golds: set[tuple[int, ...]], rng: np.random.Generator) -> tuple[Sets, int]:
+    """Return up to `DRAWN` sets of a size that are not the evidence (all of one candidate), and how many there are."""
+    total = int(np.prod([(num - i) / (i + 1) for i in range(size)]).round()) - len(golds)
+    if total > LISTED:  # drawn one by one: equal ones are rare
+        drawn = {tuple(sorted(rng.choice(num, size, replace=False).tolist())) for _ in range(DRAWN)} - golds
+        return np.array(sorted(drawn), dtype=np.intp), total
+    sets = sets_of(size, range(num))
+    sets = sets[[tuple(row) not in golds for row in sets.tolist()]]
+    return (sets[rng.choice(total, DRAWN, replace=False)] if total > DRAWN and size > 1 else sets), total
 
 
-def _fit_order(config: ValueTraining, training: Sequence[ValueExample]) -> tuple[FloatArray, dict[str, float]]:
-    """Fit the reading order, and measure it on a part that another fit has not seen."""
-    parts = [(_part(example.pooled.id, config), example) for example in training if example.pooled.ordered]
-    if not parts:
-        return np.zeros(len(SINGLES) + len(PAIRS)), {}
-    seen = fit_order([example for part, example in parts if part])
-    return fit_order([example for _, example in parts]), order_accuracy([one for part, one in parts if not part], seen)
+class ValueModule(pl.LightningModule):  # type: ignore[misc]
+    """Networks trained side by side, each a linear part and hidden units: they share batches and nothing else."""
+
+    def __init__(self, examples: Sequence[Example], config: ValueTraining) -> None:
+        super().__init__()
+        self.examples, self.config = examples, config
+        rows = np.concatenate([one.features[::5] for one in examples]).astype(np.float64)
+        self.mean, self.scale = rows.mean(axis=0), rows.std(axis=0) + 1e-3
+        num_features, generator = len(self.mean), torch.Generator().manual_seed(config.seed)
+        # As in `nn.Linear`.
+        bound = num_features**-0.5
+        hidden = torch.empty(MEMBERS, config.hidden, num_features + 1).uniform_(-bound, bound, generator=generator)
+        self.hidden, self.hidden_bias = nn.Parameter(hidden[..., :-1].clone()), nn.Parameter(hidden[..., -1].clone())
+        self.linear, self.bias = nn.Parameter(torch.zeros(MEMBERS, num_features)), nn.Parameter(torch.zeros(MEMBERS))
+        self.output = nn.Parameter(torch.zeros(MEMBERS, config.hidden))
+        self.dropout = nn.Dropout(DROPOUT)
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of an epoch."""
+        return -(-len(self.examples) // BATCH_SIZE)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Return this epoch's batches; Lightning asks again at every epoch."""
+        rng = np.random.default_rng((self.config.seed, self.trainer.current_epoch))
+        order = rng.permutation(len(self.examples))
+        return loader_of([self.batch(rows.tolist()) for rows in np.array_split(order, self.num_batches)])
+
+    def batch(self, rows: Sequence[int]) -> dict[str, torch.Tensor]:
+        """Return some questions as tensors."""
+        examples = [self.examples[row] for row in rows]
+        x = np.clip((np.concatenate([one.features for one in examples]) - self.mean) / self.scale, -CLIP, CLIP)
+        return {
+            "features": torch.from_numpy(x.astype(np.float32)),
+            "corrections": torch.from_numpy(np.concatenate([one.corrections for one in examples])),
+            "sizes": torch.tensor([len(one.features) for one in examples]),
+            "num_true": torch.tensor([one.num_true for one in examples]),
+        }
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return logits, `[N, F]` to `[M, N]`."""
+        units = torch.einsum("nf,mhf->mnh", x, self.hidden) + self.hidden_bias[:, None]
+        activations = self.dropout(nn.functional.gelu(units, approximate="tanh"))
+        return self.linear @ x.T + self.bias[:, None] + torch.einsum("mnh,mh->mn", activations, self.output)
+
+    def losses(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the mean loss of each network over questions, `[M]`."""
+        logits, losses = self(batch["features"]) + batch["corrections"], []
+        for part, num_true in zip(torch.split(logits, batch["sizes"].tolist(), 1), batch["num_true"], strict=True):
+            # The empty set is first.
+            chances = torch.log_softmax(torch.cat([part.new_zeros(len(part), 1), part], 1), 1)
+            true = slice(1, 1 + int(num_true)) if num_true else slice(0, 1)
+            losses.append(-chances[:, true].logsumexp(1))
+        return torch.stack(losses).mean(0)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Let dropout depend on the step alone, so that a resumed training ends with the same bits."""
+        torch.manual_seed(self.config.seed * 1_000_003 + self.global_step)
+
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
+        """Return the sum of the losses: the networks share no weight, so each has the gradient of its own."""
+        losses = self.losses(batch)
+        self.log("train_loss", losses.mean(), on_step=False, on_epoch=True, batch_size=len(batch["sizes"]))
+        return losses.sum()
+
+    def configure_optimizers(self) -> Any:
+        """Return AdamW with a one-cycle schedule."""
+        optimizer = torch.optim.AdamW(self.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+        steps = self.config.epochs * self.num_batches
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def ensemble(self) -> Ensemble:
+        """Return the networks as the library evaluates them."""
+        parts = (self.linear, self.bias, self.hidden, self.hidden_bias, self.output)
+        return Ensemble(self.mean, self.scale, *(part.detach().cpu().double().numpy() for part in parts))
 
 
-def _calibrated(
-    config: ValueTraining, parts: EvidenceParts, questions: Sequence[tuple[ValueExample, Ensemble]]
-) -> tuple[EvidenceParts, dict[str, float]]:
-    """Fit temperature, slope and offset on questions, each with a network that has not learned from it."""
-    drawn = np.sort(np.random.default_rng(config.seed).permutation(len(questions))[:MOST_CALIBRATED]).tolist()
-    cases = []
-    for example, network in (questions[row] for row in drawn):
-        weighed = weigh(example.signals, config.max_size, network)
-        true = set(example.pooled.golds or [()])  # the empty hypothesis, if the evidence is not there
-        rows = [row for row, chosen in enumerate(weighed.sets) if chosen in true]
-        cases.append((example, weighed, rows))
-    losses = [
-        float(np.mean([_loss(weighed, rows, temperature) for _, weighed, rows in cases]))
-        for temperature in TEMPERATURES.tolist()
+def fit_order(examples: Sequence[Example]) -> FloatArray:
+    """Fit how surely one piece of evidence comes before another: a logistic regression without a constant.
+
+    The weights, `[len(SINGLES) + len(PAIRS)]`, are zero if no example has an order.
+    """
+    rows = [
+        np.concatenate(
+            [seen.singles[first] - seen.singles[second], seen.pairs[first, second] - seen.pairs[second, first]]
+        )
+        for example in examples
+        for seen, ordered in [(example.signals, example.asked.ordered)]
+        for index, first in enumerate(ordered)
+        for second in ordered[index + 1 :]
     ]
-    temperature = float(TEMPERATURES[int(np.argmin(losses))])
+    if not rows:
+        return np.zeros(len(SINGLES) + len(PAIRS))
+    # Both orders of each pair: a regression needs both outcomes.
+    outcomes = np.repeat([1.0, 0.0], len(rows))
+    return fit_line(np.concatenate([rows, np.negative(rows)]), outcomes, intercept=False, strength=0.5)
+
+
+def calibrated(parts: EvidenceParts, examples: Sequence[Example], seed: int) -> tuple[EvidenceParts, dict[str, float]]:
+    """Return the parts with temperature, slope and offset fitted on questions that they have not learned from."""
+    weighed = [weigh(one.signals, parts.max_size, parts.network) for one in examples]
+    true = [
+        [row for row, chosen in enumerate(of.sets) if chosen in set(one.asked.golds or [()])]
+        for one, of in zip(examples, weighed, strict=True)
+    ]
+    # A set that is too weak to be among the hypotheses counts as one in a million.
+    losses = [
+        np.mean([-np.log(max(of.probabilities(t)[rows].sum(), 1e-6)) for of, rows in zip(weighed, true, strict=True)])
+        for t in TEMPERATURES.tolist()
+    ]
+    temperature = round(float(TEMPERATURES[int(np.argmin(losses))]), 4)
     # With slope 1 and offset 0 the logit of a value is the utility itself.
     plain = replace(parts.weights, temperature=temperature, slope=1.0, offset=0.0)
-    utilities: list[FloatArray] = []
-    complete: list[FloatArray] = []
-    kinds: list[str] = []
-    for row, (example, weighed, _) in enumerate(cases):
-        n = len(example.pooled.chunks)
-        tokens = example.signals.singles[:, SINGLES.index("length")] * 128
-        scorer = EvidenceScorer(weighed, tokens, np.zeros((n, n)), plain, np.zeros(n, dtype=bool))
-        orders, holds_all = _met(scorer, example.pooled, config.seed + row)
+    utilities, complete = list[FloatArray](), list[FloatArray]()
+    for row, (one, of) in enumerate(zip(examples, weighed, strict=True)):
+        n, tokens = len(one.asked.chunks), one.signals.singles[:, SINGLES.index("length")] * 128
+        scorer = EvidenceScorer(of, tokens, np.zeros((n, n)), plain, np.zeros(n, dtype=bool))
+        orders = sample_search_orders(scorer, one.asked.chunks, seed + row)
         values = scorer(orders)
         utilities.append(np.log(values) - np.log1p(-values))
-        complete.append(holds_all)
-        kinds += [example.kind] * len(orders)
-    x, right, kind_of = np.concatenate(utilities), np.concatenate(complete), np.array(kinds)
-    slope, offset = fit_sigmoid(x, right)
-    weights = replace(plain, slope=round(slope, 4), offset=round(offset, 4), temperature=round(temperature, 4))
-    confidence = 1 / (1 + np.exp(-(slope * x + offset)))
-    errors = {
-        f"calibration error, {kind}": round(calibration_error(confidence[kind_of == kind], right[kind_of == kind]), 4)
-        for kind in dict.fromkeys(kinds)
-    }
-    hits = [int(weighed.logits.argmax()) in rows for _, weighed, rows in cases]
-    return replace(parts, weights=weights), {
-        **errors,
-        "loss of the true hypothesis": round(min(losses), 4),
+        golds = list(map(set, one.asked.golds))
+        complete.append(np.array([float(any(gold.issubset(order) for gold in golds)) for order in orders]))
+    x, right = np.concatenate(utilities), np.concatenate(complete)
+    slope, offset = (round(float(one), 4) for one in fit_line(x[:, None], right))
+    hits = [int(of.logits.argmax()) in rows for of, rows in zip(weighed, true, strict=True)]
+    return replace(parts, weights=replace(plain, slope=slope, offset=offset)), {
+        "loss of the true hypothesis": round(float(min(losses)), 4),
         "most probable hypothesis is true": round(float(np.mean(hits)), 4),
-        "calibration error": round(calibration_error(confidence, right), 4),
-        "temperature": weights.temperature,
-        "slope": weights.slope,
-        "offset": weights.offset,
+        "calibration error": round(calibration_error(1 / (1 + np.exp(-(slope * x + offset))), right), 4),
+        "temperature": temperature,
+        "slope": slope,
+        "offset": offset,
     }
 
 
-def _loss(weighed: Hypotheses, rows: Sequence[int], temperature: float) -> float:
-    # A set that is too weak to be among the hypotheses counts as one in a million.
-    return -float(np.log(max(weighed.probabilities(temperature)[rows].sum(), 1e-6)))
+def sample_search_orders(scorer: EvidenceScorer, chunks: Sequence[Chunk], seed: int) -> list[Order]:
+    """Return orders that a search scores, drawn at random."""
+    costs = [max(1, len(chunk.text) // 4) for chunk in chunks]  # about four characters a token in English
+    scored: list[Order] = []
 
+    def score(some: Sequence[Order]) -> FloatArray:
+        scored.extend(some)
+        return scorer(some)
 
-def _met(scorer: EvidenceScorer, pooled: Pooled, seed: int) -> tuple[list[Order], FloatArray]:
-    """Return orders that searches meet, drawn at random, and whether each holds all of the evidence."""
-    costs = [max(1, len(chunk.text) // 4) for chunk in pooled.chunks]  # about four characters a token in English
-    orders: list[Order] = []
-    for budget in BUDGETS:
-        met: list[Order] = []
-
-        def score(some: Sequence[Order], met: list[Order] = met) -> FloatArray:
-            met.extend(some)
-            return scorer(some)
-
-        search.search(costs, score, budget, search.SearchConfig(iterations=40, exploration=0.001))
-        chosen = np.random.default_rng(seed).permutation(len(met))[:ORDERS_MET]
-        orders += [met[index] for index in sorted(chosen.tolist())]
-    golds = [set(gold) for gold in pooled.golds]
-    return orders, np.array([float(any(gold.issubset(order) for gold in golds)) for order in orders])
+    search.search(costs, score, BUDGET, search.SearchConfig(iterations=40, exploration=0.001))
+    chosen = np.random.default_rng(seed).permutation(len(scored))[:ORDERS_SAMPLED]
+    return [scored[index] for index in sorted(chosen.tolist())]

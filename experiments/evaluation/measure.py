@@ -45,6 +45,7 @@ class Measuring:
     Attributes:
         documents: The corpus, which tells the supporting sentences.
         measures: Names of those to compute, without reading; by default all, those of reader, judge and verifier too.
+        skip_unanswered: Whether nothing is read for questions without a reference answer.
     """
 
     selectors: Mapping[str, Selector]
@@ -52,6 +53,7 @@ class Measuring:
     parts: Parts
     documents: Mapping[str, Document] = field(default_factory=dict)
     measures: Collection[str] | None = None
+    skip_unanswered: bool = False
 
     def rows(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[Rows]:
         """Let every selector choose for each question, and return the rows of the questions, by selector.
@@ -81,7 +83,7 @@ class Measuring:
         """Return what is to be read: the contexts that were chosen, and the chunks that a summary was made from."""
         if self.parts.reader is None or self.measures is not None:
             return []
-        outcomes = chosen.outcomes.values()
+        outcomes = [one for one in chosen.outcomes.values() if one.query.answers or not self.skip_unanswered]
         originals = [(one.query.question, one.original_text) for one in outcomes if not one.is_whole]
         prompts = [(one.query.question, one.selection.text) for one in outcomes]
         return list(dict.fromkeys([*prompts, *(pair for pair in originals if self.budget.fits_window(*pair))]))

@@ -38,7 +38,7 @@ class Parts:
     """
 
     def __init__(self, config: EvaluateConfig, queries: Sequence[Query]) -> None:
-        self._config = config
+        self.config = config
         self.reader: CachedReader | None = None
         self.verify: Callable[[Sequence[Claim], Sequence[str]], list[int | None]] | None = None
         self.prompted: Reader | None = None
@@ -60,12 +60,12 @@ class Parts:
 
     def budget(self, tokens: int) -> Budget:
         """Return a budget for prompts, or for contexts alone, as the config says."""
-        return Budget(tokens, self.prompted, self._config.budget_for)
+        return Budget(tokens, self.prompted, self.config.budget_for)
 
     @cached_property
     def judge(self) -> Judge | None:
         """The judge; `InputError` if it asks no language model, `ChatError` if its server or model is missing."""
-        config = self._config
+        config = self.config
         return None if config.judge is None else Judge(chat_of("judge", config.judge), judgements(config.judge_figures))
 
     @property
@@ -83,7 +83,7 @@ class Parts:
     @cached_property
     def embedder(self) -> CachedEmbedder:
         """Embeds each text once, from the states that rerankers need, too, if it is of the same encoder."""
-        given, settings = self._config.embedder, EMBEDDERS.settings(self._config.embedder)
+        given, settings = self.config.embedder, EMBEDDERS.settings(self.config.embedder)
         if "encoder" in settings:
             return CachedEmbedder(EMBEDDERS.make(given, defaults={"encoder": self.encoder}))
         # As above; a server is asked for many at once.
@@ -92,7 +92,7 @@ class Parts:
 
     def methods(self, methods: Spellings, *, shared: bool = True) -> Methods:
         """Return methods that share rerankers, summarizer and reader; if not `shared`, the embedder alone."""
-        config = self._config
+        config = self.config
         offered: dict[str, Any] = {
             **tokens_setting(self.tokens),
             "reranker": config.reranker,

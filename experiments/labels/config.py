@@ -38,8 +38,6 @@ class LabelSource(CandidateSettings):
         with_gold: Only questions whose whole evidence is in the corpus.
         kind: Sources of one kind are left out together when an agent is tested on kinds that it does not know; by
             default the name of the data folder.
-        adapter: Folder of an adapter that replaces the shipped one of the same name, such as one that was trained
-            without this kind. The table keeps the name.
     """
 
     data: str
@@ -47,7 +45,6 @@ class LabelSource(CandidateSettings):
     part: Part = "all"
     with_gold: bool = False
     kind: str = ""
-    adapter: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,36 +6,30 @@ Questions are the units of work: a journal keeps finished ones, and shards share
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from functools import cache
+from functools import cached_property
 from glob import escape
-from multiprocessing.pool import ThreadPool
+from itertools import chain, starmap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from agent.configuration import Configuration
 from corag.budget import Budget
 from corag.cli.console import progress
 from corag.errors import DataError
-from corag.models.chat import Chat
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
-from corag.models.trained import load_adapter
 from corag.naming import parse
-from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import READERS
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.text.data import Query
-from corag.types import Answer, Candidate, Reader
+from corag.types import Candidate, Selector
 from experiments.data.pools import Pool, content_hash
 from experiments.evaluation.config import NO_READER, EvaluateConfig
-from experiments.evaluation.measure import Chosen, Measuring, Prompt
+from experiments.evaluation.measure import Measuring, Rows
 from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words
 from experiments.evaluation.parts import Parts
@@ -50,17 +44,11 @@ logger = logging.getLogger(__name__)
 NOT_WORK = ("out", "shard", "quiet", "concurrency", *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings on which no label depends, but for rounding."""
 BATCH, AT_ONCE = 64, 16
-"""Questions whose candidates are embedded at a time, and that are searched in lock-step."""
-AHEAD = 4
-"""Prompts in the queue for each that is being read, at most: enough for the next questions to be searched meanwhile."""
+"""Questions whose candidates are embedded at a time, and at most that are searched in lock-step and read together."""
 
 MEASURED = ("budget_tokens", *FIGURES)
 """Figures whose means are logged."""
 
-Job = tuple[int, list[Query]]
-"""The number of a source, and some of its questions."""
-Readings = dict[Prompt, Future[Answer]]
-"""What is asked, and the answers as they come."""
 Unit = dict[str, Any]
 """What the journal keeps of a question: `rows`, one a configuration; `question`, its vectors; `models`, what ran."""
 
@@ -88,7 +76,7 @@ def label(config: LabelConfig) -> Path:
             )
         logger.info("%s is complete already", out)
         return out
-    worker.selectors("")  # refuses wrong settings before anything is written
+    _ = worker.selectors  # refuses wrong settings before anything is written
     own = out.with_suffix(f".{config.shard.replace('/', '-of-')}{'.' * bool(config.shard)}journal.jsonl")
     beside = _units_beside(out, own, work)
     with Journal(own, work) as journal:
@@ -136,10 +124,10 @@ class Worker:
     """
 
     def __init__(self, config: LabelConfig, sources: Sequence[SourceQuestions]) -> None:
-        self._sources, self._configurations = sources, config.configuration_list()
+        self._sources = sources
         settings = EvaluateConfig(
             data=str(sources[0].folder.path),
-            methods=tuple(self._configurations),
+            methods=tuple(config.configuration_list()),
             budget=config.budget,
             budget_for=config.budget_for,
             reader=_with_concurrency(config),
@@ -150,20 +138,14 @@ class Worker:
         self.budget = Budget(config.budget, self.parts.prompted, config.budget_for)
         self._pools: dict[int, Pool] = {}
         self._problems: dict[Any, SelectionProblem] = {}
-        self.selectors = cache(self._selectors_with)
+        concurrency = int(getattr(self.parts.prompted, "max_concurrent", 1))
+        self._at_once = AT_ONCE if self.parts.reader is None else min(AT_ONCE, concurrency)
 
-    def _selectors_with(self, adapter: str) -> dict[str, Any]:
-        """Return the selectors by configuration, with an adapter in place of the shipped one of the same name."""
-        spellings = {name: name for name in self._configurations}
-        if adapter:
-            shipped = load_adapter(adapter).config.name
-            for name in self._configurations:
-                if (written := parse(name)).settings.get("reranker") == shipped:
-                    spellings[name] = written.with_settings(reranker=Configuration(shipped, {"adapter": adapter}))
-        selectors = self.parts.methods(tuple(spellings.values())).selectors
-        return {
-            name: with_shared_problem(selectors[spelling], name, self._problems) for name, spelling in spellings.items()
-        }
+    @cached_property
+    def selectors(self) -> dict[str, Selector]:
+        """The selectors by configuration; those of one unit share the values of orders."""
+        made = self.parts.methods(self.parts.config.methods).selectors
+        return {name: with_shared_problem(selector, name, self._problems) for name, selector in made.items()}
 
     def prepare(self, number: int, *, quiet: bool) -> None:
         """Open the index of a source, and build one that is not there."""
@@ -171,68 +153,35 @@ class Worker:
         if (source.settings.pool == "corpus" or source.settings.run is not None) and number not in self._pools:
             self._pools[number] = source.open_pool(source.queries, self.parts.embedder, quiet=quiet)
 
-    def label(self, jobs: Sequence[Job]) -> Iterator[tuple[str, Unit]]:
-        """Yield key and unit of each question; while the reader reads, the next questions are searched."""
-        waiting: deque[_Started] = deque()
-        reader = None if self.parts.reader is None else self.parts.prompted
-        concurrency = getattr(reader, "max_concurrent", 1)
-        with nullcontext() if reader is None else Queue(reader, concurrency) as queue:
-            for number, queries in jobs:
-                source = self._sources[number]
-                # A question depends on what its candidates were embedded with, too.
-                with recording() as before:
-                    self.prepare(number, quiet=True)
-                    pool = self._pools.get(number) or source.open_pool(queries, self.parts.embedder)
-                for start in range(0, len(queries), AT_ONCE):
-                    questions = [(query, pool.candidates(query)) for query in queries[start : start + AT_ONCE]]
-                    waiting.extend(self._started(source, questions, queue, before()))
-                    while waiting and (
-                        all(answer.done() for answer in waiting[0].readings.values())
-                        or sum(len(one.readings) for one in waiting) > AHEAD * concurrency
-                    ):
-                        yield self._finished(waiting.popleft())
-            while waiting:
-                yield self._finished(waiting.popleft())
+    def label(self, number: int, queries: Sequence[Query]) -> Iterator[tuple[str, Unit]]:
+        """Yield key and unit of each question of a source, a few questions at a time."""
+        source = self._sources[number]
+        # A question depends on what its candidates were embedded with, too.
+        with recording() as before:
+            self.prepare(number, quiet=True)
+            pool = self._pools.get(number) or source.open_pool(queries, self.parts.embedder)
+        documents = source.folder.documents
+        measuring = Measuring(self.selectors, self.budget, self.parts, documents, skip_unanswered=True)
+        for start in range(0, len(queries), self._at_once):
+            questions = [(query, pool.candidates(query)) for query in queries[start : start + self._at_once]]
+            self._problems.clear()
+            with recording() as models:
+                rows_by_query = measuring.rows(questions)
+                vectors = [self._vectors(*question) for question in questions]
+            ran = merge_records([before(), models()])
+            for (query, _), rows, of in zip(questions, rows_by_query, vectors, strict=True):
+                yield source.key(query), {"rows": self._table_rows(rows), "question": of, "models": ran}
 
-    def _started(
-        self,
-        source: SourceQuestions,
-        questions: Sequence[tuple[Query, Sequence[Candidate]]],
-        queue: Queue | None,
-        before: Sequence[Mapping[str, str]],
-    ) -> list[_Started]:
-        """Let every configuration choose for some questions, and queue what is to be read."""
-        self._problems.clear()
-        with recording() as models:
-            selectors, documents = self.selectors(source.settings.adapter), source.folder.documents
-            measuring = Measuring(selectors, self.budget, self.parts, documents=documents)
-            chosen = measuring.choose(questions)
-            # All are asked before anything else is computed.
-            readings = [
-                {} if queue is None or not query.answers else queue.ask(measuring.prompts(one))
-                for (query, _), one in zip(questions, chosen, strict=True)
-            ]
-            vectors = [self._vectors(*question) for question in questions]
-        ran, keys = merge_records([before, models()]), [source.key(query) for query, _ in questions]
+    def _table_rows(self, rows: Rows) -> list[dict[str, Any]]:
         return [
-            _Started(key, measuring, one, of_one, of_question, ran)
-            for key, one, of_one, of_question in zip(keys, chosen, readings, vectors, strict=True)
-        ]
-
-    def _finished(self, started: _Started) -> tuple[str, Unit]:
-        """Return key and unit of a question, with a row for each configuration, once its prompts are read."""
-        answers = {prompt: answer.result() for prompt, answer in started.readings.items()}
-        [by_name] = started.measuring.measured([started.chosen], answers)
-        rows = [
             {
                 "configuration": name,
                 "budget_tokens": self.budget.tokens,
                 **{measured: float(row[measured]) for measured in FIGURES if row.get(measured) is not None},
                 "error": row.get("error"),
             }
-            for name, row in by_name.items()
+            for name, row in rows.items()
         ]
-        return started.key, {"rows": rows, "question": started.vectors, "models": started.models}
 
     def _vectors(self, query: Query, candidates: Sequence[Candidate]) -> dict[str, Any]:
         """Return the vectors that an agent's features are made of; half precision is the table's."""
@@ -245,47 +194,6 @@ class Worker:
             "candidates_vector": vectors.candidates.astype(np.float16).tolist(),
             "long_form": answer_words(query.answers) >= LONG_ANSWER_WORDS,
         }
-
-
-class _Started(NamedTuple):
-    """A question whose prompts are being read."""
-
-    key: str
-    measuring: Measuring
-    chosen: Chosen
-    readings: Readings
-    vectors: dict[str, Any]
-    models: list[dict[str, str]]
-
-
-class Queue(AbstractContextManager["Queue"]):
-    """Asks a reader, across questions: a server for at most `concurrency` answers at a time, any other reader at once.
-
-    With the block its threads end; a request that is under way then is given up.
-    """
-
-    def __init__(self, reader: Reader, concurrency: int) -> None:
-        self._reader = reader
-        is_served = isinstance(reader.readers[0] if isinstance(reader, SelfConsistentReader) else reader, Chat)
-        # Unlike those of `concurrent.futures`, these threads do not keep an interrupted process waiting for a reply.
-        self._pool = ThreadPool(concurrency) if is_served else None
-
-    def ask(self, prompts: Sequence[Prompt]) -> Readings:
-        """Ask for answers, in the order of the calls; what the reader raises is raised where its answer is taken."""
-        readings: Readings = {prompt: Future() for prompt in prompts}
-        if self._pool is not None:
-            for prompt, future in readings.items():
-                self._pool.apply_async(self._reader.answer, prompt, {}, future.set_result, future.set_exception)
-        elif readings:
-            # Asks for all at once those that can.
-            answers = CachedReader(self._reader, cache_mb=0).answer_many(*map(list, zip(*readings, strict=True)))
-            for future, answer in zip(readings.values(), answers, strict=True):
-                future.set_result(answer)
-        return readings
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.terminate()
 
 
 def _with_concurrency(config: LabelConfig) -> str:
@@ -318,7 +226,7 @@ def _label_missing(
 ) -> None:
     """Label the questions of the shard that neither this journal nor those beside it have."""
     shard, count = config.number_of_shard
-    jobs: list[Job] = []
+    jobs: list[tuple[int, Sequence[Query]]] = []
     for number, source in enumerate(sources):
         # Of each source a run of neighbours, which often share passages.
         start, end = (-(-len(source.queries) * part // count) for part in (shard - 1, shard))
@@ -330,7 +238,7 @@ def _label_missing(
     total = len(journal.units) + sum(len(queries) for _, queries in jobs)
     with progress("label", quiet=config.quiet) as report:
         report(len(journal.units), total)
-        for key, unit in worker.label(jobs):
+        for key, unit in chain.from_iterable(starmap(worker.label, jobs)):
             journal.add(key, unit)
             report(len(journal.units), total)
             if (error := next((row["error"] for row in unit["rows"] if row["error"]), None)) is not None:

@@ -197,7 +197,7 @@ def inputs(tmp_path_factory):
     write_labels(folder / "labels.parquet")
     training = {
         "name": "toy", "data": str(folder), "logger": "none", "quiet": True, "max_size": 2,
-        "sources": [{"data": "data", "within": "corpus", "num_candidates": 4}],
+        "sources": [{"data": "data", "pool": "corpus", "num_candidates": 4}],
         "hidden": 4, "epochs": 20,
     }  # fmt: skip
     (folder / "adapter.yaml").write_text(yaml.safe_dump(training))
