@@ -24,7 +24,7 @@ from corag.types import FloatArray
 from experiments.data.config import CandidateSettings, candidate_settings, spell_out
 from experiments.data.splits import divide
 from experiments.evaluation.methods import FILLING
-from experiments.evaluation.metrics import kept
+from experiments.evaluation.metrics import context_recall
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import read_sources
 from experiments.labels.label import label
@@ -112,9 +112,8 @@ def tune(config: TuneConfig) -> agent.ConfigurationAgent:
     used, page = choose(labels, config)
     card = agent.model_card(used.config, {"questions": len(labels), "versions": versions()}, page.markdown())
     agent.save(out, used, card, {LABELS_FILE: (out / LABELS_FILE).read_bytes(), PAGE_FILE: page.html()})
-    means = {name: np.nanmean(values, axis=0).tolist() for name, values in labels.measures.items()}
     figures = {
-        str(name): {measure: values[column] for measure, values in means.items()}
+        str(name): {measure: float(np.nanmean(values[:, column])) for measure, values in labels.measures.items()}
         for column, name in enumerate(labels.configurations)
     }
     log_run("tune", config, out, out.resolve().name, asdict(config), figures, pages={"report": page.html()})
@@ -130,61 +129,57 @@ def choose(labels: Labels, config: TuneConfig) -> tuple[agent.ConfigurationAgent
     The agent names one configuration for every question: the default where the chosen one does not keep what is
     promised on the questions that it was not chosen by, or spends no less.
     """
-    held, tokens, rows = kept(labels.measures), labels.measures["cost_tokens"], np.arange(len(labels))
+    held, tokens, rows = context_recall(labels.measures), labels.measures["cost_tokens"], np.arange(len(labels))
     groups = labels.group.tolist() if len(set(labels.group)) > 1 else list(labels.ids)
     parts = divide([""] * len(labels), groups, [1.0] * FOLDS, config.seed)
     tuned = np.zeros(len(labels), dtype=np.int64)
     for fold in np.unique(parts):
-        tuned[parts == fold] = best_first(labels.of(parts != fold), config.keep, config.seed)[0][0]
+        tuned[parts == fold] = best_first(labels.of(parts != fold), config)[0][0]
     filling, default = (np.full(len(labels), labels.configurations.index(name)) for name in (FILLING, DEFAULT))
     choices = {"tuned": tuned, "the default": default, "filling the budget": filling}
-    kept_by, spent_by = ({name: of[rows, one] for name, one in choices.items()} for of in (held, tokens))
-    means = {name: (kept_by[name].mean(), spent_by[name].mean()) for name in choices}
+    means = {name: (held[rows, one].mean(), tokens[rows, one].mean()) for name, one in choices.items()}
     (share, cost), (_, theirs), (filled, full) = means.values()
     gains = cost < theirs and share >= config.keep * filled
-    order, least = best_first(labels, config.keep, config.seed)
+    order, least = best_first(labels, config)
     best = labels.configurations[order[0]]
     name, (share, cost) = (f"`{best}`", (share, cost)) if gains else ("The default", means["the default"])
     tokens_said = f"{abs(cost / max(full, 1) - 1):.0%} {'more' if cost > full else 'fewer'} tokens"
     decision = f"{name} keeps {share / max(filled, 1e-9):.0%} of what filling the budget does, with {tokens_said}."
-    compared = [
-        [name, f"{means[name][0]:.3f}", f"{means[name][1]:.0f}",
-         str(paired_difference(kept_by[name], kept_by["filling the budget"], groups=groups, seed=config.seed))]
-        for name in choices
-    ]  # fmt: skip
+    compared = []
+    for name, one in choices.items():
+        beyond = paired_difference(held[rows, one], held[rows, filling], groups=groups, seed=config.seed)
+        compared.append([name, f"{means[name][0]:.3f}", f"{means[name][1]:.0f}", str(beyond)])
     each = [
         [labels.configurations[one], f"{held[:, one].mean():.3f}", f"{tokens[:, one].mean():.0f}", f"{least[one]:.0%}"]
         for one in order
     ]
-    note = (
-        f"Keeps at least: the share of what filling holds, exceeded in {1 - DOUBT:.0%} of resamples of the documents. "
-        f"First those for which it is {config.keep:.0%}, the one with the fewest tokens leading; then the others."
-    )
-    by_fold = Table(["method", "kept", "tokens", "kept beyond filling"], compared)
-    by_name = Table(["configuration", "kept", "tokens", "keeps at least"], each, note=note)
-    page = Page(
-        f"Tuned on {Path(config.data).resolve().name}", decision,
-        [Section("On held-out questions (five folds by document)", [by_fold]),
-         Section("Each configuration, best first", [by_name])],
-        f"{len(labels)} questions about {len(set(groups))} documents, {config.budget} tokens of context.",
-    )  # fmt: skip
+    note = f"At least: the share of what filling holds, exceeded in {1 - DOUBT:.0%} of resamples of the documents."
+    by_fold = Table(["method", "context recall", "tokens", "beyond filling"], compared)
+    by_name = Table(["configuration", "context recall", "tokens", "at least"], each, note=note)
+    sections = [
+        Section("On held-out questions (five folds by document)", [by_fold]),
+        Section("Each configuration, best first", [by_name]),
+    ]
+    about = f"{len(labels)} questions about {len(set(groups))} documents, {config.budget} tokens of context."
+    page = Page(f"Tuned on {Path(config.data).resolve().name}", decision, sections, about)
     fallback = agent.Fallback(best if gains else parse(DEFAULT))
     return agent.ConfigurationAgent(agent.AgentConfig(labels.configurations, fallback)), page
 
 
-def best_first(labels: Labels, keep: float, seed: int = 0) -> tuple[list[int], FloatArray]:
+def best_first(labels: Labels, config: TuneConfig) -> tuple[list[int], FloatArray]:
     """Return the configurations, best first, and the least share of what filling holds that each keeps, `[C]`.
 
     That is the share which is exceeded in all but `DOUBT` of resamples of the documents, 1 for filling itself. The best
-    are those that keep the share `keep`, by their tokens; the others follow by what they keep.
+    are those that keep `config.keep`, by their tokens; the others follow by what they keep.
     """
     groups, filling = np.unique(labels.group, return_inverse=True)[1], labels.configurations.index(FILLING)
     if not groups.any():  # all questions are about one document
         groups = np.arange(len(labels))
     held = np.zeros((groups.max() + 1, len(labels.configurations)))
-    np.add.at(held, groups, kept(labels.measures))
-    drawn = np.random.default_rng(seed).multinomial(len(held), np.full(len(held), 1 / len(held)), SAMPLES) @ held
-    least = np.quantile(drawn / np.maximum(drawn[:, [filling]], 1e-9), DOUBT, axis=0)
+    np.add.at(held, groups, context_recall(labels.measures))
+    rng = np.random.default_rng(config.seed)
+    sums = rng.multinomial(len(held), np.full(len(held), 1 / len(held)), SAMPLES) @ held
+    least = np.quantile(sums / np.maximum(sums[:, [filling]], 1e-9), DOUBT, axis=0)
     least[filling] = 1.0
-    keeps, tokens = least >= keep, labels.measures["cost_tokens"].mean(axis=0)
+    keeps, tokens = least >= config.keep, labels.measures["cost_tokens"].mean(axis=0)
     return np.lexsort((tokens, np.where(keeps, 0.0, -least), ~keeps)).tolist(), least

@@ -13,29 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import agent
-from agent.config import SETTINGS
 from corag.cli.page import Page, Section, Table
 from corag.errors import InputError
 from corag.types import FloatArray
-from experiments.agents.targets import (
-    TargetConfig,
-    best_configuration,
-    best_single,
-    make_targets,
-    training_targets,
-    utility,
-)
+from experiments.agents.targets import TargetConfig, best_configuration, best_single, utility
 from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
 
 NEIGHBOURS, STRENGTHS = (5, 10, 20, 40, 80, 160), (0.001, 0.01, 0.1, 1.0)
 """Of the baselines: numbers of nearest neighbours, and inverse penalties of logistic regression."""
 BASE, AGENT, CEILING = "best single configuration", "this agent", "oracle"
-RERANKER_ONLY, SETTINGS_ONLY = "its reranker, the best single's settings", "its settings, the best single's reranker"
 
 Choices = NDArray[np.int64]
 
@@ -57,12 +49,6 @@ def comparison(
         "logistic regression": _logistic_regression(*baseline),
         "k-nearest neighbours": _nearest_neighbours(*baseline),
     }
-    classes, ranges = test.classes(), trained.config.ranges
-    if ranges is not None and classes.settings is not None:
-        alike = np.tile(classes.settings[single], (len(test), 1))
-        choices[RERANKER_ONLY] = classes.nearest(classes.label[own], alike, ranges)
-        same = np.full(len(test), classes.label[single])
-        choices[SETTINGS_ONLY] = classes.nearest(same, classes.settings[own], ranges)
     choices |= {AGENT: own, CEILING: best_configuration(test, values)}
     lead = paired_difference(values[rows, choices[AGENT]], values[rows, choices[BASE]], groups=test.group.tolist())
     verdict = "is not significantly different from"
@@ -72,46 +58,8 @@ def comparison(
     return Page(
         "The agent and its baselines",
         f"The agent {verdict} the best single configuration: {lead}, {len(test)} questions that it has not seen.",
-        [
-            Section(
-                "Each method on questions that nothing was learned from",
-                [table, *_errors(trained, train, test, target)],
-            )
-        ],
+        [Section("Each method on questions that nothing was learned from", [table])],
     )
-
-
-def _errors(trained: agent.ConfigurationAgent, train: Labels, test: Labels, target: TargetConfig) -> list[Table]:
-    """Return the table of what each of two heads predicts, beside the best constant of the training questions."""
-    ranges, parts = trained.config.ranges, trained.config.features
-    if ranges is None:
-        return []
-    trained_on, asked = training_targets(train, target, parts), make_targets(test, target, parts)
-    predicted = trained.predict(asked.features, trained.config.configurations)
-    assert isinstance(predicted, list) and trained_on.settings is not None and asked.settings is not None
-    counts = asked.weight > 0
-    label = np.array([trained.config.configurations.index(one.configuration) for one in predicted])
-    errors = [
-        ("reranker, share wrong", counts, label != asked.label, np.bincount(trained_on.label).argmax() != asked.label)
-    ]
-    settings = ranges.to_unit(_settings_of(predicted))
-    truth, constant = ranges.to_unit(asked.settings), ranges.to_unit(trained_on.settings).mean(axis=0)
-    squares, constant_squares = (settings - truth) ** 2, (constant - truth) ** 2
-    for column, name in enumerate(SETTINGS):
-        every = np.ones(len(test), dtype=np.bool_)
-        errors.append((f"{name}, squared", every, squares[:, column], constant_squares[:, column]))
-    lines = []
-    for name, of, ours, theirs in errors:
-        gain = paired_difference(ours[of], theirs[of], groups=test.group[of].tolist()) if of.any() else "-"
-        lines.append([name, str(of.sum()), *(f"{error[of].mean():.3f}" for error in (ours, theirs)), str(gain)])
-    note = (
-        "Constants: the class that is best most often, and the mean settings, of the training questions that are "
-        "learnt from. Settings on the scale of the loss, 0 to 1; of several best ones their mean. The reranker counts "
-        "where the best leads as the target wants."
-    )
-    return [
-        Table(["error of", "questions", "agent", "constant", "difference"], lines, "Each head by itself:", note=note)
-    ]
 
 
 def left_out_table(
@@ -183,23 +131,19 @@ def named(trained: agent.ConfigurationAgent, labels: Labels) -> Choices:
     chosen = [classes.names.index(prediction.configuration) for prediction in predictions]
     if classes.settings is None or config.ranges is None:
         return np.array(chosen, dtype=np.int64)
-    return classes.nearest(chosen, _settings_of(predictions), config.ranges)
-
-
-def _settings_of(predictions: Sequence[agent.AgentPrediction]) -> FloatArray:
-    """Return the search settings that an agent with two heads predicts, `[n, 3]`."""
-    return np.array([[one.iterations, one.exploration, one.cost_weight] for one in predictions], dtype=np.float64)
+    settings = [[one.iterations, one.exploration, one.cost_weight] for one in predictions]
+    return classes.nearest(chosen, settings, config.ranges)
 
 
 def _nearest_neighbours(
     train: Labels, val: Labels | None, test: Labels, target: TargetConfig, config: agent.AgentConfig
 ) -> Choices:
     """Return the configuration of highest mean utility on the nearest training questions, by cosine of the features."""
-    values, known = utility(train, target), _unit(train.features(config.features))
+    features, values = train.features(config.features), utility(train, target)
 
     def choose(labels: Labels, count: int) -> Choices:
-        near = np.argsort(-_unit(labels.features(config.features)) @ known.T, axis=1, kind="stable")
-        return np.asarray(values[near[:, :count]].mean(axis=1).argmax(axis=1), dtype=np.int64)
+        model = KNeighborsRegressor(count, metric="cosine").fit(features, values)
+        return np.asarray(model.predict(labels.features(config.features)).argmax(axis=1), dtype=np.int64)
 
     counts = [count for count in NEIGHBOURS if count <= len(train)] or [len(train)]
     return _by_validation(choose, counts, val, test, target)
@@ -239,8 +183,3 @@ def _by_validation(
         return choose(test, settings[0])
     gains, rows = utility(val, target), np.arange(len(val))
     return choose(test, max(settings, key=lambda setting: float(gains[rows, choose(val, setting)].mean())))
-
-
-def _unit(features: NDArray[np.float32]) -> FloatArray:
-    lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    return np.asarray(features / np.maximum(lengths, 1e-12), dtype=np.float64)

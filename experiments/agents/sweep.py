@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student_t
+from scipy.stats import ttest_rel
 
 from common.storage import folder_lock
 from corag.cli.console import progress, say
@@ -188,12 +188,12 @@ def _behind(best: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[float, flo
 
     By Student's t: two or three seeds that agree are too few for a bootstrap.
     """
-    leads = [row["by_seed"][seed] - best["by_seed"][seed] for seed in row["by_seed"] if seed in best["by_seed"]]
-    if len(leads) < 2:
+    seeds = [seed for seed in row["by_seed"] if seed in best["by_seed"]]
+    if len(seeds) < 2:
         return None
-    mean, error = float(np.mean(leads)), float(np.std(leads, ddof=1)) / len(leads) ** 0.5
-    half = float(student_t.ppf(0.975, len(leads) - 1)) * error
-    return mean, mean - half, mean + half
+    ours, theirs = ([of["by_seed"][seed] for seed in seeds] for of in (row, best))
+    mean, interval = float(np.mean(np.subtract(ours, theirs))), ttest_rel(ours, theirs).confidence_interval()
+    return (mean, mean, mean) if np.isnan(interval.low) else (mean, float(interval.low), float(interval.high))
 
 
 def _listed(settings: Mapping[str, Any]) -> str:

@@ -4,8 +4,8 @@ The utility of a selection is
 
     metric - price * tokens / 256
 
-By default the metric is `kept`, what the context holds of answer and evidence (`experiments.evaluation.metrics.kept`),
-which needs no reader. The paper's is the ROUGE-L of the answer, at no price.
+By default the metric is `context_recall`, what the context holds of answer and evidence
+(`experiments.evaluation.metrics`), which needs no reader. The paper's is the ROUGE-L of the answer, at no price.
 
 Letters: `n` questions, `C` configurations, `R` classes of the agent.
 """
@@ -22,11 +22,11 @@ import agent
 from corag.errors import DataError, InputError
 from corag.selectors.corag.search import REFERENCE_TOKENS
 from corag.types import FloatArray
-from experiments.evaluation.metrics import kept, quality
+from experiments.evaluation.metrics import context_recall
 from experiments.labels.table import Labels
 
-KEPT, QUALITY = "kept", "quality"
-"""Metrics beside the measures of the labels: what a context holds, and the mean of answer and evidence."""
+CONTEXT_RECALL = "context_recall"
+"""Metric beside the measures of the labels."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class TargetConfig:
     """What makes one configuration better than another, and which questions are learnt from.
 
     Attributes:
-        metric: `kept`, what a context holds of answer and evidence; `quality`, the mean of answer and evidence; or a
-            measure of the labels, such as the paper's `rougeL`.
+        metric: `context_recall`, what a context holds of answer and evidence, or a measure of the labels, such as the
+            paper's `rougeL`.
         price: What 256 tokens of a selection cost, in units of the metric; in the paper 0.
         margin: Share of the next class's utility by which the best has to lead for a question to be learnt from, 0.1
             for 10%. The paper (5.2.2) does not say of what its 10% are. It changes the targets, not how predictions are
             evaluated.
     """
 
-    metric: str = KEPT
+    metric: str = CONTEXT_RECALL
     price: float = 0.01
     margin: float = 0.1
 
@@ -59,13 +59,9 @@ def utility(labels: Labels, config: TargetConfig) -> FloatArray:
     An unknown measure is an `InputError`.
     """
     metric = config.metric
-    if metric not in (KEPT, QUALITY, *labels.measures):
-        known = ", ".join((KEPT, QUALITY, *labels.measures))
-        raise InputError(f"metric {metric!r} is not in the labels; they have {known}")
-    if metric == KEPT:
-        values = kept(labels.measures)
-    else:
-        values = quality(labels.measures, labels.long_form[:, None]) if metric == QUALITY else labels.measures[metric]
+    if metric not in (known := (CONTEXT_RECALL, *labels.measures)):
+        raise InputError(f"metric {metric!r} is not in the labels; they have {', '.join(known)}")
+    values = context_recall(labels.measures) if metric == CONTEXT_RECALL else labels.measures[metric]
     if not np.isfinite(values).any():
         raise DataError(f"no question has {metric}: label questions with answers or gold passages")
     return np.asarray(values - config.price * labels.measures["cost_tokens"] / REFERENCE_TOKENS)

@@ -19,13 +19,11 @@ from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, 
 from corag.naming import spelling
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
-from corag.types import Selector
 from corag.writing import write_atomically
 from experiments.data.pools import Pool, content_hash, open_pool, sample_questions
 from experiments.data.splits import HELD_OUT, default_split, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.curves import FEWEST_QUESTIONS, MOST_QUESTIONS, curve_rows, points
-from experiments.evaluation.measure import Measuring, Rows, cold_and_warm
+from experiments.evaluation.measure import Measuring, cold_and_warm
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
 from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
@@ -39,8 +37,8 @@ from experiments.run.track import UNMEASURED, log_run
 
 logger = logging.getLogger(__name__)
 
-JOURNAL, MODELS, CURVES = "journal.jsonl", "models", "curves"
-"""Ending of the journal, its key of the models that ran, and what the keys of the curves' questions begin with."""
+JOURNAL, MODELS = "journal.jsonl", "models"
+"""Ending of the journal, and its key of the models that ran."""
 OUTPUT_SETTINGS = ("out", "quiet", *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings that no row depends on, but for rounding."""
 COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
@@ -67,7 +65,10 @@ def compare(config: EvaluateConfig) -> Mapping[str, list[Result]]:
     output_file(str(file), PAGE)
     results = {run.name: run.results() for run in runs}
     title = "Methods compared"
-    page = sets_page(results, title=title) if config.several else result_page(*results.values(), title=title)
+    if config.several:
+        page = sets_page(results, title=title, curves=config.curves)
+    else:
+        page = result_page(*results.values(), title=title, curves=config.curves)
     write_atomically(file, page.html())
     write_atomically(file.with_suffix(".md"), page.markdown())
     for name, of_set in results.items():
@@ -112,9 +113,6 @@ class SetRun:
             self._parts.budget(budget).for_context(shortest)
         self._measures = Measures(config.measures)
         self._methods = self._parts.methods(config.methods)
-        self._points = points(max(self.budgets)) if config.curves else []
-        number = min(MOST_QUESTIONS, max(FEWEST_QUESTIONS, len(self._queries) // 3))
-        self._on_curves = sample_questions(self._queries, number if self._points else 0, config.seed)
         self._content = [
             content_hash(self._folder, self._folder.queries, config.index, config.run),
             checkpoint_hash(config.agent),
@@ -130,10 +128,6 @@ class SetRun:
             self._folder, self._queries, self._parts.embedder, config, index=config.index,
             chunking=ChunkConfig(config.max_tokens), quiet=config.quiet,
         )  # fmt: skip
-
-    @cached_property
-    def _of_curves(self) -> Mapping[str, Selector]:
-        return self._parts.methods(tuple(dict.fromkeys(point.method for point in self._points))).selectors
 
     # --- Results ---
 
@@ -167,41 +161,32 @@ class SetRun:
     def _measure_quality(self, journal: Journal, embedded: Sequence[Mapping[str, str]]) -> None:
         """Record a row for each budget, question and method, and the models that ran."""
         step = max(1, getattr(self._parts.prompted, "max_concurrent", 1))
-        on_curves = {query.id for query in self._on_curves}
-        total = len(self.budgets) * len(self._queries) + len(on_curves)
-        jobs: list[tuple[str, list[Query]]] = []
+        total = len(self.budgets) * len(self._queries)
+        jobs: list[tuple[int, list[Query]]] = []
         for begin in range(0, len(self._queries), step):
-            # The curves last: what they share with the table is then read already.
-            for label in (*map(str, self.budgets), CURVES):
-                batch = [
-                    query
-                    for query in self._queries[begin : begin + step]
-                    if (label != CURVES or query.id in on_curves) and f"{label} {query.id}" not in journal.units
-                ]
-                jobs += [(label, batch)] if batch else []
+            for budget in self.budgets:
+                batch = self._queries[begin : begin + step]
+                batch = [query for query in batch if f"{budget} {query.id}" not in journal.units]
+                jobs += [(budget, batch)] if batch else []
         done = total - sum(len(batch) for _, batch in jobs)
         with progress(self.name, quiet=self.config.quiet) as report:
             report(done, total)
-            for label, batch in jobs:
+            for budget, batch in jobs:
+                questions = [(query, self._pool.candidates(query)) for query in batch]
                 with recording() as models:
-                    rows_by_query = self._measured(label, batch)
+                    rows_by_query = self._measuring(budget).rows(questions)
                 # Those of an earlier, interrupted run stay.
                 before = journal.units.get(MODELS, [])
                 if (known := merge_records([before, embedded, models()])) != before:
                     journal.add(MODELS, known)
                 for query, rows in zip(batch, rows_by_query, strict=True):
-                    journal.add(f"{label} {query.id}", rows)
+                    journal.add(f"{budget} {query.id}", rows)
                 done += len(batch)
                 report(done, total)
 
-    def _measured(self, label: str, queries: Sequence[Query]) -> list[Rows]:
-        """Return for each question the rows of all methods at a budget, or of the points of the curves."""
-        questions = [(query, self._pool.candidates(query)) for query in queries]
-        documents = self._folder.documents
-        if label == CURVES:
-            return [curve_rows(self._points, self._of_curves, self._parts, documents, one) for one in questions]
-        budget = self._parts.budget(int(label))
-        return Measuring(self._methods.selectors, budget, self._parts, documents=documents).rows(questions)
+    def _measuring(self, budget: int) -> Measuring:
+        parts, documents = self._parts, self._folder.documents
+        return Measuring(self._methods.selectors, parts.budget(budget), parts, documents=documents)
 
     def _times(self, journal: Journal, budget: int) -> Mapping[str, Mapping[str, Row]]:
         """Return the milliseconds of selections by question and method; a method that fails has none.
@@ -241,12 +226,6 @@ class SetRun:
             name: in_groups({**unit[name], **times.get(unit[name]["query"], {}).get(name, {})} for unit in units)
             for name in self._methods.selectors
         }
-        on_curves = [journal.units[f"{CURVES} {query.id}"] for query in self._on_curves]
-        curves = [
-            point._replace(rows=in_groups(unit[point.label] for unit in on_curves))
-            for point in self._points
-            if budget == max(self.budgets)
-        ]
         means = self._measure_rankings(rows, budget)
         unknown = dict.fromkeys((*(OF_ANSWERS if self._parts.reader is None else ()), *(() if times else OF_TIME)))
         config, estimated = self.config, any(row.get("estimated") for of_method in rows.values() for row in of_method)
@@ -278,7 +257,7 @@ class SetRun:
             "seed": config.seed,
             "work": self._work(budget),
         }
-        result = Result(record, rows, curves)
+        result = Result(record, rows)
         if self._files:
             result.write(self._files[budget])
         return result

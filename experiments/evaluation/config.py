@@ -78,8 +78,7 @@ class EvaluateConfig(SelectionSettings, Tracking):
         out: File for the result as JSON; also writes one line per question (`.rows.jsonl`) and TREC runs (`.runs`).
         sets: Questions of several data folders.
         budgets: Several budgets instead of one.
-        curves: Whether the report also shows quality against tokens for `corag` over lambda, for
-            `sentence-threshold` over thresholds and for `naive` over budgets, on a third of the questions, 10 to 100.
+        curves: Whether the report draws quality against tokens.
         look: Why sealed questions are looked at, in a few words: they are measured in place of those of `split`, and
             the look is registered; see `experiments.protocol.held_out`.
         latency_questions: Questions of each set on which selections are timed, once all else is measured: cold, with

@@ -26,13 +26,6 @@ from corag.types import Chunk, Embedder, FloatArray
 LONG_ANSWER_WORDS = 20
 """From this length of the shortest reference answer on, ROUGE-L is the measure of an answer, not F1."""
 ROUGE = ("rouge1", "rouge2", "rougeL")
-EVIDENCE = ("character_recall", "sentence_recall", "answer_recall", "answer_in_context", "evidence_recall")
-"""Measures of evidence, the finest first; the recall of the answer's words counts for long answers only.
-
-The recall of gold passages is the last resort: it credits one sentence of a passage, whichever it is, with all of it,
-and so prefers sentences wherever passages are judged.
-"""
-
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WORDS = re.compile(r"[^\W_]+")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -117,24 +110,12 @@ def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, 
     }
 
 
-def evidence(figures: Mapping[str, ArrayLike], long_form: ArrayLike) -> FloatArray:
-    """Return the finest of the measures `EVIDENCE`, element by element; NaN where there is none.
-
-    `figures` are floats or arrays of one shape, NaN where a measure is missing; `long_form` says, likewise, whether the
-    reference answers are long.
-    """
-    finest = np.array(np.nan)
-    for name in EVIDENCE:
-        applies = np.logical_or(long_form, name != "answer_recall")
-        finest = np.where(np.isnan(finest) & applies, figures.get(name, np.nan), finest)
-    return finest
-
-
-def kept(figures: Mapping[str, ArrayLike]) -> FloatArray:
+def context_recall(figures: Mapping[str, ArrayLike]) -> FloatArray:
     """Return what a context holds of what a question needs, in [0, 1], element by element; NaN where nothing is known.
 
     The mean of those that there are: the recall of the answer's words, that of the gold passages, and that of the
-    gold's characters or else of the supporting sentences. It needs no reader. `figures` are as for `evidence`.
+    gold's characters or else of the supporting sentences. It needs no reader. `figures` are floats or arrays of one
+    shape, NaN where a measure is missing.
     """
     missing = np.array(np.nan)
     characters = np.asarray(figures.get("character_recall", missing), dtype=np.float64)
@@ -142,17 +123,6 @@ def kept(figures: Mapping[str, ArrayLike]) -> FloatArray:
     known = [figures.get(name, missing) for name in ("answer_recall", "evidence_recall")]
     table = np.stack(np.broadcast_arrays(*known, finest))
     return np.asarray(np.ma.filled(np.ma.masked_invalid(table).mean(axis=0), np.nan))
-
-
-def quality(figures: Mapping[str, ArrayLike], long_form: ArrayLike) -> FloatArray:
-    """Return the mean of answer and evidence, in [0, 1], element by element; NaN where there is neither.
-
-    The answer counts by F1, or by ROUGE-L where the reference answers are long. Where there is one of answer and
-    evidence, it counts alone. Arguments as for `evidence`.
-    """
-    answer = np.where(long_form, figures.get("rougeL", np.nan), figures.get("f1", np.nan))
-    both = np.stack(np.broadcast_arrays(answer, evidence(figures, long_form)))
-    return np.asarray(np.ma.filled(np.ma.masked_invalid(both).mean(axis=0), np.nan))
 
 
 def character_figures(shown: Sequence[Range], gold: Sequence[Range]) -> dict[str, float]:

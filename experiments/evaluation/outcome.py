@@ -13,18 +13,14 @@ from corag.text.support import SupportingSpan, findable, places, support_recall,
 from corag.text.units import Range, ranges_of, source_of
 from corag.types import Chunk, Embedder, Selection, TokenCounter
 from experiments.evaluation.metrics import (
-    LONG_ANSWER_WORDS,
     answer_figures,
     answer_recall,
     answer_similarity,
-    answer_words,
     character_figures,
-    evidence,
+    context_recall,
     evidence_figures,
     evidence_ranks,
-    kept,
     normalize_answer,
-    quality,
     redundancy,
     substring_match,
 )
@@ -116,11 +112,9 @@ class Outcome:
     def evidence(self) -> Mapping[str, float]:
         """Figures of the evidence in the text by name: by passages, supporting sentences and characters.
 
-        Those that the question does not have are missing. Context recall is of all chunks, summarised ones included.
+        Those that the question does not have are missing.
         """
         figures = evidence_figures(self.shown_chunks, self.query.gold)
-        if figures:
-            figures["context_recall"] = evidence_figures(self.selection.chunks, self.query.gold)["evidence_recall"]
         if (recall := support_recall(self.support.spans, self.shown_chunks)) is not None:
             figures |= {"sentence_recall": recall, "full_sentences": float(recall == 1)}
         shown = [ranges_of(chunk) for chunk in self.selection.chunks]
@@ -141,23 +135,9 @@ class Outcome:
         return figures
 
     @property
-    def kept(self) -> float:
-        """What the text holds of answer and evidence, which is what the agent learns from; see `metrics.kept`."""
-        return float(kept({**self.evidence, **self.answers}))
-
-    @property
-    def finest_evidence(self) -> float:
-        """The finest measure of evidence that the question has; see `metrics.evidence`."""
-        return float(evidence({**self.evidence, **self.answers}, self._has_long_answer))
-
-    @property
-    def quality(self) -> float:
-        """Mean of the reader's answer and evidence; see `metrics.quality`."""
-        return float(quality({**self.evidence, **self.answers}, self._has_long_answer))
-
-    @property
-    def _has_long_answer(self) -> bool:
-        return answer_words(self.query.answers) >= LONG_ANSWER_WORDS
+    def context_recall(self) -> float:
+        """What the text holds of answer and evidence, which is what the agent learns from."""
+        return float(context_recall({**self.evidence, **self.answers}))
 
     @property
     def true_k(self) -> int | None:

@@ -31,7 +31,6 @@ from experiments.data.pools import Pool, content_hash
 from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.evaluation.measure import Measuring, Rows
 from experiments.evaluation.methods import with_shared_problem
-from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words
 from experiments.evaluation.parts import Parts
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import SourceQuestions, read_sources
@@ -192,7 +191,6 @@ class Worker:
             "similarities": vectors.similarities.astype(np.float32).tolist(),
             "query_vector": vectors.query.astype(np.float16).tolist(),
             "candidates_vector": vectors.candidates.astype(np.float16).tolist(),
-            "long_form": answer_words(query.answers) >= LONG_ANSWER_WORDS,
         }
 
 

@@ -38,7 +38,7 @@ FIGURES = (
 COMPLETE = ("data", "kind", "query", "split", "group", "configuration", "budget_tokens")
 """Columns without nulls."""
 VECTORS = ("query_vector", "candidates_vector", "similarities")
-"""Columns with a value in the first row of each question, as `long_form`."""
+"""Columns with a value in the first row of each question."""
 
 Row = Mapping[str, Any]
 
@@ -55,7 +55,6 @@ def _schema() -> Any:
             "error": pyarrow.string(),
             **dict.fromkeys(VECTORS[:2], half),
             "similarities": pyarrow.list_(pyarrow.float32()),
-            "long_form": pyarrow.bool_(),
         }
     )
 
@@ -118,7 +117,6 @@ class Labels:
         query_vectors: Embedding of each question, float32 `[n, d]`.
         candidates_vectors: Mean embedding of each question's best candidates, float32 `[n, d]`.
         similarities: Each question's similarities to its candidates, best first.
-        long_form: Whether the reference answers of each question are long, `[n]`.
         budget: Token budget of each question, `[n]`: asked under several, it is a question each.
         metadata: Of each table that was read.
     """
@@ -133,7 +131,6 @@ class Labels:
     query_vectors: Float32
     candidates_vectors: Float32
     similarities: tuple[Float32, ...]
-    long_form: NDArray[np.bool_]
     budget: NDArray[np.int64]
     metadata: tuple[Mapping[str, Any], ...]
 
@@ -268,7 +265,6 @@ def read_labels(paths: str) -> Labels:
         query_vectors=np.stack(vectors["query_vector"]),
         candidates_vectors=np.stack(vectors["candidates_vector"]),
         similarities=tuple(vectors["similarities"]),
-        long_form=np.array(questions["long_form"].to_pylist(), dtype=bool),
         budget=questions["budget_tokens"].to_numpy().astype(np.int64),
         metadata=tuple(metadata),
         **texts,

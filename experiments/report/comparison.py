@@ -13,7 +13,7 @@ from experiments.report.drawing import mean_points, plot, points
 from experiments.report.measures import Measure
 from experiments.report.results import Result
 
-HEADLINE = ("answer_recall", "evidence", "kept", "cost_tokens", "latency_ms_median", "failed")
+HEADLINE = ("answer_recall", "evidence_recall", "context_recall", "cost_tokens", "latency_ms_median", "failed")
 """Measures of the first table beside those of the reader."""
 SMALL_READERS = ("extractive",)
 """Those that come with the project."""
@@ -22,8 +22,7 @@ MOST_QUESTIONS = 500
 MOST_COLUMNS = 8
 """More methods than this have a line each, and not a column."""
 CAPTION = (
-    "Up is better, left is cheaper. Solid: methods, a mark for each budget; dashed: curves over the setting or the "
-    "budget of a selector. Bars: 95% intervals over resampled questions."
+    "Up is better, left is cheaper; a mark for each method and budget. Bars: 95% intervals over resampled questions."
 )
 MEANS = "Means of {} data sets, each counted alike, of the points that all have."
 COUNTS = {
@@ -33,12 +32,12 @@ COUNTS = {
 """How many questions the measures below the passage are of, if not of all."""
 
 
-def result_page(results: Sequence[Result], *, title: str) -> Page:
+def result_page(results: Sequence[Result], *, title: str, curves: bool = True) -> Page:
     """Return the page of one set of questions, given a result a budget."""
     results = sorted(results, key=lambda result: result.budget)
     versions = ", ".join(f"{name} {version}" for name, version in results[0].record["versions"].items())
     note = f"{results[0].questions} questions of split {results[0].record['split']}. Versions: {versions}"
-    return Page(title, _lead(results), _sections(results), note)
+    return Page(title, _lead(results), _sections(results, curves), note)
 
 
 def terminal_page(result: Result, title: str) -> Page:
@@ -47,27 +46,27 @@ def terminal_page(result: Result, title: str) -> Page:
     return Page("", _lead([result]), [Section("", blocks)])
 
 
-def sets_page(results: Mapping[str, Sequence[Result]], *, title: str) -> Page:
+def sets_page(results: Mapping[str, Sequence[Result]], *, title: str, curves: bool = True) -> Page:
     """Return the page of several sets of questions: the means of their points, and the tables of each."""
     main = next(iter(results.values()))[0].main_measure
     sections = []
-    if shared := mean_points(results.values(), main.name):
+    if curves and (shared := mean_points(results.values(), main.name)):
         figure = Figure(plot(shared, main.title), main.title, CAPTION)
         sections.append(Section("All data sets", [figure, MEANS.format(len(results))], anchor="means"))
     for name, of_set in results.items():
-        blocks: list[Block] = [_lead(of_set), *_sections(sorted(of_set, key=lambda result: result.budget))]
+        blocks: list[Block] = [_lead(of_set), *_sections(sorted(of_set, key=lambda result: result.budget), curves)]
         sections.append(Section(f"{name}: {of_set[0].questions} questions", blocks, anchor=name))
     return Page(title, "", sections)
 
 
-def _sections(results: Sequence[Result]) -> list[Section]:
+def _sections(results: Sequence[Result], curves: bool) -> list[Section]:
     main = results[0].main_measure
-    figure = Figure(plot(points(results, main.name), main.title), main.title, CAPTION)
+    drawn = points(results, main.name) if curves else {}
     pairs = [(result, *pair) for result in results if (pair := result.contest()) is not None and result.rows]
     return [
         Section("Each method, best first", [headline(results), *remarks(results)]),
         *([Section("Differences on the same questions", found)] if (found := differences(results)) else []),
-        Section("Quality against tokens", [figure]),
+        *([Section("Quality against tokens", [Figure(plot(drawn, main.title), main.title, CAPTION)])] if drawn else []),
         *(_pair(*one) for one in pairs),
         *(Section(f"All measures at {one.budget} tokens", [measures_table(one)], folded=True) for one in results),
     ]
@@ -132,8 +131,8 @@ def headline(results: Sequence[Result]) -> Table:
 def _of_reader(result: Result) -> str:
     """Return what the measures of the table are of."""
     notes = []
-    if result.main_measure.name == "kept":
-        notes.append("Kept, which ranks: mean recall of answer words, gold passages and marked evidence.")
+    if result.main_measure.name == "context_recall":
+        notes.append("Context recall, which ranks: mean recall of answer words, gold passages and marked evidence.")
     if result.answer_measure is not None:
         reader = str(result.record.get("config", {}).get("reader", "the reader"))
         small = ", a small extractive reader, which answers no better from more text"

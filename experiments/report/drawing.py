@@ -13,7 +13,7 @@ from corag.optional import require
 from corag.text.visible import visible
 from experiments.report.difference import Difference
 from experiments.report.measures import Row, measure
-from experiments.report.results import CHALLENGER, DEFAULT, Result, selector_name
+from experiments.report.results import CHALLENGER, Result, selector_name
 
 MARKERS = ("o", "s", "^", "D", "v")
 """Of methods that share a colour."""
@@ -27,30 +27,22 @@ LONGEST_NAME = 56
 Point: TypeAlias = tuple[float, float, Difference | None]
 """Tokens, quality and its interval, if known."""
 Points: TypeAlias = Sequence[Point]
-Place: TypeAlias = tuple[str, str, int]
-"""The curve that a point is of, or nothing; its method and its budget."""
+Place: TypeAlias = tuple[str, int]
+"""A method and its budget."""
 
 
 def points(results: Sequence[Result], name: str) -> dict[Place, Point]:
-    """Return tokens and a measure of each method at each budget, and of the points of curves, on the same questions.
-
-    Curves are measured on some of the questions; then all points are of these. Those that failed on one are left out.
-    """
-    on_curves = {row["query"] for result in results for one in result.curves for row in one.rows}
+    """Return tokens and a measure of each method at each budget; those that failed on a question are left out."""
     found: dict[Place, Point | None] = {}
     for result in results:
         for method in result.methods:
             if result.failures(method):
                 continue
             if result.rows:
-                rows = [row for row in result.rows[method] if not on_curves or row["query"] in on_curves]
-                found["", method, result.budget] = _point(rows, name)
+                found[method, result.budget] = _point(result.rows[method], name)
             elif (value := result.value(method, name)) is not None:
                 tokens = float(result.value(method, "cost_tokens") or 0)
-                found["", method, result.budget] = (tokens, float(value), None)
-        for one in result.curves:
-            if one.curve != DEFAULT and not any(row.get("failed") for row in one.rows):
-                found[one.curve, one.method, one.budget] = _point(one.rows, name)
+                found[method, result.budget] = (tokens, float(value), None)
     return {place: point for place, point in found.items() if point is not None}
 
 
@@ -70,17 +62,16 @@ def mean_points(sets: Iterable[Sequence[Result]], name: str) -> dict[Place, Poin
 
 
 def plot(drawn: Mapping[Place, Point], title: str) -> str:
-    """Return an SVG of points against tokens: a line for each method over budgets, and one for each curve."""
-    lines: dict[tuple[str, str], list[Point]] = {}
-    for (curve, method, _), point in drawn.items():
-        lines.setdefault((curve, "" if curve else method), []).append(point)
+    """Return an SVG of points against tokens, a line for each method over budgets."""
+    lines: dict[str, list[Point]] = {}
+    for (method, _), point in drawn.items():
+        lines.setdefault(method, []).append(point)
     styled: list[tuple[str, Points, Mapping[str, Any]]] = []
-    for number, ((curve, method), line) in enumerate(lines.items()):
+    for number, (method, line) in enumerate(lines.items()):
         turn, color = divmod(number, len(COLORS))
         width = 2.0 if selector_name(method) == CHALLENGER else 1.0
         style = {"color": COLORS[color], "marker": MARKERS[turn % len(MARKERS)], "linewidth": width}
-        style |= {"linestyle": "--", "markersize": 3} if curve else {}
-        styled.append((f"{curve}, curve" if curve else method, sorted(line, key=lambda point: point[:2]), style))
+        styled.append((method, sorted(line, key=lambda point: point[:2]), style))
     return against_tokens(styled, title)
 
 

@@ -119,8 +119,7 @@ def _evidence(name: str, title: str, **settings: Any) -> Measure:
 
 _LIST = [
     _answer("answer_recall", "answer recall", partial=True),
-    Measure("evidence", "evidence", of=lambda one: one.finest_evidence, partial=True),
-    Measure("kept", "kept", of=lambda one: one.kept, partial=True, brief=False),
+    Measure("context_recall", "context recall", of=lambda one: one.context_recall, partial=True),
     Measure("cost_tokens", "tokens", -1, ".1f", of=lambda one: one.cost),
     _answer("rouge1", "ROUGE-1", brief=False),
     _answer("rouge2", "ROUGE-2", brief=False),
@@ -131,14 +130,12 @@ _LIST = [
     _evidence("evidence_recall", "evidence recall"),
     _evidence("evidence_precision", "evidence precision"),
     _evidence("full_evidence", "full evidence"),
-    _evidence("context_recall", "context recall", brief=False),
     _evidence("sentence_recall", "sentence recall", partial=True),
     _evidence("full_sentences", "full sentences", partial=True),
     _evidence("character_recall", "character recall", partial=True),
     _evidence("character_precision", "character precision", partial=True),
     _evidence("character_iou", "character IoU", partial=True),
     _answer("answer_in_context", "answer in context", partial=True),
-    Measure("quality", "quality", of=lambda one: one.quality, partial=True, brief=False),
     Measure("chunks", "chunks", 0, ".2f", of=lambda one: len(one.selection)),
     Measure("value", "value", 0, of=lambda one: one.selection.value, brief=False),
     Measure("scorer_calls", "scorer calls", -1, ".1f", of=lambda one: one.selection.trace.scorer_calls, brief=False),
@@ -179,7 +176,7 @@ MEASURES: dict[str, Measure] = {one.name: one for one in _LIST}
 
 `tes` is the trade-off efficiency score of CAR (section 5.1), `diff_k` that of Adaptive-k (section 5.5), change in
 tokens and answer similarity those of CRAG (section 3.1.3), the judged ones follow `experiments.evaluation.judge`, and
-`quality` and those of characters `experiments.evaluation.metrics`.
+context recall and those of characters `experiments.evaluation.metrics`.
 """
 OF_ANSWERS = ("rouge1", "rouge2", "rougeL", "f1", "em", "sub_em")
 """Null if nothing was read."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from corag.errors import DataError
 from corag.text.visible import to_json
@@ -18,24 +18,8 @@ from experiments.report.measures import MEASURES, Measure, Row, measure
 
 CHALLENGER, BOUND = "corag", "upper"
 """The method that is compared with the best other one, and the one that is no rival: it tries everything."""
-DEFAULT = "default"
-"""What stands for a curve of `corag` without settings, which is one point."""
-ROWS, CURVES = ".rows.jsonl", ".curves.jsonl"
-"""Endings of the files beside a result: the rows of its questions, and those of its curves."""
-
-
-class CurvePoint(NamedTuple):
-    """A point of the curve of a selector whose setting or budget varies, or `DEFAULT`, with its rows."""
-
-    curve: str
-    method: str
-    budget: int
-    rows: Sequence[Row] = ()
-
-    @property
-    def label(self) -> str:
-        """A name that no other point of its curve has."""
-        return f"{self.curve}: {self.method} at {self.budget}"
+ROWS = ".rows.jsonl"
+"""Ending of the file beside a result with the rows of its questions."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +29,10 @@ class Result:
     Attributes:
         record: What the JSON file holds; see docs/experiments.md.
         rows: The rows of each method, their questions in one order; empty if they are not known.
-        curves: Points of curves, with the largest budget alone.
     """
 
     record: Mapping[str, Any]
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    curves: Sequence[CurvePoint] = ()
 
     @classmethod
     def read(cls, path: Path) -> Result:
@@ -59,27 +41,20 @@ class Result:
             raise DataError(f"there is no file {path}; name results that `corag evaluate --out` wrote")
         with _reading(path):
             record = _checked(json.loads(path.read_text(encoding="utf-8")))
-        rows_file, curves_file = path.with_suffix(ROWS), path.with_suffix(CURVES)
+        rows_file = path.with_suffix(ROWS)
         if not rows_file.is_file():
             return cls(record)
-        rows = {method: rows for (method,), rows in _read_rows(rows_file, "method").items()}
+        rows = _read_rows(rows_file)
         found = [(row["method"], record["queries"]) for row in record["methods"]]
         if found != [(method, len(of_method)) for method, of_method in rows.items()]:
             raise DataError(f"{rows_file} has other questions or methods than its result; evaluate again")
-        points = _read_rows(curves_file, "curve", "method", "budget_tokens") if curves_file.is_file() else {}
-        return cls(record, rows, [CurvePoint(*(*point, of_point)) for point, of_point in points.items()])
+        return cls(record, rows)
 
     def write(self, path: Path) -> None:
         """Write the files that `read` reads, the result last."""
-        rows = [{"method": method, **row} for method, of_method in self.rows.items() for row in of_method]
-        points = [
-            {"curve": one.curve, "method": one.method, "budget_tokens": one.budget, **row}
-            for one in self.curves
-            for row in one.rows
-        ]
-        for ending, lines in ((ROWS, rows), (CURVES, points)):
-            if lines:
-                write_atomically(path.with_suffix(ending), "".join(to_json(line) + "\n" for line in lines))
+        if self.rows:
+            rows = ({"method": method, **row} for method, of_method in self.rows.items() for row in of_method)
+            write_atomically(path.with_suffix(ROWS), "".join(to_json(row) + "\n" for row in rows))
         write_atomically(path, to_json(self.record, indent=2) + "\n")
 
     @property
@@ -111,8 +86,8 @@ class Result:
 
         Otherwise that of the reader's answers; without a reader, evidence recall.
         """
-        if any(row.get("kept") is not None for row in self.record["methods"]):
-            return MEASURES["kept"]
+        if any(row.get("context_recall") is not None for row in self.record["methods"]):
+            return MEASURES["context_recall"]
         return self.answer_measure or MEASURES["evidence_recall"]
 
     @property
@@ -179,12 +154,12 @@ def _reading(file: Path) -> Iterator[None]:
         raise DataError(f"{file} is not what `corag evaluate --out` writes ({error}); evaluate again") from error
 
 
-def _read_rows(file: Path, *key: str) -> dict[tuple[Any, ...], list[Row]]:
-    """Return the rows of a file by some of their fields; all groups have the same questions in one order."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+def _read_rows(file: Path) -> dict[str, list[Row]]:
+    """Return the rows of a file by method; all have the same questions in one order."""
+    groups: dict[str, list[Row]] = {}
     with _reading(file), file.open(encoding="utf-8") as lines:
         for row in map(json.loads, lines):
-            groups.setdefault(tuple(row.pop(name) for name in key), []).append(row)
+            groups.setdefault(row.pop("method"), []).append(row)
         if len({tuple(row["query"] for row in rows) for rows in groups.values()}) > 1:
             raise ValueError("its rows are of different questions")
     return groups

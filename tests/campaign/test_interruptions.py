@@ -144,7 +144,7 @@ TASKS = {
     ),
     "train agent": Task(
         lambda inputs, folder: ["train", "agent", "--labels", inputs / "labels.parquet", "--out", folder,
-                                "--logger", "none", "--training.epochs", 20, "--target.metric", "quality", "--quiet"],
+                                "--logger", "none", "--training.epochs", 20, "--target.metric", "f1", "--quiet"],
         epochs_done,
         15, lambda folder: (folder / "checkpoint" / "model.safetensors").read_bytes(),
     ),
@@ -158,7 +158,7 @@ TASKS = {
         lambda inputs, folder: [
             "sweep", "--base.labels", inputs / "labels.parquet", "--base.out", folder / "s", "--base.logger", "none",
             "--vary", '{"training.margin": [0.5, 1.0]}', "--base.training.epochs", 4,
-            "--base.target.metric", "quality", "--quiet", "true"],
+            "--base.target.metric", "f1", "--quiet", "true"],
         lambda folder: len(list(folder.glob("s/*/training.json"))),
         6, sweep_weights, same,
     ),

@@ -84,7 +84,6 @@ def question_row(query, question, vector, **changes):
         "similarities": [0.9, 0.5, 0.4],
         "query_vector": [float(number) for number in vector],
         "candidates_vector": [float(number) / 2 for number in vector],
-        "long_form": False,
         "num_candidates": 3,
         **changes,
     }
@@ -108,7 +107,7 @@ def write_labels(path, rows=None, questions=None, **changes):
     written, seen = [], set()
     for row in training_rows() if rows is None else rows:
         of_question = dict(known.get(row["query"], {}))
-        for name in (*VECTORS, "long_form"):
+        for name in VECTORS:
             if row["query"] in seen:
                 of_question.pop(name, None)
         seen.add(row["query"])

@@ -20,7 +20,7 @@ ABLATIONS = [path for path in FILES if path.stem != "search"]
 BASE = TrainAgentConfig(
     "labels.parquet", "runs/lr", own_splits=True, features="query", hidden=(4,), map_dim=3,
     logger="none", training=agent.TrainConfig(epochs=2),
-    target=TargetConfig(metric="quality", price=0.1),
+    target=TargetConfig(metric="f1", price=0.1),
 )  # fmt: skip
 
 

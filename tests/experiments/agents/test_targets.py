@@ -49,12 +49,13 @@ def test_utility_worked_by_hand(tmp_path):
     recall = {"q1": [0.0, 0.5, 1.0, 1.0], "q2": [None] * 4, "q3": [1.0] * 4, "q4": [0.0] * 4}
     tokens = {query: [256, 256, 128, 0] for query in TABLE}
     labels = labels_of(tmp_path, TABLE, evidence_recall=recall, cost_tokens=tokens)
-    quality = TargetConfig(metric="quality", price=0.1)
-    values = utility(labels, quality)
+    default = TargetConfig(price=0.1)
+    values = utility(labels, default)
+    # The mean of the recalls of the answer's words, which the table has, and of passages.
     np.testing.assert_allclose(values[0], [0.25 - 0.1, 0.5 - 0.1, 0.75 - 0.05, 0.55], rtol=1e-6)
     # Without gold passages the answer alone counts.
     np.testing.assert_allclose(values[1], [0.6 - 0.1, 0.6 - 0.1, 0.4 - 0.05, 0.2], rtol=1e-6)
-    np.testing.assert_allclose(utility(labels, replace(quality, price=0.0))[2], [0.72, 0.55, 0.7, 0.55], rtol=1e-6)
+    np.testing.assert_allclose(utility(labels, replace(default, price=0.0))[2], [0.72, 0.55, 0.7, 0.55], rtol=1e-6)
     assert best_configuration(labels, values).tolist()[:2] == [2, 0]
     # However small a lead is, it counts before tokens.
     assert best_configuration(labels, np.tile([0.5, 0.501, 0.5, 0.5], (4, 1))).tolist() == [1] * 4

@@ -11,7 +11,7 @@ import corag
 from common.errors import InputError
 from corag.errors import DataError
 from corag.selectors.corag.features import curve_statistics
-from experiments.agents.compare import AGENT, BASE, CEILING, RERANKER_ONLY, SETTINGS_ONLY, comparison
+from experiments.agents.compare import AGENT, BASE, CEILING, comparison
 from experiments.agents.targets import TargetConfig, training_targets
 from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, divided, train
 from experiments.labels.table import read_labels
@@ -32,7 +32,7 @@ BM25, SOFTSIM = "corag(unit=passage, reranker=bm25)", "corag(unit=passage, reran
 
 def config_of(labels, out, **settings):
     given = {"own_splits": True, "features": "query"}
-    given["target"] = TargetConfig(metric="quality", price=0.1)
+    given["target"] = TargetConfig(metric="f1", price=0.1)
     given |= {"training": QUICK, "logger": "none", "quiet": True}
     return TrainAgentConfig(str(labels), str(out), **{**given, **settings})
 
@@ -112,39 +112,6 @@ def test_a_comparison_worked_by_hand(tmp_path):
     assert lines["k-nearest neighbours"][0] in ("0.5000", "1.0000")
     assert lines[CEILING][1] == "+1.00" and lines[AGENT][1].startswith("+1.00") and lines[AGENT][3] == "10.5"
     assert "+0.500" in page.lead
-
-
-def test_two_heads_are_compared_one_by_one_worked_by_hand(tmp_path):
-    # Odd questions are for a with 8 iterations, even ones for b with 2; half of it with the other number.
-    vectors = [[1.0, 0.0] if number % 2 else [0.0, 1.0] for number in range(12)]
-    rows = [
-        label_row(
-            f"q{number}", name, (name == "ba"[number % 2]) * (1 + (count == (2, 8)[number % 2])) / 2, iterations=count
-        )
-        for number in range(12)
-        for name in "ab"
-        for count in (2, 8)
-    ]
-    questions = [question_row(f"q{number}", "?", vector) for number, vector in enumerate(vectors)]
-    labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows, questions)))
-    names, ranges = labels.classes().names, agent.Ranges((2, 8), (0.1, 0.1), (0.0, 0.0))
-    fallback = agent.Fallback(names[0], 2, 0.1, 0.0)
-    config = agent.AgentConfig(names, fallback, 2, "toy", hidden=(), map_dim=2, ranges=ranges)
-    eye, none = np.eye(2, dtype=np.float32), np.zeros(2, dtype=np.float32)
-    weights = {"encoder.0.weight": eye, "encoder.0.bias": none, "choice.weight": eye, "choice.bias": none}
-    # The head of settings says 8 to all.
-    weights |= {"settings.weight": np.zeros((3, 2), np.float32), "settings.bias": np.full(3, 50, np.float32)}
-    parts = labels.of(range(6)), labels.of(range(6, 8)), labels.of(range(8, 12))
-    page = comparison(agent.ConfigurationAgent(config, weights), *parts, TargetConfig(metric="f1", price=0.0))
-    methods, errors = page.sections[0].blocks
-    lines = {row[0].strip("*"): row[1] for row in methods.rows}
-    assert [lines[name] for name in (BASE, RERANKER_ONLY, SETTINGS_ONLY, AGENT, CEILING)] == [
-        "0.5000", "0.7500", "0.2500", "0.7500", "1.0000",
-    ]  # fmt: skip
-    by_head = {row[0]: row[1:] for row in errors.rows}
-    assert by_head["reranker, share wrong"][:3] == ["4", "0.000", "0.500"]
-    assert by_head["iterations, squared"][:3] == ["4", "0.500", "0.250"]
-    assert by_head["exploration, squared"][:3] == ["4", "0.000", "0.000"]
 
 
 def test_candidates_are_features_in_training_and_in_use(tmp_path, table):

@@ -138,7 +138,6 @@ def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
             assert same(untimed(result.record["methods"]), untimed(expected["methods"]))
             stored = Result.read(out / f"{name}-{result.budget}.json")
             assert stored.record["work"] == result.record["work"] and stored.rows == result.rows
-            assert stored.curves == result.curves and bool(stored.curves) == (result.budget == 48)
     text = (out / "comparison.md").read_text()
     assert "## early: 3 questions" in text and "## late: 2 questions" in text
     names = [f"{name}-{budget}" for name in ("early", "late") for budget in (24, 48)]
@@ -146,23 +145,7 @@ def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
     assert {path.name for path in out.iterdir()} == {
         "comparison.html", "comparison.md", "early.journal.jsonl", "late.journal.jsonl",
         *(f"{name}{ending}" for name in names for ending in (".json", ".rows.jsonl", ".runs")),
-        *(f"{name}-48.curves.jsonl" for name in ("early", "late")),
     }  # fmt: skip
-
-
-@pytest.mark.slow
-def test_points_of_curves_are_what_their_methods_measure_alone(tmp_path, small_data, small_checkpoint, reader):
-    given = {"reranker": None, "agent": str(small_checkpoint)}
-    sets = (QuestionSet("late", small_data.name),)
-    [_, result] = compare(sets_of(small_data, tmp_path / "out", sets=sets, **given))["late"]
-    assert max(Counter(reader.asked).values()) == 1
-    assert {point.curve for point in result.curves} == {"default", "corag", "sentence-threshold", "naive"}
-    assert {point.budget for point in result.curves if point.curve == "naive"} > {32, 48}
-    for point in result.curves[::4]:
-        alone = {"budget": point.budget, "reader": "first-words", "latency_questions": 0, **given}
-        [row] = evaluate(config_of(small_data, methods=point.method, **alone))["methods"]
-        for name in ("kept", "evidence_recall", "cost_tokens"):
-            assert MEASURES[name].summary(point.rows) == pytest.approx(row[name])
 
 
 @pytest.mark.slow

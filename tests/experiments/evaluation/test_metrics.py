@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_equal
+from numpy.testing import assert_allclose
 from rouge_score import rouge_scorer
 
 from corag.types import Chunk
@@ -15,13 +15,12 @@ from experiments.evaluation.metrics import (
     answer_recall,
     answer_similarity,
     character_figures,
-    evidence,
+    context_recall,
     evidence_figures,
     evidence_ranks,
     exact_match,
     f1,
     normalize_answer,
-    quality,
     redundancy,
     substring_match,
 )
@@ -127,22 +126,15 @@ def test_similarity_of_answers_and_redundancy_of_a_selection():
     assert redundancy(["a1"], AxisEmbedder()) == redundancy([], AxisEmbedder()) == 0
 
 
-FIGURES = {
-    "f1": [0.5, 0.5, 0.5, np.nan, np.nan],
-    "rougeL": [0.1, 0.1, 0.1, np.nan, np.nan],
-    "evidence_recall": [1.0, 1.0, 1.0, 1.0, np.nan],
-    "character_recall": [0.4, np.nan, np.nan, np.nan, np.nan],
-    "answer_recall": [np.nan, 0.3, 0.3, np.nan, np.nan],
-}
-
-
-def test_quality_is_the_mean_of_the_answer_and_the_finest_evidence():
-    long_form = [False, False, True, False, False]
-    # A short answer's words may be anywhere, so its passage counts.
-    assert_equal(evidence(FIGURES, long_form), [0.4, 1.0, 0.3, 1.0, np.nan])
-    assert_allclose(quality(FIGURES, long_form), [0.45, 0.75, 0.2, 1.0, np.nan])
-    assert float(quality({"f1": 0.5, "answer_in_context": 1.0}, False)) == 0.75
-    assert np.isnan(quality({}, True))
+def test_context_recall_is_the_mean_of_what_is_known():
+    figures = {
+        "evidence_recall": [1.0, 1.0, 1.0, np.nan],
+        "character_recall": [0.4, np.nan, np.nan, np.nan],
+        "sentence_recall": [0.9, 0.5, np.nan, np.nan],
+        "answer_recall": [np.nan, 0.3, 0.2, np.nan],
+    }
+    assert_allclose(context_recall(figures), [0.7, 0.6, 0.6, np.nan])
+    assert float(context_recall({"answer_recall": 0.25})) == 0.25
 
 
 def test_the_depth_of_the_evidence():

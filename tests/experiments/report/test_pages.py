@@ -13,7 +13,7 @@ from corag.errors import DataError
 from corag.text.visible import visible
 from experiments.report.comparison import differences, headline, measures_table, result_page, sets_page
 from experiments.report.drawing import mean_points, plot, points
-from experiments.report.results import CurvePoint, Result
+from experiments.report.results import Result
 from tests.experiments.worlds import result_of, write_folder
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="300pt"></svg>'
@@ -156,32 +156,15 @@ def test_a_method_that_failed_on_questions_ranks_last():
     assert table.rows[2][list(table.headings).index("failed")] == "3"
     [f1] = [row[1:] for row in measures_table(result).rows if row[0] == "F1"]
     assert f1 == ["**0.500**", "0.250", "1.000"]
-    assert list(points([result], "f1")) == [("", "corag", 64), ("", "mmr", 64)]
+    assert list(points([result], "f1")) == [("corag", 64), ("mmr", 64)]
 
 
-def rows_of(values, tokens, first=0):
-    return [
-        {"query": f"q{first + number}", "f1": value, "cost_tokens": cost}
-        for number, (value, cost) in enumerate(zip(values, tokens, strict=True))
-    ]
-
-
-def test_points_are_of_the_questions_of_the_curves():
-    result = measured({"corag": [1.0, 0.0, 0.0, 0.0]})
-    curve = [
-        CurvePoint("naive", "naive", budget, rows_of(values, (tokens,) * 2))
-        for budget, values, tokens in ((64, (1.0, 0.5), 40), (32, (0.5, 0.0), 20))
-    ]
-    found = points([Result(result.record, result.rows, curve)], "f1")
-    # Of q0 and q1 alone: corag has 1 and 0.
-    assert {place: point[:2] for place, point in found.items()} == {
-        ("", "corag", 64): (40, 0.5), ("naive", "naive", 64): (40, 0.75), ("naive", "naive", 32): (20, 0.25),
+def test_means_are_of_the_points_that_all_sets_have():
+    one, other = measured({"corag": [1.0, 0.5], "mmr": [0.0, 0.5]}), measured({"corag": [0.25, 0.25]})
+    assert {place: point[:2] for place, point in points([one], "f1").items()} == {
+        ("corag", 64): (40, 0.75), ("mmr", 64): (40, 0.25),
     }  # fmt: skip
-    other = Result(result.record, {"corag": rows_of((0.0, 0.5, 1.0, 1.0), (60,) * 4)}, curve[:1])
-    means = mean_points([[Result(result.record, result.rows, curve)], [other]], "f1")
-    assert {place: point[:2] for place, point in means.items()} == {
-        ("", "corag", 64): (50, 0.375), ("naive", "naive", 64): (40, 0.75),
-    }  # fmt: skip
+    assert mean_points([[one], [other]], "f1") == {("corag", 64): (40, 0.5, None)}
 
 
 def test_the_command_writes_pages_and_pictures(tmp_path, capsys):

@@ -29,7 +29,7 @@ def config(tmp_path):
     return TrainAgentConfig(
         str(write_labels(tmp_path / "labels.parquet")), str(tmp_path / "run"), features="query", hidden=(4,), map_dim=3,
         shares=(0.5, 0.5, 0.0), training=agent.TrainConfig(epochs=3), device="cpu", quiet=True,
-        target=TargetConfig(metric="quality"),
+        target=TargetConfig(metric="f1"),
     )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
     differing = {name for name in first if first[name] != second[name]} - {"_wandb"}
     assert differing == {"training", "out"}
     assert (first["hidden"], first["map_dim"], first["features"]) == ([4], 3, "query")
-    assert first["target"]["metric"] == "quality" and first["agent"]["embedder"] == "minilm"
+    assert first["target"]["metric"] == "f1" and first["agent"]["embedder"] == "minilm"
     assert {"selector": "corag", "settings": CORAG} in first["agent"]["configurations"]
     assert len(first["label_tables"][0]["sha256"]) == 64
     assert first["commit"] and first["versions"]["torch"]
@@ -148,7 +148,7 @@ def test_the_agent_of_a_wandb_sweep_can_drive_a_training(tmp_path, config, monke
     assert "--training.lr=0.0001" in flags and "--hidden=[64, 32]" in flags
     monkeypatch.setenv("WANDB_RUN_ID", "chosen01")
     given = ["--labels", config.labels, "--features", "query", "--shares", "[0.5,0.5,0]", "--training.epochs", "2"]
-    given += ["--target.metric", "quality"]
+    given += ["--target.metric", "f1"]
     assert main(["train", *given, "--out", config.out, "--quiet", *flags]) == 0, capsys.readouterr().err
     [run] = offline_runs(config.out)
     assert run.run.run_id == "chosen01" and planned["metric"]["name"] in run.summary
