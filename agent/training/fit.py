@@ -16,8 +16,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -35,7 +34,6 @@ from agent.training.module import AgentModule
 from common.errors import InputError, ModelError
 from common.storage import folder_lock, replace_file
 
-Precision = Literal["32-true", "bf16-mixed"]
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
 RANK = "rank"
 """The figure by which Lightning tells the best epoch."""
@@ -80,8 +78,6 @@ def fit(
     out_dir: str | Path,
     *,
     device: str = "auto",
-    precision: Precision = "32-true",
-    trainer: Mapping[str, Any] = MappingProxyType({}),
     facts: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
     logger: Callable[[Path], Logger | None] | None = None,
@@ -96,10 +92,8 @@ def fit(
     trains and the others wait.
 
     No question of `val` may be in `train`. `device` is `cpu`, `cuda`, `cuda:1`, `mps` or the like; `auto` is a GPU if
-    there is one. `precision` is that of the training steps; weights are always float32.
+    there is one. `facts`, such as data and commit, are added to the model card.
 
-    `trainer` are further settings of Lightning's Trainer, such as `gradient_clip_val`. `facts`, such as data and
-    commit, are added to the model card.
     `progress` is called with (epochs done, epochs in all) after each. `logger` makes Lightning's logger of the figures
     of each epoch; it is called with the folder of the training if something is left to do.
 
@@ -110,8 +104,7 @@ def fit(
     _check(train, val, config, train_config)
     out_dir = Path(out_dir)
     tables = [table.digest() for table in (train, val) if table is not None]
-    settings = [config.to_dict(), dataclasses.asdict(train_config), precision, dict(trainer)]
-    parts = json.dumps([tables, *settings], sort_keys=True, default=str)
+    parts = json.dumps([tables, config.to_dict(), dataclasses.asdict(train_config)], sort_keys=True, default=str)
     fingerprint = hashlib.sha256(parts.encode()).hexdigest()
     with folder_lock(out_dir):
         if (done := _finished(out_dir, fingerprint)) is not None:
@@ -125,12 +118,13 @@ def fit(
             log = (logger and logger(epochs_dir)) or DummyLogger()
             figures = _Figures(progress, train_config.epochs)
             validates = {"limit_val_batches": 0.0 if val is None else 1.0}
-            own = {"epochs": train_config.epochs, "precision": precision, "logger": log, **validates}
+            best = ModelCheckpoint(filename="best", monitor=RANK, **kept_in(epochs_dir))
+            own = {"logger": log, "log_every_n_steps": 1, **validates}
             try:
-                lightning = _trainer(epochs_dir, figures, {"device": device, **own}, trainer)
-                last = resume(lightning, module, epochs_dir)
-            except MisconfigurationException as error:
-                raise InputError(f"Lightning refuses device={device!r} or trainer={dict(trainer)}: {error}") from error
+                lightning = quiet_trainer(epochs_dir, device, train_config.epochs, [figures, best], **own)
+            except (MisconfigurationException, ValueError) as error:
+                raise InputError(f"Lightning refuses device {device!r}: {error}") from error
+            last = resume(lightning, module, epochs_dir)
         kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
         state = torch.load(kept, map_location="cpu", weights_only=True)
         module.load_state_dict(state["state_dict"])
@@ -140,8 +134,7 @@ def fit(
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, state["epoch"])
         root = lightning.strategy.root_device
         name = torch.cuda.get_device_name(root) if root.type == "cuda" else root.type
-        hardware = {"trained on": f"{name}, precision {lightning.precision}"}
-        card_facts = _facts(train, val, train_config, report) | hardware | dict(facts or {})
+        card_facts = _facts(train, val, train_config, report) | {"trained on": name} | dict(facts or {})
         save(report.checkpoint, agent, model_card(config, card_facts))
         replace_file(out_dir / RECORD_FILE, json.dumps(record, indent=1))
         _remove_epochs(out_dir)
@@ -184,14 +177,6 @@ class _Figures(pl.Callback):  # type: ignore[misc]
         step = trainer.global_step * (epoch + 1) // len(self.history)
         for logger in trainer.loggers:
             logger.log_metrics({**self.history[epoch], "epoch": epoch}, step=step)
-
-
-def _trainer(epochs_dir: Path, figures: _Figures, own: Mapping[str, Any], given: Mapping[str, Any]) -> pl.Trainer:
-    try:
-        best = ModelCheckpoint(filename="best", monitor=RANK, **kept_in(epochs_dir))
-        return quiet_trainer(epochs_dir, hooks=[figures, best], **own, **{"log_every_n_steps": 1, **given})
-    except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
-        raise MisconfigurationException(str(error)) from error
 
 
 def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig) -> None:

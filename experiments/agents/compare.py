@@ -131,7 +131,7 @@ def named(trained: agent.ConfigurationAgent, labels: Labels) -> Choices:
     chosen = [classes.names.index(prediction.configuration) for prediction in predictions]
     if classes.settings is None or config.ranges is None:
         return np.array(chosen, dtype=np.int64)
-    settings = [[one.iterations, one.exploration, one.cost_weight] for one in predictions]
+    settings = np.array([[one.iterations, one.exploration, one.cost_weight] for one in predictions], dtype=np.float64)
     return classes.nearest(chosen, settings, config.ranges)
 
 

@@ -229,11 +229,10 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted name; those of Lightning's `trainer` are one setting."""
+    """Return nested settings by dotted name."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        nested = isinstance(value, Mapping) and name != "trainer"
-        flat |= flattened(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
+        flat |= flattened(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
     return flat
 
 

@@ -60,7 +60,6 @@ class TrainAgentConfig(Runtime, Tracking):
             agent to depart from it: 0 follows the prediction, 1 never departs.
         target: What makes one configuration better than another.
         training: Settings of the training.
-        trainer: Further settings of Lightning's Trainer by name, such as `{gradient_clip_val: 1.0}`.
         quiet: Show no progress and no table.
     """
 
@@ -75,7 +74,6 @@ class TrainAgentConfig(Runtime, Tracking):
     min_lead: float = 0.0
     target: TargetConfig = field(default_factory=TargetConfig)
     training: agent.TrainConfig = field(default_factory=agent.TrainConfig)
-    trainer: dict[str, Any] = field(default_factory=dict)
     logger: Tracker = field(default="wandb", kw_only=True)
     quiet: bool = False
 
@@ -189,8 +187,7 @@ def fit(
             agent_config,
             config.training,
             config.out,
-            **placement(),
-            trainer=config.trainer,
+            device=parse_device(current().device) or "auto",
             facts=_facts(labels, config) | {"questions learnt from": number},
             progress=report,
             logger=run.start,
@@ -259,18 +256,6 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
     )
 
 
-def placement() -> dict[str, Any]:
-    """Return device and precision of the surrounding runtime as `agent.fit` takes them.
-
-    An `InputError` says what is not possible.
-    """
-    asked = current()
-    if asked.precision == "fp16":
-        raise InputError("precision is 'fp16', but agents are trained in fp32 or bf16; use one of these")
-    precision = "bf16-mixed" if asked.precision == "bf16" else "32-true"
-    return {"device": parse_device(asked.device) or "auto", "precision": precision}
-
-
 def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
     counts = ", ".join(f"{name} {(labels.data == name).sum()}" for name in sorted(set(labels.data)))
     readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in labels.metadata))
@@ -281,7 +266,6 @@ def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
     )
     return {
         "layers": f"hidden={config.hidden}, map_dim={config.map_dim}",
-        **({"trainer": config.trainer} if config.trainer else {}),
         "labels": f"{len(labels.configurations)} configurations on {len(labels)} questions: {counts}",
         "label tables": ", ".join(f"{path.name} (sha256 {digest(path)[:16]})" for path in label_paths(config.labels)),
         "divided by": division,

@@ -250,7 +250,7 @@ class SetRun:
             "methods": [{"method": name, **summaries(rows[name]), **unknown, **means[name]} for name in rows],
             "left_out": dict(self._methods.left_out),
             "parts": {name: spelling(selector) for name, selector in self._methods.selectors.items()},
-            **({} if self._parts.unread is None else {"unread": self._parts.unread}),
+            **({} if self._parts.skip_reason is None else {"skip_reason": self._parts.skip_reason}),
             "config": settings_of(replace(config, budget=budget, budgets=())),
             "versions": versions(),
             "models": journal.units.get(MODELS, []),

@@ -75,8 +75,8 @@ class Measuring:
             if isinstance(selector, SharedProblem):
                 with suppress(*FAILURES):  # whichever question it is, is named below
                     names = [query.question for query, _ in questions]
-                    room = map(self.budget.for_context, names)
-                    selector.search_ahead(list(zip(names, (offered for _, offered in questions), room, strict=True)))
+                    budgets = map(self.budget.for_context, names)
+                    selector.search_ahead(list(zip(names, (offered for _, offered in questions), budgets, strict=True)))
         return [self._choose(query, candidates) for query, candidates in questions]
 
     def prompts(self, chosen: Chosen) -> list[Prompt]:

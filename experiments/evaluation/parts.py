@@ -34,7 +34,7 @@ class Parts:
         reader: Reads each context once; None where nothing is to be read.
         verify: Decides in place of it what is to be verified, or None.
         prompted: Who gets the prompts that a budget is for, or None.
-        unread: Why a reader that was asked for reads nothing, or None.
+        skip_reason: Why a reader that was asked for reads nothing, or None.
     """
 
     def __init__(self, config: EvaluateConfig, queries: Sequence[Query]) -> None:
@@ -42,7 +42,7 @@ class Parts:
         self.reader: CachedReader | None = None
         self.verify: Callable[[Sequence[Claim], Sequence[str]], list[int | None]] | None = None
         self.prompted: Reader | None = None
-        self.unread: str | None = None
+        self.skip_reason: str | None = None
         self._own_reader: Reader | None = None
         if config.reader == NO_READER:
             self.tokens = corag.tokens(config.tokenizer)
@@ -56,7 +56,9 @@ class Parts:
         elif config.judge is not None or any(query.answers for query in queries):
             self.reader = CachedReader(self._own_reader)
         else:
-            self.unread = f"no question of {config.data}, {config.split}, has reference answers, so nothing is read"
+            self.skip_reason = (
+                f"no question of {config.data}, {config.split}, has reference answers, so nothing is read"
+            )
 
     def budget(self, tokens: int) -> Budget:
         """Return a budget for prompts, or for contexts alone, as the config says."""

@@ -174,8 +174,8 @@ def _measure(
         if row.get("failed"):
             why = f"{name} failed on {row['failed']} of {record['queries']} questions of {cells[0].name}"
             remarks.append(f"{why}: {row.get('error', '')}"[:400])
-    if record.get("unread"):
-        remarks.append(f"no figures of answers: {record['unread']}")
+    if record.get("skip_reason"):
+        remarks.append(f"no figures of answers: {record['skip_reason']}")
     # The folder is another one if it was prepared, as noise and references are.
     data_set, prepared = str(cells[0].settings["data"]), Path(config.data).name
     shown = data_set if Path(data_set).name == prepared else f"{data_set} ({prepared})"

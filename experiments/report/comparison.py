@@ -178,7 +178,7 @@ def remarks(results: Sequence[Result]) -> list[str]:
                 failures = f"{row['method']} failed on {row['failed']} of {result.questions} questions{at}"
                 lines.append(f"{failures}; the first: {row.get('error')}")
     lines += [f"{name} is left out: {reason}" for name, reason in record.get("left_out", {}).items()]
-    return lines + ([f"no measures of answers: {record['unread']}"] if "unread" in record else [])
+    return lines + ([f"no measures of answers: {record['skip_reason']}"] if "skip_reason" in record else [])
 
 
 def _pair(result: Result, ours: str, theirs: str) -> Section:

@@ -87,9 +87,8 @@ def test_folded_weights_do_the_same_with_plain_features():
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-4)
 
 
-def toy_fit(out_dir, *, train=None, val=None, config=None, device="cpu", precision="32-true", **changes):
-    placement = {"device": device, "precision": precision}
-    return fit(train or toy_table(), val, config or toy_config(), toy_train_config(**changes), out_dir, **placement)
+def toy_fit(out_dir, *, train=None, val=None, config=None, device="cpu", **changes):
+    return fit(train or toy_table(), val, config or toy_config(), toy_train_config(**changes), out_dir, device=device)
 
 
 def same_weights(first, second):
@@ -128,17 +127,6 @@ def test_training_is_quiet_and_leaves_random_state_and_threads_alone(tmp_path, c
     toy_fit(tmp_path, epochs=2)
     assert state() == before
     assert (*capfd.readouterr(), caplog.text) == ("", "", "")
-
-
-def test_any_setting_of_lightning(tmp_path):
-    plain, other = (
-        fit(toy_table(), None, toy_config(), toy_train_config(epochs=2), tmp_path / name, trainer=trainer)
-        for name, trainer in (("plain", {}), ("other", {"gradient_clip_val": 0.001}))
-    )
-    assert not same_weights(plain, other)
-    for wrong in ({"max_epochs": 3}, {"beauty": 1}, {"callbacks": ["os.system"]}):
-        with pytest.raises(InputError, match="trainer"):
-            fit(toy_table(), None, toy_config(), toy_train_config(), tmp_path / "wrong", trainer=wrong)
 
 
 @pytest.mark.parametrize(

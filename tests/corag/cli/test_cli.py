@@ -209,13 +209,13 @@ def test_counted_items_are_reported_where_somebody_listens():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "setting"), [(("train", "agent", "--labels", "x"), "trainer"), (("ask", "x"), "where")]
+    ("arguments", "setting"), [(("train", "agent", "--labels", "x"), "training"), (("ask", "x"), "where")]
 )
 def test_a_settings_file_makes_no_objects(tmp_path, capsys, arguments, setting):
     made = tmp_path / "made"
     code = {"class_path": "subprocess.Popen", "init_args": {"args": f"touch {made}", "shell": True}}
     (tmp_path / "settings.yaml").write_text(json.dumps({setting: {"anything": code}}))
-    out = ("--out", tmp_path / "out") if setting == "trainer" else ("--index", tmp_path / "none")
+    out = ("--out", tmp_path / "out") if setting == "training" else ("--index", tmp_path / "none")
     assert run(*arguments, *out, "--config", tmp_path / "settings.yaml") == MISTAKE
     time.sleep(0.2)
     assert not made.exists(), capsys.readouterr().err

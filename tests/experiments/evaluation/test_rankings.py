@@ -85,7 +85,7 @@ def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
 def test_without_answers_nothing_is_read_and_the_result_says_why(tmp_path, beir, reader, capsys):
     result = evaluate(config_of(beir, reader="first-words", methods="top-k"))
     assert reader.asked == []
-    assert result["unread"] == f"no question of {beir}, test, has reference answers, so nothing is read"
+    assert result["skip_reason"] == f"no question of {beir}, test, has reference answers, so nothing is read"
     [row] = result["methods"]
     assert row["f1"] is row["em"] is row["rougeL"] is None and row["evidence_recall"] > 0 and row["nDCG@10"] > 0
     terminal_page(Result(result), "BEIR").show()
