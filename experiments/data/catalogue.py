@@ -18,7 +18,7 @@ from corag.optional import require
 from corag.text.documents import Document
 from experiments.data import converters
 from experiments.data.converters import Converter
-from experiments.data.fetch import EXTRA, Files, Hub, Remote, Url
+from experiments.data.fetch import EXTRA, Files
 from experiments.data.folder import Question
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "test": "test"}
@@ -33,7 +33,8 @@ class DataSet:
         home: Page about it.
         megabytes: Size of the download.
         questions: Converter of a split.
-        files: Files of each split, and of other parts such as the corpus; none if `ir_datasets` fetches them.
+        files: Places of the files of each split, and of other parts such as the corpus; none if `ir_datasets` fetches
+            them.
         passages: Converter of a corpus that the questions share, if there is one.
         splits: Its splits; by default every part of `files` is one.
         default_splits: Splits that are fetched if none are named; by default all.
@@ -48,16 +49,16 @@ class DataSet:
     num_passages: int = 0
     megabytes: int = 0
     questions: Converter
-    files: Mapping[str, tuple[Remote, ...]] = field(default_factory=dict)
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     passages: Callable[[Files], Iterator[Document]] | None = None
     splits: tuple[str, ...]
     default_splits: Sequence[str] = ()
     own_passages: bool = True
 
-    def remotes(self, splits: tuple[str, ...]) -> list[Remote]:
-        """Return the files that some splits need."""
+    def places(self, splits: tuple[str, ...]) -> list[str]:
+        """Return the places of the files that some splits need."""
         parts = [part for part in self.files if part not in self.splits or part in splits]
-        return list(dict.fromkeys(remote for part in parts for remote in self.files[part]))
+        return list(dict.fromkeys(place for part in parts for place in self.files[part]))
 
 
 def ir_data_set(name: str, ir_name: str, *, splits: Mapping[str, str] | None = None, **known: Any) -> DataSet:
@@ -118,8 +119,8 @@ def _ir_passages(data: Any) -> Iterator[Document]:
 def _data_set(name: str, entry: dict[str, Any]) -> DataSet:
     if (ir_name := entry.pop("ir_datasets", None)) is not None:
         return ir_data_set(name, ir_name, **entry)
-    remotes = {part: given if isinstance(given, list) else [given] for part, given in entry.pop("files").items()}
-    files = {part: tuple(Hub(**one) if "repo" in one else Url(**one) for one in of) for part, of in remotes.items()}
+    given = entry.pop("files")
+    files = {part: tuple(of) if isinstance(of, list) else (of,) for part, of in given.items()}
     functions = {kind: getattr(converters, entry.pop(kind)) for kind in ("questions", "passages") if kind in entry}
     return DataSet(name=name, files=files, splits=tuple(entry.pop("splits", files)), **functions, **entry)
 

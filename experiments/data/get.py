@@ -21,8 +21,10 @@ from corag.text.documents import Document
 from corag.writing import cache_folder
 from experiments.data.catalogue import DATA_SETS, DataSet, find_data_set
 from experiments.data.config import comma_separated
-from experiments.data.fetch import Files, UnfetchedError
+from experiments.data.fetch import Files, UnfetchedError, address_of, pattern_of
 from experiments.data.folder import (
+    CORPUS_FILE,
+    QUERIES_FILE,
     FolderWriter,
     is_at_hand,
     is_written,
@@ -31,6 +33,7 @@ from experiments.data.folder import (
     share_corpus,
     write_source,
 )
+from experiments.run.journal import digest
 
 _STEP = 1_000
 """Passages or questions between two reports of progress."""
@@ -117,15 +120,15 @@ def _fetch(data_set: DataSet, splits: tuple[str, ...], out: Path, settings: dict
     say(f"source: {data_set.home}{size}", stderr())
     files = Files(data_set.files, None if config.from_ is None else Path(config.from_), quiet=config.quiet)
     try:
-        for remote in data_set.remotes(splits):
-            files.get(remote)
+        for place in data_set.places(splits):
+            files.get(place)
         with new_folder(out) as draft:
             _write(draft, data_set, splits, files, settings, config)
     except UnfetchedError as error:
-        wanted = "; ".join(f"{remote.pattern} from {remote.address}" for remote in data_set.remotes(splits))
+        wanted = "; ".join(f"{pattern_of(place)} from {address_of(place)}" for place in data_set.places(splits))
         raise DataError(
-            f"{error}; run the same command where there is a network and without --from, or bring these files into "
-            f"a folder and name it with --from: {wanted}"
+            f"{error}; run the same command where there is a network (after `hf auth login` if its terms have to be "
+            f"accepted) and without --from, or bring these files into a folder and name it with --from: {wanted}"
         ) from error
     except (KeyError, TypeError) as error:
         raise DataError(
@@ -178,7 +181,8 @@ def _write(
         {
             **{name: getattr(data_set, name) for name in ("name", "what", "licence", "home")},
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "files": files.used,
+            "files": data_set.places(splits),
+            "sha256": {name: digest(draft / name) for name in (CORPUS_FILE, QUERIES_FILE)},
             "settings": settings,
             "questions": writer.num_questions,
             "passages": writer.num_passages,

@@ -1,7 +1,6 @@
 """`corag data`: files from the web, the hub and by hand, as data folders that are whole or not there."""
 
 import gzip
-import hashlib
 import io
 import json
 import tarfile
@@ -17,7 +16,7 @@ import pytest
 from corag.cli.main import main
 from corag.errors import DataError, InputError
 from corag.text.data import DataFolder, find_data
-from experiments.data.fetch import Files, Hub, UnfetchedError, Url, read_rows
+from experiments.data.fetch import Files, UnfetchedError
 from experiments.data.folder import read_source
 from experiments.data.get import GetConfig, get_data
 from tests.experiments.data.test_sets import ROWS
@@ -60,81 +59,63 @@ def pubmedqa(folder):
     return folder
 
 
-def rows(remote, folder=None):
-    files = Files({"dev": (remote,)}, folder, quiet=True)
-    return list(files.rows("dev")), files.used
+def rows(place, folder=None):
+    return list(Files({"dev": (place,)}, folder, quiet=True).rows("dev"))
 
 
 def test_a_file_of_the_web_is_fetched_once(web):
     url, folder = web
     (folder / "a.jsonl").write_bytes(CONTENT)
-    found, used = rows(Url(f"{url}/a.jsonl"))
-    assert found == [{"id": 1}]
-    assert used == [{"file": used[0]["file"], "from": f"{url}/a.jsonl", "sha256": hashlib.sha256(CONTENT).hexdigest()}]
+    assert rows(f"{url}/a.jsonl") == [{"id": 1}]
     (folder / "a.jsonl").unlink()
-    assert rows(Url(f"{url}/a.jsonl"))[0] == found
+    assert rows(f"{url}/a.jsonl") == [{"id": 1}]
 
 
-def test_a_file_that_cannot_be_fetched(web, tmp_path):
+def test_a_file_that_cannot_be_fetched(web):
+    url, _ = web
+    for place in (f"{url}/nothing.jsonl", "http://no-such-host.invalid/a.jsonl", "hf://datasets/some/data/*.parquet"):
+        with pytest.raises(UnfetchedError):
+            rows(place)
+
+
+ROW = {"id": "1", "text": "Varn"}
+TABLE = b"\xef\xbb\xbfid\ttext\n1\tVarn\n"
+FORMS = {
+    "a.jsonl": (json.dumps(ROW).encode() + b"\n\n", [ROW]), "a.json": (json.dumps([ROW], indent=1).encode(), [ROW]),
+    "o.json": (b'{"x": {"id": 0.5}}', [{"key": "x", "value": {"id": 0.5}}]),
+    "a.md": (b"Varn\nKell", [{"file": "a", "text": "Varn\nKell"}]), "a.tsv": (TABLE, [ROW | {"file": "a"}]),
+    "a.csv": (TABLE.replace(b"\t", b","), [ROW | {"file": "a"}]),
+}  # fmt: skip
+
+
+def test_every_form_of_a_file_by_itself_zipped_and_in_archives(web):
     url, folder = web
-    (folder / "empty.jsonl").touch()
-    for remote in (
-        Url(f"{url}/nothing.jsonl"),
-        Url(f"{url}/empty.jsonl"),
-        Url("http://no-such-host.invalid/a.jsonl"),
-        Hub("some/data", "*.parquet"),
-    ):
-        with pytest.raises(UnfetchedError):
-            rows(remote)
-
-
-def test_files_of_the_hub_come_from_the_cache_of_its_client(monkeypatch, tmp_path):
-    import huggingface_hub.constants
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    repo, commit = tmp_path / "hub" / "datasets--some--data", "0123456789abcdef0123456789abcdef01234567"
-    (repo / "refs").mkdir(parents=True)
-    (repo / "refs" / "main").write_text(commit)
-    for number in (0, 2):
-        parquet(repo / "snapshots" / commit / "a" / f"train-0000{number}-of-00003.parquet", [{"id": number}])
-    found, [used] = rows(Hub("some/data", "a/train-00000-*.parquet"))
-    assert (found, used["revision"]) == ([{"id": 0}], commit)
-    for pattern in ("a/*.parquet", "*.json"):  # a shard, or all of it, is missing
-        with pytest.raises(UnfetchedError):
-            rows(Hub("some/data", pattern))
-
-
-def test_every_form_of_a_file(tmp_path):
-    row = {"id": "1", "text": "Varn"}
-    table = b"\xef\xbb\xbfid\ttext\n1\tVarn\n"
-    contents = {
-        "a.jsonl": json.dumps(row).encode() + b"\n\n", "a.json": json.dumps([row], indent=1).encode(),
-        "o.json": b'{"x": {"id": 0.5}}', "a.md": b"Varn\nKell", "a.tsv": table, "a.csv": table.replace(b"\t", b","),
-    }  # fmt: skip
-    expected = {name: [row | ({"file": "a"} if name[2] in "tc" else {})] for name in contents}
-    expected["a.md"] = [{"file": "a", "text": "Varn\nKell"}]
-    expected["o.json"] = [{"key": "x", "value": {"id": 0.5}}]
-    with (
-        zipfile.ZipFile(tmp_path / "archive", "w") as zipped,
-        tarfile.open(tmp_path / "archive.tar.gz", "w:gz") as tape,
-    ):
-        for name, content in contents.items():
+    with zipfile.ZipFile(folder / "x.zip", "w") as zipped, tarfile.open(folder / "x.tar.gz", "w:gz") as tape:
+        for name, (content, _) in FORMS.items():
             zipped.writestr(f"data/{name}", content)
             entry = tarfile.TarInfo(f"data/{name}")
             entry.size = len(content)
             tape.addfile(entry, io.BytesIO(content))
-            (tmp_path / name).write_bytes(content)
-            (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
-    for name in contents:
-        for path, member in ((name, ""), (f"{name}.gz", ""), ("archive", f"*{name}")):
-            assert list(read_rows(tmp_path / path, member)) == expected[name], path
-    assert list(read_rows(tmp_path / "archive.tar.gz", "*/a.jsonl")) == [row]
-    for path, member in (("archive", "*.parquet"), ("archive.tar.gz", "*.txt")):
-        with pytest.raises(DataError):
-            list(read_rows(tmp_path / path, member))
-    (tmp_path / "a.jsonl").write_text("{broken\n")
+            (folder / name).write_bytes(content)
+            (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+    for name, (_, expected) in FORMS.items():
+        for place in (f"{url}/{name}", f"{url}/{name}.gz", f"zip://**/*{name}::{url}/x.zip"):
+            assert rows(place) == rows(place, folder) == expected, place
+    assert rows(f"tar://data/a.jsonl::{url}/x.tar.gz") == [ROW]
+    with pytest.raises(UnfetchedError):
+        rows(f"zip://**/*.parquet::{url}/x.zip")
+    (folder / "b.jsonl").write_text("{broken\n")
     with pytest.raises(DataError):
-        rows(Url("https://x/a.jsonl"), tmp_path)
+        rows("https://x/b.jsonl", folder)
+
+
+def test_of_numbered_files_brought_by_hand_none_may_be_missing(tmp_path):
+    for number in (0, 2):
+        parquet(tmp_path / "a" / f"train-0000{number}-of-00003.parquet", [{"id": number}])
+    assert rows("hf://datasets/some/data@main/a/train-00000-*.parquet", tmp_path) == [{"id": 0}]
+    for pattern in ("a/*.parquet", "*.json"):  # a shard, or all of it, is missing
+        with pytest.raises(UnfetchedError):
+            rows(f"hf://datasets/some/data/{pattern}", tmp_path)
 
 
 def got(name, brought, out, **settings):
@@ -151,7 +132,7 @@ def test_a_set_goes_to_the_cache_where_its_name_finds_it(tmp_path, capsys):
     assert (folder / "corpus.jsonl.gz").stat() == before
     record = read_source(folder)
     assert (record["licence"], record["questions"], record["passages"]) == ("MIT", {"train": 2}, 2)
-    assert record["files"][0]["sha256"] and record["home"]
+    assert record["sha256"]["corpus.jsonl.gz"] and record["files"] and record["home"]
     changed = {"limit": 1, "from_": config.from_, "quiet": True}
     with pytest.raises(DataError, match="--overwrite"):
         get_data(GetConfig("pubmedqa", **changed))
