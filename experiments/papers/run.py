@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from corag.checks import check_choice, check_count
 from corag.cli.console import print_table, say, stderr
@@ -43,8 +41,8 @@ class ReproduceConfig(Runtime, Tracking):
         name: Name of a study or a YAML file with one, several separated by commas; `all`; or `list` to see the studies
             and what each needs.
         standin: Measure with what ships, at reduced size, in place of the paper's models and data.
-        out: Folder for the results: a folder for each study with its table and `rows.jsonl`, the figures of every
-            question, and `index.html` over all.
+        out: Folder for the results: a folder for each study with its table, and results with the rows of each question
+            (`cells`), and `index.html` over all.
         limit: Maximum number of questions per set.
         agent: Checkpoint of the paper's agent, for studies that have one; see `configs/labels-paper.yaml`.
         only: Run only the cells with these values, separated by commas, one or more for an axis, such as
@@ -79,25 +77,25 @@ def reproduce(config: ReproduceConfig) -> None:
         print_table(rows, {"name": "name", "title": "what", "needs": "takes"}, left=("title", "needs"))
         say("Run one with: corag reproduce NAME, all with: corag reproduce all; with what ships: --standin")
         return
-    names = list(study_files()) if config.name == ALL else comma_separated(config.name)
-    studies = {study.name: study for study in map(find_study, names)}
-    failed: dict[str, str] = {}
-    for study in studies.values():
+    sections, failed = list[Section](), list[str]()
+    for study in map(find_study, study_files() if config.name == ALL else comma_separated(config.name)):
         try:
-            run_study(study, config)
+            sections.append(run_study(study, config))
         except CoragError as error:
             if config.name != ALL:
                 raise
-            failed[study.name] = one_line(str(error))
-    page = _write_page(config, list(studies), failed)
-    say(f"{len(studies) - len(failed)} studies measured; all tables in {page}", stderr())
+            failed.append(f"{study.name}: {one_line(str(error))}")
+            sections.append(Section(f"{study.name}: {study.title}", [f"**Not measured:** {one_line(str(error))}"]))
+    page = Page("Tables and figures of the papers", f"{len(sections) - len(failed)} studies measured.", sections)
+    write_atomically(out := output_file(str(Path(config.out) / "index.html"), PAGE), page.html())
+    write_atomically(out.with_suffix(".md"), page.markdown())
+    say(f"{page.lead} All tables are in {out}", stderr())
     if failed:
-        listed = "; ".join(f"{name}: {why}" for name, why in failed.items())
-        raise InputError(f"{len(failed)} of the studies failed: {listed}")
+        raise InputError(f"{len(failed)} of the studies failed: {'; '.join(failed)}")
 
 
-def run_study(full: Study, config: ReproduceConfig) -> None:
-    """Measure what is missing of one study, and write its table and result."""
+def run_study(full: Study, config: ReproduceConfig) -> Section:
+    """Measure what is missing of one study, write its table and result, and return its section of the page."""
     study = full.standing_in() if config.standin else full
     folder = Path(config.out) / (study.name + STANDIN * config.standin)
     cells = _chosen(study, config.only)
@@ -111,15 +109,12 @@ def run_study(full: Study, config: ReproduceConfig) -> None:
     say(f"{study.name}: {study.title}", stderr())
     measured: list[Measured] = []
     remarks: list[str] = []
-    groups = comparisons_of(cells)
-    for number, group in enumerate(groups, start=1):
-        if not config.quiet:
-            say(f"{study.name}, {number} of {len(groups)}: {', '.join(cell.name for cell in group)}", stderr())
+    for group in comparisons_of(cells):
         measured += _measure(group, cells, folder, config, remarks)
     order = {axis: list(values) for axis, values in study.grid.items()}
     measured.sort(key=lambda one: [order[axis].index(one.values[axis]) for axis in order])
     differences = _differences(cells_of(full), cells) if config.standin else []
-    _write(study, cells, measured, [*remarks, *differences], folder, config)
+    return _write(study, cells, measured, [*remarks, *differences], folder, config)
 
 
 def _chosen(study: Study, only: str) -> list[Cell]:
@@ -211,7 +206,7 @@ def _write(
     notes: Sequence[str | Table],
     folder: Path,
     config: ReproduceConfig,
-) -> None:
+) -> Section:
     section = Section(f"{study.name}: {study.title}", [*blocks(study, measured), *notes], anchor=study.name)
     page = Page(study.name, "", [section])
     write_atomically(folder / "table.md", page.markdown())
@@ -223,14 +218,8 @@ def _write(
         "commit": commit(),
         "versions": versions(),
         "cells": [one.to_dict(study) for one in measured],
-        "section": asdict(section),
     }
     write_atomically(out := folder / "result.json", to_json(record, indent=2) + "\n")
-    names = ("query", "group", *study.figures)
-    rows = [
-        {**one.values, **{name: row[name] for name in names if name in row}} for one in measured for row in one.rows
-    ]
-    write_atomically(folder / "rows.jsonl", "".join(to_json(row) + "\n" for row in rows))
     settings = {
         **asdict(config),
         "data": sorted({one.setup["data"] for one in measured}),
@@ -240,21 +229,4 @@ def _write(
     log_run("reproduce", config, out, study.name, settings, summaries, group=config.name, pages={"report": page.html()})
     if not config.quiet:
         page.show()
-
-
-def _write_page(config: ReproduceConfig, names: Sequence[str], failed: Mapping[str, str]) -> Path:
-    """Write the page over all studies with results in `out`, of this run and of earlier ones."""
-    root, sections = Path(config.out), list[Section]()
-    for name in dict.fromkeys((*study_files(), *names)):
-        for standin in (False, True):
-            file = root / (name + STANDIN * standin) / "result.json"
-            if name in failed and standin == config.standin:
-                sections.append(Section(f"{name}: {find_study(name).title}", [f"**Not measured:** {failed[name]}"]))
-            elif file.exists():
-                kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["section"]
-                kept["blocks"] = [Table(**one) if isinstance(one, dict) else one for one in kept["blocks"]]
-                sections.append(Section(**kept))
-    page = Page("Tables and figures of the papers", f"{len(sections)} studies.", sections)
-    write_atomically(html := output_file(str(root / "index.html"), PAGE), page.html())
-    write_atomically(root / "index.md", page.markdown())
-    return html
+    return section
