@@ -33,7 +33,7 @@ from experiments.run.journal import commit
 
 ROOT = Path(__file__).parents[2]
 LINES, PAGE = ROOT / "experiments" / "records.jsonl", ROOT / "RECORDS.md"
-FIGURE, README = ROOT / "experiments" / "figures" / "records.svg", ROOT / "README.md"
+README = ROOT / "README.md"
 ROWS = ROOT / "experiments" / "results" / "held-out.parquet"
 """Each sealed question's figures under the present default and beside it."""
 PICTURE = ROOT / "experiments" / "figures" / "kept.svg"
@@ -71,10 +71,8 @@ spent, and the median milliseconds of a cold selection. Lines from before the pr
 the questions named: compare methods within a line, not lines. The [lab notebook](experiments/LOG.md) has intervals.
 
 `python -m experiments.report.records --results runs/record --changed "what is new"` adds a line from what
-`corag evaluate --config experiments/configs/record.yaml --look "why"` wrote; without `--results` it writes this page,
-its figure and the table of the README from [the lines](experiments/records.jsonl) and each question's figures.
-
-![Evidence recall against tokens of each default and of filling](experiments/figures/records.svg)
+`corag evaluate --config experiments/configs/record.yaml --look "why"` wrote; without `--results` it writes this page
+and the table of the README from [the lines](experiments/records.jsonl) and each question's figures.
 """
 
 
@@ -171,20 +169,6 @@ def page(lines: Sequence[Mapping[str, Any]], by_set: str = "") -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def figure(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figure as SVG: evidence recall at the tokens spent, hollow for filling."""
-    drawn: list[tuple[str, Points, Mapping[str, Any]]] = []
-    for number, line in enumerate(lines):
-        mark = {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number % len(MARKERS)]}
-        style = {**mark, "markersize": 8, "linewidth": 0.8}
-        for title, names in {"": ("corag",), ", filling": ("naive", FILLING)}.items():
-            figures = [of for name, of in line["figures"].items() if name.rpartition(", ")[0] in names]
-            points = [(of["cost_tokens"], of["evidence_recall"], None) for of in figures if "evidence_recall" in of]
-            hollow = {"markerfacecolor": "white", "linestyle": ":"} if title else {}
-            drawn += [(f"{line['date']}{title}", points, {**style, **hollow})] if points else []
-    return against_tokens(drawn, "evidence recall")
-
-
 def kept_curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, Points]:
     """Return tokens and the mean of answer and evidence recall, means over data sets: by promise, and of what fills."""
     lines = {f"corag by promise, {budget:,}": [(budget, method) for method in BY_PROMISE] for budget in BUDGETS}
@@ -224,7 +208,6 @@ def main(results: str = "", changed: str = "") -> None:
         parquet.write_table(pyarrow.Table.from_pylist(question_rows(files)), sink, compression="zstd")
         write_atomically(ROWS, sink.getvalue())
     rows = parquet.read_table(ROWS).to_pylist()
-    write_atomically(FIGURE, figure(lines))
     curves = kept_curves(rows)
     styles = ({"color": color, "marker": mark, "linewidth": 1.6} for color, mark in zip(COLORS, MARKERS, strict=False))
     drawn = [(*line, style) for line, style in zip(curves.items(), styles, strict=False)]
