@@ -1,7 +1,7 @@
 """The catalogue, and what the converters make of rows in the form of each source.
 
-`source_rows.json` has a few rows of each set by part, in the form that its pages and programs describe, and
-`converted.json` the questions and passages that they give.
+`sets.json` has for each set a few rows by part, in the form that its pages and programs describe, and the questions and
+passages that they give.
 """
 
 import json
@@ -24,8 +24,8 @@ BROUGHT = (
     "fetaqa", "fairytale",
 )  # fmt: skip
 """Sets that are not fetched: that of the demo, and samples that serve if they are at hand."""
-ROWS = json.loads(Path(__file__).with_name("source_rows.json").read_text(encoding="utf-8"))
-CONVERTED = json.loads(Path(__file__).with_name("converted.json").read_text(encoding="utf-8"))
+SETS = json.loads(Path(__file__).with_name("sets.json").read_text(encoding="utf-8"))
+ROWS = {name: one["rows"] for name, one in SETS.items()}
 
 
 class Rows:
@@ -51,7 +51,7 @@ def converted(name):
 
 
 def test_every_set_has_rows_here():
-    assert {*ROWS, "msmarco"} == {*CONVERTED, "msmarco"} == set(DATA_SETS)
+    assert {*SETS, "msmarco"} == set(DATA_SETS)
 
 
 def data_names(value):
@@ -77,7 +77,7 @@ def test_a_set_is_described_and_converted_with_its_evidence(name):
     questions, passages = converted(name)
     found = {"questions": [asdict(one) | {"passages": [part.id for part in one.passages]} for one in questions],
              "passages": [[part.id, part.title, part.text] for part in passages.values()]}  # fmt: skip
-    assert json.loads(json.dumps(found)) == CONVERTED[name]
+    assert json.loads(json.dumps(found)) == SETS[name]["converted"]
     for question in questions:
         assert {entry.partition("#")[0] for entry in question.gold} <= set(passages)
     data_set = DATA_SETS[name]
