@@ -3,6 +3,11 @@
 from math import log, sqrt
 
 
+def eq_5(total, visits, num_visits, cost_share, exploration, cost_weight):
+    """U of a node, given N and the share of the budget that it costs."""
+    return total / visits - cost_weight * cost_share + exploration * sqrt(log(num_visits) / visits)
+
+
 class Node:
     def __init__(self, order, parent, cost, value):
         self.order, self.parent, self.cost, self.value = order, parent, cost, value
@@ -31,8 +36,8 @@ def search_by_objects(costs, score_orders, budget, config):
     def utility(node):
         everywhere = sum(other.visits for other in root.subtree())
         visits = everywhere if config.visits == "total" else node.parent.visits
-        net = node.total / node.visits - config.cost_weight * (node.cost / budget)
-        return net + config.exploration * sqrt(log(visits) / node.visits)
+        share = node.cost / budget
+        return eq_5(node.total, node.visits, visits, share, config.exploration, config.cost_weight)
 
     scores = {
         "value": lambda node: node.value,

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search import PRESETS, SearchConfig, search
-from tests.search.reference import search_by_objects
+from tests.search.reference import eq_5, search_by_objects
 from tests.search.worlds import HashScorer, configs, problems, scorers
 
 
@@ -49,6 +49,6 @@ def test_what_goes_up_is_the_utility_before_the_update():
     values = {(0,): 5.0, (1,): 1.0, (2,): 0.0, (0, 1): 2.0, (0, 2): 3.0}
     config = SearchConfig(**{**PRESETS["paper"], "iterations": 2, "exploration": 1.0, "max_length": 2})
     tree = search([1, 1, 1], lambda orders: [values[order] for order in orders], 3, config).tree
-    expected = 5.0 + 1.0 * (1.791759469228055**0.5) - 0.1 / 3  # N is 6, its own new children among them: ln 6
+    expected = eq_5(5.0, 1, 6, 1 / 3, 1.0, 0.1)  # N is 6, its own new children among them
     assert (tree.total[1], tree.visits[1]) == (pytest.approx(5.0 + expected), 2)
     assert (tree.total[0], tree.visits[0]) == (pytest.approx(expected), 2)

@@ -1,13 +1,13 @@
 """The policy tree by hand: back-up, utility, the last expansion; and several nodes a round."""
 
 from dataclasses import replace
-from math import log, sqrt
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from search import exhaustive, search
+from tests.search.reference import eq_5
 from tests.search.worlds import TableScorer, configs, feasible_orders, paper_config, problems, scorers
 
 # Three candidates of cost 1, budget 2: orders of one or two candidates.
@@ -29,9 +29,9 @@ def run(table, budget, **settings):
 def test_utility_of_the_result_is_eq_5_at_the_end():
     result, _ = run(PAIRS, 2, iterations=2)
     # (1, 0): W=1, n=1, cost 2 of 2; N = 2+2+1+1+1+1 = 8.
-    assert result.utility == pytest.approx(1 + 2.4 * sqrt(log(8)) - 0.1)
+    assert result.utility == pytest.approx(eq_5(1, 1, 8, 1, 2.4, 0.1))
     result, _ = run(PAIRS, 2, iterations=2, visits="parent")
-    assert result.utility == pytest.approx(1 + 2.4 * sqrt(log(2)) - 0.1)
+    assert result.utility == pytest.approx(eq_5(1, 1, 2, 1, 2.4, 0.1))
 
 
 def test_the_last_expansion_is_cut_to_the_cheapest_children():
