@@ -3,12 +3,16 @@
 A signal is what one reranker says of each passage alone. What it says is comparable only within a question, so each
 enters twice: standardised over the question's candidates, and as the difference to the best of them. A logistic
 regression, in which every kind of question weighs the same, turns them into the probability that the passage is
-evidence. The logit of a sentence is linear in that of its passage and in its own standardised late interaction.
+evidence. The logit of a sentence is linear in that of its passage and in its own standardised late interaction and
+BM25.
 
-A combination is worth its expected share of the evidence: the sum of its probabilities over that of all candidates.
-Texts that nearly repeat each other count once. That share is what the promise `keep` of the selector `corag` is about.
+A combination is worth, first, its expected share of the evidence: the sum of its probabilities, raised to a power, over
+that of all candidates. Without the power many improbable texts together would weigh too much; it is fitted so that
+expected and true shares agree. Texts that nearly repeat each other count once. To this comes, with the weight
+`COVERAGE`, the share of the question that the combination covers, so that of two probable texts the second is the one
+that speaks of another part of it. The sum is what the promise `keep` of the selector `corag` is about.
 
-Letters: n passages, m units of them, S signals.
+Letters: n passages, m units of them, S signals, Q tokens of the question.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +32,7 @@ from corag.models.cached import EncodingPart
 from corag.models.trained import load_adapter, shipped_adapter
 from corag.optional import to_install, warn_once
 from corag.registry import RERANKERS
+from corag.rerankers.late import Late
 from corag.rerankers.scorers import by_length
 from corag.text.scripts import minilm_reads
 from corag.text.units import UnitChunk, source_of
@@ -45,6 +50,9 @@ COSINE = "cosine"
 """The signal of pooled embeddings, by the encoder's cached states."""
 LENGTH = "length"
 """The signal that knows nothing of the question: the logarithm of one plus the characters of a passage."""
+COVERAGE = 0.3
+"""Weight of the share of the question that is covered, beside 1 for that of the evidence: of 0, .1, .2, .3 and .5 on a
+plateau from .2 on, at 64 to 256 tokens (lab notebook)."""
 NEAR_EQUAL = 0.9
 """Texts repeat each other if they share at least this much of their distinct words (Jaccard)."""
 
@@ -57,17 +65,21 @@ class FusedWeights:
         signals: Names of the signals: rerankers, `cosine` or `length`.
         passage: Weights of the `features` of a passage, `[2 S + 1]`.
         passage_bias: Added to their sum.
-        own: Weight of a sentence's own standardised late interaction, beside the logit of its passage.
-        sentence_scale: What that sum is multiplied by to be the logit of a sentence.
-        sentence_bias: What is added then.
+        sentence: Weights of the logit of a sentence's passage, and of its own late interaction and BM25, both
+            standardised, `[3]`.
+        sentence_bias: Added to their sum.
+        sharpness: The power of probabilities in the expected share of the evidence.
     """
+
+    _TENSORS: ClassVar = ("passage", "sentence")
+    _NUMBERS: ClassVar = ("passage_bias", "sentence_bias", "sharpness")
 
     signals: tuple[str, ...]
     passage: FloatArray
     passage_bias: float
-    own: float = 1.0
-    sentence_scale: float = 1.0
-    sentence_bias: float = 0.0
+    sentence: FloatArray
+    sentence_bias: float
+    sharpness: float
 
     @classmethod
     def load(cls, folder: str | Path) -> FusedWeights:
@@ -76,29 +88,30 @@ class FusedWeights:
         try:
             settings = dict(adapter.config.settings)
             names = tuple(settings["signals"])
-            passage = np.asarray(adapter.tensors["passage"], dtype=np.float64)
-            numbers = {name: float(settings[name]) for name in cls.__slots__[2:]}
+            passage, sentence = (np.asarray(adapter.tensors[name], dtype=np.float64) for name in cls._TENSORS)
+            numbers = {name: float(settings[name]) for name in cls._NUMBERS}
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{folder} lacks {error}; copy the value again, or train it again") from error
-        if passage.shape != (2 * len(names) + 1,):
-            raise ModelError(f"{folder} has {passage.shape} weights for {len(names)} signals; train it again")
-        return cls(names, passage, **numbers)
+        if passage.shape != (2 * len(names) + 1,) or sentence.shape != (3,):
+            shapes = f"{passage.shape} and {sentence.shape}"
+            raise ModelError(f"{folder} has weights of shape {shapes} for {len(names)} signals; train it again")
+        return cls(names, passage, sentence=sentence, **numbers)
 
     def settings(self) -> dict[str, Any]:
         """Return what an adapter's configuration holds."""
-        return {"signals": list(self.signals), **{name: getattr(self, name) for name in self.__slots__[2:]}}
+        return {"signals": list(self.signals), **{name: getattr(self, name) for name in self._NUMBERS}}
 
     def tensors(self) -> Mapping[str, NDArray[Any]]:
         """Return what an adapter's weights file holds."""
-        return {"passage": self.passage}
+        return {name: getattr(self, name) for name in self._TENSORS}
 
     def passages(self, signals: ArrayLike) -> FloatArray:
         """Return the logit of each passage, `[n]`, from its signals, `[n, S]`."""
         return features(signals) @ self.passage + self.passage_bias
 
-    def sentences(self, of_passages: FloatArray, own: FloatArray) -> FloatArray:
-        """Return the logit of each sentence, `[m]`, from that of its passage and its own late interaction, `[m]`."""
-        return self.sentence_scale * (of_passages + self.own * standardised(own)) + self.sentence_bias
+    def sentences(self, of_passages: FloatArray, late: FloatArray, words: FloatArray) -> FloatArray:
+        """Return the logit of each sentence from that of its passage and its own late interaction and BM25, `[m]`."""
+        return sentence_features(of_passages, late, words) @ self.sentence + self.sentence_bias
 
 
 def standardised(values: FloatArray) -> FloatArray:
@@ -118,24 +131,44 @@ def features(signals: ArrayLike) -> FloatArray:
     return np.concatenate([scaled, behind, np.full((len(table), 1), np.log(max(1, len(table))))], axis=1)
 
 
+def sentence_features(of_passages: FloatArray, late: FloatArray, words: FloatArray) -> FloatArray:
+    """Return the features of each sentence, `[m, 3]`; see `FusedWeights.sentence`."""
+    return np.stack([of_passages, standardised(late), standardised(words)], axis=1)
+
+
 class FusedScorer:
-    """The expected share of the evidence that each combination holds, in [0, 1].
+    """The share of evidence and question that each combination is expected to hold, in [0, 1].
 
     Args:
         probabilities: That each candidate is evidence, `[n]`.
         groups: Candidates that repeat each other have one number, `[n]`, from 0 on.
+        sharpness: The power of probabilities in the share of the evidence.
+        maxima: What each candidate says of each token of the question, `[n, Q]`; None if that is not known.
     """
 
     order_matters = False
     num_truncated = 0
 
-    def __init__(self, probabilities: FloatArray, groups: NDArray[np.intp]) -> None:
+    def __init__(
+        self,
+        probabilities: FloatArray,
+        groups: NDArray[np.intp],
+        sharpness: float = 1.0,
+        maxima: FloatArray | None = None,
+    ) -> None:
         self.probabilities = probabilities
         self._groups = groups
         # A group of texts that repeat each other is worth its most probable text, once.
-        self._of_groups = np.zeros(int(groups.max(initial=-1)) + 1)
-        np.maximum.at(self._of_groups, groups, probabilities)
-        self.total = float(self._of_groups.sum())
+        of_groups = np.zeros(int(groups.max(initial=-1)) + 1)
+        np.maximum.at(of_groups, groups, probabilities**sharpness)
+        self._of_groups = of_groups / (of_groups.sum() or 1.0)
+        self._covered = None
+        if maxima is not None and (probabilities > 0).any():
+            # From what the least fitting candidate says of a token to what the best does.
+            lowest = maxima.min(axis=0)
+            span = maxima.max(axis=0) - lowest
+            covered = np.divide(maxima - lowest, span, out=np.zeros_like(maxima), where=span > 0)
+            self._covered = np.where(probabilities[:, None] > 0, covered, 0.0)
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
@@ -146,7 +179,10 @@ class FusedScorer:
             worth = self._of_groups[found]
             worth[:, 1:][found[:, 1:] == found[:, :-1]] = 0.0
             values[rows] = worth.sum(axis=1)
-        return values / self.total if self.total > 0 else values
+            if self._covered is not None and chunks.shape[1]:
+                covered = self._covered[chunks].max(axis=1).mean(axis=1)
+                values[rows] = (values[rows] + COVERAGE * covered) / (1 + COVERAGE)
+        return values
 
 
 @dataclass(kw_only=True, eq=False)
@@ -181,8 +217,8 @@ class Fused(EncodingPart):
         return {name: RERANKERS.make(name, defaults={"encoder": self._encoder}) for name in names}
 
     @cached_property
-    def _multilingual(self) -> Reranker:
-        return RERANKERS.make(MULTILINGUAL)
+    def _multilingual(self) -> Late:
+        return RERANKERS.make(MULTILINGUAL)  # type: ignore[return-value]
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text by late interaction, `[len(texts)]`."""
@@ -198,49 +234,51 @@ class Fused(EncodingPart):
         """
         passages = list({source.id: source for source in (*pool, *map(source_of, chunks))}.values())
         row_of = {passage.id: row for row, passage in enumerate(passages)}
-        logits = self.weights.passages(self.signals(query, passages))
-        rows = np.array([row_of[source_of(chunk).id] for chunk in chunks], dtype=np.intp)
-        logits = logits[rows]
+        late = self.late(query, passages)
+        logits = self.weights.passages(self.signals(query, passages, late))
+        logits = logits[[row_of[source_of(chunk).id] for chunk in chunks]]
+        maxima = None if late is None else late.scorer(query, chunks).maxima
         if any(isinstance(chunk, UnitChunk) for chunk in chunks):
-            own = self._late([query, *(passage.text for passage in passages)]) or WORDS
-            logits = self.weights.sentences(logits, self._alone(own, query, chunks))
+            words = _alone(self._rerankers[WORDS], query, chunks)
+            logits = self.weights.sentences(logits, words if maxima is None else maxima.mean(axis=1), words)
         probabilities = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
         probabilities[[not any(map(str.isalnum, chunk.text)) for chunk in chunks]] = 0.0
-        return FusedScorer(probabilities, near_equal([chunk.text for chunk in chunks]))
+        groups = near_equal([chunk.text for chunk in chunks])
+        return FusedScorer(probabilities, groups, self.weights.sharpness, maxima)
 
-    def signals(self, query: str, passages: Sequence[Chunk]) -> FloatArray:
-        """Return what each signal says of each passage, `[n, S]`."""
-        late = self._late([query, *(passage.text for passage in passages)])
+    def signals(self, query: str, passages: Sequence[Chunk], late: Late | None) -> FloatArray:
+        """Return what each signal says of each passage, `[n, S]`, given what `late` returns for them."""
         return np.array([self._signal(name, query, passages, late) for name in self.weights.signals]).T
 
-    def _late(self, texts: Sequence[str]) -> str:
-        """Return the late interaction that reads the scripts of texts; nothing if none that is installed does."""
-        if minilm_reads(texts):
-            return LATE
+    def late(self, query: str, passages: Sequence[Chunk]) -> Late | None:
+        """Return the late interaction that reads the scripts of all texts; None if none that is installed does."""
+        if minilm_reads([query, *(passage.text for passage in passages)]):
+            return self._rerankers[LATE]  # type: ignore[return-value]
         if find_spec(MULTILINGUAL_PACKAGE) is not None:
-            return MULTILINGUAL
+            return self._multilingual
         warn_once(
             "a question or its texts are in a script that MiniLM does not read: they are ranked by the words they "
             f"share; install {to_install('multilingual')}, or give a reranker of the language"
         )
-        return ""
+        return None
 
-    def _signal(self, name: str, query: str, passages: Sequence[Chunk], late: str) -> FloatArray:
-        if name == LATE and late:
-            return self._alone(late, query, passages)
+    def _signal(self, name: str, query: str, passages: Sequence[Chunk], late: Late | None) -> FloatArray:
+        if name == LATE and late is not None:
+            return _alone(late, query, passages)
         # A model that does not know a script says nothing of its texts.
-        if late != LATE and name not in (WORDS, LENGTH):
+        if late is not self._rerankers[LATE] and name not in (WORDS, LENGTH):
             return np.zeros(len(passages))
         if name == LENGTH:
             return np.log1p([float(len(passage.text)) for passage in passages])
         if name == COSINE:
             vectors = self._encoder.vectors([passage.text for passage in passages]).astype(np.float64)
             return vectors @ self._encoder.question(query).vector.astype(np.float64)
-        return self._alone(name, query, passages)
+        return _alone(self._rerankers[name], query, passages)
 
-    def _alone(self, name: str, query: str, chunks: Sequence[Chunk]) -> FloatArray:
-        reranker = self._multilingual if name == MULTILINGUAL else self._rerankers[name]
-        return reranker.scorer(query, chunks)([(row,) for row in range(len(chunks))])
+
+def _alone(reranker: Reranker, query: str, chunks: Sequence[Chunk]) -> FloatArray:
+    """Return the value of each chunk by itself, `[len(chunks)]`."""
+    return reranker.scorer(query, chunks)([(row,) for row in range(len(chunks))])
 
 
 def near_equal(texts: Sequence[str]) -> NDArray[np.intp]:

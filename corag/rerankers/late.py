@@ -54,7 +54,7 @@ class LateScorer(ChunkScorer):
         self, maxima: FloatArray, sharpness: float = SHARPNESS, truncated: NDArray[np.bool_] | None = None
     ) -> None:
         super().__init__(np.zeros(len(maxima), dtype=bool) if truncated is None else truncated)
-        self._maxima, self._sharpness = maxima, sharpness
+        self.maxima, self._sharpness = maxima, sharpness
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
@@ -62,7 +62,7 @@ class LateScorer(ChunkScorer):
         values = np.empty(len(orders), dtype=np.float64)
         for rows, chunks in by_length(orders):
             # Ascending, so that rounding is the same for every order of the same chunks.
-            values[rows] = self._pooled(self._maxima[np.sort(chunks, axis=1)]).mean(axis=1)
+            values[rows] = self._pooled(self.maxima[np.sort(chunks, axis=1)]).mean(axis=1)
         return values
 
     def _pooled(self, maxima: FloatArray) -> FloatArray:

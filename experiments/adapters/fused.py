@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.registry import EMBEDDERS, RERANKERS
-from corag.rerankers.fused import FORM, LATE, NAME, Fused, FusedWeights, features
+from corag.rerankers.fused import FORM, LATE, NAME, WORDS, Fused, FusedWeights, features, sentence_features
 from corag.text.data import Query, is_evidence
 from corag.text.documents import Document
 from corag.text.support import support_recall
@@ -42,7 +43,8 @@ evidence.
 """
 MEASURED = """\
 On kinds of questions that the weights in question have not learned from: nDCG@10 of passages, beside late interaction
-alone; and the expected and the true share of the evidence in the more probable half of the passages."""
+alone; and the mean true share of the evidence in the most probable sentences whose expected share is .85 to .98."""
+PROMISED = (0.85, 0.98)
 STRENGTH = 1.0
 """Of the fit against half the squared weights, for a question weighing 1."""
 ANSWER_SHARE = 0.5
@@ -53,14 +55,16 @@ ANSWER_SHARE = 0.5
 class FusedExample:
     """A question to learn from, with n passages and m sentences.
 
-    `signals` are those of its passages, `[n, S]`, `gold` says which are evidence, `[n]`; `own` is the late interaction
-    of each sentence, `[m]`, `owner` the index of its passage, `[m]`, and `right` how far it is evidence, 0 to 1, `[m]`.
+    `signals` are those of its passages, `[n, S]`, `gold` says which are evidence, `[n]`; `late` and `words` are late
+    interaction and BM25 of each sentence, `[m]`, `owner` is the index of its passage, `[m]`, and `right` how far it is
+    evidence, 0 to 1, `[m]`.
     """
 
     kind: str
     signals: FloatArray
     gold: FloatArray
-    own: FloatArray
+    late: FloatArray
+    words: FloatArray
     owner: NDArray[np.intp]
     right: FloatArray
 
@@ -88,9 +92,9 @@ def described(config: FusedTraining) -> list[FusedExample]:
     """Return the questions of all sources with their signals."""
     encoder = shared_encoder()
     embedder = EMBEDDERS.make("minilm", encoder=encoder)
-    blank = FusedWeights(tuple(config.signals), np.zeros(2 * len(config.signals) + 1), 0.0)
+    blank = FusedWeights(tuple(config.signals), np.zeros(2 * len(config.signals) + 1), 0.0, np.zeros(3), 0.0, 1.0)
     fused = Fused(adapter=blank, encoder=encoder)
-    late = RERANKERS.make(LATE, encoder=encoder)
+    of_sentences = [RERANKERS.make(LATE, encoder=encoder), RERANKERS.make(WORDS)]
     found = []
     for source in read_sources(LabelConfig(out="", data=config.data, sources=config.sources)):
         pool = source.open_pool(source.queries, embedder, quiet=config.quiet)
@@ -98,21 +102,29 @@ def described(config: FusedTraining) -> list[FusedExample]:
             for number, query in enumerate(source.queries, start=1):
                 passages = [candidate.chunk for candidate in pool.candidates(query)][: source.settings.num_candidates]
                 if passages:
-                    found.append(_example(source.settings.kind, query, passages, source.folder.documents, fused, late))
+                    kind, documents = source.settings.kind, source.folder.documents
+                    found.append(_example(kind, query, passages, documents, fused, of_sentences))
                 report(number, len(source.queries))
     return found
 
 
 def _example(
-    kind: str, query: Query, passages: Sequence[Chunk], documents: Mapping[str, Document], fused: Fused, late: Any
+    kind: str,
+    query: Query,
+    passages: Sequence[Chunk],
+    documents: Mapping[str, Document],
+    fused: Fused,
+    of_sentences: Sequence[Any],
 ) -> FusedExample:
     gold = np.array([any(is_evidence(chunk, entry) for entry in query.gold) for chunk in passages], dtype=np.float64)
     rows = {chunk.id: row for row, chunk in enumerate(passages)}
     sentences = [unit for chunk in passages for unit in units(chunk, SENTENCE)]
     owner = np.array([rows[source_of(unit).id] for unit in sentences], dtype=np.intp)
-    own = late.scorer(query.question, sentences)([(row,) for row in range(len(sentences))])
+    singles = [(row,) for row in range(len(sentences))]
+    late, words = (reranker.scorer(query.question, sentences)(singles) for reranker in of_sentences)
     right = gold[owner] * _evidence_of(query, sentences, gold[owner], documents)
-    return FusedExample(kind, fused.signals(query.question, passages), gold, own, owner, right)
+    signals = fused.signals(query.question, passages, fused.late(query.question, passages))
+    return FusedExample(kind, signals, gold, late, words, owner, right)
 
 
 def _evidence_of(
@@ -145,11 +157,48 @@ def fitted(examples: Sequence[FusedExample], signals: Sequence[str]) -> FusedWei
     share = _shares(examples)
     x = np.concatenate([features(one.signals) for one in examples])
     passage = _fit(x, np.concatenate([one.gold for one in examples]), np.repeat(share, [len(e.gold) for e in examples]))
-    weights = FusedWeights(tuple(signals), passage[:-1], float(passage[-1]))
-    sums = np.concatenate([weights.sentences(weights.passages(one.signals)[one.owner], one.own) for one in examples])
-    of = np.repeat(share * [len(e.gold) / len(e.own) for e in examples], [len(e.own) for e in examples])
-    scale, bias = _fit(sums[:, None], np.concatenate([one.right for one in examples]), of).tolist()
-    return replace(weights, sentence_scale=scale, sentence_bias=bias)
+    weights = FusedWeights(tuple(signals), passage[:-1], float(passage[-1]), np.zeros(3), 0.0, 1.0)
+    x = np.concatenate(
+        [sentence_features(weights.passages(one.signals)[one.owner], one.late, one.words) for one in examples]
+    )
+    of = np.repeat(share * [len(e.gold) / len(e.owner) for e in examples], [len(e.owner) for e in examples])
+    sentence = _fit(x, np.concatenate([one.right for one in examples]), of)
+    weights = replace(weights, sentence=sentence[:-1], sentence_bias=float(sentence[-1]))
+    return replace(weights, sharpness=_sharpness(weights, examples))
+
+
+def shares(weights: FusedWeights, example: FusedExample, sharpness: float) -> tuple[FloatArray, FloatArray]:
+    """Return the expected and the true share of the evidence in the k most probable sentences, each `[m]`, k from 1 on.
+
+    A passage is held with its first sentence.
+    """
+    logits = weights.sentences(weights.passages(example.signals)[example.owner], example.late, example.words)
+    best = np.argsort(-logits, kind="stable")
+    expected = ((1 / (1 + np.exp(-logits[best]))) ** sharpness).cumsum()
+    first = np.zeros(len(best))
+    first[np.unique(example.owner[best], return_index=True)[1]] = 1.0
+    return expected / expected[-1], (first * example.gold[example.owner[best]]).cumsum() / example.gold.sum()
+
+
+def _sharpness(weights: FusedWeights, examples: Sequence[FusedExample]) -> float:
+    """Return the power of probabilities with which expected and true shares agree in the mean, where one promises."""
+
+    def error(sharpness: float) -> float:
+        of_kinds: dict[str, list[FloatArray]] = {}
+        for one in examples:
+            if one.gold.any():
+                of_kinds.setdefault(one.kind, []).append(promised(*shares(weights, one, sharpness)))
+        means = [np.concatenate(of, axis=1).mean(axis=1) for of in of_kinds.values()]
+        expected, held = np.nan_to_num(means).mean(axis=0)
+        return float((expected - held) ** 2)
+
+    return float(minimize_scalar(error, bounds=(0.5, 4.0), method="bounded").x)
+
+
+def promised(expected: FloatArray, held: FloatArray) -> FloatArray:
+    """Return expected and true shares where the expected one is such as one promises, `[2, k]`."""
+    near = (expected >= PROMISED[0]) & (expected < PROMISED[1])
+    return np.stack([expected[near], held[near]])
 
 
 def _shares(examples: Sequence[FusedExample]) -> FloatArray:
@@ -174,28 +223,19 @@ def left_out(examples: Sequence[FusedExample], signals: Sequence[str]) -> dict[s
     for kind in names if len(names) > 1 else ():
         weights = fitted([one for one in examples if one.kind != kind], signals)
         own = [one for one in examples if one.kind == kind and one.gold.any()]
-        logits = [weights.passages(one.signals) for one in own]
         late = signals.index(LATE)
-        figures[f"{kind}: nDCG@10"] = round(float(np.mean([ndcg(*of) for of in _pairs(logits, own)])), 3)
+        ranked = [ndcg(weights.passages(one.signals), one.gold) for one in own]
+        figures[f"{kind}: nDCG@10"] = round(float(np.mean(ranked)), 3)
         alone = [ndcg(one.signals[:, late], one.gold) for one in own]
         figures[f"{kind}: nDCG@10, late interaction"] = round(float(np.mean(alone)), 3)
-        expected, held = [np.array(of) for of in zip(*(_half(*of) for of in _pairs(logits, own)), strict=True)]
-        figures[f"{kind}: expected share of evidence"] = round(float(expected.mean()), 3)
-        figures[f"{kind}: share of evidence"] = round(float(held.mean()), 3)
+        pairs = [promised(*shares(weights, one, weights.sharpness)) for one in own]
+        expected, held = np.concatenate(pairs, axis=1).mean(axis=1)
+        figures[f"{kind}: expected share of evidence"] = round(float(expected), 3)
+        figures[f"{kind}: share of evidence"] = round(float(held), 3)
     for name in dict.fromkeys(key.partition(": ")[2] for key in figures):
         of = [value for key, value in figures.items() if key.endswith(f": {name}")]
         figures[f"mean: {name}"] = round(float(np.mean(of)), 3)
     return figures
-
-
-def _pairs(logits: Sequence[FloatArray], examples: Sequence[FusedExample]) -> list[tuple[FloatArray, FloatArray]]:
-    return [(of, one.gold) for of, one in zip(logits, examples, strict=True)]
-
-
-def _half(logits: FloatArray, gold: FloatArray) -> tuple[float, float]:
-    """Return the expected and the true share of the evidence in the more probable half of the passages."""
-    probabilities, best = 1 / (1 + np.exp(-logits)), np.argsort(-logits, kind="stable")[: -(-len(logits) // 2)]
-    return float(probabilities[best].sum() / probabilities.sum()), float(gold[best].sum() / gold.sum())
 
 
 def ndcg(values: FloatArray, gold: FloatArray, depth: int = 10) -> float:

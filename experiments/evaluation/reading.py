@@ -33,7 +33,7 @@ SETS = {
     "ottqa": "dev", "fairytale": "dev", "halueval_sample": "all", "lihua": "dev", "medquad": "dev",
 }  # fmt: skip
 LEFT_OUT = ("xquad_de", "xquad_zh", "ottqa", "halueval_sample", "medquad")
-"""Kinds that the shipped agent has not learned from."""
+"""Kinds that the shipped value has not learned from."""
 PART_OF_CORPUS = 400
 """Documents besides the gold of those corpora that are too large to encode for a few questions."""
 LARGE = ("halueval_sample", "medquad", "ottqa")
@@ -44,10 +44,13 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
     "filling": {"methods": FILLING, "budgets": [256, 512, 1024]},
     "top-k": {"methods": "top-k", "budgets": [1024]},
     "default": {"methods": "corag", "budgets": [256, 1024]},
+    "keep": {"methods": "corag(keep=0.95),corag(keep=0.9)", "budgets": [1024]},
 }
 CONDITIONS = {
     "none": "nothing", "full": "gold alone", "top-k": "five best passages", FILLING: "filling", "corag": "corag",
+    "corag(keep=0.95)": "corag keep=.95", "corag(keep=0.9)": "corag keep=.9",
 }  # fmt: skip
+SEVERAL_BUDGETS = (FILLING, "corag")
 MEASURES = ("answer_words_in_context", "f1", "rougeL", "answer_words_in_answer")
 
 
@@ -56,7 +59,11 @@ def draw(data: Path, runs: Path, limit: int, sets: Mapping[str, str] = SETS) -> 
     for name, split in sets.items():
         folder, target = DataFolder.open(str(data / name)), runs / "data" / name
         sealed = held_out_ids().get(name, frozenset())
-        queries = [one for one in questions_of(folder, split) if one.id not in sealed and one.answers]
+        queries = [
+            one
+            for one in questions_of(folder, split)
+            if one.id not in sealed and (one.answers or not one.extra.get("answerable", True))
+        ]
         drawn = [queries[row] for row in np.random.default_rng(0).permutation(len(queries))[:60]]
         target.mkdir(parents=True, exist_ok=True)
         rows = {row["id"]: row for row in _lines(data / name, "queries")}
@@ -106,7 +113,7 @@ def rows_of(runs: Path) -> Iterator[dict[str, Any]]:
                     continue
                 query, group = about[query_id]
                 for method, row in json.loads(line)["unit"].items():
-                    condition = CONDITIONS[method] + (f" {budget}" if method in (FILLING, "corag") else "")
+                    condition = CONDITIONS[method] + (f" {budget}" if method in SEVERAL_BUDGETS else "")
                     answer = row.get("answer")
                     yield {
                         "set": name, "left_out": name in LEFT_OUT, "query": query_id, "group": f"{name} {group}",
@@ -178,13 +185,14 @@ def report(runs: Path, results: Path) -> None:
     known = {row["condition"] for row in rows}
     order = [
         "nothing", "gold alone", "five best passages", "corag 256", "corag 1024",
+        "corag keep=.95", "corag keep=.9",
         "filling 256", "filling 512", "filling 1024",
     ]  # fmt: skip
     conditions = [one for one in order if one in known]
     shared = set.intersection(*({(r["set"], r["query"]) for r in rows if r["condition"] == one} for one in conditions))
     paired = [row for row in rows if (row["set"], row["query"]) in shared]
     parts = [table(rows, conditions)]
-    for left_out, title in ((False, "Kinds that the agent learned from"), (True, "Kinds left out of its training")):
+    for left_out, title in ((False, "Kinds that the value learned from"), (True, "Kinds left out of its training")):
         parts.append(f"{title}: " + table([row for row in rows if row["left_out"] == left_out], conditions))
     (results / "reading.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     (results / "reading.svg").write_text(figure(paired, conditions), encoding="utf-8")

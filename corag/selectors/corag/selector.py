@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COMPLETE = ("unit", "reranker", "cost_weight")
 """What a configuration has to name; `SearchSelector` has the defaults of all else."""
-SINGLE: Mapping[str, Any] = MappingProxyType({"unit": "sentence", "reranker": "fused", "keep": 0.95})
+SINGLE: Mapping[str, Any] = MappingProxyType({"unit": "sentence", "reranker": "fused", "keep": 0.98})
 """The best single configuration on kinds of questions that the value did not learn from."""
 GIVEN = (*COMPLETE, "keep", "max_units", "order", "search", "window")
 """Settings of the selector that a configuration has, too; those that the user gives replace it."""

@@ -35,10 +35,31 @@ def test_a_combination_is_worth_its_share_and_repeated_texts_count_once():
     assert FusedScorer(np.zeros(2), np.array([0, 1]))([(0,), (0, 1)]).tolist() == [0.0, 0.0]
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3)), min_size=1, max_size=6), st.randoms())
-def test_more_is_never_worth_less_and_order_does_not_matter(rows, draw):
-    _, groups = np.unique([group for _, group in rows], return_inverse=True)
-    score = FusedScorer(np.array([value for value, _ in rows]), groups)
+def test_a_power_takes_weight_from_improbable_texts():
+    # .6 and .2: .36 and .04 of .4.
+    values = FusedScorer(np.array([0.6, 0.2]), np.array([0, 1]), sharpness=2.0)([(0,), (1,), (0, 1)])
+    np.testing.assert_allclose(values, [0.9, 0.1, 1.0])
+
+
+def test_of_two_probable_texts_the_second_is_the_one_that_covers_another_part_of_the_question():
+    maxima = np.array([[0.9, 0.1], [0.9, 0.1], [0.1, 0.6]])
+    score = FusedScorer(np.array([0.5, 0.5, 0.5]), np.array([0, 1, 2]), maxima=maxima)
+    # Half of the question is covered by the first, and nothing more by the second; the third covers the other half.
+    one, same, other = (1 / 3 + 0.3 / 2, 2 / 3 + 0.3 / 2, 2 / 3 + 0.3)
+    np.testing.assert_allclose(score([(0,), (0, 1), (0, 2), (0, 1, 2)]), [one / 1.3, same / 1.3, other / 1.3, 1.0])
+    # What cannot be evidence covers nothing.
+    none = FusedScorer(np.array([0.5, 0.0]), np.array([0, 1]), maxima=np.array([[0.1], [0.9]]))
+    np.testing.assert_allclose(none([(1,), (0,)]), [0.0, 1 / 1.3])
+
+
+ROWS = st.tuples(st.floats(0, 1), st.integers(0, 3), st.tuples(st.floats(0, 1), st.floats(0, 1)))
+
+
+@given(st.lists(ROWS, min_size=1, max_size=6), st.floats(0.5, 4), st.randoms())
+def test_more_is_never_worth_less_and_order_does_not_matter(rows, sharpness, draw):
+    _, groups = np.unique([group for _, group, _ in rows], return_inverse=True)
+    maxima = np.array([of for *_, of in rows])
+    score = FusedScorer(np.array([value for value, *_ in rows]), groups, sharpness, maxima)
     order = draw.sample(range(len(rows)), len(rows))
     values = score([tuple(order[:length]) for length in range(1, len(rows) + 1)])
     assert (np.diff(values) >= -1e-12).all() and (values <= 1 + 1e-12).all()
