@@ -162,9 +162,6 @@ class Registry(Generic[P]):
             raise InputError(f"{self.kind} {str(written)!r}: {sorted(twice)[0]!r} is set twice; leave one out")
         given = {**written.settings, **settings}
         signature = inspect.signature(self.builder(written.name))
-        for key in given.keys() & signature.parameters.keys():
-            if isinstance(given[key], str) and _takes_object(signature.parameters[key]):
-                raise InputError(f"{self.kind} {written.name!r}: {key} is an object, given in Python; leave it out")
         try:
             signature.bind(**given)
         except TypeError as error:
@@ -380,7 +377,7 @@ def check_untrusted(table: Registry[P], part: object, source: object) -> Configu
         hint = str(parameters[key].annotation) if key in parameters else ""
         inner = next((one for one in TABLES if one.kind == key or re.search(rf"{one.protocol}\b", hint)), None)
         # tiktoken fetches the vocabulary of an encoding.
-        if key not in parameters or key in ("trust_remote_code", "encoding") or _takes_object(parameters[key]):
+        if key not in parameters or key in ("trust_remote_code", "encoding"):
             refused = f"its setting {key!r}"
         elif value is None:
             continue
@@ -407,11 +404,6 @@ def _is_cached(table: Registry[Any], model: str) -> bool:
     if table is TOKENIZERS:
         return bool(load("corag.text.tokens:in_cache")(model))
     return bool(load("corag.models.checkpoint:is_whole_in_cache")(model))
-
-
-def _takes_object(parameter: inspect.Parameter) -> bool:
-    annotation = str(parameter.annotation)
-    return "TextEncoder" in annotation and "str" not in annotation  # which has no name
 
 
 def _is_agent(value: object) -> bool:

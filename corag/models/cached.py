@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from corag.errors import ModelError
 from corag.memory import LRU, Capacity, megabytes, shared_capacity
 from corag.models.devices import Role
-from corag.models.encoders import BertEncoder, Encoded, Ids, TextEncoder, encoder_named
+from corag.models.encoders import Encoded, Ids, TextEncoder, encoder_named
 from corag.models.engine import Float32
-from corag.models.minilm import DIMENSION, encoder_at, minilm_encoder
+from corag.models.minilm import DIMENSION, minilm_encoder
 from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
 from corag.naming import Part, Spelling, spelling
 from corag.registry import EMBEDDERS, ENCODERS
@@ -83,9 +83,7 @@ class CachedEmbedder:
         with use_runtime(self._runtime):
             if self._given is not None:
                 return EMBEDDERS.make(self._given)
-            takes = "encoder" in EMBEDDERS.settings("minilm")
-            defaults = {"encoder": CachedEncoder(minilm_encoder(role="reranker"))} if takes else {}
-            return EMBEDDERS.make("minilm", defaults=defaults)
+            return EMBEDDERS.make("minilm", defaults={"encoder": CachedEncoder(minilm_encoder(role="reranker"))})
 
     def __str__(self) -> str:
         return "minilm" if self._given is None else spelling(self._given)
@@ -154,10 +152,12 @@ class CachedEncoder(TextEncoder):
 
 
 @dataclass(kw_only=True, eq=False)
-class MiniLMPart(Part):
-    """A part that an encoder, or a network trained on one, computes.
+class EncoderPart(Part):
+    """A part that looks at the states of texts by an encoder.
 
     Attributes:
+        encoder: `minilm`, `e5`, or the folder or hub name of a model; or an encoder, in place of the one that the other
+            settings select.
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N` or `mps`.
@@ -169,57 +169,33 @@ class MiniLMPart(Part):
 
     role: ClassVar[Role] = "reranker"
 
+    encoder: str | TextEncoder = "minilm"
     backend: Backend = "auto"
     precision: Precision | None = None
     device: str | None = None
 
-    def _placement(self) -> Placement:
-        return resolve_device(self.role, backend=self.backend, precision=self.precision, device=self.device)
-
-    def load_encoder(self, name: str) -> BertEncoder:
-        """Return the encoder of a name where the settings say; see `encoder_named`."""
-        # Models of users run in PyTorch.
-        backend = self.backend if self.backend != "auto" or name in ENCODERS else "torch"
-        placement = resolve_device(self.role, backend=backend, precision=self.precision, device=self.device)
-        return encoder_named(name, placement)
-
-
-@dataclass(kw_only=True, eq=False)
-class EncodingPart(MiniLMPart):
-    """A part that looks at MiniLM's states of texts.
-
-    Attributes:
-        encoder: Used in place of the encoder that the other settings select.
-    """
-
-    encoder: TextEncoder | None = None
-
-    def __post_init__(self) -> None:
-        self._encoder = self.encoder or CachedEncoder(encoder_at(self._placement()))
-
-
-@dataclass(kw_only=True, eq=False)
-class AnyEncoderPart(MiniLMPart):
-    """A part that looks at the states of texts by any encoder.
-
-    Attributes:
-        encoder: `minilm`, `e5`, or the folder or hub name of a model; or an encoder, in place of the one that the other
-            settings select.
-    """
-
-    encoder: str | TextEncoder = "minilm"
-
     def __post_init__(self) -> None:
         given = self.encoder
-        self._encoder = CachedEncoder(self.load_encoder(given)) if isinstance(given, str) else given
+        self._encoder = CachedEncoder(encoder_named(given, self._placement())) if isinstance(given, str) else given
+
+    def _placement(self) -> Placement:
+        # Models of users run in PyTorch.
+        is_user_model = isinstance(self.encoder, str) and self.encoder not in ENCODERS
+        backend = "torch" if self.backend == "auto" and is_user_model else self.backend
+        return resolve_device(self.role, backend=backend, precision=self.precision, device=self.device)
 
 
-class EncoderEmbedder(MiniLMPart):
-    """Base of embedders by an encoder: unit vectors; texts are cut to its window."""
+@dataclass(kw_only=True, eq=False)
+class EncoderEmbedder(EncoderPart):
+    """Unit vectors by an encoder that ships; texts are cut to its window."""
 
     role = "embedder"
     dimension = DIMENSION
-    _encoder: TextEncoder
+
+    def __post_init__(self) -> None:
+        # Whoever wants vectors again keeps them, which takes a thousandth of the memory of states.
+        given = self.encoder
+        self._encoder = encoder_named(given, self._placement()) if isinstance(given, str) else given
 
     def embed(self, texts: Sequence[str]) -> Float32:
         """Return unit vectors of texts, `[len(texts), 384]`."""
@@ -231,21 +207,10 @@ class EncoderEmbedder(MiniLMPart):
         return np.array(vectors, dtype=np.float32).reshape(len(texts), self.dimension)
 
 
-@dataclass(kw_only=True, eq=False)
 class MiniLMEmbedder(EncoderEmbedder):
-    """all-MiniLM-L6-v2 from its package: offline, 384 dimensions, weights checked against their hash.
-
-    Attributes:
-        encoder: Used in place of the encoder that the other settings select.
-    """
+    """all-MiniLM-L6-v2 from its package: offline, 384 dimensions, weights checked against their hash."""
 
     name = "minilm"
-
-    encoder: TextEncoder | None = None
-
-    def __post_init__(self) -> None:
-        # Whoever wants vectors again keeps them, which takes a thousandth of the memory of states.
-        self._encoder = self.encoder or encoder_at(self._placement())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -254,5 +219,4 @@ class E5Embedder(EncoderEmbedder):
 
     name = "e5"
 
-    def __post_init__(self) -> None:
-        self._encoder = self.load_encoder("e5")
+    encoder: str | TextEncoder = field(default="e5", init=False)

@@ -11,19 +11,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from corag.models.cached import AnyEncoderPart
+from corag.models.cached import EncoderPart
 from corag.models.encoders import Ids, TextEncoder
 from corag.rerankers.window import WindowedQuestion, WindowedReranker
 from corag.types import FloatArray
 
 
 @dataclass(kw_only=True, eq=False)
-class Cosine(AnyEncoderPart, WindowedReranker):
-    """Cosine similarity in [0, 1]; negative cosines count as 0.
-
-    Attributes:
-        encoder: `minilm`, `e5`, or the folder or hub name of a model.
-    """
+class Cosine(EncoderPart, WindowedReranker):
+    """Cosine similarity in [0, 1]; negative cosines count as 0. The setting `encoder` is described at `EncoderPart`."""
 
     name = "cosine"
 

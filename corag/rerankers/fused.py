@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import ModelError
-from corag.models.cached import EncodingPart
+from corag.models.cached import EncoderPart
 from corag.models.trained import load_adapter, shipped_adapter
 from corag.optional import to_install, warn_once
 from corag.registry import RERANKERS
@@ -186,7 +186,7 @@ class FusedScorer:
 
 
 @dataclass(kw_only=True, eq=False)
-class Fused(EncodingPart):
+class Fused(EncoderPart):
     """Values combinations by the share of the evidence that they are expected to hold.
 
     `score` values a text by late interaction alone: a probability needs candidates to compare with.

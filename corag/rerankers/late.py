@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.checks import check_range
-from corag.models.cached import AnyEncoderPart, EncodingPart
+from corag.models.cached import EncoderPart
 from corag.models.encoders import Encoded, TextEncoder, best_cosines, token_cosines, tokens_within
 from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.scorers import ChunkScorer, by_length
@@ -77,7 +77,7 @@ class LateScorer(ChunkScorer):
 
 
 @dataclass(kw_only=True, eq=False)
-class MiniLMSoftSim(EncodingPart):
+class MiniLMSoftSim(EncoderPart):
     """Raw late interaction by MiniLM: a baseline; the order of chunks does not matter, texts are cut to the window.
 
     Attributes:
@@ -110,13 +110,12 @@ class MiniLMSoftSim(EncodingPart):
 
 
 @dataclass(kw_only=True, eq=False)
-class Late(AnyEncoderPart):
+class Late(EncoderPart):
     """Late interaction of a question and passages, sentences in the encoding of theirs; nothing is cut.
 
     The order of chunks does not matter.
 
-    Attributes:
-        encoder: `minilm`, `e5`, or the folder or hub name of a model.
+    The setting `encoder` is described at `EncoderPart`.
     """
 
     name = "late"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corag.models.cached import EncodingPart
+from corag.models.cached import EncoderPart
 from corag.models.encoders import tokens_within, unit
 from corag.naming import Spelling
 from corag.ranking import marginal_relevance, shared_words
@@ -38,7 +38,7 @@ class Sentence(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False)
-class ExtractiveSummarizer(EncodingPart):
+class ExtractiveSummarizer(EncoderPart):
     """Takes whole sentences from the texts, in their own order, up to an exact number of tokens.
 
     The vector of a sentence is the mean of what MiniLM makes of its tokens within their text, so a text that a selector

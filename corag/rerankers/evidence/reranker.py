@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.models.cached import EncodingPart
+from corag.models.cached import EncoderPart
 from corag.models.engine import Float32
 from corag.models.minilm import MAX_TOKENS
 from corag.models.trained import load_adapter, shipped_adapter
@@ -108,7 +108,7 @@ def reading_order(found: Signals, weights: FloatArray) -> FloatArray:
 
 
 @dataclass(kw_only=True, eq=False)
-class EvidenceReranker(EncodingPart):
+class EvidenceReranker(EncoderPart):
     """Values combinations by how likely they are to hold the evidence for a question; see `corag.rerankers.evidence`.
 
     A value depends on all candidates, since hypotheses compete. Only single chunks are cut to a window. The values are
