@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 from corag.checks import check_budget, check_choice
 from corag.errors import InputError
-from corag.naming import Spelling, parse
+from corag.naming import parse
 from corag.optional import warn_once
 from corag.registry import READERS
 from corag.registry import tokens as make_tokens
@@ -23,18 +23,18 @@ T = TypeVar("T")
 
 @overload
 def reader_and_tokens(
-    reader: Spelling | Reader, tokens: Spelling | TokenCounter = AUTO, **offered: Any
+    reader: str | Reader, tokens: str | TokenCounter = AUTO, **offered: Any
 ) -> tuple[Reader, TokenCounter]: ...
 
 
 @overload
 def reader_and_tokens(
-    reader: Spelling | Reader | None, tokens: Spelling | TokenCounter = AUTO, **offered: Any
+    reader: str | Reader | None, tokens: str | TokenCounter = AUTO, **offered: Any
 ) -> tuple[Reader | None, TokenCounter]: ...
 
 
 def reader_and_tokens(
-    reader: Spelling | Reader | None, tokens: Spelling | TokenCounter = AUTO, **offered: Any
+    reader: str | Reader | None, tokens: str | TokenCounter = AUTO, **offered: Any
 ) -> tuple[Reader | None, TokenCounter]:
     """Return a reader and what counts the tokens of its prompts; a reader given by name counts by it, too.
 

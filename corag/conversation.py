@@ -12,7 +12,6 @@ from corag.checks import check_budget, check_query
 from corag.errors import InputError
 from corag.index import ChunkIndex
 from corag.models.prompts import prompt
-from corag.naming import Spelling
 from corag.readers.chat import ChatReader, without_thoughts
 from corag.registry import SELECTORS
 from corag.reply import Reply, ask, embedder_of
@@ -44,10 +43,10 @@ class Conversation:
         self,
         index: ChunkIndex | str | Path | Sequence[Text] | Retriever,
         *,
-        reader: Spelling | Reader | None = None,
+        reader: str | Reader | None = None,
         budget_tokens: int = 1024,
         embedder: Any = None,
-        tokenizer: Spelling | TokenCounter = AUTO,
+        tokenizer: str | TokenCounter = AUTO,
         method: Any = "corag",
         **settings: Any,
     ) -> None:

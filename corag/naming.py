@@ -20,12 +20,6 @@ from agent.configuration import FORM, Configuration, SpellingError, split, write
 from agent.configuration import spelling as spelling
 from corag.errors import InputError
 
-Spelling = str
-"""A part by name: `name(key=value, ...)`."""
-
-Spellings = str | tuple[str, ...]
-"""Several parts; those in a text are separated by commas."""
-
 BUILDERS: dict[str, str] = {}
 """`module:attribute` of each class and function that builds a registered part -> the first name of that part."""
 
@@ -52,7 +46,7 @@ def parse(part: object) -> Configuration:
     return Configuration.parse(part)
 
 
-def split_parts(parts: Spelling | Iterable[Spelling] | None) -> list[Configuration]:
+def split_parts(parts: str | Iterable[str] | None) -> list[Configuration]:
     """Return each part of a list, or of a text that separates them by commas."""
     if isinstance(parts, Configuration):
         return [parts]

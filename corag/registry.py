@@ -20,7 +20,6 @@ from corag.limits import too_large
 from corag.naming import (
     BUILDERS,
     Part,
-    Spelling,
     nearest,
     parse,
     path_of,
@@ -91,7 +90,7 @@ class Registry(Generic[P]):
         BUILDERS.setdefault(part if isinstance(part, str) else path_of(part), name)
         self.parts[name] = part
 
-    def make(self, part: Spelling | P, /, *, defaults: Mapping[str, Any] = MappingProxyType({}), **settings: Any) -> P:
+    def make(self, part: str | P, /, *, defaults: Mapping[str, Any] = MappingProxyType({}), **settings: Any) -> P:
         """Return a part, built with its settings.
 
         Args:
@@ -130,7 +129,7 @@ class Registry(Generic[P]):
         """Return the settings that the part of a name takes; `InputError` for an unknown one."""
         return dict(inspect.signature(self.builder(name)).parameters)
 
-    def settings(self, part: Spelling) -> tuple[str, ...]:
+    def settings(self, part: str) -> tuple[str, ...]:
         """Return the names of the settings that a part takes; see `parameters`."""
         return tuple(self.parameters(parse(part).name))
 
@@ -146,12 +145,12 @@ class Registry(Generic[P]):
             )
         return partial(self.builder(self._fallback), model=name)
 
-    def knows(self, part: Spelling) -> bool:
+    def knows(self, part: str) -> bool:
         """Return whether the name is registered or may be that of a model, which need not exist."""
         name = parse(part).name
         return name in self.parts or (bool(self._fallback and name) and self._is_model(name))
 
-    def check(self, part: Spelling, /, **settings: Any) -> Configuration:
+    def check(self, part: str, /, **settings: Any) -> Configuration:
         """Return a part with all its settings, which it takes; nothing is built.
 
         Raises:
@@ -296,27 +295,27 @@ ENCODERS = {"minilm": "corag.models.minilm:encoder_at", "e5": "corag.models.e5:e
 TABLES: tuple[Registry[Any], ...] = (EMBEDDERS, RERANKERS, SELECTORS, READERS, SUMMARIZERS, TOKENIZERS)
 
 
-def embedder(part: Spelling | Embedder = "minilm", /, **settings: Any) -> Embedder:
+def embedder(part: str | Embedder = "minilm", /, **settings: Any) -> Embedder:
     """Return an embedder; any name that is not registered is a sentence-transformers model or its folder."""
     return EMBEDDERS.make(part, **settings)
 
 
-def reranker(part: Spelling | Reranker, /, **settings: Any) -> Reranker:
+def reranker(part: str | Reranker, /, **settings: Any) -> Reranker:
     """Return a reranker; any name with a slash, or a folder, is a cross-encoder."""
     return RERANKERS.make(part, **settings)
 
 
-def selector(part: Spelling | Selector, /, **settings: Any) -> Selector:
+def selector(part: str | Selector, /, **settings: Any) -> Selector:
     """Return a selector."""
     return SELECTORS.make(part, **settings)
 
 
-def reader(part: Spelling | Reader, /, **settings: Any) -> Reader:
+def reader(part: str | Reader, /, **settings: Any) -> Reader:
     """Return a reader."""
     return READERS.make(part, **settings)
 
 
-def with_prompt(part: Spelling, prompt: str | None) -> Spelling:
+def with_prompt(part: str, prompt: str | None) -> str:
     """Return a reader with a prompt, if one is given; `InputError` if the reader has no such setting, or has it set."""
     if prompt is None:
         return part
@@ -326,14 +325,12 @@ def with_prompt(part: Spelling, prompt: str | None) -> Spelling:
     return parse(part).with_settings(prompt=prompt)
 
 
-def summarizer(part: Spelling | Summarizer, /, **settings: Any) -> Summarizer:
+def summarizer(part: str | Summarizer, /, **settings: Any) -> Summarizer:
     """Return a summarizer."""
     return SUMMARIZERS.make(part, **settings)
 
 
-def tokens(
-    part: Spelling | Path | Callable[[str], object] | TokenCounter = "minilm", /, **settings: Any
-) -> TokenCounter:
+def tokens(part: str | Path | Callable[[str], object] | TokenCounter = "minilm", /, **settings: Any) -> TokenCounter:
     """Return a token counter.
 
     A name that is not registered is that of a model (on the hub, of OpenAI or of Ollama), a `tokenizer.json`, or its

@@ -17,7 +17,6 @@ from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder, vectors_by
 from corag.models.runtime import recording
-from corag.naming import Spelling
 from corag.registry import EMBEDDERS, SELECTORS, check_untrusted
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import promising
@@ -138,13 +137,13 @@ def ask(
     index: ChunkIndex | str | Path | Sequence[Text] | Retriever,
     *,
     budget_tokens: int = 1024,
-    method: Spelling | Selector = "corag",
-    reader: Spelling | Reader | None = None,
-    embedder: Spelling | Embedder | None = None,
+    method: str | Selector = "corag",
+    reader: str | Reader | None = None,
+    embedder: str | Embedder | None = None,
     num_candidates: int = 20,
     retrieval: Retrieval | None = None,
     where: Where | None = None,
-    tokenizer: Spelling | TokenCounter = AUTO,
+    tokenizer: str | TokenCounter = AUTO,
     budget_for: BudgetFor = "prompt",
     on_token: Callable[[str], None] | None = None,
     **settings: Any,

@@ -14,7 +14,7 @@ from corag.checks import check_budget, check_query
 from corag.errors import MissingExtraError
 from corag.models.cached import CachedEmbedder
 from corag.models.runtime import current
-from corag.naming import Spelling, parse
+from corag.naming import parse
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.selectors.problem import promising
 from corag.types import Candidate, Embedder, Selection, Selector
@@ -25,7 +25,7 @@ def select(
     texts: Iterable[Text],
     budget_tokens: int = 1024,
     *,
-    method: Spelling | Selector = "corag",
+    method: str | Selector = "corag",
     **settings: Any,
 ) -> Selection:
     """Select texts for a prompt under a token budget.

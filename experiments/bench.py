@@ -31,7 +31,7 @@ from corag.models.devices import hardware_of
 from corag.models.minilm import from_folder
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime, resolve_device
-from corag.naming import Spellings, split_parts
+from corag.naming import split_parts
 from corag.optional import require
 from corag.registry import RERANKERS, SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET, ChunkConfig, chunk_document
@@ -77,7 +77,7 @@ class BenchConfig(Runtime):
     clock: Clock = "wall"
     questions: int = 20
     data: str | None = None
-    methods: Spellings = ""
+    methods: str | tuple[str, ...] = ""
     budget: int = DEFAULT_BUDGET
     weights: str | None = None
     out: str = "runs/bench"

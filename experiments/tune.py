@@ -19,7 +19,7 @@ from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import Spelling, Spellings, parse, split_parts
+from corag.naming import parse, split_parts
 from corag.types import FloatArray
 from experiments.data.config import CandidateSettings, candidate_settings, spell_out
 from experiments.data.splits import divide
@@ -70,9 +70,9 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     out: str
     splits: str = "train"
     budget: int = 256
-    configurations: Spellings = ""
+    configurations: str | tuple[str, ...] = ""
     keep: float = KEEP
-    tokenizer: Spelling = AUTO
+    tokenizer: str = AUTO
     index: str | None = None
     seed: int = 0
     quiet: bool = False

@@ -14,7 +14,7 @@ from corag.cli.explain import reply_page
 from corag.errors import CoragError, InputError
 from corag.index.search import Retrieval
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import Spelling, parse
+from corag.naming import parse
 from corag.registry import SELECTORS, with_prompt
 from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.visible import one_line, to_json
@@ -56,18 +56,18 @@ class AnswerConfig(Runtime):
     index: str = "runs/index"
     budget: int = DEFAULT_BUDGET
     budget_for: BudgetFor = "prompt"
-    method: Spelling = "corag"
+    method: str = "corag"
     agent: str = "none"
     keep: float | None = None
     unit: str | None = None
-    reranker: Spelling | None = None
+    reranker: str | None = None
     num_candidates: int = 20
     retrieval: Retrieval | None = None
     where: dict[str, Any] | None = None
-    reader: Spelling | None = None
+    reader: str | None = None
     prompt: str | None = None
-    tokenizer: Spelling = AUTO
-    embedder: Spelling | None = None
+    tokenizer: str = AUTO
+    embedder: str | None = None
 
 
 @dataclass(frozen=True)

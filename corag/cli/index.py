@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from corag.cli.console import progress, say, stderr
 from corag.errors import ModelError
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import Spelling, spelling
+from corag.naming import spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ class IndexConfig(Runtime):
     follow_links: bool = False
     max_tokens: int = DEFAULT_CHUNK_TOKENS
     overlap_tokens: int = 0
-    embedder: Spelling = "minilm"
+    embedder: str = "minilm"
     tokenizer: str = "minilm"
     batch_size: int = 256
     overwrite: bool = False
     tree: bool = False
-    tree_summarizer: Spelling = "extractive"
+    tree_summarizer: str = "extractive"
     quiet: bool = False
 
 

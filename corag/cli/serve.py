@@ -15,7 +15,6 @@ from corag.errors import InputError
 from corag.index.search import Retrieval
 from corag.limits import DEADLINE_S
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import Spelling
 from corag.optional import needed
 from corag.text.chunking import DEFAULT_BUDGET
 
@@ -46,9 +45,9 @@ class ServeConfig(Runtime):
 
     index: str | None = None
     budget: int = DEFAULT_BUDGET
-    method: Spelling = "corag"
+    method: str = "corag"
     agent: str = "none"
-    tokenizer: Spelling = AUTO
+    tokenizer: str = AUTO
     num_candidates: int = 20
     retrieval: Retrieval = "hybrid"
     host: str = "127.0.0.1"

@@ -17,7 +17,7 @@ from corag.models.encoders import Encoded, Ids, TextEncoder, encoder_named
 from corag.models.engine import Float32
 from corag.models.minilm import DIMENSION, minilm_encoder
 from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
-from corag.naming import Part, Spelling, spelling
+from corag.naming import Part, spelling
 from corag.registry import EMBEDDERS, ENCODERS
 from corag.types import Embedder, FloatArray
 
@@ -70,7 +70,7 @@ class CachedEmbedder:
     embedded before.
     """
 
-    def __init__(self, embedder: Spelling | Embedder | None = None, *, batch: int | None = None) -> None:
+    def __init__(self, embedder: str | Embedder | None = None, *, batch: int | None = None) -> None:
         # Anything that is neither a name nor an embedder is refused here.
         self._given = embedder if isinstance(embedder, str | None) else EMBEDDERS.make(embedder)
         self._runtime = current()

@@ -20,7 +20,6 @@ from corag.checks import check_count, check_range, check_text, well_formed
 from corag.errors import CoragError, InputError, ReaderError
 from corag.models.prompts import Messages
 from corag.models.servers import OllamaServer, OpenAIServer, Server
-from corag.naming import Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
 from corag.text.tokens import estimate, tokens_for_model
@@ -93,7 +92,7 @@ class Chat(Server):
     temperature: float = 0.0
     seed: int = 0
     max_concurrent: int = 4
-    tokenizer: Spelling | TokenCounter | None = None
+    tokenizer: str | TokenCounter | None = None
 
     _num_alternatives = 0
 

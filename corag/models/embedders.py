@@ -82,7 +82,7 @@ class ServerEmbedder(Server):
 
     @property
     def name(self) -> str:
-        """Spelling with the model alone: the same model has the same vectors wherever it runs."""
+        """Str with the model alone: the same model has the same vectors wherever it runs."""
         return f"{self.package}(model={self.model})"
 
     @cached_property

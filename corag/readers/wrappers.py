@@ -10,7 +10,7 @@ from dataclasses import replace
 from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.memory import LRU, megabytes
-from corag.naming import Part, Spelling, parse, spelling
+from corag.naming import Part, parse, spelling
 from corag.readers.chat import ChatReader
 from corag.registry import READERS
 from corag.types import Answer, BatchReader, Reader, TokenCounter
@@ -66,10 +66,10 @@ class SelfConsistentReader(Part):
     def __init__(
         self,
         *,
-        reader: Spelling,
+        reader: str,
         samples: int = 5,
         temperature: float = 0.7,
-        tokenizer: Spelling | TokenCounter | None = None,
+        tokenizer: str | TokenCounter | None = None,
     ) -> None:
         check_count("samples", samples, "typical: 5-20")
         named = parse(reader)

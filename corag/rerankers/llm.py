@@ -22,7 +22,7 @@ from corag.memory import LRU
 from corag.models.cached import cache_capacity
 from corag.models.chat import Chat
 from corag.models.prompts import prompt as prompt_named
-from corag.naming import Part, Spelling
+from corag.naming import Part
 from corag.registry import READERS
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.types import Chunk, FloatArray, Reader
@@ -51,7 +51,7 @@ class LanguageModel(Part):
     max_tokens = None
     gives_probabilities = True
 
-    def __init__(self, *, reader: Spelling | Reader, prompt: str = "enough") -> None:
+    def __init__(self, *, reader: str | Reader, prompt: str = "enough") -> None:
         made = READERS.make(reader)
         if not isinstance(made, Chat):
             raise InputError(

@@ -24,7 +24,7 @@ from corag.candidates import Text, as_candidates
 from corag.checks import check_budget, check_choice, check_count, check_query
 from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
-from corag.naming import Part, Spelling
+from corag.naming import Part
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
 from corag.selectors.order import PromptOrder, arranged
@@ -324,7 +324,7 @@ class ComparingSelector(BudgetedSelector):
         embedder: Computes cosines if the candidates' similarities cannot be compared; name or object.
     """
 
-    embedder: Spelling | Embedder | None = None
+    embedder: str | Embedder | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -343,7 +343,7 @@ class EmbeddingSelector(BudgetedSelector):
         embedder: Name or object; MiniLM by default. If the candidates' similarities are no cosines, it computes them.
     """
 
-    embedder: Spelling | Embedder | None = None
+    embedder: str | Embedder | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

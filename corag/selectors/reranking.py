@@ -16,7 +16,6 @@ import numpy as np
 import search
 from corag.ambient import Ambient, step
 from corag.checks import check_choice, check_count, check_range
-from corag.naming import Spelling
 from corag.registry import RERANKERS
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
@@ -40,7 +39,7 @@ class RerankingSelector(BudgetedSelector):
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
     """
 
-    reranker: Spelling | Reranker | None = None
+    reranker: str | Reranker | None = None
     window: WindowPolicy = checked(DEFAULT_POLICY, check_choice, names=WindowPolicy)
 
     def __post_init__(self) -> None:

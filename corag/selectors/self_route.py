@@ -7,7 +7,6 @@ from typing import Any
 
 from corag.checks import check_range
 from corag.errors import InputError
-from corag.naming import Spelling
 from corag.registry import READERS, SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice, checked
 from corag.selectors.problem import SelectionProblem
@@ -30,9 +29,9 @@ class SelfRoute(BudgetedSelector):
         min_confidence: A reader that reports a confidence cannot answer below this either, in [0, 1].
     """
 
-    part: Spelling | BudgetedSelector = "top-k"
-    full: Spelling | BudgetedSelector = "full"
-    reader: Spelling | Reader = "extractive"
+    part: str | BudgetedSelector = "top-k"
+    full: str | BudgetedSelector = "full"
+    reader: str | Reader = "extractive"
     min_confidence: float = checked(0.5, check_range, low=0, high=1, hint="typical: 0.5")
     name = "self-route"
 
@@ -60,7 +59,7 @@ def _routed(choice: Choice, selector: BudgetedSelector, **trace: Any) -> Choice:
     return replace(choice, trace={**choice.trace, "routed": selector.name, **trace})
 
 
-def built(selector: Spelling | BudgetedSelector, tokens: TokenCounter, **settings: Any) -> BudgetedSelector:
+def built(selector: str | BudgetedSelector, tokens: TokenCounter, **settings: Any) -> BudgetedSelector:
     """Return a selector given by name or as an object, which takes no more settings."""
     made = SELECTORS.make(selector, defaults={"tokenizer": tokens}, **settings)
     if not isinstance(made, BudgetedSelector):

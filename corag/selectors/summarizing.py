@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from corag.checks import check_count, check_seed
-from corag.naming import Spelling
 from corag.optional import require
 from corag.registry import SUMMARIZERS
 from corag.selectors.base import Choice, EmbeddingSelector, checked, fill, keep_best, unscored
@@ -40,7 +39,7 @@ class PromptPart(NamedTuple):
 class WithSummarizer(EmbeddingSelector):
     """A selector that embeds candidates and has groups of them summarized, by a `summarizer`: name or object."""
 
-    summarizer: Spelling | Summarizer = "extractive"
+    summarizer: str | Summarizer = "extractive"
 
     def __post_init__(self) -> None:
         super().__post_init__()

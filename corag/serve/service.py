@@ -17,7 +17,7 @@ from corag.checks import check_budget, check_count, check_query
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import vectors_by
-from corag.naming import Spelling, parse, spelling
+from corag.naming import parse, spelling
 from corag.registry import RERANKERS, SELECTORS, check_untrusted
 from corag.registry import tokens as make_tokens
 from corag.reply import embedder_of
@@ -46,9 +46,9 @@ class Service:
         retrieval: How the index finds them.
     """
 
-    method: Spelling = "corag"
+    method: str = "corag"
     budget: int = 1024
-    tokenizer: Spelling = "minilm"
+    tokenizer: str = "minilm"
     agent: str = "none"
     index: ChunkIndex | None = None
     num_candidates: int = 20

@@ -14,7 +14,6 @@ import numpy as np
 
 from corag.models.cached import EncoderPart
 from corag.models.encoders import tokens_within, unit
-from corag.naming import Spelling
 from corag.ranking import marginal_relevance, shared_words
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import cut_to_tokens, sentence_spans
@@ -52,7 +51,7 @@ class ExtractiveSummarizer(EncoderPart):
     window_tokens = None
     name = "extractive"
 
-    tokens: Spelling | TokenCounter | None = None
+    tokens: str | TokenCounter | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

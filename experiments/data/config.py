@@ -13,7 +13,7 @@ from corag.index.search import Retrieval
 # The command line looks for the types of settings in the module of the first base class alone.
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
-from corag.naming import Spelling, parse
+from corag.naming import parse
 from corag.registry import with_prompt
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
 from corag.text.data import History
@@ -103,10 +103,10 @@ class SelectionSettings(CandidateSettings, Runtime):
 
     budget: int = DEFAULT_BUDGET
     budget_for: BudgetFor = "prompt"
-    reader: Spelling = "extractive"
+    reader: str = "extractive"
     prompt: str | None = None
-    tokenizer: Spelling = AUTO
-    embedder: Spelling = "minilm"
+    tokenizer: str = AUTO
+    embedder: str = "minilm"
     index: str | None = None
     max_tokens: int = DEFAULT_CHUNK_TOKENS
     quiet: bool = False

@@ -16,7 +16,7 @@ from corag.checks import check_count
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.models.runtime import Runtime, in_runtime, recording
-from corag.naming import Spelling, spelling
+from corag.naming import spelling
 from corag.readers.wrappers import CachedReader
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import cut_to_tokens
@@ -50,7 +50,7 @@ class ReferencesConfig(Runtime):
 
     data: str
     out: str
-    reader: Spelling
+    reader: str
     splits: str = ""
     limit: int | None = None
     budget: int = 3072

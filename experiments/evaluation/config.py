@@ -8,7 +8,7 @@ from typing import Literal
 
 from corag.checks import check_budget, check_choice, check_count
 from corag.errors import InputError
-from corag.naming import Spelling, Spellings, split_parts
+from corag.naming import split_parts
 from corag.selectors.corag.agents import NO_AGENT
 from corag.text.units import unit_size
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, candidate_settings, spell_out
@@ -87,13 +87,13 @@ class EvaluateConfig(SelectionSettings, Tracking):
 
     data: str = ""
     split: str = ""
-    methods: Spellings = "top-k,naive,corag,upper"
-    reranker: Spelling | None = None
+    methods: str | tuple[str, ...] = "top-k,naive,corag,upper"
+    reranker: str | None = None
     agent: str = NO_AGENT
     unit: str | None = None
-    summarizer: Spelling = "extractive"
+    summarizer: str = "extractive"
     task: Task = "answer"
-    judge: Spelling | None = None
+    judge: str | None = None
     judge_figures: str = GRADE
     seed: int = 0
     measures: str = "nDCG@10,RR@10,R@20"

@@ -18,7 +18,6 @@ import corag
 from corag.errors import InputError
 from corag.models.chat import Chat, ChatError
 from corag.models.prompts import Messages, prompt
-from corag.naming import Spelling
 from corag.readers.chat import ChatReader
 from corag.text.chunking import sentence_spans
 from corag.text.documents import SEPARATOR
@@ -194,7 +193,7 @@ class Judge:
             return str(error)
 
 
-def chat_of(role: str, name: Spelling) -> Chat:
+def chat_of(role: str, name: str) -> Chat:
     """Return the language model of a reader by name; `role` names the setting in errors.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import corag
 from agent.configuration import Configuration
 from corag.errors import InputError, MissingExtraError
-from corag.naming import Spellings, parse, split_parts
+from corag.naming import parse, split_parts
 from corag.registry import RERANKERS, SELECTORS
 from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.agents import decides
@@ -32,7 +32,7 @@ class Methods(NamedTuple):
 
 
 def make_methods(
-    methods: Spellings, offered: Mapping[str, Any], shared_reranker: Callable[[str], Reranker] | None = None
+    methods: str | tuple[str, ...], offered: Mapping[str, Any], shared_reranker: Callable[[str], Reranker] | None = None
 ) -> Methods:
     """Build selectors; of `all`, those that need a package that is not installed are left out.
 

@@ -10,7 +10,6 @@ import corag
 from corag.budget import Budget, reader_and_tokens, tokens_setting
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.runtime import resolve_device
-from corag.naming import Spellings
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import EMBEDDERS, RERANKERS, SUMMARIZERS
@@ -92,7 +91,7 @@ class Parts:
         is_here = "timeout_s" not in settings
         return CachedEmbedder(given, batch=1 if is_here and resolve_device("embedder").kind == "cpu" else None)
 
-    def methods(self, methods: Spellings, *, shared: bool = True) -> Methods:
+    def methods(self, methods: str | tuple[str, ...], *, shared: bool = True) -> Methods:
         """Return methods that share rerankers, summarizer and reader; if not `shared`, the embedder alone."""
         config = self.config
         offered: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from corag.checks import check_count
 from corag.errors import InputError
-from corag.naming import Spellings, split_parts
+from corag.naming import split_parts
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, comma_separated
 from experiments.run.track import Tracking
 
@@ -80,7 +80,7 @@ class LabelConfig(SelectionSettings, Tracking):
     data: str = ""
     splits: str = "train,dev"
     sources: tuple[LabelSource, ...] = ()
-    configurations: Spellings = ""
+    configurations: str | tuple[str, ...] = ""
     iterations: str = "40"
     explorations: str = "0.001"
     cost_weights: str = "0,0.05,0.1,0.2,0.4,0.8"

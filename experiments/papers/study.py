@@ -183,7 +183,7 @@ class Cell:
     Attributes:
         values: Name of the value of each axis.
         settings: Settings of `corag evaluate`, and `DATA_SETTINGS`.
-        methods: Spelling of each method, by its name in the table.
+        methods: str of each method, by its name in the table.
         keep: Values of methods, by name, that a question has to have to be counted.
     """
 

@@ -25,7 +25,7 @@ class Measured:
         values: Value of each axis, and `method`.
         rows: Its figures of each question.
         summary: Its figures over all questions, as `corag evaluate` gives them.
-        part: Spelling of the method that ran.
+        part: str of the method that ran.
         file: File of the comparison, below the folder of the study.
         setup: Data, budget and the like of the comparison, by name.
     """

@@ -21,7 +21,7 @@ from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
-from corag.naming import Spelling, parse
+from corag.naming import parse
 from corag.optional import to_install, warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, check_untrusted
 from corag.registry import tokens as make_tokens
@@ -96,7 +96,7 @@ def _read(agent: str | Path) -> ConfigurationAgent:
         raise MissingExtraError(f"{error.__cause__ or error}; install it with: {to_install('models')}") from error
 
 
-def corag_fixed(*, agent: AgentSource = None, tokenizer: Spelling | TokenCounter | None = None) -> BudgetedSelector:
+def corag_fixed(*, agent: AgentSource = None, tokenizer: str | TokenCounter | None = None) -> BudgetedSelector:
     """Use the best single configuration for every question: an agent's fallback, or without an agent what `corag` does.
 
     Args:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from corag.checks import check_choice
-from corag.naming import Spelling
 from corag.registry import EMBEDDERS
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import BudgetedSelector, Choice, checked
@@ -48,10 +47,10 @@ class Corag(SearchSettings, BudgetedSelector):
     """
 
     unit: str | None = None  # type: ignore[assignment]  # a text once it is built
-    reranker: Spelling | Reranker | None = None
+    reranker: str | Reranker | None = None
     window: WindowPolicy = checked(DEFAULT_POLICY, check_choice, names=WindowPolicy)
     agent: AgentSource = None
-    embedder: Spelling | Embedder | None = None
+    embedder: str | Embedder | None = None
 
     def __post_init__(self) -> None:
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name in GIVEN}
