@@ -17,42 +17,6 @@ MOST_CANDIDATES = 100_000
 """The most candidates of a question: they are in memory, and every selector compares them."""
 
 
-def refuse_aliases(text: str) -> None:
-    """Raise `yaml.YAMLError` for YAML with an alias, of which nine lines can stand for gigabytes, or for no YAML.
-
-    So for numbers that YAML 1.1 and Python read in ways that nobody means: see `is_odd_number`.
-    """
-    import yaml  # type: ignore[import-untyped]
-
-    if "*" not in text and not _MAYBE_ODD.search(text):
-        return
-    for token in yaml.scan(text):
-        if isinstance(token, yaml.AliasToken):
-            raise yaml.YAMLError("an alias (*name); write out what it stands for")
-        if isinstance(token, yaml.ScalarToken) and token.plain and is_odd_number(token.value):
-            raise yaml.YAMLError(f"{token.value!r:.80}; write numbers in decimal digits, texts in quotation marks")
-
-
-_DECIMAL = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-# Hexadecimal, binary, octal and sexagesimal numbers, in which 1:30 is 90.
-_OTHER_BASE = re.compile(r"[-+]?0[xXbBoO][0-9a-fA-F_]+|[-+]?[0-9]+(?::[0-9.]+)+")
-_MAYBE_ODD = re.compile(r"0[xXbBoO0-9]|[0-9][_:][0-9]|[0-9]{400}|[^\x00-\x7f]")
-_MOST_DIGITS = 400
-"""More digits are no number: Python refuses some, and no float holds any."""
-
-
-def is_odd_number(text: str) -> bool:
-    """Return whether Python or YAML reads a number in what is not written in decimal digits, or has too many."""
-    text = text.strip()
-    if _DECIMAL.fullmatch(text):
-        return len(text) > _MOST_DIGITS
-    try:
-        float(text)
-    except ValueError:
-        return bool(_OTHER_BASE.fullmatch(text))
-    return any(character.isdigit() for character in text)  # neither inf nor nan
-
-
 def check_seed(name: str, seed: object) -> None:
     """Raise `InputError` unless a seed is a whole number that every source of random numbers takes."""
     check_count(name, seed, "typical: 0", least=0, most=2**32 - 1)

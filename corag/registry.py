@@ -167,8 +167,8 @@ class Registry(Generic[P]):
             unknown = [key for key in given if key not in signature.parameters]
             reason = f"it has no setting {unknown[0]!r}" if unknown else str(error)
             hint = nearest(unknown[0], signature.parameters) if unknown else ""
-            if unknown and (meant := ALIASES.get(self.kind, {}).get(unknown[0])):
-                hint = f" ({meant})"
+            if unknown == ["api_key"]:
+                hint = " (keys come from the environment: OPENAI_API_KEY, OLLAMA_API_KEY)"
             if "search" in signature.parameters and unknown and unknown[0] in SearchConfig.__dataclass_fields__:
                 hint = f' (write search={{"{unknown[0]}": {given[unknown[0]]}}})'
             listed = ", ".join(map(with_default, signature.parameters.values())) or "(none)"
@@ -178,16 +178,6 @@ class Registry(Generic[P]):
     def _listed(self) -> str:
         return ", ".join(self.parts) or "(none)"
 
-
-_BUDGET = "the budget is budget_tokens, or --budget"
-_NUMBER = "the budget decides how many are chosen; top-k(k=5) takes five"
-_KEY = "keys come from the environment: OPENAI_API_KEY, OLLAMA_API_KEY"
-ALIASES = {
-    "selector": dict.fromkeys(("budget", "max_tokens", "token_budget"), _BUDGET)
-    | dict.fromkeys(("k", "top_k", "top_n"), _NUMBER),
-    **{kind: {"api_key": _KEY} for kind in ("reader", "summarizer", "embedder")},
-}
-"""By kind of part: settings of other libraries -> what is meant here, for errors."""
 
 EMBEDDERS: Registry[Embedder] = Registry(
     "embedder",

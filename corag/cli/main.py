@@ -11,17 +11,15 @@ import atexit
 import gc
 import logging
 import os
-import re
 import sys
 from collections.abc import Sequence
 from functools import cache
 from keyword import iskeyword
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from rich.text import Text
 
 from corag import __version__
-from corag.checks import is_odd_number, refuse_aliases
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
 from corag.naming import nearest
@@ -166,7 +164,7 @@ COMMANDS = {
         positional="kind part",
     ),
     "doctor": Command(
-        "show installed packages, devices, models, data, caches and servers",
+        "show installed packages, devices, models, data and servers",
         "corag.cli.doctor:DoctorConfig",
         "corag.cli.doctor:run",
     ),
@@ -214,20 +212,9 @@ def make_parser(name: str, *, all_settings: bool = True) -> Any:
 
 @cache
 def restrict_settings() -> None:
-    """Have jsonargparse refuse aliases, in settings and in the files that they name, and import nothing for a value.
+    """Have jsonargparse import nothing for a value; by default it makes objects of classes named by `class_path`."""
+    from jsonargparse import set_parsing_settings
 
-    By default it would make an object of any class that a value names by `class_path`.
-    """
-    from jsonargparse import get_loader, set_loader, set_parsing_settings
-    from yaml import YAMLError  # type: ignore[import-untyped]
-
-    load_yaml = get_loader("yaml")
-
-    def load_without_aliases(text: str) -> Any:
-        refuse_aliases(text)
-        return load_yaml(text)
-
-    set_loader("yaml", load_without_aliases, exceptions=(YAMLError,))
     # Of this project, because lists of dataclasses are read by the names of their classes.
     own = ["agent", "corag", "experiments"]
     set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=["*"], import_path_allowlist=own)
@@ -282,48 +269,14 @@ def _parsed(name: str, arguments: Sequence[str]) -> Any:
     return load(COMMANDS[name].settings)(**parsed)
 
 
-_EXPECTED = {"int": "an integer", "float": "a number", "bool": "true or false"}
-
-
 def _what_is_wrong(error: Exception, command: str) -> str:
-    """Return the message of the parser in one line; for an invalid value the setting, the value and the rule."""
+    """Return the message of the parser in one line, with the setting that may be meant."""
     text = " ".join(str(error).split())
-    if text.startswith("Unexpected config"):
-        return "the settings file has no settings; write one on each line, such as budget: 256"
-    if missing := re.search(r'Parser key "config": File does not exist: (.*)', text):
-        return f"there is no settings file {missing[1]}; give a YAML file with --config"
-    if text.startswith("unrecognized arguments: "):
-        return f"{text}{_meant(text.split(': ', 1)[1].split(), command)}"
-    wrong = re.match(r'Parser key "([\w.]+)": .*(?:Given value|Got value): (.*)', text)
-    if wrong is None:
-        return text
-    if choices := re.search(r"Literal\[([^]]*)\]", text):
-        expected = "expected one of " + choices[1].replace("'", "")
-    elif kind := re.search(r"<class '(int|float|bool)'>", text):
-        expected = f"expected {_EXPECTED[kind[1]]}"
-    else:
-        [expected] = [str(action.help) for action in make_parser(command)._actions if action.dest == wrong[1]] or [text]
-    return f"invalid --{wrong[1]} {wrong[2]!r}: {expected.rstrip('.')}"
-
-
-ALIASES = dict.fromkeys(("k", "top_k", "top_n", "n"), "num_candidates")
-ALIASES |= dict.fromkeys(("budget_tokens", "max_tokens", "tokens"), "budget") | {"model": "reader", "llm": "reader"}
-ALIASES |= dict.fromkeys(("path", "folder", "docs", "input"), "data")
-_DEBUG = "; corag --debug COMMAND shows more of what happens"
-"""Settings by the names that others give them."""
-
-
-def _meant(words: Sequence[str], command: str) -> str:
-    """Return what arguments that a command does not have may mean."""
-    names = [action.dest for action in make_parser(command)._actions]
-    flag = words[0].removeprefix("--").partition("=")[0]
-    if flag in ("verbose", "debug"):
-        return _DEBUG
-    if words[0].startswith("--"):
-        return f" (did you mean '--{ALIASES[flag]}'?)" if ALIASES.get(flag) in names else nearest(flag, names)
-    if "question" in names:
-        return "; put the question in quotes"
-    return f"; name the folder with --data {words[0]}" if "data" in names else ""
+    unknown = text.removeprefix("unrecognized arguments: ").split()
+    if unknown and unknown[0].startswith("--") and not text.startswith("--"):
+        names = [action.dest for action in make_parser(command)._actions]
+        return f"{text}{nearest(unknown[0].removeprefix('--').partition('=')[0], names)}"
+    return text
 
 
 def _show_commands(group: str = "") -> None:
@@ -357,8 +310,7 @@ def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
         return f"{first} {second}", rest
     if first not in COMMANDS:
         names = {name.partition(" ")[0] for name in COMMANDS}
-        hint = _DEBUG if first == "--verbose" else f"{nearest(first, names)}; see corag --help"
-        raise InputError(f"unknown command {first!r}{hint}")
+        raise InputError(f"unknown command {first!r}{nearest(first, names)}; see corag --help")
     return first, rest
 
 
@@ -385,9 +337,7 @@ def _normalised(arguments: Sequence[str], parser: Any, positional: str) -> list[
         if kind is bool and not equals and not (words and words[0].lower() in ("true", "false")):
             normalised.append("true")
         elif words and not equals and not words[0].startswith("--"):
-            normalised.append(value := words.pop(0))
-        if {kind, *get_args(kind)} & {int, float} and is_odd_number(value):
-            raise InputError(f"invalid --{flag} {value!r:.80}: write the number in decimal digits")
+            normalised.append(words.pop(0))
     return normalised
 
 

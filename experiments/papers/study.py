@@ -16,7 +16,7 @@ from typing import Any
 
 import experiments
 from agent import Configuration
-from corag.checks import check_choice, refuse_aliases
+from corag.checks import check_choice
 from corag.errors import DataError, InputError
 from corag.naming import nearest, parse
 from corag.registry import SELECTORS
@@ -158,7 +158,6 @@ def read_mapping(file: Path) -> Mapping[str, Any]:
 
     try:
         text = file.read_text(encoding="utf-8")
-        refuse_aliases(text)
         content = yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DataError(f"{file} cannot be read: {' '.join(str(error).split())}; give a YAML file") from error

@@ -44,7 +44,6 @@ YAML = {
     "deep": f"data: {'[' * 3000}{']' * 3000}\n",
     "own-config": "data: data\nconfig: other.yaml\n",
     "long": f"budget: {'1' * 5000}\n",
-    "hex": "budget: 0x10\n",
     "code": 'data: !!python/object/apply:os.system ["touch pwned"]\n',
 }  # fmt: skip
 

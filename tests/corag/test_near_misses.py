@@ -16,17 +16,10 @@ QUERY = "What is Germany's capital?"
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [
-        ("index small", "--data small"),
-        ("ask How high is Everest --index i", "put the question in quotes"),
-        ("ask x --top-k 5", "did you mean '--num_candidates'?"),
-        ("ask x --k 5", "did you mean '--num_candidates'?"),
-        ("ask x --budget_tokens 500", "did you mean '--budget'?"),
-        ("ask x --max-tokens 500", "did you mean '--budget'?"),
-        ("ask x --model gpt-4o", "did you mean '--reader'?"),
         ("ask x --rerankr bm25", "did you mean 'reranker'?"),
-        ("ask x --budget 1k", "invalid --budget '1k': expected an integer"),
+        ("ask x --budget 1k", "budget"),
+        ("aks x", "did you mean 'ask'?"),
         ("ask x --index . --reader gpt-4o", "openai(model=gpt-4o)"),
-        ("ask x --index . --method corag(top_k=3)", "top-k(k=5)"),
     ],
 )
 def test_a_command_says_what_to_write(arguments, remedy, capsys):
@@ -35,19 +28,11 @@ def test_a_command_says_what_to_write(arguments, remedy, capsys):
     assert remedy in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("setting", "remedy"),
-    [
-        *((name, "the budget is budget_tokens") for name in ("max_tokens", "budget", "token_budget")),
-        *((name, "top-k(k=5) takes five") for name in ("top_n", "k", "top_k")),
-        ("rerankr", "did you mean 'reranker'?"),
-    ],
-)
 @pytest.mark.parametrize("call", [corag.select, corag.ask])
-def test_a_setting_of_other_names(call, setting, remedy):
-    with pytest.raises(InputError) as error:
-        call(QUERY, TEXTS, **{setting: 5})
-    assert remedy in str(error.value) and "\n" not in str(error.value)
+def test_a_setting_that_is_misspelled(call):
+    with pytest.raises(InputError, match="did you mean 'reranker'") as error:
+        call(QUERY, TEXTS, rerankr=5)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +53,7 @@ def test_a_wrong_reranker_is_one_error(reranker, remedy, caplog):
 @pytest.mark.slow
 def test_ask_takes_the_settings_of_its_selector():
     reply = corag.ask(QUERY, TEXTS, unit="passage", method="naive", reranker="bm25")
-    assert reply.selection.chunks[0].text in TEXTS and reply.parts["selector"] == "naive(reranker=bm25)"
+    assert reply.selection.chunks[0].text in TEXTS and reply.selection.trace.reranker == "bm25"
 
 
 def point(number, **payload):

@@ -111,7 +111,7 @@ def test_a_switch_needs_no_value_and_flags_may_have_dashes(small_index, capsys):
         assert run("ask", *switch, QUESTION, "--index", small_index) == 0
         assert json.loads(capsys.readouterr().out)["question"] == QUESTION
     assert run("ask", QUESTION, "--index", small_index, "--json", "false") == 0
-    assert capsys.readouterr().out.startswith("[1]")
+    assert "[1] " in capsys.readouterr().out
 
 
 def test_settings_may_stand_in_a_file_and_flags_go_before_it(tmp_path, small_data, capsys):
@@ -131,7 +131,7 @@ def test_settings_may_stand_in_a_file_and_flags_go_before_it(tmp_path, small_dat
 def test_ask_says_why_nothing_was_chosen(small_index, capsys):
     assert run("ask", QUESTION, "--index", small_index, "--budget", 1, "--unit", "passage") == 0
     said = capsys.readouterr().out
-    assert "Nothing was chosen: " in said and "cost more than the budget of 1" in said and "0 of 1 tokens (0%)" in said
+    assert "Nothing was chosen." in said and "cost more than the budget of 1" in said and "0 of 1 tokens" in said
 
 
 def test_markup_in_texts_is_text(tmp_path, capsys):
@@ -141,7 +141,7 @@ def test_markup_in_texts_is_text(tmp_path, capsys):
     assert run("index", "--data", tmp_path / "data", "--out", tmp_path / "index", "--quiet") == 0
     assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index", "--reader", "extractive") == 0
     said = capsys.readouterr().out
-    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a: [b]  " in said
+    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a: [b]" in said
 
 
 def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatch, capsys):
