@@ -15,9 +15,6 @@ def label(config: Any) -> None:
     from experiments.labels.label import label
 
     path = label(config)
-    if config.shard and not path.exists():
-        say(f"shard {config.shard} is done; the last shard to finish writes {path}")
-        return
     say(f"labels in {path}; train an agent with: corag train --labels {path} --out runs/agent")
 
 

@@ -71,9 +71,8 @@ class LabelConfig(SelectionSettings, Tracking):
         cost_weights: Values of lambda, separated by commas.
         concurrency: Prompts that a reader's server has at the same time, of many questions; in place of the reader's
             own `max_concurrent`, unless that is written with the reader.
-        shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work. Each keeps a journal
-            beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
-            journals into one folder and run the command without `shard`.
+        shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work; each writes a table
+            of its own, such as `labels.1-of-2.parquet`.
     """
 
     out: str

@@ -38,6 +38,11 @@ class SourceQuestions:
         """Return the name of a question among those of all sources."""
         return f"{self.settings.data}/{query.id}"
 
+    def shard(self, number: int, count: int) -> SourceQuestions:
+        """Return the questions of a shard, from 1: neighbours, which often share passages."""
+        start, end = (-(-len(self.queries) * part // count) for part in (number - 1, number))
+        return replace(self, queries=self.queries[start:end], groups=self.groups[start:end])
+
     def check_pool(self) -> None:
         """Check that every question has a pool."""
         check_pool(self.settings.pool, self.folder, self.queries)

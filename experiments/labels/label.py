@@ -1,16 +1,14 @@
 """`corag label`: how well each configuration serves each question, by the measures of `corag evaluate`.
 
-Questions are the units of work: a journal keeps finished ones, and shards share them.
+Questions are the units of work: a journal keeps finished ones.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
-from glob import escape
 from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,7 @@ from experiments.evaluation.parts import Parts
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import SourceQuestions, read_sources
 from experiments.labels.table import FIGURES, read_metadata, write_labels
-from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_units, versions
+from experiments.run.journal import TABLE, Journal, fingerprint, output_file, versions
 from experiments.run.track import UNMEASURED, log_run
 
 logger = logging.getLogger(__name__)
@@ -54,16 +52,18 @@ Unit = dict[str, Any]
 
 @in_runtime
 def label(config: LabelConfig) -> Path:
-    """Write the label table that a config describes; return its path. A table of other settings is a `DataError`.
-
-    With a shard, only its journal until all shards are done.
-    """
-    out, sources = output_file(config.out, TABLE), read_sources(config)
+    """Write the label table that a config describes; return its path. A table of other settings is a `DataError`."""
+    out, (shard, count) = output_file(config.out, TABLE), config.number_of_shard
+    if config.shard:
+        out = out.with_suffix(f".{shard}-of-{count}.parquet")
+    sources = [part for source in read_sources(config) if (part := source.shard(shard, count)).queries]
     for source in sources:
         source.check_pool()
+    if not sources:
+        raise DataError(f"shard {config.shard} has no question; give fewer shards")
     worker = Worker(config, sources)
     questions = [query.question for source in sources for query in source.queries]
-    worker.budget.for_context(min(questions, key=len, default=""))
+    worker.budget.for_context(min(questions, key=len))
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
     content = [content_hash(source.folder, source.queries, config.index, source.settings.run) for source in sources]
     work = fingerprint([settings, fingerprint(content), versions()])
@@ -76,15 +76,12 @@ def label(config: LabelConfig) -> Path:
         logger.info("%s is complete already", out)
         return out
     _ = worker.selectors  # refuses wrong settings before anything is written
-    own = out.with_suffix(f".{config.shard.replace('/', '-of-')}{'.' * bool(config.shard)}journal.jsonl")
-    beside = _units_beside(out, own, work)
-    with Journal(own, work) as journal:
-        _label_missing(config, sources, worker, journal, beside.keys())
-        done = {**_units_beside(out, own, work), **journal.units}
-        if any(source.key(query) not in done for source in sources for query in source.queries):
-            return out
+    with Journal(out.with_suffix(".journal.jsonl"), work) as journal:
+        _label_missing(config, sources, worker, journal)
         units = [
-            (source, row, done[source.key(query)]) for source in sources for row, query in enumerate(source.queries)
+            (source, row, journal.units[source.key(query)])
+            for source in sources
+            for row, query in enumerate(source.queries)
         ]
         metadata = {
             "work": work,
@@ -99,8 +96,7 @@ def label(config: LabelConfig) -> Path:
         means = table.group_by("configuration", use_threads=False).aggregate([(name, "mean") for name in MEASURED])
         figures = {row["configuration"]: {name: row[f"{name}_mean"] for name in MEASURED} for row in means.to_pylist()}
         log_run("label", config, out, out.stem, settings, figures)
-        for path in _journals(out):
-            path.unlink(missing_ok=True)
+        journal.remove()
     return out
 
 
@@ -203,37 +199,15 @@ def _with_concurrency(config: LabelConfig) -> str:
     return reader.with_settings(max_concurrent=config.concurrency) if takes else config.reader
 
 
-def _journals(out: Path) -> list[Path]:
-    """Return the journals of a table that exist: that of a whole run, and those of shards."""
-    stem = escape(out.stem)
-    return [path for name in ("", "[0-9]*-of-[0-9]*.") for path in out.parent.glob(f"{stem}.{name}journal.jsonl")]
-
-
-def _units_beside(out: Path, own: Path, work: str) -> dict[str, Any]:
-    """Return the units in the journals of other processes; those of other work are refused."""
-    units: dict[str, Any] = {}
-    for path in _journals(out):
-        if path != own:
-            with suppress(FileNotFoundError):  # whoever ended first wrote the table
-                units |= read_units(path, work)
-    return units
-
-
-def _label_missing(
-    config: LabelConfig, sources: Sequence[SourceQuestions], worker: Worker, journal: Journal, beside: Collection[str]
-) -> None:
-    """Label the questions of the shard that neither this journal nor those beside it have."""
-    shard, count = config.number_of_shard
+def _label_missing(config: LabelConfig, sources: Sequence[SourceQuestions], worker: Worker, journal: Journal) -> None:
+    """Label the questions that a journal lacks."""
     jobs: list[tuple[int, Sequence[Query]]] = []
     for number, source in enumerate(sources):
-        # Of each source a run of neighbours, which often share passages.
-        start, end = (-(-len(source.queries) * part // count) for part in (shard - 1, shard))
-        mine = source.queries[start:end]
-        missing = [query for query in mine if source.key(query) not in {*journal.units, *beside}]
+        missing = [query for query in source.queries if source.key(query) not in journal.units]
         jobs += [(number, missing[start : start + BATCH]) for start in range(0, len(missing), BATCH)]
         if missing:
             worker.prepare(number, quiet=config.quiet)
-    total = len(journal.units) + sum(len(queries) for _, queries in jobs)
+    total = sum(len(source.queries) for source in sources)
     with progress("label", quiet=config.quiet) as report:
         report(len(journal.units), total)
         for key, unit in chain.from_iterable(starmap(worker.label, jobs)):

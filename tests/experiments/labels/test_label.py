@@ -117,11 +117,13 @@ def test_a_complete_table_is_neither_made_again_nor_overwritten(tmp_path, small_
 
 def test_shards_together_equal_one_run(tmp_path, small_data, reader):
     whole = label(config_of(small_data, tmp_path / "whole.parquet"))
-    for number in (2, 1, 3):
-        out = label(config_of(small_data, tmp_path / "labels.parquet", shard=f"{number}/3"))
-        assert out.exists() == (number == 3)
-    assert_same(out, whole)
-    assert {path.name for path in tmp_path.iterdir()} == {"whole.parquet", "labels.parquet"}
+    shards = [label(config_of(small_data, tmp_path / "labels.parquet", shard=f"{number}/3")) for number in (1, 2, 3)]
+    assert [path.name for path in shards] == [f"labels.{number}-of-3.parquet" for number in (1, 2, 3)]
+    together, alone = (
+        dict(zip(of.ids, of.measures["cost_tokens"].tolist(), strict=True))
+        for of in map(read_labels, (",".join(map(str, shards)), str(whole)))
+    )
+    assert together == alone and len(alone) == 8
 
 
 def test_several_folders_in_one_table(tmp_path, reader):
