@@ -36,8 +36,8 @@ class CandidateSettings:
         pool: Where candidates come from: the question's own list (candidates), all passages with the title of its
             evidence (document), or the nearest chunks of the corpus (corpus). `auto` uses the questions' own lists if
             all have one, else the corpus.
-        retrieval: How candidates are ranked: by cosine similarity (vector), by BM25 (text), or by both rankings joined
-            (hybrid); see `ChunkIndex.retrieve`. By default hybrid for a corpus, vector for the other pools.
+        retrieval: How candidates of a corpus are found: by cosine similarity (vector), by BM25 (text), or by both
+            (hybrid, the default); those of the other pools are ranked by cosine.
         num_candidates: Chunks offered per question with the corpus as pool, or passages of a run.
         limit: Use only the first N questions of the split.
         sample: Use a random sample of N of these questions; neighbouring ones are often about the same document.

@@ -14,15 +14,12 @@ from numpy.typing import NDArray
 
 from common.storage import folder_lock
 from corag.ambient import counted
-from corag.checks import check_choice
 from corag.cli.console import progress
-from corag.errors import DataError
-from corag.index import ChunkIndex, Retrieval, update_index
-from corag.index.search import reciprocal_rank_fusion
+from corag.errors import DataError, InputError
+from corag.index import ChunkIndex, update_index
 from corag.models.cached import CachedEncoder
 from corag.models.minilm import MAX_TOKENS, minilm_encoder
 from corag.optional import warn_once
-from corag.rerankers.bm25 import Bm25
 from corag.selectors.raptor.tree import tree_file
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, Query, passage_at, passage_of
@@ -55,7 +52,6 @@ class Pool:
         folder: DataFolder,
         queries: Sequence[Query],
         embedder: Embedder,
-        retrieval: Retrieval | None = None,
         *,
         num_candidates: int | None = None,
         name: PoolName = "candidates",
@@ -64,11 +60,8 @@ class Pool:
 
         A passage is one chunk, unless it is a document of more than `LONG_TOKENS`, which is cut as an index cuts it.
 
-        By default all are ranked by cosine (`vector`); `text` ranks by BM25 with term weights of the question's own
-        passages, and `hybrid` joins both rankings. A question without a list of candidates is a `DataError`.
+        All are ranked by cosine. A question without a list of candidates is a `DataError`.
         """
-        retrieval = retrieval or "vector"
-        check_choice("retrieval", retrieval, Retrieval)
         check_pool("candidates", folder, queries)
         names = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
         pieces = {name: _pieces(folder.documents[name]) for name in names}
@@ -80,17 +73,8 @@ class Pool:
         for query, question in zip(queries, questions, strict=True):
             names = [chunk.id for name in query.candidates or () for chunk in pieces[name]]
             cosines = [float(vectors[name] @ question) for name in names]
-            ranking = sorted(range(len(names)), key=lambda i: (-cosines[i], i))
-            if retrieval != "vector":
-                scores = Bm25().scorer(query.question, [chunks[name] for name in names])([(i,) for i in ranking])
-                by_text = [ranking[row] for row in np.argsort(-scores, kind="stable")]
-                ranking = by_text if retrieval == "text" else reciprocal_rank_fusion([ranking, by_text])
-            candidates[query.id] = [
-                Candidate(
-                    chunks[names[i]], cosines[i], embedder=embedder.name, rank=None if retrieval == "vector" else rank
-                )
-                for rank, i in enumerate(ranking[:num_candidates])
-            ]
+            ranking = sorted(range(len(names)), key=lambda i: (-cosines[i], i))[:num_candidates]
+            candidates[query.id] = [Candidate(chunks[names[i]], cosines[i], embedder=embedder.name) for i in ranking]
         return cls(name, candidates)
 
     @classmethod
@@ -241,9 +225,11 @@ def open_pool(
         return Pool.of_run(settings.run, folder, queries, settings.num_candidates)
     pool = resolve(settings.pool, queries, index)
     if pool != "corpus":
+        if settings.retrieval not in (None, "vector"):
+            raise InputError(f"retrieval {settings.retrieval!r} is of a corpus; with pool {pool!r} leave it out")
         queries, limit = (with_documents(folder, queries), documents_limit) if pool == "document" else (queries, None)
         with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet):
-            return Pool.of_candidates(folder, queries, embedder, settings.retrieval, num_candidates=limit, name=pool)
+            return Pool.of_candidates(folder, queries, embedder, num_candidates=limit, name=pool)
     if index is not None:
         opened = ChunkIndex.open(index, embedder)
     else:

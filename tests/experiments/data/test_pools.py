@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import DataError
+from corag.errors import DataError, InputError
 from corag.index import ChunkIndex
-from corag.index.search import reciprocal_rank_fusion
 from corag.text.data import DataFolder
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import Pool, content_hash, open_pool
@@ -43,26 +42,14 @@ def test_candidates_from_an_index_are_what_it_finds(folder, small_index, retriev
         assert [one.chunk for one in pool.candidates(query)] == [one.chunk for one in expected]
 
 
-def test_own_candidates_are_ranked_by_the_words_that_they_share_with_the_question(folder):
-    embedder = corag.embedder()
-    query = replace(folder.queries[0], question="mirrors of polished tin", candidates=("oro", "varn", "tolmere"))
-    documents = {
-        **folder.documents,
-        "varn": replace(folder.documents["varn"], title="", text="Tin mirrors, polished."),
-        "tolmere": replace(folder.documents["tolmere"], title="", text="The polished floor."),
-        "oro": replace(folder.documents["oro"], title="", text="Rain."),
-    }
-    changed = replace(folder, documents=documents)
-    by_text, by_vector, joined = (
-        Pool.of_candidates(changed, [query], embedder, retrieval).candidates(query)
-        for retrieval in ("text", "vector", "hybrid")
-    )
-    assert [one.chunk.id for one in by_text] == ["varn", "tolmere", "oro"]
-    assert {one.chunk.id: one.similarity for one in by_text} == {one.chunk.id: one.similarity for one in by_vector}
-    similarities = [one.similarity for one in by_vector]
-    assert similarities == sorted(similarities, reverse=True)
-    rankings = [[one.chunk.id for one in ranked] for ranked in (by_vector, by_text)]
-    assert [one.chunk.id for one in joined] == reciprocal_rank_fusion(rankings)
+def test_own_candidates_are_ranked_by_cosine(folder):
+    pool = open_pool(folder, folder.queries[:3], corag.embedder(), CandidateSettings(pool="candidates"), quiet=True)
+    for query in folder.queries[:3]:
+        similarities = [one.similarity for one in pool.candidates(query)]
+        assert similarities == sorted(similarities, reverse=True)
+        assert {one.chunk.id for one in pool.candidates(query)} == set(query.candidates)
+    with pytest.raises(InputError, match="retrieval"):
+        open_pool(folder, folder.queries[:3], corag.embedder(), CandidateSettings(pool="candidates", retrieval="text"))
 
 
 def test_an_index_by_default_is_kept_in_the_cache_and_follows_the_corpus(tmp_path, monkeypatch):

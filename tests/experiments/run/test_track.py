@@ -14,7 +14,6 @@ from corag.cli.main import main
 from experiments.agents.sweep import SweepConfig, sweep
 from experiments.agents.targets import TargetConfig
 from experiments.agents.train import TrainAgentConfig, train
-from experiments.run.track import Tracking, log_run
 from tests.experiments.worlds import write_folder, write_labels
 from tests.paths import ROOT
 from tests.wandb_files import offline_runs
@@ -153,12 +152,3 @@ def test_the_agent_of_a_wandb_sweep_can_drive_a_training(tmp_path, config, monke
     [run] = offline_runs(config.out)
     assert run.run.run_id == "chosen01" and planned["metric"]["name"] in run.summary
     assert (run.config["training"]["lr"], run.config["hidden"]) == (0.0001, [64, 32])
-
-
-@pytest.mark.slow
-def test_a_run_is_where_the_user_is_not_where_an_earlier_one_began(tmp_path, monkeypatch):
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        log_run("evaluate", Tracking(logger="wandb"), Path("result.json"), name, {}, {"corag": {"f1": 0.5}})
-    assert len(offline_runs(tmp_path / "second")) == 1
