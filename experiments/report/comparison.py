@@ -15,8 +15,6 @@ from experiments.report.results import Result
 
 HEADLINE = ("answer_recall", "evidence_recall", "context_recall", "cost_tokens", "latency_ms_median", "failed")
 """Measures of the first table beside those of the reader."""
-SMALL_READERS = ("extractive",)
-"""Those that come with the project."""
 MOST_QUESTIONS = 500
 """Questions on which two methods differ that a page lists."""
 MOST_COLUMNS = 8
