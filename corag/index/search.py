@@ -21,10 +21,12 @@ from corag.index.store import (
     REMEDY,
     IndexManifest,
     accessing,
+    all_rows,
     connect,
     local_folder,
     open_table,
     read_manifest,
+    rows_at,
     to_chunk,
 )
 from corag.index.where import Where, sql_of
@@ -220,13 +222,13 @@ class ChunkIndex:
     def chunks(self) -> Iterator[Chunk]:
         """Iterate over all chunks as stored: in the order given; after an update, in any order."""
         with accessing(self.uri, "read"):
-            for batch in self._table.rows(CHUNK_COLUMNS).to_batches():
+            for batch in all_rows(self._table, CHUNK_COLUMNS).to_batches():
                 yield from map(to_chunk, batch.to_pylist())
 
     def vectors(self) -> NDArray[np.float32]:
         """Return the vectors of all chunks, `[n, d]`, in the order of `chunks`."""
         with accessing(self.uri, "read"):
-            stored = self._table.rows(["vector"])["vector"].combine_chunks()
+            stored = all_rows(self._table, ["vector"])["vector"].combine_chunks()
         vectors: NDArray[np.float32] = stored.flatten().to_numpy().reshape(-1, self.manifest.dimension)
         return vectors
 
@@ -262,9 +264,9 @@ class ChunkIndex:
         # The nearest partitions may hold fewer rows than are wanted, and few that a filter leaves: then all (0) are
         # searched. Without partitions LanceDB ignores these settings.
         for max_probes in (self._probes, 0) if where is None else (0,):
-            settings = {"nprobes": self._probes, "maximum_nprobes": max_probes, "refine_factor": _REFINE_FACTOR}
-            with accessing(self.uri, "read"):
-                rows = self._table.nearest(queries, limit, where, columns, **settings)
+            search = self._table.search(list(queries), vector_column_name="vector").distance_type("cosine")
+            search.minimum_nprobes(self._probes).maximum_nprobes(max_probes).refine_factor(_REFINE_FACTOR)
+            rows = self._best(search, limit, where, ["_distance", *columns])
             hits = [[] for _ in queries]
             for row in rows:
                 hits[row.get("query_index", 0)].append(Hit(row["_distance"], row["_rowid"], row))
@@ -273,19 +275,26 @@ class ChunkIndex:
         return hits
 
     def _matching(self, query: str, k: int, where: str | None) -> list[Hit]:
-        words = query.encode("utf-8", "replace").decode()
+        from lancedb.query import MatchQuery
+
+        words = MatchQuery(query.encode("utf-8", "replace").decode(), "text")
 
         def fetch(limit: int) -> list[list[Hit]]:
-            with accessing(self.uri, "read"):
-                rows = self._table.matching(words, limit, where)
+            rows = self._best(self._table.search(words, query_type="fts"), limit, where, ["_score"])
             return [[Hit(-row["_score"], row["_rowid"], row) for row in rows]]
 
         return _top_k(fetch, min(k, len(self)))[0]
 
+    def _best(self, search: Any, limit: int, where: str | None, columns: Sequence[str]) -> list[dict[str, Any]]:
+        search = search.limit(limit).select(list(columns)).with_row_id(True)
+        with accessing(self.uri, "read"):
+            rows: list[dict[str, Any]] = (search if where is None else search.where(where)).to_arrow().to_pylist()
+        return rows
+
     def _rows_at(self, row_ids: Sequence[int]) -> list[dict[str, Any]]:
         """Return the chunks and vectors of rows, in this order."""
         with accessing(self.uri, "read"):
-            rows = self._table.rows_at(sorted(row_ids), [*CHUNK_COLUMNS, "vector"])
+            rows = rows_at(self._table, sorted(row_ids), [*CHUNK_COLUMNS, "vector"])
         by_id = {row["_rowid"]: row for row in rows}
         return [by_id[row_id] for row_id in row_ids]
 

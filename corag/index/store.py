@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from common.storage import folder_lock
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index.outside import require_inside
-from corag.index.table import Database
 from corag.index.where import FIELDS, fields_json
 from corag.optional import require
 from corag.types import Chunk
@@ -53,8 +52,8 @@ _REMEDIES = {
 }
 
 
-def connect(uri: str | Path, to: Literal["read", "write"] = "read") -> Any:
-    """Return the database at a path or address, LanceDB's own to write; `InputError` if it cannot hold an index.
+def connect(uri: str | Path) -> Any:
+    """Return the database at a path or address; `InputError` if it cannot hold an index.
 
     A local one that refers to other folders or servers is a `DataError`.
     """
@@ -63,9 +62,8 @@ def connect(uri: str | Path, to: Literal["read", "write"] = "read") -> Any:
         require_inside(folder, _TABLES)
     # LanceDB warns of every partition that none of the new rows falls into.
     os.environ.setdefault("LANCEDB_LOG", "error")
-    connecting = Database if to == "read" else require("lancedb", "index").connect
     try:
-        return connecting(str(folder.absolute() if folder else uri))
+        return require("lancedb", "index").connect(str(folder.absolute() if folder else uri))
     except ValueError as error:
         if folder is None and "No object store provider" not in str(error):
             raise
@@ -115,6 +113,19 @@ def open_table(database: Any, name: str, version: int | None = None) -> Any | No
         if "was not found" in str(error):
             return None
         raise
+
+
+def all_rows(table: Any, columns: Sequence[str]) -> Any:
+    """Return columns of all rows, and their ids in this version, `_rowid`, as an Arrow table."""
+    return table.search().select(list(columns)).with_row_id(True).to_arrow()
+
+
+def rows_at(table: Any, row_ids: Sequence[int], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return columns of rows by their ids, in any order, `_rowid` included."""
+    if not row_ids:
+        return []
+    rows: list[dict[str, Any]] = table.take_row_ids(list(row_ids)).select(list(columns)).with_row_id().to_list()
+    return rows
 
 
 @contextmanager
@@ -232,7 +243,7 @@ def read_parts(database: Any) -> dict[str, str]:
 
 def _recorded(database: Any, column: str) -> dict[str, Any]:
     table = open_table(database, MANIFEST)
-    rows = [] if table is None else table.rows([column]).to_pylist()
+    rows = [] if table is None else all_rows(table, [column]).to_pylist()
     return json.loads(rows[0][column]) if rows else {}
 
 

@@ -125,7 +125,7 @@ def write_index(
     check_count("batch_size", batch_size, "typical: 256")
     with store.index_lock(uri):
         with accessing(uri, "write"):
-            database = connect(uri, "write")
+            database = connect(uri)
             old, known = _usable_manifest(database, uri, overwrite)
             wanted = IndexManifest(embedder.name, embedder.dimension, source.fingerprint, source.settings)
             if old is not None:
@@ -170,7 +170,7 @@ def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[I
         with accessing(uri, "write"):
             if (table := open_table(connect(uri), store.CHUNKS)) is not None:
                 # A file that was cut off has lost its footer, without which no column of it can be read.
-                table.rows(["position"])
+                store.all_rows(table, ["position"])
             return store.read_manifest(connect(uri), uri), store.read_parts(connect(uri))
     except (CoragError, TypeError):
         with suppress(CoragError, TypeError), accessing(uri, "write"):
@@ -197,7 +197,7 @@ def _undo_torn(database: Any, uri: str | Path) -> bool:
     def is_torn(version: int) -> bool:
         try:
             with accessing(uri, "read"):
-                open_table(connect(uri), store.CHUNKS, version).rows(["position"])  # type: ignore[union-attr]
+                store.all_rows(open_table(connect(uri), store.CHUNKS, version), ["position"])
         except CoragError:
             return True
         return False
@@ -253,7 +253,7 @@ class _Writer:
     ) -> None:
         self._table, self._stored, self._embedder = table, stored, embedder
         self._batch_size, self._uri = batch_size, uri
-        rows = stored.rows(["id", "part", "text_key"])
+        rows = store.all_rows(stored, ["id", "part", "text_key"])
         ids, parts, keys, row_ids = (rows[name].to_pylist() for name in ("id", "part", "text_key", "_rowid"))
         self._by_id: dict[str, int] = dict(zip(ids, row_ids, strict=True))
         self._by_text: dict[bytes, int] = dict(zip(keys, row_ids, strict=True))
@@ -277,7 +277,7 @@ class _Writer:
         keys += [self._by_text.get(store.text_key(row.chunk)) for row in self._batch]
         with accessing(self._uri, "write"):
             columns = ["part", "position", *store.CHUNK_COLUMNS, "vector"]
-            known = self._stored.rows_at(sorted({key for key in keys if key is not None}), columns)
+            known = store.rows_at(self._stored, sorted({key for key in keys if key is not None}), columns)
         there = {Row(store.to_chunk(row), row["part"], row["position"]) for row in known}
         batch, self._batch, self._num_missing = [row for row in self._batch if row not in there], [], 0
         if not batch:
@@ -313,7 +313,7 @@ def _complete(
     # One file for each batch is slow to read. The version that is read must not go yet.
     table.optimize(cleanup_older_than=_FOREVER)
     num_changed = _make_search_structures(table, manifest)
-    stored = table.search().select(["id"]).to_arrow()["id"].to_pylist()
+    stored = store.all_rows(table, ["id"])["id"].to_pylist()
     if len(stored) != len(wanted) or wanted != set(stored):
         raise IndexMismatchError(
             f"the rows stored at {uri} are not those of this corpus; did two builds run? {store.REMEDY}"
@@ -322,8 +322,8 @@ def _complete(
     def record() -> None:
         # LanceDB also commits search structures of which a file could not be written.
         if (written := open_table(connect(uri), store.CHUNKS, table.version)) is not None:
-            written.matching("a", 1, None)
-            written.nearest(np.ones((1, manifest.dimension), dtype=np.float32), 1, None, ["id"])
+            written.search("a", query_type="fts").limit(1).to_list()
+            written.search(np.ones(manifest.dimension, dtype=np.float32)).limit(1).to_list()
         store.write_manifest(database, uri, replace(manifest, version=table.version, num_changed=num_changed), parts)
 
     record()

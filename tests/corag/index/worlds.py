@@ -11,7 +11,7 @@ WORDS = ["red", "green", "blue", "river", "stone", "cloud", "apple", "tree", "ho
 
 def table_of(uri):
     """The table of chunks as it is now, whatever version is read."""
-    table = open_table(connect(uri, "write"), CHUNKS)
+    table = open_table(connect(uri), CHUNKS)
     assert table is not None
     return table
 
