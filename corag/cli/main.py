@@ -263,7 +263,9 @@ def _parsed(name: str, arguments: Sequence[str]) -> Any:
     parser = make_parser(name, all_settings="--help-all" in arguments)
     try:
         parsed = vars(parser.instantiate(parser.parse_args(_normalised(arguments, parser, COMMANDS[name].positional))))
-    except (argparse.ArgumentError, UnicodeDecodeError, RecursionError) as error:
+    except InputError:
+        raise
+    except (argparse.ArgumentError, ValueError, RecursionError) as error:
         raise InputError(f"{_what_is_wrong(error, name)}; see corag {name} --help-all") from error
     del parsed["config"]
     return load(COMMANDS[name].settings)(**parsed)
