@@ -1,7 +1,5 @@
 """Models that users name: found, and loaded by sentence-transformers, with one clear error when not.
 
-What is known of some by name are the facts of their cards and configurations on the hub.
-
 Weights are safetensors or, where a model has none, PyTorch's older files, of which only tensors are read: what else a
 pickle may hold is refused (`torch.load(weights_only=True)`, the default of both libraries).
 """
@@ -10,12 +8,10 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -25,8 +21,6 @@ from corag.models.runtime import Placement, Precision, resolve_device
 from corag.naming import Part
 from corag.optional import require
 
-logger = logging.getLogger(__name__)
-
 _SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
 _OLDER_WEIGHTS = "pytorch_model*.bin"
 _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece")
@@ -34,53 +28,14 @@ HOW_TO_TRUST = "give --trust_remote_code, or trust_remote_code=True in Python"
 _OWN_CODE = f"its own code has to run: if you trust it, {HOW_TO_TRUST}"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCard:
-    """Facts on a model.
-
-    Attributes:
-        name: Its name on the hub, or its folder.
-        window_tokens: Maximum tokens of an input, special tokens included.
-        licence: SPDX identifier of the licence of its weights.
-        needs_own_code: Whether it runs only with code from its repository.
-    """
-
-    name: str
-    window_tokens: int
-    licence: str = "not known here"
-    needs_own_code: bool = False
-
-    @property
-    def source(self) -> str:
-        """Address of its page on the hub."""
-        return f"https://huggingface.co/{self.name}"
-
-
-_CARDS = (
-    ModelCard("jinaai/jina-reranker-v1-turbo-en", 8192, "Apache-2.0", needs_own_code=True),
-    ModelCard("jinaai/jina-reranker-v2-base-multilingual", 1024, "CC-BY-NC-4.0", needs_own_code=True),
-    # FlagEmbedding reads 512 tokens of it unless told otherwise: max_tokens=512 does so here.
-    ModelCard("BAAI/bge-reranker-v2-m3", 8192, "Apache-2.0"),
-    ModelCard("BAAI/bge-reranker-large", 512, "MIT"),
-    ModelCard("BAAI/bge-reranker-base", 512, "MIT"),
-    # A folder converted to the architecture `gte` of transformers needs no code.
-    ModelCard("Alibaba-NLP/gte-multilingual-reranker-base", 8192, "Apache-2.0", needs_own_code=True),
+OWN_CODE = (
+    "jinaai/jina-reranker-v1-turbo-en",
+    "jinaai/jina-reranker-v2-base-multilingual",
+    "Alibaba-NLP/gte-multilingual-reranker-base",
 )
-
-KNOWN_RERANKERS = {card.name: card for card in _CARDS}
-"""Cross-encoders by their names on the hub: those of the CORAG paper."""
-
-BGE_M3 = ModelCard("BAAI/bge-m3", 8192, "MIT")
+"""Rerankers of the CORAG paper that run only with code from their repositories."""
+BGE_M3 = "BAAI/bge-m3"
 """The query embedding of the CORAG paper."""
-
-
-@lru_cache(maxsize=64)
-def announce(card: ModelCard) -> None:
-    """Log a model's window and licence, once per process; warn of a licence that forbids commercial use."""
-    logger.info("%s: window %d tokens, licence %s", card.name, card.window_tokens, card.licence)
-    if "-NC-" in card.licence.upper():
-        logger.warning("%s is under %s, which forbids commercial use; see %s", card.name, card.licence, card.source)
-
 
 Kind = Literal["CrossEncoder", "SentenceTransformer"]
 
@@ -118,11 +73,10 @@ class LoadedModel(Part):
 
 def load_model(kind: Kind, model: str | Path, placement: Placement) -> Any:
     """Return a model of sentence-transformers on its device; for errors see `LoadedModel`."""
-    known = KNOWN_RERANKERS.get(str(model))
-    if known is not None and known.needs_own_code and not placement.trust_remote_code:
+    if str(model) in OWN_CODE and not placement.trust_remote_code:
         raise ModelError(
-            f"the model {known.name!r} runs only with code of {known.source}, which was written for transformers 4 and "
-            f"may not run with 5; to try it, {HOW_TO_TRUST}"
+            f"the model {str(model)!r} runs only with its own code, which was written for transformers 4 and may not "
+            f"run with 5; to try it, {HOW_TO_TRUST}"
         )
     # With WANDB_MODE=offline, transformers prints a notice when it is imported; the output of --json must not hold it.
     with redirect_stdout(io.StringIO()):

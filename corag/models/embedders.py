@@ -12,7 +12,7 @@ import numpy as np
 
 from corag.checks import check_count, check_text
 from corag.errors import ModelError
-from corag.models.checkpoint import BGE_M3, LoadedModel, announce
+from corag.models.checkpoint import BGE_M3, LoadedModel
 from corag.models.encoders import unit
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.runtime import record_use
@@ -28,8 +28,6 @@ class SentenceTransformerEmbedder(LoadedModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.name = str(self.model)
-        if self.name == BGE_M3.name:
-            announce(BGE_M3)
         self.dimension = int(self._model.get_embedding_dimension())
         self.max_tokens = self._model.max_seq_length = int(self._model.max_seq_length or 512)
 
@@ -61,7 +59,7 @@ class SentenceTransformerEmbedder(LoadedModel):
         return vectors
 
 
-bge_m3 = partial(SentenceTransformerEmbedder, model=BGE_M3.name)
+bge_m3 = partial(SentenceTransformerEmbedder, model=BGE_M3)
 """BAAI/bge-m3, dense vectors: the query embedding of the CORAG paper. They are the first states of the encoder,
 normalised (Chen et al. 2024, M3-Embedding, section 3.2)."""
 

@@ -17,7 +17,7 @@ from corag.checks import check_choice
 from corag.errors import InputError
 from corag.memory import LRU
 from corag.models.cached import cache_capacity
-from corag.models.checkpoint import KNOWN_RERANKERS, LoadedModel, ModelCard, announce
+from corag.models.checkpoint import LoadedModel
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.runtime import record_use
 from corag.optional import require
@@ -50,7 +50,6 @@ class CrossEncoder(LoadedModel, WindowedReranker):
 
     With `output=logit` values are the logits as they are, at least `LOWEST_LOGIT`, which is what an empty text is
     worth. They rank texts alike, but the best of several close to 1 stay apart; the paper's c and lambda are for them.
-    `card` has the model's window and licence; of an unknown model, only what its files say.
 
     Attributes:
         max_tokens: The window: tokens of question and text together, special tokens included; by default, and at most,
@@ -66,13 +65,9 @@ class CrossEncoder(LoadedModel, WindowedReranker):
     def __post_init__(self) -> None:
         check_choice("output", self.output, Output)
         super().__post_init__()
-        known = KNOWN_RERANKERS.get(str(self.model))
         self.name = "cross-encoder" if Path(self.model).is_dir() else str(self.model)
-        allowed = [window for window in (self._model.max_seq_length, known and known.window_tokens) if window]
-        self.max_tokens = self._limit = _window(self.max_tokens, min(allowed, default=None), self.model)
+        self.max_tokens = self._limit = _window(self.max_tokens, self._model.max_seq_length, self.model)
         self._model.max_seq_length = self.max_tokens
-        self.card = known or ModelCard(str(self.model), min(allowed, default=self.max_tokens))
-        announce(self.card)
         # The library switches truncation and padding of its own on and off with every call.
         self._tokenizer = copy.deepcopy(self._model.tokenizer.backend_tokenizer)
         self._tokenizer.no_truncation()
@@ -97,7 +92,7 @@ class CrossEncoder(LoadedModel, WindowedReranker):
 
     def values(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
         """Return the value of each pair; they are kept, since methods and budgets ask for many of them again."""
-        record_use(self.card.name, self.placement)
+        record_use(str(self.model), self.placement)
         return np.array(self._values.get_many(pairs, self._run), dtype=np.float64)
 
     def _run(self, pairs: Sequence[tuple[str, str]]) -> list[float]:

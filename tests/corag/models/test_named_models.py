@@ -13,13 +13,13 @@ import transformers
 
 import corag
 from corag.errors import ModelError
-from corag.models.checkpoint import KNOWN_RERANKERS
 from corag.models.encoders import encoder_named
 from corag.models.engine import quiet
 from corag.models.runtime import resolve_device
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.testing import EmbedderContract
 from tests.corag.models.worlds import (
+    BGE,
     NEED_CODE,
     change_json,
     put_on_hub,
@@ -75,12 +75,11 @@ def by_transformers(folder, texts, sign=1.0):
         return torch.sigmoid(sign * model(**inputs).logits[:, 0]).numpy()
 
 
-@pytest.mark.parametrize("name", [name for name in KNOWN_RERANKERS if name not in NEED_CODE])
+@pytest.mark.parametrize("name", BGE)
 def test_a_known_reranker_is_built_by_its_name(models, name):
     reranker = corag.reranker(name)
     assert isinstance(reranker, CrossEncoder)
     assert (reranker.name, reranker.max_tokens) == (name, 62)
-    assert reranker.card is KNOWN_RERANKERS[name]
     assert reranker.score(QUESTION, PASSAGES) == pytest.approx(by_transformers(models / "xlm", PASSAGES), abs=1e-5)
 
 

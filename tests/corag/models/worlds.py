@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer import modules
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import dynamic_module_utils
 
-from corag.models.checkpoint import BGE_M3, KNOWN_RERANKERS
+from corag.models.checkpoint import BGE_M3
 from corag.models.engine import quiet
 from corag.text.tokens import model_folder
 
@@ -180,6 +180,7 @@ def put_on_hub(cache, name, folder):
 JINA_V1, JINA_V2 = "jinaai/jina-reranker-v1-turbo-en", "jinaai/jina-reranker-v2-base-multilingual"
 GTE, NEW_IMPL = "Alibaba-NLP/gte-multilingual-reranker-base", "Alibaba-NLP/new-impl"
 NEED_CODE = (JINA_V1, JINA_V2, GTE)
+BGE = ("BAAI/bge-reranker-v2-m3", "BAAI/bge-reranker-large", "BAAI/bge-reranker-base")
 
 
 @contextmanager
@@ -191,10 +192,10 @@ def small_hub(folder, cache):
     xlm_roberta, own = save_xlm_roberta(folder / "xlm"), save_own_code(folder / "own")
     elsewhere = save_own_code(folder / "gte", folder / "new-impl", model_type="new", repository=NEW_IMPL)
     m3 = save_bge_m3(folder / "m3")
-    for name in KNOWN_RERANKERS:
+    for name in (*BGE, *NEED_CODE):
         put_on_hub(cache, name, {GTE: elsewhere}.get(name, own if name in NEED_CODE else xlm_roberta))
     put_on_hub(cache, NEW_IMPL, folder / "new-impl")
-    put_on_hub(cache, BGE_M3.name, m3)
+    put_on_hub(cache, BGE_M3, m3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
         patch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(cache / "code"))

@@ -13,7 +13,6 @@ from corag.memory import TextStore
 from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task
 from corag.summarizers.extractive import ExtractiveSummarizer
 from corag.summarizers.runs import summarize_all
-from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
 from tests.chat_server import ChatServer, Reply
 from tests.corag.rerankers.evidence_worlds import WordEncoder
@@ -70,16 +69,12 @@ def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
     assert summarize_all(third, requests, store=TextStore(tmp_path / "a")) == made and third.asked == []
 
 
-@settings(max_examples=15)
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(8, 30), st.integers(1, 20))
-def test_no_request_is_ever_beyond_the_window_and_every_word_is_read(lengths, window, max_tokens):
+@pytest.mark.parametrize("window", [4, 30])
+def test_no_request_is_beyond_the_window(window):
     summarizer = Repeats(window=window)
-    texts = [" ".join(f"w{number}x{word}" for word in range(length)) for number, length in enumerate(lengths)]
-    (summary,) = summarize_all(summarizer, [request(*texts, max_tokens=max_tokens)])
-    assert 1 <= WORDS.count([summary.text])[0] <= max_tokens
+    (summary,) = summarize_all(summarizer, [request("one two three", "four five six", max_tokens=20)])
+    assert summary.text == ("one two three" if window == 4 else "one two three four five six")
     assert all(WORDS.count(["\n\n".join(asked.texts)])[0] <= window for asked in summarizer.asked)
-    read = {word for asked in summarizer.asked for text in asked.texts for word in text.split()}
-    assert {word for text in texts for word in text.split()} <= read
 
 
 class Flat(WordEncoder):
@@ -158,13 +153,3 @@ def test_an_openai_server_is_asked_the_same_and_its_window_kept():
         assert OpenAISummarizer(**given, task="person").identity != summarizer.identity
     first, second = server.chats
     assert first["messages"] == second["messages"]
-
-
-@pytest.mark.parametrize(("num_texts", "per_text"), [(2, 0), (3, 50), (40, 1)])
-def test_summaries_that_never_fit_end(num_texts, per_text):
-    counter = CallableCounter(lambda text: len(text.split()) + per_text * text.count("\n\n"))
-    summarizer = Repeats(window=8, tokens=counter)
-    (summary,) = summarize_all(summarizer, [request(*["one two three four five"] * num_texts, max_tokens=6)])
-    assert summary.failure is None and summary.text
-    assert int(counter.count([summary.text])[0]) <= 6
-    assert len(summarizer.asked) <= 4 * num_texts
