@@ -37,7 +37,7 @@ class AnswerConfig(Runtime):
         agent: Agent that chooses the settings of method `corag` that are not given, for each question: a checkpoint
             folder; by default none, and the best single configuration holds.
         keep: Promise of method `corag`: the share of the evidence that a selection is to keep of what a full budget
-            holds; 0.95 by default with its own reranker.
+            holds; 0.98 by default with its own reranker.
         unit: What the selector chooses: whole passages (passage), their sentences (sentence), or windows of n sentences
             (window(n)). By default the agent's choice for method `corag`, and passages for other methods.
         reranker: Reranker for methods that use one; overrides their default and the agent's choice.
