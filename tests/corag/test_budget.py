@@ -1,7 +1,5 @@
 """The budget of a prompt: what is left for the context, and that no prompt exceeds it."""
 
-import logging
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,11 +91,3 @@ def test_a_reply_says_what_its_prompt_cost_and_whether_that_is_exact(settings, c
     }.items()  # fmt: skip
     assert len(reply.selection) == 2
     assert reply.selection.trace.tokens_estimated == ("estimate" if tokenizer == "estimate" else None)
-
-
-@pytest.mark.parametrize(("served", "of"), [(100, "prompt"), (101, "prompt"), (101, "context")])
-def test_a_model_that_counts_more_than_the_budget_is_a_warning(caplog, served, of):
-    reader = ChatReader(COUNTERS["byte-level"], served=served)
-    with caplog.at_level(logging.WARNING):
-        corag.ask("so?", ["It flows."], budget_tokens=100, method="full", reader=reader, budget_for=of)
-    assert ("counted 101 tokens" in caplog.text) == (served == 101 and of == "prompt")

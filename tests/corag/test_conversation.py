@@ -44,16 +44,6 @@ def test_a_reply_that_is_empty_or_cut_leaves_the_question_as_it_is():
             assert talk.ask("Which river ends there?").question == "Which river ends there?"
 
 
-def test_old_turns_are_dropped_first():
-    with ChatServer(*[Sent("word " * 80)] * 9) as server:
-        talk = Conversation(TEXTS, reader=OllamaReader(host=server.host), budget_tokens=400, **SETTINGS)
-        for number in range(5):
-            talk.ask(f"What is thing number {number}?")
-        history = contents(server.chats[-2])[1]
-    told = [number for number in range(5) if f"Question: What is thing number {number}?\n" in history]
-    assert 0 < len(told) < 4 and told[-1] == 3
-
-
 @pytest.mark.parametrize("reader", [None, "extractive"])
 def test_without_a_language_model_there_is_no_conversation(reader, small_index, capsys):
     with pytest.raises(InputError, match="language model"):

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corag.errors import DataError
 from corag.memory import ENTRY_BYTES, LRU, Capacity, TextStore, size_of
 
 
@@ -102,24 +101,3 @@ def test_lines_that_hold_no_text_are_passed_over(tmp_path):
     store = TextStore(path)
     store.put("b", "second")
     assert [TextStore(path).get(key) for key in ("a", "b")] == ["first", "second"]
-
-
-def test_a_file_that_cannot_be_used_is_named(tmp_path):
-    folder = tmp_path / "texts.jsonl"
-    folder.mkdir()
-    with pytest.raises(DataError, match=r"texts\.jsonl"):
-        TextStore(folder)
-    store = TextStore(tmp_path / "later")
-    (tmp_path / "later").mkdir()
-    with pytest.raises(DataError, match="later"):
-        store.put("a", "A")
-    assert store.get("a") is None
-
-
-def test_threads_and_processes_add_to_one_file(tmp_path):
-    path = tmp_path / "texts.jsonl"
-    stores = [TextStore(path) for _ in range(4)]  # as of four processes
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda row: stores[row % 4].put(str(row), f"{row} " * 500), range(80)))
-    store = TextStore(path)
-    assert all(store.get(str(row)) == f"{row} " * 500 for row in range(80))

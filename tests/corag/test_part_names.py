@@ -3,8 +3,6 @@
 import copy
 import json
 import multiprocessing
-import re
-import time
 
 import pytest
 from hypothesis import given
@@ -79,17 +77,6 @@ def test_reading(text, name, settings):
     assert (part.name, part.settings) == (name, settings)
 
 
-def test_bombs_are_refused_at_once():
-    began = time.process_time()
-    deep = "self-route(part=" * 300 + "top-k" + ")" * 300
-    for bomb in (deep, "self-route(" * 300 + ")" * 300, "a(b=" + "[" * 10**5 + ")", 'a(b="' + '="' * 10**5):
-        with pytest.raises(InputError) as caught:
-            parse(bomb)
-        assert len(str(caught.value)) < 500
-    parse("a(" + "," * 10**5 + ")")
-    assert time.process_time() - began < 2
-
-
 def test_parts_print_as_they_parse():
     for text in ("top-k(k=3)", "self-route(part=corag(preset=paper, reranker=bm25))"):
         assert str(corag.selector(text)) == text
@@ -133,12 +120,3 @@ def test_every_shipped_part_is_documented_and_an_unknown_name_lists_all():
     with pytest.raises(InputError) as caught:
         corag.selector("no such part")
     assert all(name in str(caught.value) for name in registry.SELECTORS.names)
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "listed"),
-    [("selector", "corag(x=1)", "tokenizer=..., unit=null, "), ("reader", "openai", "model, ")],
-)
-def test_only_what_must_be_given_is_listed_without_a_default(kind, text, listed):
-    with pytest.raises(InputError, match=re.escape(f"its settings are {listed}")):
-        getattr(corag, kind)(text)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -14,72 +13,6 @@ from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-TYPED = """
-import asyncio
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
-
-import corag
-from corag.rerankers import JoinedTextScorer
-from corag.selectors import BudgetedSelector, Choice, Corag, SelectionProblem, fill
-
-
-class Shortest:
-    name = "shortest"
-
-    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        return np.array([1 / (1 + len(text)) for text in texts])
-
-    def scorer(self, query: str, chunks: Sequence[corag.Chunk]) -> corag.Scorer:
-        return JoinedTextScorer(self, query, chunks)
-
-
-class Cheapest(BudgetedSelector):
-    name = "cheapest"
-
-    def _choose(self, problem: SelectionProblem) -> Choice:
-        return Choice(fill(problem.costs.argsort(kind="stable").tolist(), problem.costs, problem.capacity))
-
-
-class Echo:
-    name = "echo"
-
-    def answer(self, query: str, context: str) -> corag.Answer:
-        return corag.Answer(context)
-
-
-own: corag.Reranker = Shortest()
-echo: corag.Reader = Echo()
-corag.RERANKERS.register("shortest", Shortest)
-tokens = corag.tokens("estimate")
-candidates = [corag.Candidate(corag.Chunk(text, text), 0.5) for text in ("one two three", "one", "one two")]
-selectors: list[corag.Selector] = [
-    corag.selector("naive", reranker="shortest", tokenizer=tokens),
-    Corag(reranker=own, search={"policy": "paper"}, tokenizer=tokens),
-    Cheapest(tokenizer=tokens),
-]
-for selector in selectors:
-    one: corag.Selection = selector.select("how many?", candidates, budget_tokens=40)
-    many: list[corag.Selection] = selector.select_many(["how many?"], [candidates], 40)
-    awaited: corag.Selection = asyncio.run(selector.aselect("how many?", candidates, 40))
-    assert one.ids == many[0].ids == awaited.ids != ()
-    scored: int = one.trace.orders_scored
-plain = corag.select("how many?", ["one", {"text": "one two"}], 16, method=Cheapest(tokenizer=tokens))
-assert len(plain) == 2
-try:
-    corag.select("", [], 4)
-except corag.CoragError as error:
-    print(error)
-"""
-
-MISTYPED = """
-import corag
-corag.selector("naive").select("q", [], "many")
-corag.selectors.Corag(iteration=3)
-corag.Trace().scored
-"""
 
 CHOOSE = """
 import json, corag
@@ -151,22 +84,3 @@ def test_the_wheel_selects_and_answers_as_the_checkout(wheel, tmp_path):
         found[path] = json.loads(chosen)
     assert found[wheel] == found[ROOT]
     assert found[wheel][2] == "fused" and "310 metres" in found[wheel][-1]
-
-
-def test_a_typed_script_passes_strict_mypy_against_the_wheel(wheel, tmp_path):
-    (tmp_path / "typed.py").write_text(TYPED)
-    (tmp_path / "mistyped.py").write_text(MISTYPED)
-    # Without the big libraries that corag imports inside functions, which would take minutes.
-    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
-    skip = "follow_imports = skip\nignore_missing_imports = True\n"
-    sections = "".join(
-        f"[mypy-{name}]\n{skip}" for one in overrides if "follow_imports" in one for name in one["module"]
-    )
-    (tmp_path / "mypy.ini").write_text(f"[mypy]\nstrict = True\nfollow_imports = silent\n{sections}")
-    check = ["-m", "mypy", "--cache-dir", tmp_path / "cache"]
-    done = python(*check, "typed.py", "mistyped.py", path=wheel, cwd=tmp_path)
-    errors = [line for line in done.stdout.splitlines() if "error:" in line]
-    assert len(errors) == 3 and all(line.startswith("mistyped.py") for line in errors), done.stdout
-    done = python("typed.py", path=wheel, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("the question is empty")

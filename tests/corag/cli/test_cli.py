@@ -1,23 +1,16 @@
 """The command line: flags, help, output and exit status. Bad input: `tests/campaign/test_bad_inputs.py`."""
 
 import dataclasses
-import io
 import json
-import logging
 import re
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from typing import get_type_hints
 
 import pytest
-from rich.console import Console
 
 import corag
-from corag.ambient import counted, showing
-from corag.cli import console
-from corag.cli.console import progress
 from corag.cli.main import COMMANDS, INTERRUPTED, MISTAKE, main
 from corag.errors import InputError
 from corag.optional import load
@@ -86,26 +79,6 @@ def test_help_names_and_explains_settings(name, capsys):
             )
 
 
-def test_brief_help_is_in_the_order_of_use_and_names_no_types(capsys):
-    assert run("ask", "--help") == 0
-    text = " ".join(capsys.readouterr().out.split())
-    places = [text.index(f" --{name} ") for name in ("question", "index", "budget", "json")]
-    assert places == sorted(places) and "(required)" in text and "(default: 1024)" in text
-    assert not any(word in text for word in ("type:", "null", "--print_config"))
-    assert run("data", "get", "--help") == 0
-    assert " --from FROM " in capsys.readouterr().out
-
-
-def test_a_table_that_is_too_wide_for_the_screen_is_a_list(monkeypatch):
-    screen = Console(file=io.StringIO(), force_terminal=True, width=40, color_system=None)
-    monkeypatch.setattr(console, "stdout", lambda: screen)
-    rows = [{"name": "a", "what": "long words " * 9, "more": None}, {"name": "b", "what": "short", "more": 2}]
-    console.print_table(rows, {"name": "name", "what": "what it is", "more": "more"})
-    lines = [line.rstrip() for line in screen.file.getvalue().splitlines()]
-    assert max(map(len, lines)) <= 40 and lines[0] == "a" and lines[1].startswith("  what it is: long words")
-    assert lines[-3:] == ["b", "  what it is: short", "  more: 2"]
-
-
 def test_a_switch_needs_no_value_and_flags_may_have_dashes(small_index, capsys):
     for switch in (["--json"], ["--json=true", "--num-candidates=3"]):
         assert run("ask", *switch, QUESTION, "--index", small_index) == 0
@@ -125,13 +98,6 @@ def test_settings_may_stand_in_a_file_and_flags_go_before_it(tmp_path, small_dat
     (tmp_path / "printed.yaml").write_text(capsys.readouterr().out)
     assert run("evaluate", "--config", tmp_path / "printed.yaml", "--out", out, "--quiet") == 0
     assert json.loads(out.read_text())["budget_tokens"] == 40
-
-
-@pytest.mark.slow
-def test_ask_says_why_nothing_was_chosen(small_index, capsys):
-    assert run("ask", QUESTION, "--index", small_index, "--budget", 1, "--unit", "passage") == 0
-    said = capsys.readouterr().out
-    assert "Nothing was chosen." in said and "cost more than the budget of 1" in said and "0 of 1 tokens" in said
 
 
 def test_markup_in_texts_is_text(tmp_path, capsys):
@@ -172,42 +138,6 @@ def test_a_reader_that_goes_away_is_no_error(small_index):
     assert process.returncode == MISTAKE
 
 
-def test_progress_is_a_bar_on_a_terminal_and_can_be_silenced(capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    for quiet in (False, True):
-        with progress("work", quiet=quiet) as report:
-            report(0, 3)
-            report(3, 3)
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert ("work" in captured.err and "3/3" in captured.err) != quiet
-
-
-def test_progress_in_a_log_is_a_line_every_half_minute_and_nothing_before_an_error(capsys, monkeypatch):
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    with pytest.raises(ValueError), progress("work") as report:
-        for now in (101.0, 129.0, 131.0, 140.0, 162.0):
-            report(int(now), 2000)
-        raise ValueError
-    assert capsys.readouterr().err.splitlines() == ["work: 131 of 2,000 after 31 s", "work: 162 of 2,000 after 62 s"]
-
-
-@contextmanager
-def told(reports, description):
-    reports.append(description)
-    yield lambda done, total: reports.append((done, total))
-
-
-def test_counted_items_are_reported_where_somebody_listens():
-    reports = []
-    assert list(counted("quiet", "ab")) == ["a", "b"]
-    with showing(lambda description: told(reports, description)):
-        assert list(counted("work", {"a": 1, "b": 2}.items())) == [("a", 1), ("b", 2)]
-        assert list(counted("nothing", [])) == []
-    assert reports == ["work", (0, 2), (1, 2), "nothing"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "setting"), [(("train", "agent", "--labels", "x"), "training"), (("ask", "x"), "where")]
 )
@@ -219,10 +149,3 @@ def test_a_settings_file_makes_no_objects(tmp_path, capsys, arguments, setting):
     assert run(*arguments, *out, "--config", tmp_path / "settings.yaml") == MISTAKE
     time.sleep(0.2)
     assert not made.exists(), capsys.readouterr().err
-
-
-def test_a_long_message_is_one_line(capsys, monkeypatch):
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    assert run("--version") == 0
-    logging.getLogger("corag").info("send it with: wandb sync /%s", "folder/" * 40)
-    assert f"INFO     send it with: wandb sync /{'folder/' * 40}\n" in capsys.readouterr().err

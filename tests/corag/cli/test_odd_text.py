@@ -1,12 +1,9 @@
 """Texts that would move the cursor or fit into no file, and input that looks odd and is right."""
 
 import json
-import logging
 
 import pytest
 
-import corag
-from corag.cli.console import say, stdout, table
 from corag.cli.main import MISTAKE, main
 from corag.index import ChunkIndex
 from corag.registry import READERS
@@ -17,7 +14,6 @@ from tests.fakes import FixedReader
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202edeep\u202c"
 """Clears the screen, sets the title, turns red, and reads from right to left."""
-HALF = "310 \ud83d metres"
 
 
 @pytest.fixture
@@ -63,31 +59,6 @@ def test_an_error_is_one_clean_line(arguments, capsys):
     assert main(arguments) == MISTAKE
     said = capsys.readouterr().err
     assert is_clean(said) and said.count("\n") == 1 and said.startswith("error: ") and "\\x1b[2J" in said
-
-
-def test_tables_and_lines(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    stdout().print(table([{"a": f"[/b] {EVIL}"}], {"a": f"[/c] {EVIL}"}, title=f"[/d] {EVIL}"))
-    say(EVIL)
-    captured = capsys.readouterr()
-    assert is_clean(captured.out)
-    assert all(f"{mark} \\x1b" in captured.out for mark in ("[/b]", "[/c]", "[/d]"))
-
-
-def test_messages_of_the_log(capsys, monkeypatch):
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    main(["list", "--kind", "reader"])
-    logging.getLogger("corag").warning("about %s", EVIL)
-    said = capsys.readouterr().err
-    assert is_clean(said) and "about \\x1b[2J" in said
-
-
-def test_an_answer_with_half_a_character(small_index, says, capsys):
-    says(HALF)
-    assert main(["ask", "How deep?", "--index", str(small_index), "--method", "top-k", "--reader", "says"]) == 0
-    assert "310 \ufffd metres" in capsys.readouterr().out
-    pair = FixedReader(Answer("\ud83d\ude00"))
-    assert corag.ask("How deep?", ["It is deep."], method="top-k", reader=pair).answer.text == "😀"
 
 
 def succeeds(capsys, *arguments):

@@ -7,21 +7,14 @@ import pytest
 from haystack import Document, Pipeline
 from haystack.components.builders import PromptBuilder
 from haystack.core.errors import DeserializationError
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import corag
 from corag.integrations.choosing import KEY
 from corag.integrations.haystack import LOOP, CoragSelector
-from tests.corag.integrations.worlds import FACTS, QUESTION, tokens
-from tests.fakes import TEXTS, HashReranker
+from tests.corag.integrations.worlds import FACTS, QUESTION
 
 pytestmark = pytest.mark.slow
 
-NUMBERED = (
-    "{% for document in documents %}\n  Document {{ loop.index }} ({{ document.meta['source'] }}):\n"
-    "    {{ document.content }}\n{% endfor %}"
-)
 TRUSTED = ["corag.integrations.haystack"]
 
 
@@ -62,17 +55,6 @@ def test_documents_given_are_not_changed_and_keep_id_score_and_meta(scores):
     for place, one in enumerate(after):
         assert one.meta["page"] == 7 and one.meta[KEY]["place"] == place
         assert json.loads(json.dumps(one.meta)) == one.meta
-
-
-@settings(max_examples=10)
-@given(texts=st.lists(TEXTS, max_size=5), budget=st.integers(1, 120), loop=st.sampled_from([LOOP, NUMBERED]))
-def test_the_documents_in_a_prompt_keep_the_budget(texts, budget, loop):
-    selector = CoragSelector(
-        budget, reranker=HashReranker(), search={"policy": "paper"}, unit="sentence", template=loop
-    )
-    found = selector.run(query=QUESTION, documents=documents(texts, source="s"))
-    shown = PromptBuilder(loop, required_variables="*").run(documents=found["documents"])["prompt"]
-    assert tokens(shown) <= budget and (tokens(shown) == found["selection"]["cost_tokens"] or not found["documents"])
 
 
 def test_a_pipeline_is_the_same_when_it_is_written_to_yaml_and_read_again(tmp_path):

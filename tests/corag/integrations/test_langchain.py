@@ -4,8 +4,6 @@ import copy
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_classic.chains import create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_classic.retrievers import ContextualCompressionRetriever
@@ -17,7 +15,6 @@ from langchain_core.runnables import RunnableLambda
 from corag.integrations.choosing import KEY
 from corag.integrations.langchain import CoragCompressor
 from tests.corag.integrations.worlds import FACTS, QUESTION, context, tokens
-from tests.fakes import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
 
@@ -58,14 +55,6 @@ def test_documents_given_are_not_changed_and_metadata_survives():
     for place, one in enumerate(after):
         note = one.metadata.pop(KEY)
         assert note["place"] == place and json.loads(json.dumps(note)) == note and one == before[place]
-
-
-@settings(max_examples=10)
-@given(texts=st.lists(TEXTS, max_size=5), budget=st.integers(1, 90), title=TEXTS)
-def test_the_context_of_a_chain_keeps_the_budget(texts, budget, title):
-    compressor = CoragCompressor(budget, reranker=HashReranker(), search={"policy": "paper"}, unit="sentence")
-    answer = chain(compressing(compressor, documents(texts, title=title))).invoke({"input": QUESTION})
-    assert tokens(context(answer["answer"])) <= budget
 
 
 def test_the_chains_own_template_and_separator_are_counted():

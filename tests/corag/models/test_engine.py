@@ -1,12 +1,9 @@
 """Our own encoder's engine: packing, halving where the memory is full, and that backends and precisions agree."""
 
 import itertools
-import multiprocessing
 import os
 import subprocess
 import sys
-import threading
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -17,7 +14,6 @@ import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError, ModelError
 from corag.models.engine import MAX_PADDING, SEAL, EncoderSource, openvino_forward, pack, run_packed, torch_forward
-from corag.models.minilm import minilm_encoder
 from corag.rerankers.cosine import MiniLMCosine
 
 lengths = st.lists(st.integers(1, 300) | st.sampled_from([100, 101, 102]), max_size=60)
@@ -55,31 +51,6 @@ def test_a_batch_that_does_not_fit_is_halved_and_a_single_row_is_an_error():
         list(run_packed(run, [10], 1000))
     with pytest.raises(RuntimeError, match="another"):
         list(run_packed(lambda rows: (_ for _ in ()).throw(RuntimeError("another")), [1], 10))
-
-
-def cores_while_encoding(_):
-    """The cores that this process may use, and those that each of its threads may use while one encodes."""
-    os.environ["OMP_NUM_THREADS"] = "1"
-    encoder = minilm_encoder("openvino", "fp32", "cpu")
-    ids = encoder.whole_ids(["several words that are read " * 40] * 20)
-    encoding = threading.Thread(target=lambda: list(encoder.states(ids)))
-    allowed, seen = os.sched_getaffinity(0), set()
-    encoding.start()
-    while encoding.is_alive():
-        for thread in os.listdir("/proc/self/task"):
-            with suppress(ProcessLookupError):
-                seen.add(frozenset(os.sched_getaffinity(int(thread))))
-        encoding.join(0.01)
-    return allowed, seen
-
-
-@pytest.mark.skipif(
-    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="the cores of a thread, on Linux"
-)
-def test_processes_of_one_thread_each_are_not_bound_to_one_core():
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        for allowed, seen in pool.map(cores_while_encoding, range(2), chunksize=1):
-            assert seen == {frozenset(allowed)}
 
 
 QUESTION = "Which river flows through Berlin?"
@@ -159,11 +130,3 @@ def test_a_cached_model_that_is_cut_or_of_which_a_bit_flips_is_mended(tiny, tmp_
         np.testing.assert_allclose(openvino_forward(tiny, "fp32")(INPUTS), expected, rtol=1e-6)
         assert "compiled" in pattern or file.read_bytes() != damaged  # OpenVINO passes over some flips of its own
     assert {one.suffix for one in tmp_path.iterdir() if one.is_file()} == {".bin", SEAL, ".xml"}
-
-
-@pytest.mark.slow
-def test_a_cache_that_cannot_be_written_is_done_without(tiny, tmp_path, monkeypatch, caplog):
-    (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "file" / "cache"))
-    assert openvino_forward(tiny, "fp32")(INPUTS, mean=True).shape == (2, 8)
-    assert len(caplog.records) == 1

@@ -1,7 +1,5 @@
 """The real encoder, which its package carries, against sentence-transformers and against itself."""
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -53,14 +51,6 @@ def test_sentence_and_token_embeddings_equal_sentence_transformers(encoder, refe
     for ours, vector, theirs in zip(encoded, sentences, states, strict=True):
         np.testing.assert_allclose(ours.vector, vector, atol=1e-4)
         np.testing.assert_allclose(ours.states, theirs[: len(ours.states)], atol=1e-2)
-
-
-def test_a_long_text_is_tokenised_once_for_all_of_its_later_windows():
-    started = time.process_time()
-    minilm_encoder().windows([LONG * 100], 1)
-    one = time.process_time() - started
-    assert [len(minilm_encoder().windows([LONG * 100], number)[0][0]) for number in range(2, 30)] == [MAX_TOKENS] * 28
-    assert time.process_time() - started < 5 * one
 
 
 FRAGMENTS = st.one_of(

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -24,12 +23,9 @@ from tests.corag.models.worlds import (
     change_json,
     put_on_hub,
     save_bert,
-    save_own_code,
     save_sentence_transformer,
     small_hub,
 )
-from tests.paths import ROOT
-from tests.processes import environment
 
 pytestmark = pytest.mark.slow
 
@@ -95,15 +91,6 @@ def test_code_of_a_known_reranker_runs_only_when_allowed(models, no_code_yet, na
     assert reranker.score(QUESTION, PASSAGES) == pytest.approx(expected, abs=1e-5)
 
 
-def test_code_that_fails_at_its_first_text_says_so_when_it_is_loaded(models, no_code_yet, tmp_path):
-    folder = save_own_code(tmp_path / "own")
-    code = folder / "own_reranker.py"
-    # As in the code of GTE: transformers 5 has dropped it.
-    code.write_text(code.read_text().replace("pooled =", "self.get_extended_attention_mask(None, None); pooled ="))
-    with pytest.raises(ModelError, match="its own code does not run with transformers"):
-        CrossEncoder(model=folder, trust_remote_code=True)
-
-
 @pytest.mark.parametrize(
     ("file", "content"),
     [
@@ -153,19 +140,3 @@ def test_flag_embedding_gives_the_same_values(models):
         values = cross.compute_score([(QUESTION, text) for text in PASSAGES], normalize=True)
     np.testing.assert_allclose(corag.embedder("bge-m3").embed(PASSAGES), vectors, atol=1e-5)
     np.testing.assert_allclose(corag.reranker("BAAI/bge-reranker-v2-m3").score(QUESTION, PASSAGES), values, atol=1e-5)
-
-
-def test_what_is_no_folder_of_a_model_is_refused_before_a_library_is_imported():
-    code = """
-import sys, corag
-for path in ("/etc", "/no/such/folder", "./nowhere"):
-    for make in (corag.reranker, corag.embedder):
-        try:
-            make(path)
-        except corag.errors.ModelError as error:
-            assert path in str(error)
-            print(path)
-assert not {"torch", "transformers", "sentence_transformers"} & sys.modules.keys()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment())
-    assert done.returncode == 0 and len(done.stdout.splitlines()) == 6, done.stderr

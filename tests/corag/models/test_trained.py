@@ -40,13 +40,6 @@ def test_a_bit_that_flipped_is_noticed_anywhere(folder, name):
     assert load_adapter(folder).config == CONFIG
 
 
-@pytest.mark.parametrize("name", [CONFIG_FILE, WEIGHTS_FILE])
-def test_a_missing_file_is_named(folder, name):
-    (folder / name).unlink()
-    with pytest.raises(ModelError, match=name):
-        load_adapter(folder)
-
-
 @pytest.mark.parametrize("changes", [{"format_version": 2}, {"base_sha256": "0" * 64}, {"form": "trees"}, None])
 def test_another_format_encoder_or_form_is_refused(folder, changes):
     values = json.loads((folder / CONFIG_FILE).read_text())

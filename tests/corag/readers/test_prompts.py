@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 import corag
-from corag.cli.main import main
 from corag.errors import InputError
 from corag.models.prompts import prompt
 from corag.readers.chat import NO_ANSWER, NUMBERED, OllamaReader, numbered
-from corag.registry import with_prompt
 from corag.text.documents import SEPARATOR
 from corag.types import Answer
 from tests.chat_server import ChatServer, Reply
@@ -68,19 +66,3 @@ def test_a_file_that_is_no_prompt(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(InputError, match=str(path)):
         of_reader(str(path))
-
-
-def test_the_flag_is_a_setting_of_the_reader(capsys, small_index):
-    assert with_prompt("ollama(model=x)", "cited") == "ollama(model=x, prompt=cited)"
-    assert with_prompt("ollama(model=x)", None) == "ollama(model=x)"
-    with pytest.raises(InputError):
-        with_prompt("extractive", "cited")
-    with pytest.raises(InputError):
-        with_prompt("ollama(prompt=short)", "cited")
-    with ChatServer(Reply("Anna Weiss [1].")) as server:
-        command = ["ask", QUESTION, "--index", str(small_index), "--reader", f"ollama(host={server.host})"]
-        main([*command, "--prompt", "cited", "--budget", "3000", "--method", "top-k(k=3)"])
-    printed = capsys.readouterr().out
-    assert "Anna Weiss [1]." in printed
-    assert [line.split()[0] for line in printed.splitlines() if line.endswith(", cited")] == ["[1]"]
-    assert "\n\n[2] " in server.chats[0]["messages"][1]["content"]

@@ -2,9 +2,6 @@
 
 import math
 import re
-import subprocess
-import sys
-import time
 
 import pytest
 
@@ -109,25 +106,6 @@ def test_many_are_answered_in_order_with_a_bound(reader_for):
     with ChatServer(*(Reply(str(number)) for number in range(5))) as server:
         answers = reader_for(server, max_concurrent=1).answer_many([QUERY] * 5, [CONTEXT] * 5)
     assert [answer.text for answer in answers] == list("01234")
-
-
-@pytest.mark.slow
-def test_an_interrupt_ends_all_at_once():
-    code = (
-        "import os, signal, threading\n"
-        "from tests.chat_server import ChatServer, Reply\n"
-        "from corag.readers import OllamaReader\n"
-        "with ChatServer(Reply(ending='hang')) as server:\n"
-        "    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-        "    try:\n"
-        "        OllamaReader(host=server.host).answer_many(['q?'] * 9, ['c'] * 9)\n"
-        "    except KeyboardInterrupt:\n"
-        "        print('interrupted')\n"
-    )
-    begun_s = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.returncode) == ("interrupted\n", 0), done.stderr
-    assert time.perf_counter() - begun_s < 30
 
 
 FAULTS = {

@@ -3,7 +3,6 @@
 import math
 import os
 
-import numpy as np
 import pytest
 
 import corag
@@ -11,7 +10,6 @@ from corag.errors import InputError, ReaderError, ScoringError
 from corag.rerankers import LanguageModel
 from corag.testing import QUESTION
 from corag.types import Chunk
-from search import SearchConfig, search
 from tests.chat_server import ChatServer, Reply, weighing
 
 CHUNKS = [Chunk(f"c{number}", f"Fact {number} about {name}.") for number, name in enumerate(("Ada", "Bo", "Cy", "Di"))]
@@ -63,30 +61,12 @@ def test_a_child_repeats_its_parents_prompt_up_to_the_appended_chunk():
     assert all(prompt.endswith(closing) for prompt in rest) and len(closing) < 50
 
 
-def test_prompts_with_a_common_beginning_follow_each_other():
-    with ChatServer(weighing) as server:
-        reader = f"openai(model=llama3.1:8b, base_url={server.base_url}, max_concurrent=1)"
-        scorer = corag.reranker(f"llm(reader={reader})").scorer(QUESTION, CHUNKS)
-        scorer([(0, 1), (1, 2), (0, 2), (1, 3), (0, 3)])
-        firsts = ["Fact 0" in request["messages"][-1]["content"] for request in server.chats]
-    assert firsts == [True, True, True, False, False]
-
-
 def test_the_tree_is_searched_by_default():
     with ChatServer(weighing) as server:
         selector = corag.selector("corag", agent="none", unit="passage", reranker=openai_part(server))
         candidates = [corag.Candidate(chunk, 0.5) for chunk in CHUNKS]
         trace = selector.select(QUESTION, candidates, 24).trace
     assert trace.policy == "paper"
-
-
-def test_the_search_asks_once_for_each_order():
-    with ChatServer(weighing) as server:
-        scorer = corag.reranker(openai_part(server)).scorer(QUESTION, CHUNKS)
-        result = search(np.array([8, 8, 8, 8]), scorer, 24, SearchConfig(iterations=6))
-        again = search(np.array([8, 8, 8, 8]), scorer, 24, SearchConfig(iterations=6))
-        assert (again.order, again.value) == (result.order, result.value)
-        assert len(server.chats) == result.num_scored
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 The command is asked by the client of the official package over standard input and output.
 """
 
-import json
 import random
 import re
-import subprocess
 import sys
 from functools import cache
 
@@ -34,11 +32,6 @@ WRONG = [
     *(("fetch", given) for given in ({}, {"id": "nothing"}, {"id": ""}, {"id": 5.5}, {"id": "a+b"})),
     ("no_tool", {"question": "q?"}),
 ]
-MALFORMED = [
-    b"", b"null", b"[]", b"[" * 20_000, b'{"a":' * 20_000, b"\xff\xfe\x00", b"9" * 5_000, b"x" * 10**6,
-    b'{"jsonrpc": "2.0", "id": 1e999, "method": "ping"}', b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}',
-    b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": []}', b'{"jsonrpc": "1.0", "id": 2}',
-]  # fmt: skip
 
 
 def replies(method="top-k(k=1)", **settings):
@@ -74,14 +67,6 @@ def test_stubs_that_do_not_fit_are_counted_and_long_texts_are_fetched_in_parts()
     assert "".join(parts) == long[0] and len(parts) > 2
     with pytest.raises(InputError, match="too few"):
         tools.fetch(name, 3)
-
-
-def test_stubs_leave_a_text_alone_that_needs_the_whole_budget():
-    long = "Everest is high. " * 60
-    assert corag.tokens().count([long])[0] == 240
-    tools = replies("naive(reranker=bm25)")
-    assert long.strip() in tools.select_context(QUESTION, [long], 256)
-    assert LEFT_OUT in tools.select_context(QUESTION, [*TEXTS, long], 256)
 
 
 WORDS = [*TEXTS, TEXTS[2] * 9, "# Title\n\n- a: b\n- c", "", "é中", "[0a1b2] ", "\n\n", " \t", "|:+0", "Everest. "]
@@ -156,18 +141,3 @@ def test_an_assistant_selects_and_fetches(tmp_path):
     assert fetched.content[0].text == TEXTS[0]
     assert all(reply.is_error for reply in wrong)
     assert "question is empty" in wrong[0].content[0].text
-
-
-@pytest.mark.slow
-def test_malformed_messages_end_no_session():
-    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    hello, ping = (
-        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": given}).encode()
-        for number, method, given in ((90, "initialize", client), (99, "ping", {}))
-    )
-    command = [sys.executable, "-m", "corag.cli.main", "serve", "--mcp", "--method", "top-k"]
-    sent = b"".join(line + b"\n" for line in (hello, *MALFORMED, ping))
-    done = subprocess.run(command, input=sent, capture_output=True, cwd=ROOT, env=environment(), timeout=100)
-    received = {reply.get("id"): reply for reply in map(json.loads, done.stdout.splitlines())}
-    assert "result" in received[90] and received[99]["result"] == {}
-    assert done.returncode == 0 and b"Traceback" not in done.stderr

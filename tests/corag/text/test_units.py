@@ -246,25 +246,3 @@ def test_what_is_too_long_is_cut_where_it_pauses(text, ends):
     assert len(parts) > 5 and max(map(len, parts)) <= MAX_CHARACTERS
     assert sum(part.endswith(ends) for part in parts) >= len(parts) // 2
     assert "".join("".join(parts).split()) in "".join(text.split())
-
-
-@pytest.mark.timeout(30)
-@pytest.mark.parametrize(
-    "text",
-    [
-        "\u201c" * 120_000,
-        "(\u00ab" * 60_000,
-        "`" * 120_000,
-        "A b. " * 24_000,
-        "\u201cA b.\n\n" * 15_000,
-        "Do:\n\n" * 20_000,
-        " " * 60_000 + "A b. Cd! " * 8_000,
-        f"| {'head ' * 2_000}|\n|---|\n" + "| row |\n" * 2_000,
-        f"|a|b|\n|-|-|\n| {'label ' * 2_000}|1|\n" + "| | 2 |\n" * 2_000,
-        f"{'lead ' * 2_000}:\n" + "- item\n" * 2_000,
-    ],
-    ids=lambda text: text[:12],
-)
-def test_units_of_a_long_text_are_no_longer_than_the_text_and_what_leads_into_each(text):
-    found = units(passage(Document("d", text)), SENTENCE)
-    assert sum(len(one.text) for one in found) <= len(text) + 3 * MAX_CHARACTERS * len(found)

@@ -87,9 +87,3 @@ def test_whatever_its_form_a_text_has_the_same_words(text):
     composed, apart = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
     assert words(composed) == words(apart)
     assert all(words(text))
-
-
-@pytest.mark.parametrize("shape", ["v1", "é", "a_", "1 ", "1.", "a.b_", "aA1", "-", "_"])
-def test_a_text_of_one_shape_takes_no_longer_than_any_other(shape):
-    # With work by the square of its length, these would not end within the time that a test may take.
-    assert isinstance(words(shape * 100_000), list)
