@@ -36,7 +36,7 @@ from experiments.run.track import Tracking, log_run
 KEEP = 0.98
 DEFAULT = "corag"
 CONFIGURATIONS = ",".join(
-    [DEFAULT, FILLING, "corag(keep=0.85)", "corag(keep=0.98)"]
+    [DEFAULT, FILLING, "corag(keep=0.9)", "corag(keep=0.95)", "corag(keep=0.99)"]
     + [f"corag(unit=passage, reranker=minilm-late, cost_weight={price})" for price in (0.01, 0.03, 0.1)]
     + [f"corag(unit=sentence, reranker=minilm-late, cost_weight={price})" for price in (0.02, 0.05, 0.1, 0.2)]
     + [f"corag(unit=sentence, reranker=minilm-evidence, cost_weight={price})" for price in (0.05, 0.1)]
