@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -44,7 +44,6 @@ class Measuring:
 
     Attributes:
         documents: The corpus, which tells the supporting sentences.
-        measures: Names of those to compute, without reading; by default all, those of reader, judge and verifier too.
         skip_unanswered: Whether nothing is read for questions without a reference answer.
     """
 
@@ -52,7 +51,6 @@ class Measuring:
     budget: Budget
     parts: Parts
     documents: Mapping[str, Document] = field(default_factory=dict)
-    measures: Collection[str] | None = None
     skip_unanswered: bool = False
 
     def rows(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[Rows]:
@@ -81,7 +79,7 @@ class Measuring:
 
     def prompts(self, chosen: Chosen) -> list[Prompt]:
         """Return what is to be read: the contexts that were chosen, and the chunks that a summary was made from."""
-        if self.parts.reader is None or self.measures is not None:
+        if self.parts.reader is None:
             return []
         outcomes = [one for one in chosen.outcomes.values() if one.query.answers or not self.skip_unanswered]
         originals = [(one.query.question, one.original_text) for one in outcomes if not one.is_whole]
@@ -96,7 +94,7 @@ class Measuring:
             judged = self._judge(list(read.values()))
             for name, outcome in read.items():
                 key = outcome.query.id, outcome.selection.text
-                one.rows[name] |= {**_row(outcome, self.measures), **judged.get(key[1], {}), **verdicts.get(key, {})}
+                one.rows[name] |= {**_row(outcome), **judged.get(key[1], {}), **verdicts.get(key, {})}
         return [one.rows for one in chosen]
 
     def _choose(self, query: Query, candidates: Sequence[Candidate]) -> Chosen:
@@ -116,7 +114,7 @@ class Measuring:
 
     def _judge(self, outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
         answers = {one.selection.text: one.answer for one in outcomes if one.answer is not None}
-        if self.parts.judge is None or self.measures is not None or not answers:
+        if self.parts.judge is None or not answers:
             return {}
         query = outcomes[0].query
         judged = [JudgedAnswer(query.question, tuple(query.answers), text, answer) for text, answer in answers.items()]
@@ -126,7 +124,7 @@ class Measuring:
         claims = {
             (one.query.id, one.selection.text): claim for one in outcomes if (claim := claim_of(one.query)) is not None
         }
-        if self.parts.verify is None or self.measures is not None or not claims:
+        if self.parts.verify is None or not claims:
             return {}
         choices = self.parts.verify(list(claims.values()), [context for _, context in claims])
         return {key: verdict_figures(claims[key], choice) for key, choice in zip(claims, choices, strict=True)}
@@ -141,9 +139,7 @@ def _with_answers(outcome: Outcome, answers: Mapping[Prompt, Answer]) -> Outcome
     return outcome if original is None else replace(outcome, original_answer=original.text)
 
 
-def _row(outcome: Outcome, names: Collection[str] | None) -> dict[str, Any]:
-    if names is not None:
-        return measured(outcome, names)
+def _row(outcome: Outcome) -> dict[str, Any]:
     trace = outcome.selection.trace
     estimated = None if trace.tokens_estimated is None else 1
     more = {"true_k": outcome.true_k, "reranker": trace.reranker, "answer": outcome.answer, "estimated": estimated}

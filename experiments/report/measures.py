@@ -6,7 +6,7 @@ and `.rows.jsonl`, and shown on the terminal, in reports, in studies of papers a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -189,10 +189,9 @@ def measure(name: str) -> Measure:
     return MEASURES.get(name) or Measure(name, name, partial=True)
 
 
-def measured(outcome: Outcome, names: Collection[str] | None = None) -> dict[str, Any]:
-    """Return every value that one question has; with names, only these."""
-    chosen = [one for one in MEASURES.values() if names is None or one.name in names]
-    values = {one.name: one.of(outcome) for one in chosen if one.of is not None}
+def measured(outcome: Outcome) -> dict[str, Any]:
+    """Return every value that one question has."""
+    values = {one.name: one.of(outcome) for one in MEASURES.values() if one.of is not None}
     return {name: value for name, value in values.items() if value is not None and value == value}  # not NaN
 
 
