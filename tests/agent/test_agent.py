@@ -46,6 +46,13 @@ def test_the_unit_scale_worked_by_hand():
     assert one_value.from_unit([[0.7, 0.0, 1.0]]).tolist() == [[10, 2.4, 0.1]]
 
 
+def test_a_scale_that_does_not_begin_at_zero_worked_by_hand():
+    # 20 is half-way from 10 to 40 on a log scale.
+    ranges = Ranges((10, 40), (1.0, 3.0), (0.1, 0.5))
+    np.testing.assert_allclose(ranges.to_unit([[20, 1.5, 0.2]]), [[0.5, 0.25, 0.25]], atol=1e-12)
+    np.testing.assert_allclose(ranges.from_unit([[0.5, 0.25, 0.25], [0, 0, 0]]), [[20, 1.5, 0.2], [10, 1.0, 0.1]])
+
+
 def test_a_configuration_is_spelled_with_the_settings_of_its_search():
     assert Configuration("corag").with_search() == "corag"
     assert Configuration("corag").with_search(5, 0.3, 0.1) == (

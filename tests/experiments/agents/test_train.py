@@ -19,7 +19,6 @@ from tests.experiments.agents.test_targets import PAPER
 from tests.experiments.worlds import (
     label_row,
     question_row,
-    training_question,
     training_questions,
     training_rows,
     write_labels,
@@ -61,13 +60,6 @@ def test_from_a_table_to_a_checkpoint_that_predicts(tmp_path, table):
     # The same table gives the same bits.
     again = train(config_of(table, tmp_path / "again")).checkpoint / "model.safetensors"
     assert again.read_bytes() == (report.checkpoint / "model.safetensors").read_bytes()
-
-
-@pytest.mark.slow
-def test_the_agent_learns_what_the_table_says(tmp_path, table):
-    report = train(config_of(table, tmp_path / "out", training=replace(QUICK, epochs=25, batch_size=6)))
-    predictions = report.agent.predict(corag.embedder().embed([training_question(number) for number in range(12)]))
-    assert [prediction.configuration for prediction in predictions] == [BM25, SOFTSIM] * 6
 
 
 def test_the_questions_are_divided_by_group(tmp_path):
