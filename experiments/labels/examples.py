@@ -90,15 +90,11 @@ def read_sources(config: LabelConfig) -> list[SourceQuestions]:
 
 
 def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
-    sealed = not_to_learn(folder)
-    queries = [
-        query
-        for query in questions_of(folder, source.split)
-        if (query.answers or query.gold) and query.id not in sealed
-    ]
-    if source.part == "held-out":
+    sealed, queries = not_to_learn(folder), questions_of(folder, source.split)
+    if source.part == "held-out":  # of all questions of the split, as for a comparison and for the training of a value
         kept = held_out(folder, queries, HELD_OUT)
         queries = [query for query in queries if query.id in kept]
+    queries = [query for query in queries if (query.answers or query.gold) and query.id not in sealed]
     if source.with_gold:
         known = folder.documents
         queries = [query for query in queries if query.gold and all(passage_of(name, known) for name in query.gold)]
