@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, TypeVar, overload
 from corag.checks import check_budget, check_choice
 from corag.errors import InputError
 from corag.naming import parse
-from corag.optional import warn_once
 from corag.registry import READERS
 from corag.registry import tokens as make_tokens
 from corag.types import Candidate, PromptedReader, Reader, Selection, Selector, TokenCounter
@@ -142,15 +141,6 @@ class Budget:
     def is_exceeded_by(self, prompt_tokens: int) -> bool:
         """Return whether a whole prompt has more tokens than the budget allows; never if that is for the context."""
         return self.of == "prompt" and prompt_tokens > self.tokens
-
-    def warn_if_exceeded(self, prompt_tokens: int | None, tokens: TokenCounter) -> None:
-        """Log a warning, once, if a model counted more tokens of a prompt than the budget allows."""
-        if prompt_tokens is not None and self.is_exceeded_by(prompt_tokens):
-            name = "the reader" if self.reader is None else self.reader.name
-            warn_once(
-                f"{name} counted {prompt_tokens} tokens of a prompt, above the budget of {self.tokens}, which "
-                f"{tokens.name} counted; name the tokenizer of the model with --tokenizer"
-            )
 
     def counts(self, query: str, context: str, tokens: TokenCounter) -> Counts:
         """Return what the prompt costs with a context whose tokens were counted by `tokens`."""

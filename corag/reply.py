@@ -215,8 +215,6 @@ def ask(
             selection = replace(selection, trace=replace(selection.trace, reason=reason))
         with _timed(seconds, "read"):
             answer = None if reading is None else read(reading, question, selection.text, on_token)
-    if answer is not None:
-        budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokenizer", counter))
     return Reply(question, selection, _left_out(candidates, selection, counter), answer, seconds, counts, models())
 

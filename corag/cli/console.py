@@ -13,7 +13,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -121,23 +120,11 @@ def table(
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, left: Container[str] = ()) -> None:
-    """Print a table; in a file, a cell is wrapped only if it is very long.
-
-    On a screen of less than half of its width, it is a list: each row with its headings and cells below each other.
-    """
-    console, drawn = stdout(), table(rows, columns, left=left)
+    """Print a table; in a file, a cell is wrapped only if it is very long."""
+    console = stdout()
     if not console.is_terminal:
         console.width = max(console.width, FILE_WIDTH)
-    elif console.measure(drawn, options=console.options.update(max_width=10**4)).maximum > 2 * console.width:
-        first, *others = columns
-        for row in rows:
-            console.print(Text(visible(_cell(row.get(first))), "bold"))
-            for key in others:
-                cell = _cell(row.get(key)).replace("\n", ", ")
-                if cell:
-                    console.print(Padding(plain(f"{columns[key]}: {cell}"), (0, 0, 0, 2)))
-        return
-    console.print(drawn)
+    console.print(table(rows, columns, left=left))
 
 
 def plain(text: str) -> Text:

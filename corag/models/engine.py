@@ -10,7 +10,6 @@ costs converting again.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -27,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.ambient import check_cancelled
-from corag.errors import DataError, InputError, ModelError
+from corag.errors import InputError, ModelError
 from corag.models.runtime import Placement, has_precision, import_openvino, record_use, without_telemetry
 from corag.optional import require
-from corag.writing import cache_folder, write_atomically
+from corag.writing import cache_folder
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +46,6 @@ DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 MAX_PADDING = 0.05
 """The largest share of a batch's tokens that may be padding."""
 
-SEAL = ".sha256"
-"""Ending of the file with the hashes of a converted model."""
 _FULL = re.compile(r"out of memory|can't allocate memory|bad_alloc", re.IGNORECASE)
 _SHAPES = 256
 """Shapes of batches that OpenVINO remembers: by default 0.16 MB of each, and texts have thousands of shapes."""
@@ -288,14 +285,11 @@ def openvino_forward(source: EncoderSource, precision: str) -> Forward:
         settings["INFERENCE_NUM_THREADS"] = int(threads)
     core = openvino.Core()
     file = cache_folder() / f"{source.name}-{source.sha256[:12]}-openvino-{openvino.__version__.split('-')[0]}.xml"
-    # The graph alone; reading it takes half as long as compiling. One whose seal is broken OpenVINO compiles again.
+    # The graph alone; reading it takes half as long as compiling.
     cached = {"CACHE_DIR": str(file.parent / "compiled"), "CACHE_MODE": "OPTIMIZE_SIZE"}
-    seals = {"CACHE_ENCRYPTION_CALLBACKS": [_sealed, _unsealed]}
     try:
-        if file.with_suffix(SEAL).read_text() != _hash_of(file):
-            raise RuntimeError(f"{file} was changed")
-        compiled = core.compile_model(file, "CPU", settings | cached | seals)
-    except (OSError, UnicodeDecodeError, RuntimeError):  # it is not there, or damaged
+        compiled = core.compile_model(file, "CPU", settings | cached)
+    except (OSError, RuntimeError):  # it is not there, or damaged
         compiled = core.compile_model(_converted(source, openvino, file), "CPU", settings)
     # The compiled model holds one request and refuses a second one while it runs.
     one_at_a_time = threading.Lock()
@@ -328,33 +322,11 @@ def _converted(source: EncoderSource, openvino: Any, file: Path) -> Any:
         )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Weights first, seal last: a file whose name says it is there is whole.
+        # Weights first: a file whose name says it is there is whole.
         draft = file.with_name(f"{file.stem}.{os.getpid()}.xml")
         openvino.save_model(model, draft, compress_to_fp16=False)
-        seal = _hash_of(draft)
         draft.with_suffix(".bin").replace(file.with_suffix(".bin"))
         draft.replace(file)
-        write_atomically(file.with_suffix(SEAL), seal)
-    except (OSError, DataError, RuntimeError) as error:
+    except (OSError, RuntimeError) as error:
         logger.warning("the converted model was not cached in %s: %s", file.parent, error)
     return model
-
-
-def _hash_of(model: Path) -> str:
-    """Return the SHA-256 of a converted model, its description and weights."""
-    hashes = []
-    for part in (model, model.with_suffix(".bin")):
-        with part.open("rb") as file:
-            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
-    return "\n".join(hashes)
-
-
-def _sealed(content: bytes) -> bytes:
-    return hashlib.sha256(content).digest() + content
-
-
-def _unsealed(sealed: bytes) -> bytes:
-    seal, content = sealed[:32], sealed[32:]
-    if hashlib.sha256(content).digest() != seal:
-        raise RuntimeError("the compiled model was changed")
-    return content

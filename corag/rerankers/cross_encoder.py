@@ -21,7 +21,7 @@ from corag.models.checkpoint import LoadedModel
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.runtime import record_use
 from corag.optional import require
-from corag.rerankers.window import Output, WindowedQuestion, WindowedReranker, as_output, room_beside
+from corag.rerankers.window import Output, WindowedQuestion, WindowedReranker, as_output, tokens_beside
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import encode, estimated_tokens
 from corag.types import FloatArray
@@ -78,7 +78,7 @@ class CrossEncoder(LoadedModel, WindowedReranker):
     def question(self, query: str) -> WindowedQuestion:
         """Return a question with what fits beside it; `InputError` where that is nothing."""
         [whole] = self.join([[query]])
-        return WindowedQuestion(query, room_beside(len(whole), self._limit, self._num_special))
+        return WindowedQuestion(query, tokens_beside(len(whole), self._limit, self._num_special))
 
     def read(self, texts: Sequence[str]) -> Sequence[str]:
         """Return the texts: some tokenizers give a joined text other tokens than its parts."""

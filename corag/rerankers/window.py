@@ -136,7 +136,7 @@ def window_spans(num_tokens: int, size: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, num_tokens)) for start in (*range(0, last, max(size // 2, 1)), last)]
 
 
-def room_beside(num_tokens: int, max_tokens: int, num_special: int) -> int:
+def tokens_beside(num_tokens: int, max_tokens: int, num_special: int) -> int:
     """Return how many tokens of a text fit the window beside a question; `InputError` if none does."""
     room = max_tokens - num_special - num_tokens
     if room < 1:

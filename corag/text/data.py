@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import math
 import os
 import re
 import zlib
@@ -30,10 +29,6 @@ logger = logging.getLogger(__name__)
 
 Grades: TypeAlias = Mapping[str, int]
 """Relevance of passages, by id."""
-MAX_LINE_BYTES = 64 * 2**20
-"""Longer lines are refused: a small compressed file may hold a line that does not fit in memory."""
-# A compressed file may unpack to this many times its size, or to `MAX_LINE_BYTES`; text needs a tenth of it.
-_MAX_RATIO = 100
 NO_SPLIT = "all"
 """Split of questions that name none."""
 _SPAN = re.compile(r"(?P<document>.+)#(?P<start>[0-9]{1,15})-(?P<end>[0-9]{1,15})", re.DOTALL)
@@ -180,16 +175,10 @@ def read_lines(file: Path, parse: Callable[[str], Row]) -> Iterator[tuple[int, R
     Raises:
         DataError: The file cannot be read, or `parse` raised `ValueError`; the message names file and line.
     """
-    number = size = 0
+    number = 0
     try:
-        limit = max(MAX_LINE_BYTES, _MAX_RATIO * file.stat().st_size) if file.suffix == ".gz" else math.inf
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
-            for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES + 1), b""), start=1):
-                if len(line) > MAX_LINE_BYTES:
-                    raise ValueError(f"more than {MAX_LINE_BYTES // 2**20} MiB; split the text into several rows")
-                size += len(line)
-                if size > limit:
-                    raise ValueError(f"it unpacks to more than {_MAX_RATIO} times its size; check where it is from")
+            for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield number, parse(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

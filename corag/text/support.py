@@ -97,7 +97,7 @@ def support_recall(spans: Sequence[SupportingSpan], chunks: Sequence[Chunk]) -> 
     return sum(held) / len(held) if marked[0].known == "fact" else float(any(held))
 
 
-def places(answer: str, text: str) -> list[Span]:
+def answer_spans(answer: str, text: str) -> list[Span]:
     """Return the spans of an answer in a text, between word borders, with any white space between its words.
 
     Case counts only if the answer is found as it is written.
@@ -147,7 +147,7 @@ def _facts(query: Query, documents: Mapping[str, Document], gold: Sequence[Docum
 
 
 def _any_contains(texts: Iterable[str], answers: Sequence[str]) -> bool:
-    return any(places(answer, text) for text in texts for answer in answers)
+    return any(answer_spans(answer, text) for text in texts for answer in answers)
 
 
 def _offsets(query: Query, gold: Sequence[Document]) -> tuple[SupportingSpan, ...]:
@@ -167,7 +167,7 @@ def _containing(gold: Sequence[Document], quoted: Any, known: Known) -> tuple[Su
     texts = [str(text) for text in quoted] if isinstance(quoted, list) else []
     spans: list[SupportingSpan] = []
     for document in gold:
-        spans += _touching(document, [span for text in texts for span in places(text, document.text)], known)
+        spans += _touching(document, [span for text in texts for span in answer_spans(text, document.text)], known)
     return tuple(spans)
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from corag.budget import Budget
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import SEPARATOR, Document, with_title
-from corag.text.support import SupportingSpan, findable, places, support_recall, supporting_spans
+from corag.text.support import SupportingSpan, answer_spans, findable, support_recall, supporting_spans
 from corag.text.units import Range, ranges_of, source_of
 from corag.types import Chunk, Embedder, Selection, TokenCounter
 from experiments.evaluation.metrics import (
@@ -58,7 +58,7 @@ class Support:
 def contains_answer(text: str, answers: Sequence[str]) -> bool:
     """Return whether a text holds one of the answers between word borders, both normalised as in SQuAD."""
     normalized = normalize_answer(text)
-    return any(places(normalize_answer(answer), normalized) for answer in answers)
+    return any(answer_spans(normalize_answer(answer), normalized) for answer in answers)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document, passage
-from corag.text.support import findable, places, support_recall, supporting_spans
+from corag.text.support import answer_spans, findable, support_recall, supporting_spans
 from corag.text.units import units
 from tests.paths import DATA
 
@@ -106,4 +106,4 @@ def test_real_questions_have_supporting_sentences_that_hold_the_answer(name, kno
             text = folder.documents[span.document]
             last = max(other.end for other in supporting if other.document == span.document)
             held.append(f"{text.title}\n{text.text[span.start : last]}")
-        assert not supporting or not answers or any(places(answer, one) for answer in answers for one in held)
+        assert not supporting or not answers or any(answer_spans(answer, one) for answer in answers for one in held)
