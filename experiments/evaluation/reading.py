@@ -161,19 +161,30 @@ def table(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
 
 
 def figure(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
-    """Return an SVG: the answer's words in the context, and the answer's F1, against the context's tokens."""
+    """Return an SVG: the answer's words in the context, and the answer's F1, against the context's tokens.
+
+    The budgets of one method are joined by a line.
+    """
     drawn = new_figure(8, 3.6)
+    lines: dict[str, list[str]] = {}
+    for condition in conditions:
+        method, _, budget = condition.rpartition(" ")
+        lines.setdefault(method if budget.isdecimal() else condition, []).append(condition)
     for number, (name, title) in enumerate(
         (("answer_words_in_context", "answer's words in the context"), ("f1", "F1 of the model's answer"))
     ):
         panel = drawn.add_subplot(1, 2, number + 1)
-        for color, condition in enumerate(conditions):
-            of = [row for row in rows if row["condition"] == condition and row["answerable"] and row[name] is not None]
-            tokens, quality = (np.mean([row[one] for row in of]) for one in ("tokens", name))
-            panel.plot([tokens], [quality], "o", color=COLORS[color % len(COLORS)], label=condition)
+        for color, (method, of_method) in enumerate(lines.items()):
+            points = []
+            for condition in of_method:
+                of = [one for one in rows if one["condition"] == condition and one["answerable"]]
+                points.append([np.mean([one[key] for one in of if one[name] is not None]) for key in ("tokens", name)])
+            panel.plot(*np.transpose(points), "o-", color=COLORS[color % len(COLORS)], label=method)
         panel.set_xlabel("tokens of the context")
         panel.set_ylabel(title)
+        panel.set_ylim(bottom=0)
         finish(panel)
+    drawn.subplots_adjust(wspace=0.3)
     drawn.axes[-1].legend(fontsize=7)
     return to_svg(drawn)
 
