@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, zip_longest
 from typing import Any, Literal, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -20,6 +20,8 @@ _BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
 _INLINE = MarkdownIt("commonmark")
 _LEAVES = {"paragraph_open", "heading_open", "fence", "code_block", "table_open", "html_block"}
 
+_MAX_HEADER = 240
+"""Characters of a table's header, which is repeated above its rows."""
 MAX_HEADING = 300
 """Characters of a heading in the paths of the sections below it, each of which has all of them."""
 
@@ -153,8 +155,19 @@ class TextBuilder:
 
     def table(self, rows: list[list[str]]) -> None:
         """Add a table in Markdown whose first row is its header; rows and columns without text are left out."""
-        if lines := table_lines(rows):
+        lines = table_lines(rows)
+        if lines and len(lines[0]) > _MAX_HEADER:
+            self._records(rows)
+        elif lines:
             self.block("".join(lines), "table", header=len(lines[0]) + len(lines[1]))
+
+    def _records(self, rows: list[list[str]]) -> None:
+        """Add a table whose header does not fit beside its rows: each row under its first cell, a line for a column."""
+        level = self._headings[-1].level + 1 if self._headings else 2
+        names, *others = ([" ".join(cell.split()) for cell in row] for row in rows if any(map(str.strip, row)))
+        for row in others:
+            self.heading(level, next(filter(None, row)))
+            self.block("\n".join(f"{name}: {cell}" for name, cell in zip_longest(names, row, fillvalue="") if cell))
 
     def file(self, title: str, fields: Mapping[str, Any] | None = None) -> FileText:
         """Return the document; `title` leads every path of headings unless its only first-level heading comes first."""

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from corag.files.lines import joined_words, without_manual_heads, without_running_heads
@@ -45,8 +46,14 @@ def read_csv(data: bytes, name: str) -> FileText:
         line = read.line_num + 1
     document = TextBuilder()
     document.table(rows)
-    # The rule below the header is in no file.
-    return replace(document.file(name), line_numbers=(*numbers[:1], *numbers, line))
+    file = document.file(name)
+    if file.sections and file.sections[0].blocks[0].kind == "table":
+        numbers.insert(0, numbers[0])  # the rule below the header is in no file
+    else:
+        starts = [section.start for section in file.sections]
+        sizes = (file.text.count("\n", *part) for part in pairwise([*starts, len(file.text)]))
+        numbers = [number for number, size in zip(numbers[1:], sizes, strict=True) for _ in range(size)]
+    return replace(file, line_numbers=(*numbers, line))
 
 
 def read_jsonl(data: bytes, name: str) -> FileText:

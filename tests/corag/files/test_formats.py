@@ -92,6 +92,19 @@ def test_every_chunk_of_a_csv_file_has_the_header_and_its_line():
     assert read_file(b"a;b\n1;2,5\n", "a.csv").text == read_file(b"a\tb\n1\t2,5\n", "a.tsv").text
 
 
+def test_rows_of_a_wide_table_are_records():
+    header = ",".join(["name", *(f"a long column {number}" for number in range(20))])
+    rows = [
+        ",".join([part, *(f"{part} {number}" if number else "" for number in range(20))]) for part in ("seal", "bolt")
+    ]
+    file = read_file("\n".join([header, "", *rows]).encode(), "parts.csv")
+    chunks = chunk_file("parts.csv", file, corag.tokens(), corag.ChunkConfig(64))
+    assert all(chunk.text.startswith(("parts > seal\n", "parts > bolt\n")) for chunk in chunks)
+    assert {chunk.metadata["line"] for chunk in chunks} == {3, 4}
+    assert "a long column 7: bolt 7" in chunks[-2].text + chunks[-1].text + chunks[-3].text
+    assert "column 0" not in file.text
+
+
 def test_parts_of_a_row_that_fits_no_chunk_repeat_its_key():
     text = f"part,note\nseal,{'word ' * 100}\nbolt,short\n"
     chunks = chunk_file("a.csv", read_file(text.encode(), "a.csv"), corag.tokens(), corag.ChunkConfig(48))
