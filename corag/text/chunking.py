@@ -28,10 +28,9 @@ COLONS = (":", "：")  # noqa: RUF001
 _COUNTED_AT_ONCE = 1024
 _WINDOW = 4096
 """Characters in which sentences are looked for at a time."""
+_MAX_NUMBER = 32
+"""Characters of what may number a sentence."""
 _WORD = re.compile(r"\S+\s*|\s+")
-_WORD_END = re.compile(r"(?<=\S)(?=\s|\Z)")
-# What numbers the sentence behind it: "3.1." or "A.".
-_NUMBER = re.compile(r"[ \t]*(?:\d{1,3}(?:\.\d{1,3}){0,5}|[A-Z])\.[ \t]*")
 # In the synopsis of a command dots say that something may be repeated: "cp [OPTION]... SOURCE... DIRECTORY".
 _REPEATED = re.compile(r"(?:[])>}A-Z]\.{3}|\.{3}(?=\s*[][<{|]))[^\S\n]*")
 
@@ -46,9 +45,16 @@ def sentence_spans(text: str) -> list[Span]:
         return []
     spans = list(_found_sentences(well_formed(text)))
     within = {match.end() for match in _REPEATED.finditer(text)}
-    within |= {end for start, end in spans if _NUMBER.fullmatch(text, start, end)}
+    within |= {end for start, end in spans if _is_number(text[start : min(end, start + _MAX_NUMBER)])}
     starts = [start for start, end in spans if text[start:end].strip() and start not in within]
     return list(pairwise([0, *starts[1:], len(text)]))
+
+
+def _is_number(sentence: str) -> bool:
+    """Return whether a sentence is what numbers the next one: `3.1.` or `A.`."""
+    number, point, after = sentence.strip(" \t").rpartition(".")
+    letter = len(number) == 1 and number.isascii() and number.isupper()
+    return point == "." and not after and (letter or all(map(str.isdecimal, number.split("."))))
 
 
 def _found_sentences(text: str) -> Iterator[Span]:
@@ -227,7 +233,7 @@ def cut_to_tokens(text: str, tokens: TokenCounter, limit: int) -> str:
 
     if count(len(whole)) <= limit:
         return whole
-    for ends in ([end for _, end in sentence_spans(whole)], [match.end() for match in _WORD_END.finditer(whole)]):
+    for ends in ([end for _, end in sentence_spans(whole)], [end for _, end in words_of(whole, (0, len(whole)))]):
         if num_fitting := bisect(ends, limit, key=count):
             return whole[: ends[num_fitting - 1]].rstrip()
     return ""

@@ -6,6 +6,7 @@ the line that leads into its list. `assemble` puts chosen units back together.
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +31,6 @@ MAX_CHARACTERS = 800
 MAX_WINDOW = 1000
 """Sentences of a unit; passages have fewer."""
 
-_LINE = re.compile(r"[^\n]*\n?")
-_FENCE = re.compile(r"\s*(`{3,}+(?![^\n]*`)|~{3,}+)")
-_ROW = re.compile(r"\s*\|.*\||[^|\n]+\|[^|\n]+\|")
 # "A. Smith" is a name.
 _ITEM = re.compile(r"\s*(?:[-*+•‣▪–]|\d{1,3}[.)]|[a-z][.)]|[A-Z]\))\s+\S")  # noqa: RUF001
 _CLAUSE = re.compile(r"[;:,،、，；—–]\s*(?=\S)")  # noqa: RUF001
@@ -40,11 +38,10 @@ _CELL = re.compile(r"\|\s*(?=\S)")
 _BREAK = re.compile(r"\n\s*(?=\S)")
 _SPACE = re.compile(r"\s+(?=\S)")
 _WORD = re.compile(r"\S")
-_INDENTATION = re.compile(r"^[^\S\n]*+(?=\S)", re.MULTILINE)
-_WINDOW = re.compile(r"window\(\s*(\d{1,9})\s*\)")
-_OPENING = re.compile(r".*[?:\uff1a\uff1f]|\#{1,6}\s.*|[^\n]+\n(?:=+|-+)", re.DOTALL)
-_HEADING = re.compile(r"(?![-*+•|`~]).{0,59}[^\n.!?\u2026:;,\uff1f]")
-_TERM = re.compile(r".*[^\n.!?\u2026;,]")
+_OPENS = "?:\uff1a\uff1f"
+_MAX_PLAIN_HEADING = 60
+_ENDS = ".!?\u2026;,"
+"""What no heading or term ends with."""
 
 
 Range = tuple[str, int, int]
@@ -63,9 +60,11 @@ def unit_size(unit: str) -> int | None:
     """
     if unit == "passage":
         return None
-    window = _WINDOW.fullmatch(unit) if isinstance(unit, str) else None
-    if unit == "sentence" or (window and 0 < int(window[1]) <= MAX_WINDOW):
-        return SENTENCE if window is None else int(window[1])
+    if unit == "sentence":
+        return SENTENCE
+    number = unit.removeprefix("window(").removesuffix(")").strip() if isinstance(unit, str) else ""
+    if number.isdecimal() and unit.startswith("window(") and unit.endswith(")") and 0 < int(number[:9]) <= MAX_WINDOW:
+        return int(number)
     raise InputError(
         f"unit is {unit!r:.80}; it must be passage, sentence, or window(n) with n sentences, at most {MAX_WINDOW}"
     )
@@ -354,10 +353,14 @@ def _pieces(text: str, body: int) -> tuple[_UnitSpan, ...]:
 
 def _cut_up(text: str, body: int) -> tuple[_UnitSpan, ...]:
     blocks = _Blocks(text)
-    for match in _LINE.finditer(text, body):
-        blocks.read(match.start(), match.end())
+    indents: dict[int, int] = {}
+    end = body
+    for line in io.StringIO(text[body:]):
+        start, end = end, end + len(line)
+        indent = len(line) - len(line.lstrip())
+        indents[start + indent] = indent
+        blocks.read(start, end)
     blocks.finish()
-    indents = {match.end(): match.end() - match.start() for match in _INDENTATION.finditer(text)}
     pieces = (piece for piece in blocks.pieces if piece.span[0] < piece.span[1])
     return tuple(piece._replace(opens=_opens(text, piece, indents)) for piece in pieces)
 
@@ -369,16 +372,35 @@ def _opens(text: str, piece: _UnitSpan, indents: Mapping[int, int]) -> str:
     """
     start, end = piece.span
     own, following = text[start:end], _WORD.search(text, end)
-    if following is None or following.start() not in indents or _ROW.match(own) or _FENCE.match(own):
+    if following is None or following.start() not in indents or _is_row(own) or _fence_of(own):
         return ""
     coming = following.start()
-    if _OPENING.fullmatch(own):
+    lines = own.split("\n")
+    underlined = len(lines) == 2 and lines[1] in ("=" * len(lines[1]), "-" * len(lines[1]))
+    marks = own.split(maxsplit=1)[0]
+    if own[-1] in _OPENS or underlined or (marks == "#" * len(marks) and 0 < len(marks) < 7 and len(own) > len(marks)):
         return "line"
     if piece.leads or _ITEM.match(own) or start not in indents:
         return ""
-    if indents[coming] > indents[start] and _TERM.fullmatch(own):
+    if len(lines) > 1 or own[-1] in _ENDS:
+        return ""
+    if indents[coming] > indents[start]:
         return "line"
-    return "heading" if text.count("\n", end, coming) > 1 and _HEADING.fullmatch(own) else ""
+    is_heading = len(own) <= _MAX_PLAIN_HEADING and own[0] not in "-*+\u2022|`~"
+    return "heading" if is_heading and text.count("\n", end, coming) > 1 else ""
+
+
+def _is_row(line: str) -> bool:
+    before, *cells = line.partition("\n")[0].split("|")
+    return len(cells) > 1 and (not before.strip() or cells[0] != "")
+
+
+def _fence_of(line: str) -> str:
+    """Return the marks that begin a block of code; none if the line has code within it."""
+    marked = line.lstrip().partition("\n")[0]
+    code = marked.lstrip(marked[:1])
+    fence = marked[: len(marked) - len(code)]
+    return fence if len(fence) > 2 and (fence[0] == "~" or (fence[0] == "`" and "`" not in code)) else ""
 
 
 def _with_openings(pieces: Sequence[_UnitSpan]) -> list[_UnitSpan]:
@@ -427,10 +449,10 @@ class _Blocks:
             if not line.strip().strip(self._fence_mark[0]) and self._fence_mark in line:
                 self._add(_stripped(self._text, self._fence, end), breaks=(_BREAK, _SPACE))
                 self._fence = None
-        elif fence := _FENCE.match(line):
+        elif fence := _fence_of(line):
             self._end()
-            self._fence, self._fence_mark = start, fence[1]
-        elif _ROW.match(line):
+            self._fence, self._fence_mark = start, fence
+        elif _is_row(line):
             self._end_prose()
             self._read_row(line, span)
         elif _ITEM.match(line):
