@@ -10,7 +10,7 @@ Letters: M networks, N sets of the questions of a batch, F features, H hidden un
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -27,6 +27,7 @@ import search
 from agent.training.lightning import loader_of
 from corag.cli.console import progress
 from corag.errors import DataError
+from corag.models.encoders import TextEncoder
 from corag.models.engine import Float32
 from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
@@ -92,7 +93,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question and its signals; `true` sets are the first of N, `corrections` logarithms of what each stands for."""
+    """A question and its sets of candidates: the `num_true` that may be the evidence first, then those drawn.
+
+    `corrections` are logarithms of how many sets each stands for.
+    """
 
     asked: Asked
     signals: Signals
@@ -114,8 +118,8 @@ def train_value(config: ValueTraining) -> Path:
 def _learned(config: ValueTraining, fit: Fit) -> Learned:
     encoder = shared_encoder()
     asked = list(_questions(config, encoder))
-    texts = {chunk.id: chunk.text for one in asked for chunk in map(source_of, one.chunks)}
-    rarity = _rarity(encoder.whole_ids(list(texts.values())))
+    texts = dict.fromkeys(source_of(chunk).text for one in asked for chunk in one.chunks)
+    rarity = _rarity(encoder.whole_ids(list(texts)))
     read, examples = PassageReader(encoder), list[Example]()
     with progress("describe", quiet=config.quiet) as report:
         for number, one in enumerate(asked, start=1):
@@ -145,7 +149,7 @@ def _learned(config: ValueTraining, fit: Fit) -> Learned:
     return Learned(load_adapter(draft), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
 
 
-def _questions(config: ValueTraining, encoder: Any) -> Iterator[Asked]:
+def _questions(config: ValueTraining, encoder: TextEncoder) -> Iterator[Asked]:
     """Yield the questions of all sources, cut into each of the units, some a second time without their evidence."""
     embedder = EMBEDDERS.make("minilm", encoder=encoder)
     for source in read_sources(LabelConfig(out="", data=config.data, sources=config.sources)):
@@ -172,7 +176,7 @@ def _cut(query: Query, candidates: Sequence[Candidate], size: int | None) -> lis
 
 
 def evidence_sets(
-    query: Query, documents: dict[str, Document] | Any, chunks: Sequence[Chunk]
+    query: Query, documents: Mapping[str, Document], chunks: Sequence[Chunk]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the sets of chunks each of which may be the evidence, indices ascending; none if some of it is missing.
 
