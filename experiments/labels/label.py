@@ -133,8 +133,8 @@ class Worker:
         self.budget = Budget(config.budget, self.parts.prompted, config.budget_for)
         self._pools: dict[int, Pool] = {}
         self._problems: dict[Any, SelectionProblem] = {}
-        concurrency = int(getattr(self.parts.prompted, "max_concurrent", 1))
-        self._at_once = AT_ONCE if self.parts.reader is None else min(AT_ONCE, concurrency)
+        # Of a server with few prompts at a time few questions, so that little is asked again after an interruption.
+        self._at_once = min(AT_ONCE, int(getattr(self.parts.prompted, "max_concurrent", AT_ONCE)))
 
     @cached_property
     def selectors(self) -> dict[str, Selector]:
