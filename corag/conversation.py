@@ -18,6 +18,9 @@ from corag.reply import Reply, ask, embedder_of
 from corag.selectors.raptor.tree import tree_setting
 from corag.types import Reader, TokenCounter
 
+OF_ASK = {"num_candidates", "retrieval", "where", "budget_for"}
+"""Settings of `corag.ask` itself; others are those of the selector."""
+
 
 class Turn(NamedTuple):
     """A question as it was asked, as it was made to stand alone, and its answer."""
@@ -62,10 +65,11 @@ class Conversation:
         self._index = ChunkIndex.open(index) if isinstance(index, str | Path) else index
         self._prompt = prompt("rewrite", "corag/prompts/chat", needs=["history", "question"])
         # Built once: an agent and its models are not loaded again for each question.
-        offered = {**tokens_setting(self._tokens), **tree_setting(method, self._index)}
+        of_selector = {name: settings.pop(name) for name in settings.keys() - OF_ASK}
+        defaults = {**tokens_setting(self._tokens), **tree_setting(method, self._index)}
         self._settings = {
             **settings,
-            "method": SELECTORS.make(method, defaults=offered),
+            "method": SELECTORS.make(method, defaults=defaults, **of_selector),
             "embedder": embedder or embedder_of(self._index),
             "tokenizer": self._tokens,
             "budget_tokens": budget_tokens,

@@ -179,6 +179,7 @@ def ask(
     check_count("num_candidates", num_candidates, "typical: 10-50", most=MOST_CANDIDATES)
     if where is not None and not isinstance(index, ChunkIndex | str | Path):
         raise InputError("where filters the chunks of an index; filter texts, or in the retriever, before")
+    reading, counter = reader_and_tokens(reader, tokenizer, prompt="cited")
     embedding = None if embedder is None else EMBEDDERS.make(embedder)
     opened = ChunkIndex.open(index) if isinstance(index, str | Path) else index
     source = opened if isinstance(opened, ChunkIndex) or callable(opened) else as_candidates(opened)
@@ -186,7 +187,6 @@ def ask(
         embedding = embedder_of(source)
     elif isinstance(source, ChunkIndex):
         source.manifest.require_embedder(embedding.name, embedding.dimension, source.uri)
-    reading, counter = reader_and_tokens(reader, tokenizer, prompt="cited")
     selecting = SELECTORS.make(method, defaults={**tokens_setting(counter), **tree_setting(method, source)}, **settings)
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work

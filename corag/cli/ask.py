@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corag.budget import AUTO, BudgetFor, reader_and_tokens, tokens_setting
+from corag.budget import AUTO, BudgetFor
 from corag.cli.console import plain, say, stderr, stdout
 from corag.cli.explain import reply_page
 from corag.errors import CoragError, InputError
 from corag.index.search import Retrieval
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import parse
-from corag.registry import SELECTORS, with_prompt
+from corag.registry import with_prompt
 from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.visible import one_line, to_json
 from corag.writing import write_atomically
@@ -167,33 +166,15 @@ def _lines(at_terminal: bool) -> Iterator[str]:
 
 
 def settings_of(config: AnswerConfig) -> dict[str, Any]:
-    """Return the settings of `corag.ask`, its parts built."""
-    from corag.checks import check_budget
+    """Return the settings of `corag.ask`, of those of its selector what is given."""
     from corag.selectors.corag.agents import decides
-    from corag.selectors.raptor.tree import tree_setting
 
-    check_budget(config.budget)
-    if "agent" not in SELECTORS.settings(config.method) and decides(config.agent):
-        raise InputError(
-            f"method {parse(config.method).name!r} does not use an agent; leave out --agent, or use method corag"
-        )
-    asked = {name: getattr(config, name) for name in ("reranker", "keep")}
-    settings = {name: value for name, value in asked.items() if value is not None}
     if config.reader is None and config.prompt is not None:
         raise InputError("--prompt is for a language model; name one with --reader, or leave out --prompt")
-    named = None if config.reader is None else with_prompt(config.reader, config.prompt)
-    reader, tokens = reader_and_tokens(named, config.tokenizer, prompt="cited")
-    offered = {**tokens_setting(tokens), "agent": config.agent}
-    offered |= {} if config.unit is None else {"unit": config.unit}
-    offered |= tree_setting(config.method, config.index)
-    return {
-        "budget_tokens": config.budget,
-        "method": SELECTORS.make(config.method, defaults=offered, **settings),
-        "reader": reader,
-        "embedder": config.embedder,
-        "num_candidates": config.num_candidates,
-        "retrieval": config.retrieval,
-        "where": config.where,
-        "tokenizer": tokens,
-        "budget_for": config.budget_for,
-    }
+    names = ("method", "embedder", "num_candidates", "retrieval", "where", "tokenizer", "budget_for")
+    settings = {name: getattr(config, name) for name in names}
+    of_selector = {name: getattr(config, name) for name in ("reranker", "keep", "unit")}
+    settings |= {name: value for name, value in of_selector.items() if value is not None}
+    settings |= {"agent": config.agent} if decides(config.agent) else {}
+    reader = None if config.reader is None else with_prompt(config.reader, config.prompt)
+    return {"budget_tokens": config.budget, "reader": reader, **settings}
