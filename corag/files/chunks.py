@@ -127,12 +127,14 @@ def _cut_table(
     text: str, title: str, span: Span, header_end: int, meter_of: Callable[[str], ChunkMeter]
 ) -> Iterator[tuple[int, int, str]]:
     """Yield the chunks of a table that does not fit one: rows, each time under the header if that is short enough."""
-    meter, header = meter_of(title), text[span[0] : header_end].rstrip()
-    used = meter.max_tokens - meter.capacity + meter.sizes([(span[0], span[0] + len(header))])[0]
-    if used <= meter.max_tokens // 2:
-        meter = meter_of(_with_header(title, header))
-    else:
-        header, header_end = "", span[0]
+    meter, whole = meter_of(title), text[span[0] : header_end].rstrip()
+    # The rule below the names of the columns may take more tokens than they do.
+    names = "\n".join(line for line in whole.splitlines() if line.strip(" |:-+"))
+    used = meter.max_tokens - meter.capacity
+    header = next((one for one in (whole, names) if used + meter.size_of(one) <= meter.max_tokens // 2), "")
+    if header != whole:
+        header_end = span[0]  # all of it begins the first chunk
+    meter = meter_of(_with_header(title, header))
     lines = _lines(text, (header_end, span[1]))
     fit = [size <= meter.capacity for size in meter.sizes(lines)]
     for fits, group in groupby(zip(lines, fit, strict=True), key=itemgetter(1)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -97,8 +96,8 @@ def accessing(uri: str | Path, to: Literal["read", "write"]) -> Iterator[None]:
 
 def reason(error: Exception) -> str:
     """Return LanceDB's message without its internal structures and source locations."""
-    text = re.sub(r", location: Location \{[^}]*\}, backtrace: \w+", "", str(error))
-    return re.sub(r",? \S+\.rs:\d+:\d+", "", text).rstrip(". ")
+    words = str(error).partition(", location: Location {")[0].split()
+    return " ".join(word for word in words if ".rs:" not in word).rstrip(". ,")
 
 
 def open_table(database: Any, name: str, version: int | None = None) -> Any | None:

@@ -13,7 +13,7 @@ from corag.errors import InputError
 from corag.text.documents import Document, with_title
 from corag.types import Chunk, TokenCounter
 
-CHUNKING_VERSION = 4
+CHUNKING_VERSION = 5
 """Raised by every change of where texts are cut, here or in `corag.files.chunks`: indexes then read all files again."""
 DEFAULT_CHUNK_TOKENS = 128
 DEFAULT_BUDGET = 1024
@@ -145,6 +145,10 @@ class ChunkMeter:
             batch = spans[first : first + _COUNTED_AT_ONCE]
             counts.extend(self._tokens.count([with_title(self._title, self.text[start:end]) for start, end in batch]))
         return [int(count) - self._title_tokens for count in counts]
+
+    def size_of(self, text: str) -> int:
+        """Return the tokens that a text of no place in the document, such as a repeated header, adds to the title."""
+        return int(self._tokens.count([with_title(self._title, text)])[0]) - self._title_tokens
 
     def fits(self, start: int, end: int) -> bool:
         """Tell whether the text between two offsets fits a chunk."""

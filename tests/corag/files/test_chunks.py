@@ -155,3 +155,12 @@ def test_every_word_below_a_heading_is_in_a_chunk(text, max_tokens, overlap, tok
         for block in section.blocks[:1]:
             missed = "".join(text[at] for at in range(block.start, section.end) if at not in covered)
             assert not missed.strip()
+
+
+def test_a_table_keeps_its_names_of_columns_below_which_the_rule_is_long():
+    rule = f"| {'-' * 60} | {'-' * 60} |"
+    rows = [f"| part {number} | costs {number} euros |" for number in range(60)]
+    text = "\n".join(["| part | price |", rule, *rows])
+    chunks = chunks_of(text, 200, tokens=corag.tokens())
+    assert len(chunks) > 2 and chunks[0].text.startswith(f"a\n| part | price |\n{rule}\n| part 0 |")
+    assert all(chunk.text.startswith("a\n| part | price |\n| part ") for chunk in chunks[1:])
