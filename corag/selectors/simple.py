@@ -77,34 +77,18 @@ class TopTokens(RankedSelector):
 
 @dataclass(kw_only=True, eq=False)
 class SimilarityCutoff(ComparingSelector):
-    """Takes the candidates whose similarity is at least a given value, most similar first, as far as they fit.
+    """Takes the candidates whose cosine is at least a given value, most similar first, as far as they fit.
+
+    If none is, it takes the most similar one that fits.
 
     Args:
-        minimum: The least cosine, in [-1, 1]; with `relative`, in [0, 1].
-        relative: Whether `minimum` is a share of the best similarity, on any scale. If that is below 0, only candidates
-            as similar as the best pass.
-        at_least: Candidates to keep even if fewer pass; 0 allows an empty selection.
+        minimum: The least cosine, in [-1, 1].
     """
 
-    minimum: float = 0.3
-    relative: bool = False
-    at_least: int = checked(1, check_count, hint="typical: 1", least=0)
+    minimum: float = checked(0.3, check_range, low=-1, high=1, hint="typical: 0.2-0.5")
     name = "similarity-cutoff"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("minimum", self.minimum, 0 if self.relative else -1, 1, "typical: 0.2-0.5")
-
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = problem.comparable(self._embed, only_cosines=not self.relative)
-        best = float(problem.relevance.max())
-        minimum = self.minimum
-        if self.relative:
-            minimum = self.minimum * best if best > 0 else best
-        passing = int((problem.relevance >= minimum).sum())
-        trace = {"minimum": minimum, "passing": passing}
-        kept = max(passing, self.at_least)
-        if not kept:
-            reason = f"no candidate has a similarity of at least {minimum:.3g}; the best has {best:.3g}"
-            return unscored(problem, (), {**trace, "reason": reason})
-        return unscored(problem, keep_best(problem, kept), trace)
+        problem = problem.comparable(self._embed, only_cosines=True)
+        passing = int((problem.relevance >= self.minimum).sum())
+        return unscored(problem, keep_best(problem, max(passing, 1)), {"minimum": self.minimum, "passing": passing})

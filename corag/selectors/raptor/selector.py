@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from corag.checks import check_choice, check_count
+from corag.checks import check_count
 from corag.errors import IndexMismatchError
 from corag.memory import LRU
 from corag.registry import EMBEDDERS, check_untrusted
 from corag.selectors.base import Choice, checked, fill, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import SUMMARY_TOKENS, build_tree, load_tree
-from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree, collapsed, traversal
+from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree, most_similar
 from corag.selectors.summarizing import PromptPart, WithSummarizer, joined
 from corag.types import Candidate
-
-Retrieval = Literal["collapsed", "traversal"]
 
 MAX_OFFERED = 100
 """Nodes of a given tree that are tried, best first, until the budget is full."""
@@ -29,21 +27,17 @@ _TREE_BYTES = 64_000_000
 class Raptor(WithSummarizer):
     """Nodes of a tree that are most similar to the question, as far as they fit.
 
-    With a tree over the corpus its nodes, chunks and summaries, are what is searched, as in the paper: the candidates
-    that the index offers are ignored, and the selection's chunks are nodes. Without a tree one is built over the
-    candidates of each question, which costs a few summaries each time.
+    With a tree over the corpus all its nodes, chunks and summaries, are searched together: the candidates that the
+    index offers are ignored, and the selection's chunks are nodes. Without a tree one is built over the candidates of
+    each question, which costs a few summaries each time.
 
     Args:
         tree: A tree over the whole corpus: the folder of an index that was made with `corag index --tree`, the tree's
             own folder, or the tree. Its embedder is the default of `embedder`.
-        retrieval: `collapsed` (all layers together, the better one in the paper) or `traversal` (from the top down).
-        top_k: Nodes of each layer in a traversal.
         summary_tokens: The most tokens of a summary in a tree over candidates.
     """
 
     tree: str | Path | RaptorTree | None = None
-    retrieval: Retrieval = checked("collapsed", check_choice, names=Retrieval)
-    top_k: int = checked(5, check_count, hint="typical: 5")
     summary_tokens: int = checked(SUMMARY_TOKENS, check_count, hint="typical: 100")
     name = "raptor"
 
@@ -95,8 +89,7 @@ class Raptor(WithSummarizer):
         if tree.embedder != (name := self.cached_embedder.name):
             raise IndexMismatchError(f"expected the tree's embedder {tree.embedder!r}, got {name!r}; use the former")
         vector = self.cached_embedder.vectors([query], query=True)[0]
-        found = collapsed(tree, vector) if self.retrieval == "collapsed" else traversal(tree, vector, top_k=self.top_k)
-        return [node for node in found if node.text.strip()]
+        return [node for node in most_similar(tree, vector) if node.text.strip()]
 
     def _tree_over(self, problem: SelectionProblem) -> RaptorTree:
         # Questions about one document have the same candidates in another order: they share a tree.

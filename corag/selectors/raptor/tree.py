@@ -164,30 +164,7 @@ class RaptorTree:
             raise DataError(f"{source} holds no whole tree: {error}; build it anew") from error
 
 
-def collapsed(tree: RaptorTree, query: FloatArray) -> list[Node]:
+def most_similar(tree: RaptorTree, query: FloatArray) -> list[Node]:
     """Return all nodes of all layers, most similar to the query's unit vector `[D]` first; ties go to the lower one."""
-    return _most_similar(tree, tree.nodes, query)
-
-
-def traversal(tree: RaptorTree, query: FloatArray, *, top_k: int = 5) -> list[Node]:
-    """Return the best `top_k` nodes of the top layer, the best among their children, and so on down.
-
-    Nodes are in order from the top down, in each layer those first that are most similar to the query's unit vector
-    `[D]`.
-    """
-    found: list[Node] = []
-    # A node that no summary contains is at the top too.
-    below = {child for node in tree.nodes for child in node.children}
-    offered = [node for node in tree.nodes if node.id not in below]
-    for _ in range(tree.num_layers):
-        chosen = _most_similar(tree, offered, query)[:top_k]
-        found += chosen
-        children = dict.fromkeys(child for node in chosen for child in node.children)
-        offered = [tree.nodes[tree.positions[child]] for child in children]
-    return found
-
-
-def _most_similar(tree: RaptorTree, nodes: Sequence[Node], query: FloatArray) -> list[Node]:
-    # The whole matrix is not copied: a tree over a corpus has many nodes.
-    vectors = tree.vectors if nodes is tree.nodes else tree.vectors_of(nodes)
-    return [nodes[index] for index in np.argsort(-(vectors @ query.astype(vectors.dtype)), kind="stable").tolist()]
+    ranking = np.argsort(-(tree.vectors @ query.astype(tree.vectors.dtype)), kind="stable")
+    return [tree.nodes[index] for index in ranking.tolist()]

@@ -68,19 +68,17 @@ def hand_made():
 
 
 @pytest.mark.parametrize(
-    ("retrieval", "budget", "texts", "ids"),
+    ("budget", "texts", "ids"),
     [
-        ("collapsed", 100, ["text b", "sum ab", "text a", "text c", "sum cd", "text d"], "b 1/0 a c 1/1 d"),
-        ("collapsed", 6, ["text b"], "b"),
-        ("collapsed", 5, [], ""),
-        ("traversal, top_k=1", 14, ["sum ab", "text b"], "1/0 b"),
-        ("traversal, top_k=2", 100, ["sum ab", "sum cd", "text b", "text a"], "1/0 1/1 b a"),
+        (100, ["text b", "sum ab", "text a", "text c", "sum cd", "text d"], "b 1/0 a c 1/1 d"),
+        (6, ["text b"], "b"),
+        (5, [], ""),
     ],
 )
-def test_all_nodes_of_a_tree_are_searched_whatever_the_candidates(retrieval, budget, texts, ids):
+def test_all_nodes_of_a_tree_are_searched_whatever_the_candidates(budget, texts, ids):
     expected = "\n\n".join(texts), tuple(ids.split())
     given_ = {"tree": hand_made(), "embedder": SignEmbedder(), "tokenizer": CHARACTERS}
-    made = corag.selector(f"raptor(retrieval={retrieval})", **given_)
+    made = corag.selector("raptor", **given_)
     for pool in ([], offer("another text")):
         selection = made.select("?", pool, budget)
         assert (selection.text, selection.ids) == expected

@@ -81,14 +81,12 @@ def test_a_damaged_tree_is_refused_and_built_anew(tmp_path, index):
         corag.selector("raptor", tree=tmp_path)
 
 
-@pytest.mark.parametrize("retrieval", ["collapsed", "traversal"])
-def test_asking_an_index_uses_its_tree(index, retrieval):
-    spelt = f"raptor(retrieval={retrieval})"
+def test_asking_an_index_uses_its_tree(index):
     asked = {"embedder": TopicEmbedder(), "reader": "extractive", "tokenizer": CHARACTERS, "budget_tokens": 60}
     without = corag.selector("raptor", embedder=TopicEmbedder(), summarizer=FirstOfAll())
     assert corag.ask("topic3 ?", index, **asked | {"method": without}).selection.trace.details["nodes"] < len(CHUNKS)
     tree, _ = update_tree(index, TopicEmbedder(), FirstOfAll())
-    own = corag.selector(spelt, tree=index.uri, embedder=TopicEmbedder(), tokenizer=CHARACTERS)
+    own = corag.selector("raptor", tree=index.uri, embedder=TopicEmbedder(), tokenizer=CHARACTERS)
     reply = corag.ask("topic3 ?", index, **asked | {"method": own})
     assert reply.selection.trace.details["nodes"] == len(tree.nodes)
     assert any("topic3" in chunk.text for chunk in reply.selection.chunks)
@@ -97,7 +95,7 @@ def test_asking_an_index_uses_its_tree(index, retrieval):
     for source in (index, index.uri):
         corag.EMBEDDERS.parts["topic"] = TopicEmbedder
         try:
-            by_name = corag.ask("topic3 ?", source, **asked | {"method": spelt})
+            by_name = corag.ask("topic3 ?", source, **asked | {"method": "raptor"})
         finally:
             del corag.EMBEDDERS.parts["topic"]
         assert by_name.selection.ids == reply.selection.ids

@@ -43,17 +43,9 @@ def test_top_tokens_fills_its_own_number_of_tokens():
 def test_similarity_cutoff():
     assert ids("similarity-cutoff", minimum=0.4) == ("c1", "c3", "c0")
     assert ids("similarity-cutoff", minimum=0.95) == ("c1",)
-    assert ids("similarity-cutoff", minimum=0.95, at_least=2) == ("c1", "c3")
-    # Half of 0.9.
-    assert ids("similarity-cutoff", minimum=0.5, relative=True) == ("c1", "c3")
-    assert ids("similarity-cutoff", minimum=0.5, relative=True, pool=offer("a", "b", similarities=[-0.2, -0.1])) == (
-        "c1",
-    )
-    empty = corag.selector("similarity-cutoff", minimum=0.95, at_least=0).select("a?", POOL, 100)
-    assert empty.trace.reason == "no candidate has a similarity of at least 0.95; the best has 0.9"
 
 
-@pytest.mark.parametrize("name", ["adaptive-k(buffer=0)", "car", "similarity-cutoff(relative=true, minimum=0.5)"])
+@pytest.mark.parametrize("name", ["adaptive-k(buffer=0)", "car"])
 def test_scores_of_another_scale_are_compared_as_cosines_are(name):
     assert ids(name, pool=[replace(one, similarity=20 * one.similarity, kind="score") for one in POOL]) == ids(name)
 
