@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise, zip_longest
+from itertools import accumulate, chain, pairwise, repeat
 from typing import Any, Literal, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -167,7 +167,8 @@ class TextBuilder:
         names, *others = ([" ".join(cell.split()) for cell in row] for row in rows if any(map(str.strip, row)))
         for row in others:
             self.heading(level, next(filter(None, row)))
-            self.block("\n".join(f"{name}: {cell}" for name, cell in zip_longest(names, row, fillvalue="") if cell))
+            named = zip(row, chain(names, repeat("")), strict=False)
+            self.block("\n".join(f"{name}: {cell}" for cell, name in named if cell))
 
     def file(self, title: str, fields: Mapping[str, Any] | None = None) -> FileText:
         """Return the document; `title` leads every path of headings unless its only first-level heading comes first."""

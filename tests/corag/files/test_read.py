@@ -284,6 +284,7 @@ REPEATED = {
     "letters": ("a.txt", b"a" * 100_000),
     "manual": ("a.txt", b"a(1)" + b" " * 350 + b"b\n" + b"a(1)" + b"  c" * 100_000),
     "hyphens": ("a.txt", b"-" * 20_000 + b"a-" * 10_000 + b"\nb"),
+    "wide": ("a.csv", b"a," * 5_000 + b"b\n" + b"c\n" * 5_000),
     "no page": ("a", b"<!--a-->" * 40 + b"b"),
     "list": ("a.html", b"<ol start=999999999>" + b"<li>a" * 10_000),
     "columns": ("a.html", b"<table><tr>" + b"<td colspan=1000>a" * 4_000),
