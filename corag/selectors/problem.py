@@ -21,7 +21,7 @@ from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR, content
 from corag.text.tokens import token_counts
-from corag.text.units import Span, UnitChunk, assemble, disjoint, ranges_of, text_alone, units
+from corag.text.units import MAX_CHARACTERS, Span, UnitChunk, assemble, disjoint, ranges_of, text_alone, units
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
 Int64 = NDArray[np.int64]
@@ -34,6 +34,8 @@ CHOICE, LEAST_CHOICE = 4, 2048
 """Units are cut from the best passages until these fill the budget so many times, and have so many tokens."""
 MOST_READ = 100
 """Candidates that models read; of more, the most promising. MiniLM reads as many in two seconds of CPU time."""
+LED_SHARE = 2
+"""Characters of a list that is chosen as a whole with what leads into it, per token of the budget: about half of it."""
 NEIGHBOUR = 0.8
 """What a unit's score counts for its neighbours: "He was born ..." follows the sentence that says who."""
 
@@ -93,12 +95,13 @@ class SelectionProblem:
 
     def units(self, size: int | None) -> list[list[Chunk]]:
         """Return the units of each chunk, `[n]`; see `corag.text.units.unit_size`."""
-        key = ("units", size)
+        most_led = min(LED_SHARE * self.budget_tokens, MAX_CHARACTERS)
+        key = ("units", size, most_led)
         if key not in self.memory:
             cut = self.memory[key] = []
             for chunk in self.chunks:
                 check_cancelled()
-                cut.append(units(chunk, size))
+                cut.append(units(chunk, size, most_led))
         return self.memory[key]  # type: ignore[no-any-return]
 
     @cached_property

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from corag.errors import InputError
@@ -120,17 +120,18 @@ def ranges_of(chunk: Chunk) -> list[Range] | None:
     return [(str(chunk.metadata["document"]), int(chunk.metadata["start"]), int(chunk.metadata["end"]))]
 
 
-def units(chunk: Chunk, size: int | None) -> list[Chunk]:
+def units(chunk: Chunk, size: int | None, most_led: int = MAX_CHARACTERS) -> list[Chunk]:
     """Return the units of a chunk of some `unit_size`, in its order; the chunk itself where it has no words.
 
     A row of a table, an item of a list and a block of code are each one unit, unless longer than `MAX_CHARACTERS`. A
     line that needs what follows it to be understood (a heading, one with a colon at its end, a question, a term above
-    its description) is one unit with that; above a list or a table, it leads into each item and row.
+    its description) is one unit with that. One with a colon and all of the list, table or indented lines below it are
+    one unit, too, if they have at most `most_led` characters; else it leads into each item and row.
     """
     if size is None:
         return [chunk]
     body = _body_of(chunk)
-    pieces = _with_openings(_pieces(chunk.text, body))
+    pieces = list(_with_led(_with_openings(_pieces(chunk.text, body)), most_led))
     made: list[Chunk] = []
     for first in range(0, len(pieces), size):
         window = pieces[first : first + size]
@@ -343,6 +344,8 @@ def _has_place(chunk: Chunk) -> bool:
 class _UnitSpan(NamedTuple):
     span: Span
     leads: tuple[Span, ...] = ()
+    is_led: bool = False
+    """Whether the first lead is a line with a colon at its end, rather than the header of a table alone."""
     opens: str = ""
     """What makes the next piece needed to understand it: it is a "line" of its own, or a plain "heading"."""
 
@@ -407,7 +410,7 @@ def _with_openings(pieces: Sequence[_UnitSpan]) -> list[_UnitSpan]:
     """Join what cannot be understood alone with what follows it: with the next piece, or as a lead of each item."""
     joined: list[_UnitSpan] = []
     wider: dict[Span, Span] = {}  # leads with what leads into them
-    for span, leads, opens in pieces:
+    for span, leads, is_led, opens in pieces:
         last = joined[-1] if joined and joined[-1].opens else None
         if last and leads and last.span[0] <= leads[0][0]:
             wider[leads[0]] = (last.span[0], leads[0][1])
@@ -418,9 +421,20 @@ def _with_openings(pieces: Sequence[_UnitSpan]) -> list[_UnitSpan]:
         if last and fits and leads in ((), last.leads) and not last.opens == opens == "heading":
             joined.pop()
             wider[span] = (last.span[0], span[1])
-            span, leads, opens = wider[span], last.leads, opens.removesuffix("heading")
-        joined.append(_UnitSpan(span, leads, opens))
+            span, leads, is_led, opens = wider[span], last.leads, last.is_led, opens.removesuffix("heading")
+        joined.append(_UnitSpan(span, leads, is_led, opens))
     return joined
+
+
+def _with_led(pieces: Sequence[_UnitSpan], most: int) -> Iterator[_UnitSpan]:
+    """Join a lead-in with all that it leads into, such as the steps of a list, unless that is too long."""
+    for lead, group in groupby(pieces, key=lambda piece: piece.leads[0] if piece.is_led else None):
+        led = list(group)
+        whole = (lead or led[0].span)[0], led[-1].span[1]
+        if lead is None or whole[1] - whole[0] > most:
+            yield from led
+        else:
+            yield _UnitSpan(whole)
 
 
 _PIECES: LRU[tuple[str, int], tuple[_UnitSpan, ...]] = LRU(16 * 10**6)
@@ -434,11 +448,13 @@ class _Blocks:
         self.pieces: list[_UnitSpan] = []
         self._text = text
         self._prose: Span | None = None
+        self._item: Span | None = None
         self._header: Span | None = None
         self._ruled = False
         self._label: Span | None = None
         self._rows_from = 0
         self._lead: Span | None = None
+        self._lead_indent = 0
         self._fence: int | None = None
         self._fence_mark = ""
 
@@ -447,8 +463,7 @@ class _Blocks:
         if self._fence is not None:
             # As many marks or more close it; fewer, and other ones, are of the code.
             if not line.strip().strip(self._fence_mark[0]) and self._fence_mark in line:
-                self._add(_stripped(self._text, self._fence, end), breaks=(_BREAK, _SPACE))
-                self._fence = None
+                self._end_fence(end)
         elif fence := _fence_of(line):
             self._end()
             self._fence, self._fence_mark = start, fence
@@ -458,20 +473,29 @@ class _Blocks:
         elif _ITEM.match(line):
             self._end_table()
             self._end_prose()
-            for part in [span] if span[1] - span[0] <= MAX_CHARACTERS else _sentences(self._text, span):
-                self._add(part, *([self._lead] if self._lead else []))
+            self._item = start, end
         elif span[0] == span[1]:
             self._end()
+        elif self._item is not None:
+            self._item = self._item[0], end
         else:
             self._end_table()
-            if self._prose is None:
-                self._lead = None
             self._prose = (start if self._prose is None else self._prose[0], end)
 
     def finish(self) -> None:
         self._end()
         if self._fence is not None:
-            self._add(_stripped(self._text, self._fence, len(self._text)), breaks=(_BREAK, _SPACE))
+            self._end_fence(len(self._text))
+
+    def _end_fence(self, end: int) -> None:
+        assert self._fence is not None
+        leads = [self._lead] if self._lead is not None and self._is_below_lead(self._fence) else []
+        self._add(_stripped(self._text, self._fence, end), *leads, is_led=bool(leads), breaks=(_BREAK, _SPACE))
+        self._fence = None
+
+    def _is_below_lead(self, start: int) -> bool:
+        """Return whether a line is indented more than the one that leads into what follows it."""
+        return _indentation(self._text, start) > self._lead_indent
 
     def _read_row(self, line: str, span: Span) -> None:
         rows = len(self.pieces) - self._rows_from
@@ -491,7 +515,8 @@ class _Blocks:
             if not rows and not _is_short(self._header):
                 self._add(self._header, breaks=(_CELL, _CLAUSE, _SPACE))
             leads = [lead for lead in (self._header, *above) if _is_short(lead)]
-            self._add(span, *leads, breaks=(_CELL, _CLAUSE, _SPACE))
+            is_led = self._lead is not None and self._header in leads
+            self._add(span, *leads, is_led=is_led, breaks=(_CELL, _CLAUSE, _SPACE))
             self._label = span if labelled else self._label
 
     def _end(self) -> None:
@@ -499,13 +524,21 @@ class _Blocks:
         self._end_prose()
 
     def _end_prose(self) -> None:
-        if self._prose is None:
-            return
-        for sentence in _sentences(self._text, self._prose):
-            self._add(sentence)
-        self._prose = None
-        last = self.pieces[-1].span if self.pieces else None
-        self._lead = last if last and self._text[last[1] - 1] in COLONS else None
+        """End a paragraph, or an item of a list with the lines that continue it."""
+        leads = [] if self._lead is None else [self._lead]
+        if self._item is not None:
+            span = _stripped(self._text, *self._item)
+            for part in [span] if span[1] - span[0] <= MAX_CHARACTERS else _sentences(self._text, span):
+                self._add(part, *leads, is_led=bool(leads))
+        elif self._prose is not None:
+            is_led = bool(leads) and self._is_below_lead(self._prose[0])
+            for sentence in _sentences(self._text, self._prose):
+                self._add(sentence, *(leads if is_led else ()), is_led=is_led)
+            last = self.pieces[-1].span if self.pieces else None
+            if not is_led:
+                self._lead = last if last and self._text[last[1] - 1] in COLONS else None
+                self._lead_indent = _indentation(self._text, self._prose[0])
+        self._item = self._prose = None
 
     def _end_table(self) -> None:
         if self._header is not None and len(self.pieces) == self._rows_from:
@@ -513,10 +546,18 @@ class _Blocks:
         if self._header is not None:
             self._header = self._lead = None  # what led into the table leads into no list below it
 
-    def _add(self, span: Span, *leads: Span, breaks: Sequence[re.Pattern[str]] = (_CLAUSE, _SPACE)) -> None:
+    def _add(
+        self, span: Span, *leads: Span, is_led: bool = False, breaks: Sequence[re.Pattern[str]] = (_CLAUSE, _SPACE)
+    ) -> None:
         borders = _cuts(self._text, span, breaks)
         parts = [_stripped(self._text, *part) for part in pairwise(borders)]
-        self.pieces += [_UnitSpan(part, leads) for part in parts]
+        self.pieces += [_UnitSpan(part, leads, is_led) for part in parts]
+
+
+def _indentation(text: str, start: int) -> int:
+    """Return how far a line, given by its start, is indented, in characters."""
+    indented = _INDENTATION.match(text, start)
+    return 0 if indented is None else len(indented[0])
 
 
 def _is_short(lead: Span) -> bool:

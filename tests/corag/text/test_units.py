@@ -106,16 +106,19 @@ def test_chosen_units_stand_in_the_text_where_their_spans_say(text, size, random
 def test_blocks_of_a_manual():
     found = units(manual(), SENTENCE)
     assert bodies(found) == [
-        "Start it.", "See Fig. 3 first!", "- open the valve. Wait", "- press the key", "| seal | 5 |", "| bolt | 7 |",
+        "Start it.", "See Fig. 3 first!", "Then do:\n- open the valve. Wait\n- press the key",
+        "Table of parts:\n\n| part | no |\n|---|---|\n| seal | 5 |\n| bolt | 7 |",
         "```\ncode. more.\nx = 1\n```", "Last words.", "今天天气好。", "明天呢？",
     ]  # fmt: skip
+    found = units(manual(), SENTENCE, 40)
+    assert bodies(found)[2:6] == ["- open the valve. Wait", "- press the key", "| seal | 5 |", "| bolt | 7 |"]
     assert found[2].text == "Pumps\nThen do:\n- open the valve. Wait"
     assert found[5].text == "Pumps\nTable of parts:\n\n| part | no |\n|---|---|\n| bolt | 7 |"
     assert found[0].id == "m#10-19"
 
 
 def test_units_of_a_document_stand_in_its_order_below_one_title():
-    found = units(manual(), SENTENCE)
+    found = units(manual(), SENTENCE, 40)
     text, spans = assemble([found[5], found[3], found[0], found[7]])
     assert text == (
         f"Pumps\nStart it.{GAP}Then do:{LINE_GAP}- press the key\n\nTable of parts:\n\n| part | no |\n|---|---|"
@@ -161,15 +164,15 @@ def test_windows_and_passages():
 
 
 def test_windows_do_not_repeat_what_leads_into_the_next_one():
-    one, two = units(Chunk("c", "Start.\n\nDo it:\n- open\n- close"), 2)
+    one, two = units(Chunk("c", "Start.\n\nDo it:\n- open\n- close"), 2, 0)
     assert bodies([one, two]) == ["Start.\n\nDo it:\n- open", "- close"] and two.text == "Do it:\n- close"
     assert assemble([two, one])[0] == "Start.\n\nDo it:\n- open\n- close"
     assert bodies(units(Chunk("c", "One. Two.", {"title": "Other"}), SENTENCE)) == ["One.", "Two."]
 
 
-def cut(text, title="Title"):
+def cut(text, most_led=0):
     """The texts of the units of a document, each with what has to stand before it."""
-    found = units(passage(Document("d", text, title)), SENTENCE)
+    found = units(passage(Document("d", text, "Title")), SENTENCE, most_led)
     return [(one.source.text[slice(*one.span)], [one.source.text[slice(*lead)] for lead in one.leads]) for one in found]
 
 
@@ -229,6 +232,32 @@ def test_what_leads_into_a_list_or_a_table_comes_with_each_item_and_not_alone():
     assert cut("Costs:\n\n| a | b |\n\n- open") == [("Costs:\n\n| a | b |", []), ("- open", [])]
     table = "Costs:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |"
     assert [leads for _, leads in cut(table)] == [[table[: table.index("| 1") - 1]]] * 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Proceed as follows:\n\n1. Open it.\n2. Wait. Look.\n3. Close it.",
+        "请按以下步骤：\n- 打开。\n- 关闭。",
+        "Do:\n1. Save the script as\n   run.sh and wait.\n2. Then:\n\n   ```\n   sh run.sh\n   ```\n\n3. Reboot.",
+        "To stop it:\n\n  stop all. Wait.\n\n  then look",
+        "Costs:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |",
+        "Run:\n\n```\none. Two.\n```",
+    ],
+)
+def test_what_a_colon_leads_into_is_one_unit_with_it(text):
+    assert texts_led(f"A fact. Another.\n\n{text}\n\nLast. Words.") == ["A fact.", "Another.", text, "Last.", "Words."]
+    assert texts_led(f"{text[:-1]}{' x' * MAX_CHARACTERS}")[0] != text  # too long: one by one
+
+
+def texts_led(text):
+    return [unit for unit, _ in cut(text, MAX_CHARACTERS)]
+
+
+def test_lines_that_continue_an_item_are_of_it():
+    assert texts("- open the\n  valve. Wait\n- close\nit\n\nA fact. So.") == [
+        "- open the\n  valve. Wait", "- close\nit", "A fact.", "So.",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
