@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from corag.ambient import check_cancelled
 from corag.errors import InputError, ModelError
+from corag.forks import work
 from corag.models.runtime import Placement, has_precision, import_openvino, record_use, without_telemetry
 from corag.optional import require
 from corag.writing import cache_folder
@@ -93,20 +94,22 @@ class Engine:
                 inputs["inputs_embeds"] = self.word_vectors(tokens)
             if token_types is not None:
                 inputs["token_type_ids"], _ = pad([token_types[row] for row in rows])
-            return self.forward(inputs, mean)
+            with work():
+                return self.forward(inputs, mean)
 
         return run_packed(run, [len(row) for row in ids], self.max_batch_tokens)
 
 
 def load_engine(source: EncoderSource, placement: Placement) -> Engine:
     """Load a model onto its device; `ModelError` where that has too little memory, else as `openvino_forward`."""
-    if placement.backend == "openvino":
-        forward = openvino_forward(source, placement.precision)
-    else:
-        module = on_device(source.load(), placement.device, source.name)
-        if placement.precision != "fp32":
-            lower_precision(module, placement)
-        forward = torch_forward(module, placement.device)
+    with work():
+        if placement.backend == "openvino":
+            forward = openvino_forward(source, placement.precision)
+        else:
+            module = on_device(source.load(), placement.device, source.name)
+            if placement.precision != "fp32":
+                lower_precision(module, placement)
+            forward = torch_forward(module, placement.device)
     return Engine(forward, placement.batch_tokens, (source.name, placement), source.word_vectors)
 
 

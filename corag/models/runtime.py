@@ -13,7 +13,6 @@ import functools
 import importlib.metadata
 import importlib.util
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -22,6 +21,7 @@ from typing import Any, Literal, TypeVar
 from corag.ambient import Ambient
 from corag.checks import check_choice, check_count
 from corag.errors import InputError
+from corag.forks import renewed_lock
 from corag.memory import megabytes
 from corag.models.devices import Role, auto_device, auto_precision, check_device, hardware_of, kind_of, parse_device
 from corag.optional import require
@@ -170,7 +170,7 @@ def resolve_device(role: Role, *, backend: Backend = "auto", **settings: Any) ->
     return Placement(device, precision, backend, batch_tokens, wanted.trust_remote_code)
 
 
-_opting_out = threading.RLock()
+_opting_out = renewed_lock()
 
 
 @contextmanager

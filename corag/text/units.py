@@ -556,8 +556,8 @@ class _Blocks:
 
 def _indentation(text: str, start: int) -> int:
     """Return how far a line, given by its start, is indented, in characters."""
-    indented = _INDENTATION.match(text, start)
-    return 0 if indented is None else len(indented[0])
+    line = text[start : start + MAX_CHARACTERS]
+    return len(line) - len(line.lstrip())
 
 
 def _is_short(lead: Span) -> bool:

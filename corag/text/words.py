@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import runpy
-import threading
 import unicodedata
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -22,6 +21,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+from corag.forks import lock_for_forks
 from corag.text.scripts import UNSPACED
 
 _PAIRED = re.compile(f"[{UNSPACED}\uac00-\ud7af]+")
@@ -166,7 +166,7 @@ def _frequent() -> frozenset[str]:
     return frozenset((*lists["STOPWORDS_EN"], *lists["STOPWORDS_RUSSIAN"]))
 
 
-_one_stems = threading.Lock()
+_one_stems = lock_for_forks()
 """The stemmers keep a cache of their own and are not made for threads."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ import numpy as np
 from agent.configuration import Configuration
 from common.storage import CONFIG_FILE
 from corag.errors import InputError, MissingExtraError, ModelError
+from corag.forks import renewed_lock
 from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
@@ -143,7 +143,7 @@ class AgentSelectors:
     ) -> None:
         self.agent = load_agent(agent)
         self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
-        self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), threading.RLock()
+        self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), renewed_lock()
         self._shared: dict[str, Any] = dict(SHARED.get())
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
         fallback = self.agent.config.fallback.configuration

@@ -1,0 +1,87 @@
+"""A fork while threads select: the child selects, too, by models, words and what is kept in memory."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.paths import ROOT
+from tests.processes import environment
+
+CODE = """
+import faulthandler, multiprocessing, os, sys, threading
+import corag
+
+method = sys.argv[1]
+texts = [f"Valve {n} opens tank {3 * n} when the lever is down. It is red." for n in range(12)]
+
+
+def select(tag):
+    return corag.select("When does valve 7 open?", [f"{text} {tag}" for text in texts], 64, method=method).text
+
+
+def child(tag):
+    faulthandler.dump_traceback_later(60, exit=True)
+    os._exit(0 if select(tag) else 1)
+
+
+select("first")
+stop, tags = threading.Event(), iter(range(10**9))
+threads = [threading.Thread(target=lambda: [select(next(tags)) for _ in iter(stop.is_set, True)]) for _ in range(2)]
+for thread in threads:
+    thread.start()
+codes = []
+for number in range(2):
+    if (pid := os.fork()) == 0:
+        child(f"child {number}")
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+process = multiprocessing.get_context("fork").Process(target=child, args=("process",))
+process.start()
+process.join()
+stop.set()
+for thread in threads:
+    thread.join()
+select("afterwards")
+print([*codes, process.exitcode])
+"""
+WAITS = """
+import os, threading
+from corag.forks import lock_for_forks, work
+
+lock, begun, done = lock_for_forks(), threading.Barrier(3), []
+
+
+def hold(block):
+    with block:
+        begun.wait()
+        threading.Event().wait(0.2)
+        done.append(1)
+
+
+threads = [threading.Thread(target=hold, args=(block,)) for block in (lock, work())]
+for thread in threads:
+    thread.start()
+begun.wait()
+if (pid := os.fork()) == 0:
+    with work():
+        os._exit(10 * len(done) + lock.acquire(timeout=1))
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), lock.acquire(timeout=1))
+"""
+
+
+def printed(code, *arguments):
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=250)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+def test_a_fork_waits_for_locks_and_for_work():
+    assert printed(WAITS) == "21 True"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("method", ["corag", "naive(reranker=bm25, unit=sentence)"])
+def test_children_of_a_process_whose_threads_select(method):
+    assert printed(CODE, method) == "[0, 0, 0]"
