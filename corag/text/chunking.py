@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from corag.ambient import check_cancelled
 from corag.checks import MOST_TOKENS, check_count, well_formed
 from corag.errors import InputError
 from corag.text.documents import Document, with_title
@@ -63,6 +64,7 @@ def _found_sentences(text: str) -> Iterator[Span]:
 
     start = begun = 0  # of the window, and of the sentence that goes on in it
     while start < len(text):
+        check_cancelled()
         # The library takes each paragraph on its own.
         limit, half = start + _WINDOW, start + _WINDOW // 2
         paragraph = text.rfind("\n\n", half, limit) + 2 if limit < len(text) else 0
