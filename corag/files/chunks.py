@@ -133,7 +133,13 @@ def _cut_table(
     used = meter.max_tokens - meter.capacity
     header = next((one for one in (whole, names) if used + meter.size_of(one) <= meter.max_tokens // 2), "")
     if header != whole:
-        header_end = span[0]  # all of it begins the first chunk
+        # All of it begins the first chunk, if a row fits behind it.
+        ends = [end for _, end in _lines(text, (header_end, span[1]))]
+        if ends and meter.fits(span[0], ends[0]):
+            header_end = meter.last_that_fits(span[0], ends)
+            yield from _trimmed(text, [(span[0], header_end)])
+        elif not (header and ends):
+            header_end = span[0]
     meter = meter_of(_with_header(title, header))
     lines = _lines(text, (header_end, span[1]))
     fit = [size <= meter.capacity for size in meter.sizes(lines)]
@@ -142,7 +148,7 @@ def _cut_table(
         if fits:
             for start, end, _ in _trimmed(text, pack(list(fitting_pieces(rows, meter)), meter, 0)):
                 # The first rows follow their header in the file, too.
-                first = header and not text[header_end:start].strip()
+                first = header == whole and not text[header_end:start].strip()
                 yield (span[0], end, "") if first else (start, end, header)
             continue
         for row in rows:
