@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from common.storage import modified
 from corag.candidates import Text, as_candidates, with_cosines
 from corag.checks import check_budget, check_query
-from corag.errors import MissingExtraError
+from corag.errors import InputError, MissingExtraError
 from corag.models.cached import CachedEmbedder
 from corag.models.runtime import current
 from corag.naming import parse
@@ -51,7 +51,7 @@ def select(
         parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
         given = tuple((name, type(value), value) for name, value in settings.items())
         named = {**parse(method).settings, **settings}.values()
-        files = tuple(modified(Path(value)) for value in named if isinstance(value, str))
+        files = tuple(modified(Path(path)) for value in named for path in _texts_in(value))
         chosen = _kept_selector(method, given, current(), parts, files)
     else:
         chosen = SELECTORS.make(method, **settings)
@@ -75,6 +75,15 @@ def with_missing_cosines(
             embedder = embedder or _kept_embedder(current(), tuple(EMBEDDERS.parts.values()))
             return with_cosines(query, promising(query, candidates, budget_tokens), embedder)
     return candidates
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield a text, which may be a path, and the texts in the settings of the part that it may spell."""
+    if isinstance(value, str):
+        yield value
+        with suppress(InputError):
+            for inner in parse(value).settings.values():
+                yield from _texts_in(inner)
 
 
 _PLAIN = (str, int, float, bool, type(None))

@@ -11,6 +11,7 @@ import atexit
 import gc
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -271,6 +272,10 @@ def _parsed(name: str, arguments: Sequence[str]) -> Any:
     return load(COMMANDS[name].settings)(**parsed)
 
 
+_CHOICE = re.compile(r'key "([^"]*)":.*?Literal\[([^]]*)\].* (?:Given|Got) value: (.*)')
+"""How jsonargparse says that a value is none of a few names."""
+
+
 def _what_is_wrong(error: Exception, command: str) -> str:
     """Return the message of the parser in one line, with the setting that may be meant."""
     text = " ".join(str(error).split())
@@ -278,6 +283,10 @@ def _what_is_wrong(error: Exception, command: str) -> str:
     if unknown and unknown[0].startswith("--") and not text.startswith("--"):
         names = [action.dest for action in make_parser(command)._actions]
         return f"{text}{nearest(unknown[0].removeprefix('--').partition('=')[0], names)}"
+    if choice := _CHOICE.search(text):
+        name, known, given = choice.groups()
+        [says] = [action.help for action in make_parser(command)._actions if action.dest == name] or [""]
+        return f"{name} is {given!r}; it must be one of {known.replace(chr(39), '')}. {says}".rstrip(" .")
     return text
 
 

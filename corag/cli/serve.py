@@ -36,7 +36,7 @@ class ServeConfig(Runtime):
         agent: Agent of method `corag`; see `corag ask`.
         tokenizer: Tokenizer of the answering model; see `corag ask`.
         num_candidates: Number of chunks to retrieve from the index.
-        retrieval: How the index finds chunks: vector, text or hybrid.
+        retrieval: How the index finds chunks: by cosine similarity (vector), by BM25 (text), or by both (hybrid).
         host: Address to listen on. Any that others can reach requires the key.
         port: Port; 0 for any free one.
         deadline: Seconds after which a request is stopped, waiting for its turn included.

@@ -1,5 +1,7 @@
 """`corag.select`: from plain texts, mappings, chunks or candidates to a selection."""
 
+import shutil
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 
 import corag
 from corag.candidates import as_candidates
-from corag.errors import InputError
+from corag.errors import InputError, ModelError
+from corag.models.trained import shipped_adapter
 from corag.selecting import with_missing_cosines
 from tests.fakes import SignEmbedder
 
@@ -105,3 +108,14 @@ def test_lone_surrogates_are_refused_in_questions_and_texts(half, text, method):
     for query, texts in ((f"q {half}{text}", TEXTS), ("q", [f"a {half}{text}"])):
         with pytest.raises(InputError):
             corag.select(query, texts, method=method)
+
+
+@pytest.mark.slow
+def test_a_value_is_read_again_once_its_folder_has_changed(tmp_path):
+    folder = tmp_path / "value"
+    shutil.copytree(shipped_adapter("fused"), folder)
+    named = {"reranker": f"fused(adapter={folder})", "unit": "sentence"}
+    assert corag.select("Where?", ["A lake is here."], 40, **named).text == "A lake is here."
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(ModelError):
+        corag.select("Where?", ["A lake is here."], 40, **named)
