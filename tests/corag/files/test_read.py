@@ -263,6 +263,16 @@ def test_pages_and_outline_of_a_pdf():
     assert not file.lines
 
 
+@pytest.mark.parametrize(
+    ("line", "starts"), [("Kapitel 2.1 Use", True), ("iv Use", True), ("2Use", True), ("Do not Use", False)]
+)
+def test_bookmarks_and_titles_of_a_pdf_are_those_of_its_pages(line, starts):
+    lines = ["Before it.", line, "Open the valve."]
+    file = read_file(pdf([lines], outline={"Use": 1}, title="untitled"), "pump.pdf")
+    before = [("pump", "Before it.")] if starts else []
+    assert outline(file) == [*before, ("Use", "\n".join(lines[2:] if starts else lines))]
+
+
 def test_running_heads_and_page_numbers_are_left_out():
     pages = [[f"Line {number} {row} of the text" for row in range(5)] for number in range(4)] + [["The last line"]]
     file = read_file(pdf(pages, head="The pump company"), "a.pdf")
