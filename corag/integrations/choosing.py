@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr, field_serializer
 
@@ -40,19 +40,6 @@ class Given(NamedTuple):
     text: str
     title: str = ""
     score: float | None = None
-
-
-class Documents(Protocol[T]):
-    """How a framework keeps its documents and shows them to a language model."""
-
-    def read_document(self, document: T) -> Given:
-        """Return the content of a document."""
-
-    def write_document(self, document: T | None, text: str, note: Mapping[str, Any]) -> T:
-        """Return a copy of a document, or a new one, with a text and a note under `KEY` in its metadata."""
-
-    def render_documents(self, documents: Sequence[T]) -> str:
-        """Return the text that the prompt has for documents."""
 
 
 class Chooser(BaseModel):
@@ -97,11 +84,13 @@ class Chooser(BaseModel):
         return self._built
 
     def choose(
-        self, query: str, documents: Sequence[T], framework: Documents[T], budget_tokens: int | None = None
+        self, query: str, documents: Sequence[T], framework: Any, budget_tokens: int | None = None
     ) -> tuple[list[T], dict[str, Any]]:
         """Return documents for a prompt, in its order, and `method`, `budget_tokens`, `cost_tokens`, `value`, `trace`.
 
-        Documents are given best first. For errors see `BudgetedSelector.select`.
+        Documents are given best first. A framework has `read_document(document) -> Given`, `write_document(document or
+        None, text, note)`, which returns a copy or a new document, and `render_documents(documents)`, which returns the
+        text that the prompt has for them. For errors see `BudgetedSelector.select`.
         """
         budget = self.budget_tokens if budget_tokens is None else budget_tokens
         check_budget(budget)
@@ -128,9 +117,7 @@ class Chooser(BaseModel):
         return found
 
 
-def _candidates(
-    documents: Sequence[T], framework: Documents[T], kind: SimilarityKind
-) -> tuple[dict[str, T], list[Candidate]]:
+def _candidates(documents: Sequence[T], framework: Any, kind: SimilarityKind) -> tuple[dict[str, T], list[Candidate]]:
     """Return the documents that have a text by the ids of their candidates, and these."""
     by_id: dict[str, T] = {}
     read: list[tuple[str, Given]] = []
@@ -151,9 +138,7 @@ def _candidates(
     return by_id, candidates
 
 
-def _documents(
-    selection: Selection, by_id: Mapping[str, T], framework: Documents[T], described: Mapping[str, Any]
-) -> list[T]:
+def _documents(selection: Selection, by_id: Mapping[str, T], framework: Any, described: Mapping[str, Any]) -> list[T]:
     """Return the documents of a selection, with notes; of a text that the selector wrote, one new document."""
     if not selection.spans:
         note = {"place": 0, "sources": list(selection.ids), "selection": described}
