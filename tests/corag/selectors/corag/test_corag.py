@@ -45,6 +45,11 @@ def test_a_search_is_a_mapping_and_is_spelled():
     assert essence(corag.selector(str(spelled)).select("who?", POOL, 40)) == essence(mapped.select("who?", POOL, 40))
 
 
+def test_a_reranker_that_reads_every_order_is_asked_about_few():
+    reader, from_words = (Corag(reranker=one).select("who?", POOL, 40).trace for one in (HashReranker(), "bm25"))
+    assert (reader.policy, from_words.policy) == ("bayesian", "paper")
+
+
 def test_without_an_agent_the_best_single_configuration_holds():
     offered = offer("Ann did.", "It rained.")
     plain, alike = (one.select("Who?", offered, 9) for one in (Corag(), Corag(**SINGLE)))
