@@ -18,6 +18,7 @@ from rich.table import Table
 
 from corag.cli.console import plain, stdout
 from corag.errors import CoragError
+from corag.models.servers import THIS_MACHINE
 from corag.optional import to_install
 from corag.text.visible import one_line
 
@@ -120,7 +121,8 @@ def _servers() -> Iterator[Finding]:
     try:
         import ollama
 
-        models = ", ".join(str(model.model) for model in ollama.Client(timeout=TIMEOUT_S).list().models)
+        client = ollama.Client(timeout=TIMEOUT_S, mounts=THIS_MACHINE)
+        models = ", ".join(str(model.model) for model in client.list().models)
         yield "Ollama", f"answers; models: {models or 'none'}"
     except ImportError:
         yield "Ollama", f"not asked; install with: {to_install('ollama')}"

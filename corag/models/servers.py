@@ -20,6 +20,9 @@ from corag.optional import needed
 from corag.text.visible import one_line
 
 OPENAI = "https://api.openai.com/v1"
+THIS_MACHINE: dict[str, None] = {f"all://{host}": None for host in ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")}
+"""For clients of `httpx`: servers here are asked directly, also where the environment names a proxy (`mounts`)."""
+
 _MOST_SECONDS = 86_400
 
 
@@ -106,7 +109,7 @@ class OllamaServer(Server):
 
         # Without idle connections there are none that the server has closed already.
         limits = httpx.Limits(max_keepalive_connections=0)
-        client = ollama.Client(self.host, timeout=self.timeout_s, limits=limits)
+        client = ollama.Client(self.host, timeout=self.timeout_s, limits=limits, mounts=THIS_MACHINE)
         return client, str(client._client.base_url)
 
 
@@ -146,7 +149,7 @@ class OpenAIServer(Server):
             raise InputError(
                 f"{OPENAI} needs a key; set OPENAI_API_KEY, or set base_url to a server of your own that needs none"
             )
-        http = openai.DefaultHttpxClient()
+        http = openai.DefaultHttpxClient(mounts=THIS_MACHINE)
         weakref.finalize(self, http.close)
         settings = {"timeout": self.timeout_s, "max_retries": self.retries, "http_client": http}
         return openai.OpenAI(base_url=url, api_key=key or "none", **settings), url

@@ -40,6 +40,15 @@ def test_each_text_gets_its_unit_vector(embedder_for):
     assert vectors.dtype == np.float32
 
 
+def test_a_server_on_this_machine_is_asked_without_the_proxy(embedder_for, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with ChatServer(models=("tiny",)) as server:
+        assert embedder_for(server).embed(["Spree"]).shape == (1, 3)
+
+
 def test_an_index_remembers_the_model_and_is_searched_by_it(embedder_for, tmp_path):
     chunks = [corag.Chunk(str(row), text) for row, text in enumerate(["Spree e", "Havel", "eeee e e"])]
     with ChatServer(models=("tiny",)) as server:
