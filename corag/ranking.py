@@ -6,7 +6,6 @@ Letters: N texts, D dimensions. What selectors and summarizers share.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,10 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import InputError
 from corag.memory import LRU
-from corag.text.scripts import character_pairs
+from corag.text.words import words
 from corag.types import FloatArray, Order
-
-_WORD = re.compile(r"\w+")
 
 
 def unit_vectors(vectors: ArrayLike) -> FloatArray:
@@ -70,8 +67,8 @@ def marginal_relevance(
 
 def shared_words(query: str, texts: Sequence[str]) -> FloatArray:
     """Return the share of the question's words that each text contains, words of few texts counting more, `[n]`."""
-    asked = dict.fromkeys(_WORD.findall(character_pairs(query.lower())))
-    found = [asked.keys() & words for words in _WORDS.get_many(texts, _words)]
+    asked = dict.fromkeys(words(query))
+    found = [asked.keys() & of_text for of_text in _WORDS.get_many(texts, _words)]
     counts = Counter(word for of_text in found for word in of_text)
     weights = {word: math.log(1 + len(texts) / (1 + counts[word])) for word in asked}
     total = sum(weights.values()) or 1.0
@@ -79,7 +76,7 @@ def shared_words(query: str, texts: Sequence[str]) -> FloatArray:
 
 
 def _words(texts: Sequence[str]) -> list[frozenset[str]]:
-    return [frozenset(_WORD.findall(character_pairs(text.lower()))) for text in texts]
+    return [frozenset(words(text)) for text in texts]
 
 
 _WORDS: LRU[str, frozenset[str]] = LRU(32 * 10**6)

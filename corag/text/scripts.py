@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import pairwise
 
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Characters of scripts without spaces between words, as a range of a regular expression.
@@ -14,19 +13,6 @@ Thai, Lao, Burmese, Khmer, kana and Chinese characters.
 _RUN = re.compile(f"[{UNSPACED}]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
-
-
-def character_pairs(text: str) -> str:
-    """Return a text with pairs of neighbouring characters for words where no space divides these.
-
-    Such pairs are the terms of Lucene's `CJKAnalyzer`; a character alone stays.
-    """
-
-    def pairs(run: re.Match[str]) -> str:
-        characters = run[0]
-        return f" {' '.join(map(''.join, pairwise(characters))) or characters} "
-
-    return _RUN.sub(pairs, text)
 
 
 def spaced_characters(text: str) -> str:
