@@ -73,7 +73,7 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     many = write_folder(tmp_path / "many", queries=MANY_QUERIES)
     labels = ["--labels", "labels.parquet", "--quiet"]
     grid = ["--configurations", "corag(reranker=bm25)", "--iterations", "2"]
-    source = {"data": small_data.name, "within": "corpus", "num_candidates": 4}
+    source = {"data": small_data.name, "pool": "corpus", "num_candidates": 4}
     adapter = {
         "name": "toy", "data": str(small_data.parent), "out": "adapter", "sources": [source], "quiet": True,
         "max_size": 2, "hidden": 4, "epochs": 1,
@@ -91,7 +91,7 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
         ],
         ["train", "value", "--config", "adapter.yaml"],
         ["tune", "--data", str(many), "--quiet", "--configurations", "top-k, top-k(k=1)", "--out", "tuned"],
-        ["bench", "search", "--small", "--rounds", "1", "--out", "bench.json"],
+        ["bench", "search", "--rounds", "1", "--out", "bench"],
     ]  # fmt: skip
     done, contacts = offline(PROGRAM, json.dumps(commands))
     assert contacts == ""
