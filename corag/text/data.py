@@ -14,7 +14,7 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -208,12 +208,27 @@ def is_evidence(chunk: Chunk, gold: str) -> bool:
     document = chunk.metadata.get("document", chunk.id)
     if gold in (chunk.id, document):
         return True
+    shared, length = _shared(chunk, gold)
+    return 0 < length <= 2 * len(shared)
+
+
+def holds_evidence(chunks: Sequence[Chunk], gold: str) -> bool:
+    """Tell whether one of the chunks is evidence, or they hold half of a gold span together, as sentences of it do."""
+    if any(is_evidence(chunk, gold) for chunk in chunks):
+        return True
+    parts = [_shared(chunk, gold) for chunk in chunks]
+    length = max((of_gold for _, of_gold in parts), default=0)
+    return 0 < length <= 2 * len(set().union(*(shared for shared, _ in parts)))
+
+
+def _shared(chunk: Chunk, gold: str) -> tuple[range, int]:
+    """Return the characters of a gold span that a chunk of its document has, and its length; else nothing, and 0."""
     match = _SPAN.fullmatch(gold)
-    if match is None or match["document"] != document or not chunk.metadata.keys() >= {"start", "end"}:
-        return False
+    known = match is not None and chunk.metadata.keys() >= {"start", "end"}
+    if match is None or not known or match["document"] != chunk.metadata.get("document", chunk.id):
+        return range(0), 0
     start, end = int(match["start"]), int(match["end"])
-    shared = min(end, int(chunk.metadata["end"])) - max(start, int(chunk.metadata["start"]))
-    return shared > 0 and 2 * shared >= end - start
+    return range(max(start, int(chunk.metadata["start"])), min(end, int(chunk.metadata["end"]))), end - start
 
 
 def passage_of(gold: str, documents: Mapping[str, Document]) -> str | None:

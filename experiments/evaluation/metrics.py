@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from corag.optional import require
-from corag.text.data import is_evidence
+from corag.text.data import holds_evidence, is_evidence
 from corag.text.scripts import spaced_characters
 from corag.text.units import Range
 from corag.types import Chunk, Embedder, FloatArray
@@ -101,7 +101,7 @@ def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, 
     """
     if not gold:
         return {}
-    found = sum(any(is_evidence(chunk, entry) for chunk in chunks) for entry in gold)
+    found = sum(holds_evidence(chunks, entry) for entry in gold)
     useful = sum(any(is_evidence(chunk, entry) for entry in gold) for chunk in chunks)
     return {
         "evidence_recall": found / len(gold),

@@ -38,7 +38,7 @@ ROWS = ROOT / "experiments" / "results" / "held-out.parquet"
 """Each sealed question's figures under the present default and beside it."""
 PICTURE = ROOT / "experiments" / "figures" / "kept.svg"
 BUDGETS = (256, 1024)
-BY_PROMISE = ("corag(keep=0.8)", "corag(keep=0.9)", "corag", "corag(keep=1)")
+BY_PROMISE = ("corag(keep=0.9)", "corag", "corag(keep=1)")
 """The default under other promises, ascending."""
 METHODS = (*BY_PROMISE, FILLING, "top-k")
 TITLES = {

@@ -76,6 +76,8 @@ def chunk(document, start, end):
         ([chunk("a", 0, 15)], ["a#10-20"], 1.0, 1.0, 1.0),
         ([chunk("a", 0, 14)], ["a#10-20"], 0.0, 0.0, 0.0),
         ([chunk("a", 0, 15), chunk("a", 15, 30)], ["a#10-20"], 1.0, 1.0, 1.0),  # both hold exactly half
+        ([chunk("a", 10, 14), chunk("a", 16, 20)], ["a#10-20"], 1.0, 0.0, 1.0),  # none by itself, both together
+        ([chunk("a", 10, 14), chunk("a", 11, 14)], ["a#10-20"], 0.0, 0.0, 0.0),  # the same characters count once
         ([chunk("a", 0, 30), chunk("b", 0, 5), chunk("c", 0, 5)], ["a#0-4", "a#10-20", "b"], 1.0, 2 / 3, 1.0),
         ([Chunk("a#10-20", "text")], ["a#10-20"], 1.0, 1.0, 1.0),  # named as the entry is
         ([chunk("a", 50, 60)], ["a#0-100"], 0.0, 0.0, 0.0),  # a tenth of it, from within
