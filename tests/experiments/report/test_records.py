@@ -74,4 +74,4 @@ def test_the_picture_by_hand():
     curves = kept_curves(rows)
     # (.25 + .75) / 2 and (.375 + .875) / 2 give .5625.
     assert curves["filling by token likeness"] == [(128, 0.5625, None), (512, 0.5625, None)]
-    assert len(curves["corag by promise, 1,024"]) == 4
+    assert len(curves["corag by promise, 1,024"]) == 3
