@@ -133,7 +133,7 @@ class Chat(Server):
             return own
         warn_once(
             f"the tokenizer of model {self.model!r} is not on this machine, so tokens are estimated, "
-            "about a third too many in English; name it with --tokenizer, such as "
+            "usually 10 to 30% too many; name it with --tokenizer, such as "
             "meta-llama/Llama-3.1-8B-Instruct, gpt-4o or a tokenizer.json, to count exactly"
         )
         return estimate()
