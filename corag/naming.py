@@ -89,11 +89,6 @@ class Part:
         settings = {key: value for key, value in _non_default(build, name.settings).items() if _can_be_spelled(value)}
         object.__setattr__(self, "_named", Configuration(name.name, settings))
 
-    @property
-    def is_named(self) -> bool:
-        """Whether a registry built it by name, or could build one of its class."""
-        return self._named is not None or path_of(type(self)) in BUILDERS
-
     def __str__(self) -> str:
         if self._named is not None:
             return str(self._named)

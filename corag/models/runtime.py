@@ -91,11 +91,6 @@ class Placement:
         """`cpu`, `cuda` or `mps`: values depend on it, and not on which device of the kind it is."""
         return kind_of(self.device)
 
-    @property
-    def values_depend_on(self) -> str:
-        """Backend, precision and kind of device, as an `identity` wants them."""
-        return f"{self.backend} {self.precision} {self.kind}"
-
 
 _RUNTIME = Ambient(Runtime())
 

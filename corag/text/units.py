@@ -144,11 +144,6 @@ def units(chunk: Chunk, size: int | None, most_led: int = MAX_CHARACTERS) -> lis
     return made or [chunk]
 
 
-def place_in_document(chunk: Chunk) -> int:
-    """Return where a chunk begins in its document, in characters; 0 if that is not known."""
-    return int(chunk.metadata["start"]) if _has_place(chunk) else 0
-
-
 def sentences_of(chunk: Chunk) -> list[Span]:
     """Return the spans of a passage's sentences; its whole text if it is one."""
     return [piece.span for piece in _pieces(chunk.text, _body_of(chunk))] or [(0, len(chunk.text))]

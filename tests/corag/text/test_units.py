@@ -16,7 +16,6 @@ from corag.text.units import (
     MAX_WINDOW,
     UnitChunk,
     assemble,
-    place_in_document,
     ranges_of,
     sentences_of,
     source_of,
@@ -68,15 +67,15 @@ def bodies(chunks):
 def test_units_are_spans_of_the_document_and_all_of_them_are_the_document(text, title, size, before, random):
     place = {"document": "d", "title": title, "start": before, "end": before + len(text)}
     chunk, document = Chunk("c", with_title(title, text), place), "x" * before + text
-    assert (ranges_of(chunk), place_in_document(chunk)) == ([("d", before, before + len(text))], before)
-    assert (ranges_of(PLAIN), place_in_document(PLAIN), source_of(PLAIN)) == (None, 0, PLAIN)
+    assert ranges_of(chunk) == [("d", before, before + len(text))]
+    assert (ranges_of(PLAIN), source_of(PLAIN)) == (None, PLAIN)
     found = units(chunk, size)
     if not isinstance(found[0], UnitChunk):
         assert found == [chunk] and sentences_of(chunk) == [(0, len(chunk.text))]
         return
     starts, ends = (set(borders) for borders in zip(*sentences_of(chunk), strict=True))
     for one in found:
-        start, end = place_in_document(one), one.metadata["end"]
+        start, end = one.metadata["start"], one.metadata["end"]
         assert source_of(one) == chunk
         assert one.id == (f"d#{start}-{end}" if len(found) > 1 else "c")
         assert document[start:end] == one.source.text[slice(*one.span)] == document[start:end].strip()
