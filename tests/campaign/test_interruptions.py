@@ -20,6 +20,7 @@ import torch
 import yaml
 
 from corag.index import ChunkIndex
+from corag.index.store import all_rows
 from corag.text.data import DataFolder
 from experiments.agents.sweep import SUMMARY_FILE
 from tests.effort import CAMPAIGN
@@ -82,7 +83,7 @@ def lines_in(path):
 def index_rows(folder):
     index = ChunkIndex.open(folder / "i")
     names = ["position", "id", "text", "metadata", "vector"]
-    rows = index._table.rows(names)
+    rows = all_rows(index._table, names)
     assert rows.num_rows > 10
     columns = [rows[name].to_pylist() for name in names]
     return [*columns, index.retrieve("lighthouse", np.ones(384), 9, "text")]

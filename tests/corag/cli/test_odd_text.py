@@ -50,7 +50,7 @@ def test_what_ask_prints_of_texts_and_answers(tmp_path, says, capsys):
     "arguments",
     [
         ["ask", "x", "--index", f"no{EVIL}\nwhere"],
-        ["ask", "x", "--method", f"a{EVIL}\nb"],
+        ["list", "selector", f"a{EVIL}\nb"],
         [f"a{EVIL}\nb"],
         ["list", f"--a{EVIL}\nb"],
     ],
