@@ -23,6 +23,7 @@ from corag.text.data import DataFolder
 from corag.text.visible import to_json
 from experiments.data.splits import document_groups, questions_of
 from experiments.data.trec import escaped
+from experiments.evaluation.methods import FILLING
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_recall, answer_words
 from experiments.protocol.held_out import held_out_ids
 from experiments.report.difference import paired_difference
@@ -38,7 +39,6 @@ PART_OF_CORPUS = 400
 """Documents besides the gold of those corpora that are too large to encode for a few questions."""
 LARGE = ("halueval_sample", "medquad", "ottqa")
 READER = "openai(base_url=http://127.0.0.1:8091/v1, model=qwen, max_answer_tokens=64, max_concurrent=1, timeout_s=3600)"
-FILLING = "naive(reranker=minilm-softsim)"
 RUNS: Mapping[str, Mapping[str, Any]] = {
     "gold": {"methods": "none,full", "budgets": [1024]},
     "filling": {"methods": FILLING, "budgets": [256, 512, 1024]},

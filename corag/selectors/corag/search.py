@@ -46,8 +46,8 @@ class SearchSettings:
             candidates of a question span 0 to 1. With a preset, the price of the whole budget, by default 0.1.
         keep: Promise: the share, from 0 to 1, of the value of a full budget that the selection has to hold. Of the
             order that the search fills the budget with, the shortest beginning that does is taken. With a value that
-            is an expected share of the evidence, as that of `fused`, the promise is about the evidence. None takes
-            the best order as it is.
+            is mostly an expected share of the evidence, as that of `fused`, the promise is about the evidence. None
+            takes the best order as it is.
         preset: `paper` or `public-code`: the search of the paper, or of the code published with it, with their settings
             (`search.PRESETS`) on logits, for which these were chosen: those of a reranker given by name that has them
             (`output=logit`), or of its probabilities. Other values enter as they are, with a warning;
