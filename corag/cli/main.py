@@ -11,7 +11,6 @@ import atexit
 import gc
 import logging
 import os
-import re
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -272,10 +271,6 @@ def _parsed(name: str, arguments: Sequence[str]) -> Any:
     return load(COMMANDS[name].settings)(**parsed)
 
 
-_CHOICE = re.compile(r'key "([^"]*)":.*?Literal\[([^]]*)\].* (?:Given|Got) value: (.*)')
-"""How jsonargparse says that a value is none of a few names."""
-
-
 def _what_is_wrong(error: Exception, command: str) -> str:
     """Return the message of the parser in one line, with the setting that may be meant."""
     text = " ".join(str(error).split())
@@ -283,11 +278,14 @@ def _what_is_wrong(error: Exception, command: str) -> str:
     if unknown and unknown[0].startswith("--") and not text.startswith("--"):
         names = [action.dest for action in make_parser(command)._actions]
         return f"{text}{nearest(unknown[0].removeprefix('--').partition('=')[0], names)}"
-    if choice := _CHOICE.search(text):
-        name, known, given = choice.groups()
-        [says] = [action.help for action in make_parser(command)._actions if action.dest == name] or [""]
-        return f"{name} is {given!r}; it must be one of {known.replace(chr(39), '')}. {says}".rstrip(" .")
-    return text
+    # As jsonargparse says it: key "name": Expected ... Literal['one', 'other'] ... Got value: given
+    name, given = text.partition('key "')[2].partition('"')[0], text.rpartition(" value: ")[2]
+    if not name or given == text:
+        return text
+    known = text.partition("Literal[")[2].partition("]")[0].replace("'", "")
+    rule = f"it must be one of {known}" if known else "it cannot be read as that setting"
+    [says] = [action.help for action in make_parser(command)._actions if action.dest == name] or [""]
+    return f"{name} is {given!r}; {rule}. {says}".rstrip(" .")
 
 
 def _show_commands(group: str = "") -> None:
