@@ -92,7 +92,7 @@ COMMANDS = {
         "serve reranking and selecting over HTTP, or as tools of an assistant",
         "corag.cli.serve:ServeConfig",
         "corag.cli.serve:run",
-        "index budget method agent tokenizer host port mcp device",
+        "index budget method tokenizer host port mcp device",
     ),
     "tune": Command(
         "choose a configuration by your own questions",

@@ -12,7 +12,6 @@ from corag.budget import AUTO
 from corag.checks import check_count, check_range
 from corag.cli.console import say
 from corag.errors import InputError
-from corag.index.search import Retrieval
 from corag.limits import DEADLINE_S
 from corag.models.runtime import Runtime, in_runtime
 from corag.optional import needed
@@ -32,11 +31,9 @@ class ServeConfig(Runtime):
     Attributes:
         index: Folder or URI of an index, for questions that come without texts.
         budget: Token budget of requests that set none.
-        method: Selector of requests that name none.
-        agent: Agent of method `corag`; see `corag ask`.
+        method: Selector of requests that name none, such as `corag(agent=FOLDER)`.
         tokenizer: Tokenizer of the answering model; see `corag ask`.
         num_candidates: Number of chunks to retrieve from the index.
-        retrieval: How the index finds chunks: by cosine similarity (vector), by BM25 (text), or by both (hybrid).
         host: Address to listen on. Any that others can reach requires the key.
         port: Port; 0 for any free one.
         deadline: Seconds after which a request is stopped, waiting for its turn included.
@@ -46,10 +43,8 @@ class ServeConfig(Runtime):
     index: str | None = None
     budget: int = DEFAULT_BUDGET
     method: str = "corag"
-    agent: str = "none"
     tokenizer: str = AUTO
     num_candidates: int = 20
-    retrieval: Retrieval = "hybrid"
     host: str = "127.0.0.1"
     port: int = 8384
     deadline: float = DEADLINE_S
@@ -67,10 +62,8 @@ def run(config: ServeConfig) -> None:
         method=config.method,
         budget=config.budget,
         tokenizer=config.tokenizer,
-        agent=config.agent,
         index=None if config.index is None else ChunkIndex.open(config.index),
         num_candidates=config.num_candidates,
-        retrieval=config.retrieval,
     )
     if config.mcp:
         with needed("mcp", "mcp"):

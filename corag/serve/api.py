@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import anyio.to_thread
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -45,13 +44,13 @@ AT_ONCE = max(2, min(8, os.cpu_count() or 2))
 LOCAL = ["127.0.0.1", "localhost", "[::1]", "::1"]
 """Names of this machine."""
 
-Texts = list[str | dict[str, Any]]
+Texts = list[str | dict[str, JsonValue]]
 
 
 class Question(BaseModel):  # type: ignore[misc]  # pydantic's types are skipped
     """What both calls take."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     query: str = Field(max_length=10_000, description="The question.")
     budget_tokens: int | None = Field(None, description="The most tokens of the chosen text.")
@@ -59,15 +58,6 @@ class Question(BaseModel):  # type: ignore[misc]  # pydantic's types are skipped
         None, max_length=1000, description="Selector, such as `top-k(k=3)`; by default the server's."
     )
     unit: str | None = Field(None, max_length=100, description="What is chosen: `passage`, `sentence` or `window(n)`.")
-
-    @model_validator(mode="before")  # type: ignore[untyped-decorator]
-    @classmethod
-    def _is_json(cls, given: Any) -> Any:
-        try:
-            json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"it holds what JSON in UTF-8 cannot: {error}") from error
-        return given
 
 
 class Rerank(Question):
@@ -119,16 +109,15 @@ def make_api(service: Service, *, key: str | None = None, deadline: float = DEAD
         max_body_size=MAX_BODY,
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL if key is None else ["*"])],
     )
-    limiter: list[anyio.CapacityLimiter] = []  # belongs to an event loop
+    limiter = anyio.CapacityLimiter(AT_ONCE)
     pending: set[Request] = set()
 
     async def answered(request: Request, call: Callable[[], dict[str, Any]]) -> Response:
         if len(pending) >= MAX_PENDING:
             raise HTTPException(503, "the server is busy; try again", {"Retry-After": "1"})
-        limiter[:] = limiter or [anyio.CapacityLimiter(AT_ONCE)]
         pending.add(request)
         try:
-            return await _stoppable(request, lambda: _json(call()), limiter[0], deadline)
+            return await _stoppable(request, lambda: _json(call()), limiter, deadline)
         finally:
             pending.remove(request)
 

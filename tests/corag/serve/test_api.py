@@ -87,6 +87,9 @@ def test_the_reply_names_what_scored(api):
     cosine = rerank(api, model="minilm-cosine")
     assert cosine["model"] == "minilm-cosine" and cosine["results"] != rerank(api)["results"]
     assert rerank(api, model="rerank-v3.5", budget_tokens=90)["model"] == "naive"
+    # By default the value by which `/v1/select` chooses.
+    value = corag.selector("corag")._chooser.reranker
+    assert Service().rerank(QUERY, TEXTS)["model"] == "fused" == value.name
 
 
 def test_a_budget_a_unit_and_a_method_of_the_request(api):
@@ -158,7 +161,7 @@ def test_what_the_page_shows(service, monkeypatch, capsys):
     [
         ("/v1/rerank", {"query": QUERY}, "documents"),
         ("/v1/rerank", {"query": QUERY, "documents": [5]}, "documents.0"),
-        ("/v1/rerank", {"query": QUERY, "documents": [{"title": "a"}]}, "documents[0]"),
+        ("/v1/rerank", {"query": QUERY, "documents": [{"title": "a"}]}, "no text"),
         ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "top_n": 0}, "top_n"),
         ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "budget_tokens": True}, "budget_tokens"),
         ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "method": "mmr"}, "send budget_tokens"),
@@ -166,9 +169,8 @@ def test_what_the_page_shows(service, monkeypatch, capsys):
         ("/v1/select", {"query": "a" * 20_000, "texts": TEXTS}, "query"),
         ("/v1/select", {"query": " ", "texts": TEXTS}, "question is empty"),
         ("/v1/select", {"query": QUERY, "texts": TEXTS, "unit": "word"}, "unit"),
-        ("/v1/select", {"query": QUERY, "texts": ["\ud800"]}, "surrogates"),
-        ("/v1/select", {"query": QUERY, "texts": [{"text": "a", "metadata": {"a": float("nan")}}]}, "Out of range"),
-        ("/v1/select", {"query": QUERY, "texts": [{"text": "b", "a": [{"\udfff": 1}]}]}, "surrogates"),
+        ("/v1/select", {"query": QUERY, "texts": ["\ud800"]}, "surrogate"),
+        ("/v1/select", {"query": QUERY, "texts": [{"text": "a", "metadata": {"a": float("nan")}}]}, "finite"),
         ("/v1/select", {"query": QUERY}, "--index"),
         ("/v1/select", {"query": QUERY, "texts": TEXTS, "budget": 3}, "budget"),
         ("/v1/select", [1], "dictionary"),
