@@ -182,7 +182,7 @@ class FusedScorer:
             if self._covered is not None and chunks.shape[1]:
                 covered = self._covered[chunks].max(axis=1).mean(axis=1)
                 values[rows] = (values[rows] + COVERAGE * covered) / (1 + COVERAGE)
-        return values
+        return values.clip(max=1.0)  # a sum of all shares may be 1 + 2e-16
 
 
 @dataclass(kw_only=True, eq=False)

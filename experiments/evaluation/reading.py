@@ -1,7 +1,7 @@
 """What a language model answers from contexts of several sizes: draws the questions, and reports the answers.
 
     python -m experiments.evaluation.reading draw DATA RUNS 40        # questions, gold contexts, a config for each run
-    corag evaluate --config RUNS/filling.yaml                         # likewise none, gold, top-k, default
+    corag evaluate --config RUNS/filling.yaml                         # likewise gold, top-k, corag, keep
     python -m experiments.evaluation.reading report RUNS RESULTS      # rows, table, figure
 
 Each run resumes, and a report shows what has been measured so far. Questions are in a drawn order, so that a run with a
@@ -32,18 +32,19 @@ from experiments.report.drawing import COLORS, finish, new_figure, to_svg
 SETS = {
     "hotpotqa": "dev", "xquad_de": "dev", "tatqa": "dev", "xquad_zh": "dev", "policyqa": "dev",
     "ottqa": "dev", "fairytale": "dev", "halueval_sample": "all", "lihua": "dev", "medquad": "dev",
+    "mtrag": "dev",
 }  # fmt: skip
 LEFT_OUT = ("xquad_de", "xquad_zh", "ottqa", "halueval_sample", "medquad")
 """Kinds that the shipped value has not learned from."""
 PART_OF_CORPUS = 400
 """Documents besides the gold of those corpora that are too large to encode for a few questions."""
-LARGE = ("halueval_sample", "medquad", "ottqa")
+LARGE = ("halueval_sample", "medquad", "mtrag", "ottqa")
 READER = "openai(base_url=http://127.0.0.1:8091/v1, model=qwen, max_answer_tokens=64, max_concurrent=1, timeout_s=3600)"
 RUNS: Mapping[str, Mapping[str, Any]] = {
     "gold": {"methods": "none,full", "budgets": [1024]},
     "filling": {"methods": FILLING, "budgets": [256, 512, 1024]},
     "top-k": {"methods": "top-k", "budgets": [1024]},
-    "default": {"methods": "corag", "budgets": [256, 1024]},
+    "corag": {"methods": "corag", "budgets": [256, 512, 1024, 4096]},
     "keep": {"methods": "corag(keep=0.95),corag(keep=0.9)", "budgets": [1024]},
 }
 CONDITIONS = {
@@ -195,7 +196,7 @@ def report(runs: Path, results: Path) -> None:
     _write(results / "reading.rows.jsonl", rows)
     known = {row["condition"] for row in rows}
     order = [
-        "nothing", "gold alone", "five best passages", "corag 256", "corag 1024",
+        "nothing", "gold alone", "five best passages", "corag 256", "corag 512", "corag 1024", "corag 4096",
         "corag keep=.95", "corag keep=.9",
         "filling 256", "filling 512", "filling 1024",
     ]  # fmt: skip
