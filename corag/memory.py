@@ -66,18 +66,11 @@ class LRU(Generic[Key, Value]):
                     pool.entries.move_to_end(address)
         return present
 
-    def get_many(
-        self, keys: Sequence[Key], compute_missing: Callable[[list[Key]], Iterable[Value]], batch: int | None = None
-    ) -> list[Value]:
-        """Return the value of each key, computing and keeping the missing ones, in their order and each once.
-
-        At most `batch` keys are computed together, and kept before the next; None computes all together.
-        """
+    def get_many(self, keys: Sequence[Key], compute_missing: Callable[[list[Key]], Iterable[Value]]) -> list[Value]:
+        """Return the value of each key, computing and keeping the missing ones, in their order and each once."""
         values = self.get(keys)
-        missing = [key for key in dict.fromkeys(keys) if key not in values]
-        for start in range(0, len(missing), batch or max(1, len(missing))):
-            block = missing[start : start + (batch or len(missing))]
-            fresh = dict(zip(block, compute_missing(block), strict=True))
+        if missing := [key for key in dict.fromkeys(keys) if key not in values]:
+            fresh = dict(zip(missing, compute_missing(missing), strict=True))
             self.put(fresh)
             values |= fresh
         return [values[key] for key in keys]

@@ -221,7 +221,7 @@ SELECTORS: Registry[Selector] = Registry(
     {
         "top-k": "corag.selectors.simple:TopK",
         "naive": "corag.selectors.reranking:Naive",
-        "corag": "corag.selectors.corag.selector:Corag",
+        "corag": "corag.selectors.corag.search:Corag",
         "corag-fixed": "corag.selectors.corag.agents:corag_fixed",
         "upper": "corag.selectors.reranking:Upper",
         "none": "corag.selectors.simple:NoContext",

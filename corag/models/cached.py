@@ -66,15 +66,13 @@ class CachedEmbedder:
     """An embedder that embeds each text once while its vector is in the cache; one given by name is built when used.
 
     With none given, it is MiniLM at the precision of its rerankers, whose states of texts it shares: for texts that
-    are read and not stored. With a `batch` of 1 text at a time a vector is the same to the last bit whatever was
-    embedded before.
+    are read and not stored.
     """
 
-    def __init__(self, embedder: str | Embedder | None = None, *, batch: int | None = None) -> None:
+    def __init__(self, embedder: str | Embedder | None = None) -> None:
         # Anything that is neither a name nor an embedder is refused here.
         self._given = embedder if isinstance(embedder, str | None) else EMBEDDERS.make(embedder)
         self._runtime = current()
-        self._batch = batch
         self._vectors: LRU[tuple[str, bool], FloatArray] = LRU(cache_capacity())
 
     @cached_property
@@ -114,23 +112,16 @@ class CachedEmbedder:
             # Of its own each, or one that is kept would keep all of its batch.
             return [row.copy() for row in vectors.astype(np.float64)]
 
-        found = self._vectors.get_many([(text, query) for text in texts], embed, self._batch)
+        found = self._vectors.get_many([(text, query) for text in texts], embed)
         return np.array(found).reshape(len(texts), self.dimension)
 
 
 class CachedEncoder(TextEncoder):
-    """An encoder that runs each text once: those that keep the same encoder's texts share them.
+    """An encoder that runs each text once: those that keep the same encoder's texts share them."""
 
-    Args:
-        encoder: The encoder.
-        batch: The most texts that it encodes at once; by default no bound. With 1 the states of a text are the same to
-            the last bit whatever was encoded before, and on one core no slower.
-    """
-
-    def __init__(self, encoder: TextEncoder, *, batch: int | None = None) -> None:
+    def __init__(self, encoder: TextEncoder) -> None:
         self.dimension, self.max_tokens = encoder.dimension, encoder.max_tokens
         self._encoder = encoder
-        self._batch = batch
         self._windows: LRU[tuple[str, int, bool], Encoded] = LRU(cache_capacity(), owner=encoder)
 
     def encoded(self, texts: Sequence[str], window: int = 0, *, query: bool = False) -> list[Encoded]:
@@ -139,7 +130,6 @@ class CachedEncoder(TextEncoder):
         return self._windows.get_many(
             keys,
             lambda missing: self._encoder.encoded([text for text, _, _ in missing], window, query=query),
-            self._batch,
         )
 
     def whole_ids(self, texts: Sequence[str]) -> list[Ids]:

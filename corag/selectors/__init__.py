@@ -14,7 +14,7 @@ if typing.TYPE_CHECKING:
     from corag.selectors.base import Choice as Choice
     from corag.selectors.base import fill as fill
     from corag.selectors.car import Car as Car
-    from corag.selectors.corag.selector import Corag as Corag
+    from corag.selectors.corag.search import Corag as Corag
     from corag.selectors.edc2 import Edc2 as Edc2
     from corag.selectors.mmr import Mmr as Mmr
     from corag.selectors.problem import SelectionProblem as SelectionProblem

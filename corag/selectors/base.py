@@ -26,12 +26,18 @@ from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part
 from corag.optional import warn_once
+from corag.registry import RERANKERS
 from corag.registry import tokens as make_tokens
+from corag.rerankers.scorers import CachedScorer
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.order import PromptOrder, arranged
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
 from corag.text.tokens import token_counts
 from corag.text.units import Span, unit_size
-from corag.types import Candidate, Embedder, FloatArray, Offered, Order, Selection, TokenCounter, Trace
+from corag.types import Candidate, Embedder, FloatArray, Offered, Order, Reranker, Selection, TokenCounter, Trace
+
+DEFAULT_RERANKER = "minilm-evidence"
+"""Trained on passages and on sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +358,45 @@ class EmbeddingSelector(BudgetedSelector):
     def _vectors(self, problem: SelectionProblem) -> FloatArray:
         """Return the candidates' unit vectors, `[n, d]`."""
         return self.cached_embedder.vectors([chunk.text for chunk in problem.chunks])
+
+
+@dataclass(kw_only=True, eq=False)
+class RerankingSelector(BudgetedSelector):
+    """A selector with one reranker.
+
+    Args:
+        reranker: Name or object; None for `DEFAULT_RERANKER`.
+        window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
+    """
+
+    reranker: str | Reranker | None = None
+    window: WindowPolicy = checked(DEFAULT_POLICY, check_choice, names=WindowPolicy)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.reranker = self._reranker = RERANKERS.make(self.reranker or DEFAULT_RERANKER, defaults=self._offered())
+
+    def _offered(self) -> Mapping[str, Any]:
+        """Return the settings that a reranker given by name gets, as far as it takes them."""
+        return {}
+
+    def prepared(self, passages: SelectionProblem) -> SelectionProblem:
+        """Return what is chosen from: of units, those of the passages that the reranker values most."""
+        if self._unit_size is None or not passages.chunks:
+            return super().prepared(passages)
+        values = self._scorer(passages)([(row,) for row in range(len(passages.chunks))])
+        return cut_problem(passages, self._unit_size, self.max_units, values)
+
+    def _scorer(self, problem: SelectionProblem) -> CachedScorer:
+        """Return what values orders of a problem."""
+        return problem.scorer(self._reranker, self.window)
+
+    def _scored(self, problem: SelectionProblem, order: Order, value: float, **others: Any) -> Choice:
+        """Return a choice with what the trace of all selectors with a reranker has."""
+        scorer = self._scorer(problem)
+        alone = scorer([(index,) for index in order]).tolist()
+        of_scorer = {"reranker": scorer.name, "truncated": scorer.num_truncated, "chunk_values": alone}
+        return Choice(order, value, {**of_scorer, **others})
 
 
 def warn_if_few_fit(problem: SelectionProblem) -> None:

@@ -6,67 +6,18 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 import search
-from corag.ambient import Ambient, step
-from corag.checks import check_choice, check_count, check_range
-from corag.registry import RERANKERS
-from corag.rerankers.scorers import CachedScorer
-from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
-from corag.selectors.base import BudgetedSelector, Choice, checked, fill
-from corag.selectors.problem import SelectionProblem, cut_problem
+from corag.ambient import step
+from corag.checks import check_count, check_range
+from corag.selectors.base import Choice, RerankingSelector, checked, fill
+from corag.selectors.problem import SelectionProblem
 from corag.text.units import UnitChunk, source_of
-from corag.types import Order, Reranker
-
-DEFAULT_RERANKER = "minilm-evidence"
-"""Trained on passages and on sentences."""
-SHARED: Ambient[Mapping[str, Any]] = Ambient(MappingProxyType({}))
-"""Settings offered to the rerankers of all selectors that are built in a block, such as one `encoder`."""
-
-
-@dataclass(kw_only=True, eq=False)
-class RerankingSelector(BudgetedSelector):
-    """A selector with one reranker.
-
-    Args:
-        reranker: Name or object; None for `DEFAULT_RERANKER`.
-        window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
-    """
-
-    reranker: str | Reranker | None = None
-    window: WindowPolicy = checked(DEFAULT_POLICY, check_choice, names=WindowPolicy)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.reranker = self._reranker = RERANKERS.make(self.reranker or DEFAULT_RERANKER, defaults=self._offered())
-
-    def _offered(self) -> Mapping[str, Any]:
-        """Return the settings that a reranker given by name gets, as far as it takes them."""
-        return SHARED.get()
-
-    def prepared(self, passages: SelectionProblem) -> SelectionProblem:
-        """Return what is chosen from: of units, those of the passages that the reranker values most."""
-        if self._unit_size is None or not passages.chunks:
-            return super().prepared(passages)
-        values = self._scorer(passages)([(row,) for row in range(len(passages.chunks))])
-        return cut_problem(passages, self._unit_size, self.max_units, values)
-
-    def _scorer(self, problem: SelectionProblem) -> CachedScorer:
-        """Return what values orders of a problem."""
-        return problem.scorer(self._reranker, self.window)
-
-    def _scored(self, problem: SelectionProblem, order: Order, value: float, **others: Any) -> Choice:
-        """Return a choice with what the trace of all selectors with a reranker has."""
-        scorer = self._scorer(problem)
-        alone = scorer([(index,) for index in order]).tolist()
-        of_scorer = {"reranker": scorer.name, "truncated": scorer.num_truncated, "chunk_values": alone}
-        return Choice(order, value, {**of_scorer, **others})
+from corag.types import Order
 
 
 class Naive(RerankingSelector):

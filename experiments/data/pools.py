@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
 import numpy as np
@@ -19,6 +20,7 @@ from corag.errors import DataError, InputError
 from corag.index import ChunkIndex, update_index
 from corag.models.cached import CachedEncoder
 from corag.models.minilm import MAX_TOKENS, minilm_encoder
+from corag.models.runtime import resolve_device, runtime
 from corag.optional import warn_once
 from corag.selectors.raptor.tree import tree_file
 from corag.text.chunking import ChunkConfig, chunk_document
@@ -181,11 +183,19 @@ def embed_all(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float32]:
     return np.concatenate([np.zeros((0, embedder.dimension), dtype=np.float32), *vectors])
 
 
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """Let models that are built inside read one text at a time on a CPU: a resumed run ends with the same bits."""
+    placement = resolve_device("embedder")
+    alone: dict[str, Any] = {"batch_tokens": 1, "precision": placement.precision} if placement.kind == "cpu" else {}
+    with runtime(**alone):
+        yield
+
+
 def shared_encoder() -> CachedEncoder:
     """Return MiniLM's encoder, which runs every text once for all parts that are given it."""
-    encoder = minilm_encoder()
-    # On a CPU one text at a time: a resumed run ends with the same bits.
-    return CachedEncoder(encoder, batch=1 if encoder.placement.kind == "cpu" else None)
+    with reproducible():
+        return CachedEncoder(minilm_encoder())
 
 
 def resolve(pool: PoolName, queries: Sequence[Query], index: str | Path | None) -> PoolName:

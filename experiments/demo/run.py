@@ -14,7 +14,7 @@ from corag.cli.console import progress, say, stdout
 from corag.cli.explain import reply_page
 from corag.index import update_index
 from corag.models.runtime import Runtime, in_runtime
-from corag.selectors.corag.selector import Corag
+from corag.selectors.corag.search import Corag
 from corag.text.chunking import ChunkConfig
 from corag.writing import write_atomically
 from experiments.agents.targets import TargetConfig

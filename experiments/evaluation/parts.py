@@ -9,16 +9,14 @@ from typing import Any
 import corag
 from corag.budget import Budget, reader_and_tokens, tokens_setting
 from corag.models.cached import CachedEmbedder, CachedEncoder
-from corag.models.runtime import resolve_device
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import EMBEDDERS, RERANKERS, SUMMARIZERS
 from corag.selectors.corag.agents import checkpoint_folder
 from corag.selectors.raptor.tree import tree_file
-from corag.selectors.reranking import SHARED
 from corag.text.data import Query
 from corag.types import Reader, Reranker
-from experiments.data.pools import shared_encoder
+from experiments.data.pools import reproducible, shared_encoder
 from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.evaluation.judge import Judge, chat_of, judgements
 from experiments.evaluation.methods import Methods, make_methods
@@ -84,12 +82,11 @@ class Parts:
     @cached_property
     def embedder(self) -> CachedEmbedder:
         """Embeds each text once, from the states that rerankers need, too, if it is of the same encoder."""
-        given, settings = self.config.embedder, EMBEDDERS.settings(self.config.embedder)
-        if "encoder" in settings:
-            return CachedEmbedder(EMBEDDERS.make(given, defaults={"encoder": self.encoder}))
-        # As above; a server is asked for many at once.
-        is_here = "timeout_s" not in settings
-        return CachedEmbedder(given, batch=1 if is_here and resolve_device("embedder").kind == "cpu" else None)
+        given = self.config.embedder
+        with reproducible():
+            if "encoder" in EMBEDDERS.settings(given):
+                return CachedEmbedder(EMBEDDERS.make(given, defaults={"encoder": self.encoder}))
+            return CachedEmbedder(given)
 
     def methods(self, methods: str | tuple[str, ...], *, shared: bool = True) -> Methods:
         """Return methods that share rerankers, summarizer and reader; if not `shared`, the embedder alone."""
@@ -108,7 +105,7 @@ class Parts:
             return make_methods(methods, offered)
         known = {"tokens": offered.get("tokenizer"), "encoder": self.encoder}
         offered["summarizer"] = SUMMARIZERS.make(config.summarizer, defaults=known)
-        with SHARED.set({"encoder": self.encoder}):
+        with reproducible():
             return make_methods(methods, offered, self._reranker)
 
     @cached_property

@@ -4,15 +4,13 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corag.memory import ENTRY_BYTES, LRU, Capacity, TextStore, size_of
 
 
-@pytest.mark.parametrize(("batch", "expected"), [(None, ["cb"]), (1, ["c", "b"])])
-def test_only_what_is_missing_is_computed_once_in_order(batch, expected):
+def test_only_what_is_missing_is_computed_once_in_order():
     cache, asked = LRU(10_000), []
 
     def compute(new):
@@ -20,10 +18,10 @@ def test_only_what_is_missing_is_computed_once_in_order(batch, expected):
         return [key.upper() for key in new]
 
     cache.put({"a": "A"})
-    assert cache.get_many("cabca", compute, batch) == ["C", "A", "B", "C", "A"]
-    assert cache.get_many("abc", compute, batch) == ["A", "B", "C"]
-    assert cache.get_many("", compute, batch) == []
-    assert asked == expected
+    assert cache.get_many("cabca", compute) == ["C", "A", "B", "C", "A"]
+    assert cache.get_many("abc", compute) == ["A", "B", "C"]
+    assert cache.get_many("", compute) == []
+    assert asked == ["cb"]
 
 
 class Owner:

@@ -28,7 +28,6 @@ from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.features import FEATURES, feature_vectors, question_vectors
 from corag.selectors.problem import SelectionProblem
-from corag.selectors.reranking import SHARED
 from corag.selectors.self_route import built
 from corag.text.scripts import minilm_reads
 from corag.types import Embedder, Selection, TokenCounter
@@ -48,8 +47,6 @@ FOREIGN = parse("naive(reranker=bm25)")
 by the words that they share with the question."""
 SELECTORS_KEPT = 64
 """Built selectors in memory: if an agent predicts search settings, nearly every question has its own."""
-TEXTS_AT_ONCE = 16
-"""Texts that an agent's encoder reads in a batch, on a CPU a tenth faster than one by one."""
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 """The name of a repository on the Hugging Face hub."""
 
@@ -144,7 +141,6 @@ class AgentSelectors:
         self.agent = load_agent(agent)
         self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
         self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), renewed_lock()
-        self._shared: dict[str, Any] = dict(SHARED.get())
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
         fallback = self.agent.config.fallback.configuration
         known = self.agent.config.configurations if self.agent.has_network else (fallback,)
@@ -169,7 +165,7 @@ class AgentSelectors:
                     raise
                 self._skip(name, error)
         # Each reranker is built once; configurations differ in what is laid around it.
-        self._reranker = lru_cache(None)(lambda name: RERANKERS.make(name, defaults=self._shared))
+        self._reranker = lru_cache(None)(RERANKERS.make)
         if isinstance(wanted, str):
             self._reranker(wanted)  # refused now, not for each configuration
         self._spelled = lru_cache(SELECTORS_KEPT)(self._with_given)
@@ -293,9 +289,9 @@ class AgentSelectors:
         warn_once(f"{self._source} names {configuration}, which cannot be used here and is left out: {error}")
 
     def _build(self, configuration: Configuration) -> BudgetedSelector:
-        """Return a selector; its reranker shares what the embedder encodes."""
+        """Return a selector."""
         settings = dict(configuration.settings)
-        with self._lock, use_runtime(self._runtime), SHARED.set(self._shared):
+        with self._lock, use_runtime(self._runtime):
             # A preset says how its reranker is built.
             if isinstance(settings.get("reranker"), str) and "preset" not in settings:
                 settings["reranker"] = self._reranker(settings["reranker"])
@@ -313,8 +309,8 @@ class AgentSelectors:
             return given
         check_untrusted(EMBEDDERS, wanted, self._source)
         if "encoder" in EMBEDDERS.settings(wanted):
-            self._shared.setdefault("encoder", CachedEncoder(minilm_encoder(role="reranker"), batch=TEXTS_AT_ONCE))
-            return EMBEDDERS.make(wanted, defaults=self._shared)
+            # Whose texts the rerankers share.
+            return EMBEDDERS.make(wanted, encoder=CachedEncoder(minilm_encoder(role="reranker")))
         return CachedEmbedder(wanted)
 
 

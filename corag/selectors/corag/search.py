@@ -1,4 +1,4 @@
-"""`search`: the ordered combination of the highest value, less the price of its tokens, by a complete configuration."""
+"""`corag`: search over ordered combinations, by the best single configuration or by what an agent names."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from corag.checks import check_choice, check_range
 from corag.errors import InputError
 from corag.optional import warn_once
+from corag.registry import EMBEDDERS
 from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, gives_probabilities, scale_of, score_together
 from corag.rerankers.window import WindowedScorer
-from corag.selectors.base import Assembled, Choice, checked
+from corag.selectors.base import Assembled, BudgetedSelector, Choice, RerankingSelector, checked
+from corag.selectors.corag.agents import AgentSelectors, AgentSource, decides
 from corag.selectors.problem import SelectionProblem
-from corag.selectors.reranking import RerankingSelector
-from corag.types import FloatArray, Order, Reranker, Scorer
+from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, Scorer, Selection
 from search import PRESETS, Policy, Preset, SearchConfig, SearchResult, search_many
+
+if TYPE_CHECKING:
+    from agent import AgentPrediction
 
 LOGITS: Mapping[str, Any] = {"output": "logit"}
 """What a preset offers to a reranker that is given by name: its numbers were chosen for logits."""
@@ -36,9 +41,21 @@ ITERATIONS, EXPLORATION = 40, 0.001
 as many chunks as there are iterations, so there are more where more fit."""
 
 
+COMPLETE = ("unit", "reranker", "cost_weight")
+"""What a configuration has to name, or an agent names it."""
+SINGLE: Mapping[str, Any] = MappingProxyType({"unit": "sentence", "reranker": "fused", "keep": 0.98})
+"""The best single configuration on kinds of questions that the value did not learn from."""
+GIVEN = (*COMPLETE, "keep", "max_units", "order", "search", "window")
+"""Settings of the selector that a configuration has, too; those that the user gives replace it."""
+
+
 @dataclass(kw_only=True, eq=False)
-class SearchSettings:
-    """What a search is set by.
+class Corag(RerankingSelector):
+    """Searches for the ordered combination with the highest value, net of the price of its tokens.
+
+    Without an agent, what is not given of unit, reranker and promise is that of the best single configuration. An agent
+    names unit, reranker and search for each question; whatever is given stays as it is. A preset is complete: what is
+    not given is as published.
 
     Args:
         cost_weight: lambda: what 256 tokens cost, whatever the budget is. The search maximises
@@ -54,22 +71,39 @@ class SearchSettings:
             `trace.details["logits"]` says so.
         search: Settings of the search, laid over the preset or the defaults: a mapping of fields of
             `search.SearchConfig`. For the policy see `default_policy`.
+        agent: `none` or None; a folder that `corag train` or `tune` wrote; `owner/name` on the Hugging Face hub; or a
+            loaded agent. Afterwards the loaded one, None if there is nothing for it to name.
+        embedder: Embeds questions for the agent; by default the one that its checkpoint names.
+
+    Raises:
+        InputError: A setting breaks a rule.
     """
 
+    unit: str | None = None  # type: ignore[assignment]  # a text once it is built
     cost_weight: float | None = checked(None, check_range, low=0, high=100, hint="typical: 0 to 0.5")
     keep: float | None = checked(None, check_range, low=0, high=1, hint="typical: 0.8 to 1")
     preset: Preset | None = checked(None, check_choice, names=PRESETS)
     search: Mapping[str, Any] | None = None
-    name: ClassVar[str] = "corag"
-
-
-@dataclass(kw_only=True, eq=False)
-class SearchSelector(SearchSettings, RerankingSelector):
-    """Searches for the ordered combination with the highest value, net of the price of its tokens."""
+    agent: AgentSource = None
+    embedder: str | Embedder | None = None
+    name = "corag"
 
     def __post_init__(self) -> None:
+        given = {name: value for name in GIVEN if (value := getattr(self, name)) != getattr(type(self), name)}
+        config = search_config("paper", self.preset, self.search)  # refused now, not with the first question
+        self._chooser: AgentSelectors | None = None
+        if self.preset is None and decides(self.agent) and not given.keys() >= set(COMPLETE):
+            self.unit = self.unit or "passage"
+            BudgetedSelector.__post_init__(self)
+            embeds = None if self.embedder is None else EMBEDDERS.make(self.embedder)
+            self._chooser = AgentSelectors(self.agent, self.tokenizer, embeds, given)
+            self.agent = self._chooser.agent
+            return
+        self.agent = None
+        for name, value in (given if self.preset is not None else completed(given)).items():
+            setattr(self, name, value)
+        self.unit = self.unit or "passage"
         super().__post_init__()
-        config = search_config("paper", self.preset, self.search)
         self._given = self.search or {}
         self._price = config.cost_weight if self.cost_weight is None else self.cost_weight
         if self.keep is not None:
@@ -79,7 +113,27 @@ class SearchSelector(SearchSettings, RerankingSelector):
             self._price = 0.0
 
     def _offered(self) -> Mapping[str, Any]:
-        return {**super()._offered(), **({} if self.preset is None else LOGITS)}
+        return {} if self.preset is None else LOGITS
+
+    def predict(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> AgentPrediction | None:
+        """Return what the agent says of a question, with its candidates best first; None without an agent.
+
+        What is given to the selector replaces what the prediction says of it.
+        """
+        if self._chooser is None:
+            return None
+        problem = SelectionProblem(query, candidates, self.tokenizer, budget_tokens).prefiltered()
+        return self._chooser.predict([problem])[0]
+
+    def prepared(self, passages: SelectionProblem) -> SelectionProblem:
+        """Return what is chosen from; see `BudgetedSelector`."""
+        return super().prepared(passages) if self._chooser is None else self._chooser.prepared(passages)
+
+    def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
+        """Choose from a problem that is set up already; see `BudgetedSelector`."""
+        if self._chooser is None:
+            return super().select_from(problem, choice)
+        return replace(self._chooser.select_from(problem, choice), method=self.name)
 
     def search_of(self, problem: SelectionProblem) -> SearchConfig:
         """Return the settings of the search of a problem, with lambda for its whole budget."""
@@ -94,6 +148,8 @@ class SearchSelector(SearchSettings, RerankingSelector):
         return config
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
+        if self._chooser is not None:
+            return self._chooser._choose_many(problems)
         # In lock-step, their orders scored in shared batches; values are cached in the problems.
         scorers = [self._scorer(problem) for problem in problems]
         # Probabilities enter as they are, other values are standardised per question. The first expansion of a tree
@@ -166,6 +222,18 @@ class SearchSelector(SearchSettings, RerankingSelector):
                 )
                 warn_once(trace["warning"])
         return Choice(result.order, float(scorer([result.order])[0]) if result.order else 0.0, trace)
+
+
+def completed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with those that are not given: of the best single configuration, or, for another reranker, plain.
+
+    The promise of the best single configuration is about its own value: with another reranker, or a price of tokens,
+    there is none unless it is given.
+    """
+    if "reranker" in given:
+        return {"unit": "passage", "cost_weight": 0.0, **given}
+    price = {"keep": None} if "cost_weight" in given else {}
+    return {**SINGLE, **price, **given}
 
 
 def _is_probable(reranker: Reranker) -> bool:

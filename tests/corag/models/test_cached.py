@@ -28,9 +28,9 @@ def test_states_are_those_of_the_encoder_whatever_was_asked_before():
             np.testing.assert_allclose(own.states, other.states, atol=1e-5)
         np.testing.assert_allclose(shared.vectors(TEXTS), encoder.vectors(TEXTS), atol=1e-5)
     assert shared.vectors([]).shape == (0, 384)
-    with corag.runtime(cache_mb=0):
-        forwards = CachedEncoder(encoder, batch=1).encoded(TEXTS)
-        backwards = CachedEncoder(encoder, batch=1).encoded(TEXTS[::-1])[::-1]
+    with corag.runtime(cache_mb=0, batch_tokens=1):  # one text at a time
+        alone = CachedEncoder(minilm_encoder())
+        forwards, backwards = alone.encoded(TEXTS), alone.encoded(TEXTS[::-1])[::-1]
     assert all(np.array_equal(one.states, other.states) for one, other in zip(forwards, backwards, strict=True))
     with pytest.raises(ValueError, match="read-only"):
         backwards[0].states[0] = 0

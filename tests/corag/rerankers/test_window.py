@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from corag.rerankers.window import WindowedQuestion, WindowedReranker, window_spans
-from corag.selectors.corag.selector import Corag
+from corag.selectors.corag.search import Corag
 from corag.selectors.reranking import Naive, Upper
 from corag.text.documents import SEPARATOR
 from tests.fakes import CHARACTERS, HashReranker, chunks_of, offer

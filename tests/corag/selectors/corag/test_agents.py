@@ -13,7 +13,7 @@ from corag.errors import InputError, MissingExtraError, ModelError
 from corag.registry import RERANKERS
 from corag.selectors.corag.agents import load_agent
 from corag.selectors.corag.features import question_vectors
-from corag.selectors.corag.selector import Corag
+from corag.selectors.corag.search import Corag
 from corag.selectors.problem import SelectionProblem
 from tests.fakes import CHARACTERS, HashEmbedder, HashReranker, SignEmbedder, offer, save_agent, sign_agent
 

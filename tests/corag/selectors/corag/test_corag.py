@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import corag
 from common.errors import InputError
 from corag.registry import RERANKERS
-from corag.selectors.corag.search import SearchSelector
-from corag.selectors.corag.selector import SINGLE, Corag
+from corag.selectors.corag.search import SINGLE, Corag
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import Upper
 from corag.types import Candidate, Chunk
@@ -182,7 +181,7 @@ class Logits(HashReranker):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_is_the_search_of_its_source(preset):
-    selector = SearchSelector(preset=preset, reranker="bm25")
+    selector = Corag(preset=preset, reranker="bm25")
     for budget in (40, 4000):  # lambda is that of eq. 5, of the whole budget
         assert selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, budget)) == SearchConfig(**PRESETS[preset])
     tree = Corag(preset=preset, reranker=COSTLY, tokenizer=CHARACTERS).select("who?", POOL, 40).trace.result.tree
