@@ -1,11 +1,4 @@
-"""LangChain: a document compressor that chooses and orders documents under a token budget.
-
-from corag.integrations.langchain import CoragCompressor
-
-retriever = ContextualCompressionRetriever(
-    base_compressor=CoragCompressor(budget_tokens=1024, tokenizer="gpt-4o"), base_retriever=retriever
-)
-"""
+"""LangChain: a document compressor that chooses and orders documents under a token budget."""
 
 from __future__ import annotations
 
@@ -18,26 +11,18 @@ with needed("langchain_core", "langchain"):
     from langchain_core.callbacks import Callbacks
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.prompts import PromptTemplate, format_document
-    from pydantic import ConfigDict
 
-    from corag.integrations.choosing import KEY, Chooser, Given
+    from corag.integrations.choosing import KEY, Chooser
 
 
 class CoragCompressor(Chooser, BaseDocumentCompressor):
     """Chooses which documents go into the prompt, how many, and in which order, under a token budget.
 
     The budget is that of the context that `create_stuff_documents_chain` builds: each document by `document_prompt`,
-    with `separator` between them. Give the chain's own if it has others than LangChain's defaults. The reranker reads
-    the `title` in a document's metadata before its text; `relevance_score` there is its score.
-
-    Args:
-        document_prompt: How the prompt shows a document: the template of the chain's `document_prompt`.
-        separator: The text between two documents in the prompt.
+    a template, with `separator` between them. Give the chain's own if it has others than LangChain's defaults.
 
     See `corag.integrations.choosing.Chooser` for what comes back, and the other settings.
     """
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     document_prompt: str = "{page_content}"
     separator: str = "\n\n"
@@ -46,14 +31,7 @@ class CoragCompressor(Chooser, BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         """Return the documents for a prompt, in its order; see `Chooser.choose`."""
-        return self.choose(query, documents, self)[0]
-
-    def read_document(self, document: Document) -> Given:
-        """Return the content of a document."""
-        score = document.metadata.get("relevance_score")
-        number = score if isinstance(score, int | float) or hasattr(score, "__float__") else None
-        title = str(document.metadata.get("title") or "")
-        return Given(document.id or "", document.page_content, title.strip(), number)
+        return self.choose(query, documents)[0]
 
     def write_document(self, document: Document | None, text: str, note: Mapping[str, Any]) -> Document:
         """Return a document with a text and a note."""

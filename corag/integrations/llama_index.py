@@ -1,11 +1,4 @@
-"""LlamaIndex: a node postprocessor that chooses and orders nodes under a token budget.
-
-from corag.integrations.llama_index import CoragPostprocessor
-
-engine = index.as_query_engine(
-    similarity_top_k=20, node_postprocessors=[CoragPostprocessor(budget_tokens=1024, tokenizer="gpt-4o")]
-)
-"""
+"""LlamaIndex: a node postprocessor that chooses and orders nodes under a token budget."""
 
 from __future__ import annotations
 
@@ -19,25 +12,18 @@ with needed("llama_index.core", "llama-index"):
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
-    from corag.integrations.choosing import KEY, Chooser, Given
+    from corag.integrations.choosing import KEY, Chooser
 
 
 class CoragPostprocessor(Chooser, BaseNodePostprocessor):
     """Chooses which nodes go into the prompt, how many, and in which order, under a token budget.
 
     The budget is that of the context that response synthesizers build: the text of each node as the language model
-    sees it, by default with the metadata in front, and empty lines between nodes. The reranker reads what the embedding
-    model saw: the metadata that is not excluded for it (a title without its key), and the text.
-
-    Args:
-        metadata_mode: How the prompt shows a node; synthesizers use `MetadataMode.LLM`. With `MetadataMode.ALL`, which
-            shows every field, nodes do not say how they were chosen.
-        separator: The text between two nodes in the prompt.
+    sees it (`MetadataMode.LLM`), with the metadata in front, and `separator` between nodes.
 
     See `corag.integrations.choosing.Chooser` for what comes back, and the other settings.
     """
 
-    metadata_mode: MetadataMode = MetadataMode.LLM
     separator: str = "\n\n"
 
     @classmethod
@@ -50,27 +36,19 @@ class CoragPostprocessor(Chooser, BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise InputError("there is no question to choose nodes for; give query_bundle or query_str")
-        return self.choose(query_bundle.query_str, nodes, self)[0]
-
-    def read_document(self, document: NodeWithScore) -> Given:
-        """Return the content of a node."""
-        node = document.node
-        seen = {key: value for key, value in node.metadata.items() if key not in node.excluded_embed_metadata_keys}
-        title = str(seen["title"]) if seen.keys() == {"title"} else node.get_metadata_str(MetadataMode.EMBED)
-        return Given(node.node_id, node.get_content(MetadataMode.NONE), title.strip(), document.score)
+        return self.choose(query_bundle.query_str, nodes)[0]
 
     def write_document(self, document: NodeWithScore | None, text: str, note: Mapping[str, Any]) -> NodeWithScore:
         """Return a node with a text and a note that neither prompts nor embeddings show."""
         node = TextNode(text=text) if document is None else document.node.model_copy()
         if text != node.get_content(MetadataMode.NONE):
             node.set_content(text)
-        if self.metadata_mode != MetadataMode.ALL:
-            node.metadata = {**node.metadata, KEY: note}
-            node.excluded_llm_metadata_keys = [*node.excluded_llm_metadata_keys, KEY]
-            node.excluded_embed_metadata_keys = [*node.excluded_embed_metadata_keys, KEY]
+        node.metadata = {**node.metadata, KEY: note}
+        node.excluded_llm_metadata_keys = [*node.excluded_llm_metadata_keys, KEY]
+        node.excluded_embed_metadata_keys = [*node.excluded_embed_metadata_keys, KEY]
         return NodeWithScore(node=node, score=None if document is None else document.score)
 
     def render_documents(self, documents: Sequence[NodeWithScore]) -> str:
         """Return nodes as response synthesizers show them."""
-        shown = (document.node.get_content(metadata_mode=self.metadata_mode).strip() for document in documents)
+        shown = (document.node.get_content(MetadataMode.LLM).strip() for document in documents)
         return self.separator.join(text for text in shown if text)

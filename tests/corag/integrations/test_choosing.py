@@ -7,23 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.errors import InputError
-from corag.integrations.choosing import KEY, Chooser
+from corag.integrations.choosing import KEY
 from tests.corag.integrations.worlds import FACTS, QUESTION, Note, Notes, Writes, tokens
 from tests.fakes import COUNTERS, TEXTS, HashReranker
 
-TOP = Chooser(method="top-k", k=50)
-PLAIN = Notes()
+TOP = Notes(method="top-k", k=50)
 NAMED = [Note(text, f"n{place}") for place, text in enumerate(FACTS)]
 
 
-def choose(documents, budget_tokens=100, chooser=TOP, adapter=PLAIN):
-    return chooser.choose(QUESTION, documents, adapter, budget_tokens)
+def choose(documents, budget_tokens=100, chooser=TOP):
+    return chooser.choose(QUESTION, documents, budget_tokens)
 
 
 def test_documents_come_back_as_they_were_with_a_note():
     before = [Note(text, f"n{place}", meta={"page": place}) for place, text in enumerate(FACTS)]
     chosen, selection = choose(before, 40)
-    assert [one.text for one in chosen] == FACTS[:2]
+    assert [one.content for one in chosen] == FACTS[:2]
     assert [one.meta["page"] for one in chosen] == [0, 1] and before[0].meta == {"page": 0}
     note = chosen[1].meta[KEY]
     assert note["place"] == 1 and "spans" not in note
@@ -33,44 +32,41 @@ def test_documents_come_back_as_they_were_with_a_note():
 
 
 def test_chosen_sentences_come_back_as_the_text_of_their_document():
-    chooser = Chooser(reranker="bm25", unit="sentence", agent="none")
-    titled = [Note(text, f"n{place}", title=f"Title {place}: ") for place, text in enumerate(FACTS)]
+    chooser = Notes(reranker="bm25", unit="sentence", agent="none")
+    titled = [Note(text, f"n{place}", meta={"title": f"Title {place}: "}) for place, text in enumerate(FACTS)]
     [first, *_] = choose(titled, 14, chooser)[0]
-    assert first.text == "Cher has 2 bridges." and first.title == "Title 2: "
+    assert first.content == "Cher has 2 bridges." and first.meta["title"] == "Title 2: "
     [[start, end]] = first.meta[KEY]["spans"]
-    assert FACTS[2][start:end] == first.text
+    assert FACTS[2][start:end] == first.content
 
 
 def test_repeated_documents_are_chosen_once_and_ids_that_clash_do_no_harm():
     same, _ = choose([*NAMED[:2], NAMED[0], Note(FACTS[1])])
-    assert [one.text for one in same] == FACTS[:2]
+    assert [one.content for one in same] == FACTS[:2]
     clash, _ = choose([Note(text, "one id") for text in FACTS[:3]])
-    assert [one.text for one in clash] == FACTS[:3]
+    assert [one.content for one in clash] == FACTS[:3]
 
 
 def test_scores_of_any_scale_are_taken_unless_one_is_missing():
     for given_scores, taken in (
         ([-7.5, 31, 2], [-7.5, 31.0, 2.0]),
         ([0.1, None, 0.9], [None] * 3),
-        ([0.1, float("nan"), 0.9], [None] * 3),
     ):
         documents = [Note(text, score=score) for text, score in zip(FACTS, given_scores, strict=False)]
         chosen, selection = choose(documents)
         assert selection["trace"]["chunk_similarities"] == taken
-        assert [one.text for one in chosen] == FACTS[:3]
+        assert [one.content for one in chosen] == FACTS[:3]
     with pytest.raises(InputError, match="cosine"):
-        choose([Note("a", score=31)], chooser=Chooser(method="similarity-cutoff", score_kind="cosine"))
-    ranked = Chooser(method="top-k", score_kind="rank")
+        choose([Note("a", score=31)], chooser=Notes(method="similarity-cutoff", score_kind="cosine"))
+    ranked = Notes(method="top-k", score_kind="rank")
     assert choose([Note("a", score=31)], chooser=ranked)[1]["trace"]["chunk_similarities"] == [None]
 
 
 def test_a_text_of_the_selectors_own_is_one_document_that_names_its_sources():
-    [document], _ = choose(NAMED, 30, Chooser(method=Writes()))
-    assert document.text == Writes.text and document.meta[KEY]["sources"] == ["n0", "n1"]
+    [document], _ = choose(NAMED, 30, Notes(method=Writes()))
+    assert document.content == Writes.text and document.meta[KEY]["sources"] == ["n0", "n1"]
     # With its frame it costs more than the budget, whatever the selector counted.
-    framed, selection = choose(
-        NAMED, 30, Chooser(method=Writes()), Notes(template="<a b='c' d='e' f='g' h='i'>{text}</a>" * 2)
-    )
+    framed, selection = choose(NAMED, 30, Notes(method=Writes(), template="<a b='c' d='e' f='g' h='i'>{text}</a>" * 2))
     assert framed == [] and selection["cost_tokens"] == 0
 
 
@@ -84,9 +80,8 @@ TEMPLATES = st.sampled_from(["{text}", "{title}\n\n{text}", "[{title}] <{text}>"
 )  # fmt: skip
 def test_the_rendered_text_never_costs_more_than_the_budget(texts, budget, separator, template, counter, unit):
     settings = {"reranker": HashReranker(), "search": {"policy": "paper"}, "unit": unit}
-    chooser = Chooser(tokenizer=counter, settings=settings)
-    adapter = Notes(separator, template)
-    documents = [Note(text, title=title.strip()) for text, title in texts]
-    chosen, selection = choose(documents, budget, chooser, adapter)
+    chooser = Notes(tokenizer=counter, settings=settings, separator=separator, template=template)
+    documents = [Note(text, meta={"title": title.strip()}) for text, title in texts]
+    chosen, selection = choose(documents, budget, chooser)
     if chosen:
-        assert tokens(adapter.render_documents(chosen), counter) == selection["cost_tokens"] <= budget
+        assert tokens(chooser.render_documents(chosen), counter) == selection["cost_tokens"] <= budget

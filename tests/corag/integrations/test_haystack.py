@@ -44,7 +44,7 @@ def context(result):
     return result["builder"]["prompt"].partition("BEGIN")[2].rpartition("END")[0]
 
 
-@pytest.mark.parametrize("scores", [[0.5, None, 0.1], [31.0, -7.0, float("nan")]])
+@pytest.mark.parametrize("scores", [[0.5, None, 0.1], [31.0, -7.0, 0.0]])
 def test_documents_given_are_not_changed_and_keep_id_score_and_meta(scores):
     before = documents(FACTS[:3], scores, page=7)
     kept = copy.deepcopy(before)

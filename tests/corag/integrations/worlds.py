@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import corag
-from corag.integrations.choosing import KEY, Given
+from corag.integrations.choosing import KEY, Chooser
 from corag.selectors.base import BudgetedSelector, Choice
 
 RIVERS = ("Aue", "Bode", "Cher", "Dill", "Ems")
@@ -28,28 +28,25 @@ def context(prompt):
 class Note:
     """A document of a framework that does not exist."""
 
-    text: str
+    content: str
     id: str = ""
-    title: str = ""
     score: float | None = None
     meta: dict[str, Any] = field(default_factory=dict)
 
 
-class Notes:
-    """Shows notes with what a template puts around them."""
+class Notes(Chooser):
+    """Chooses notes, and shows them with what a template puts around them."""
 
-    def __init__(self, separator="\n\n", template="{title}{text}"):
-        self.separator, self.template = separator, template
-
-    def read_document(self, document):
-        return Given(document.id, document.text, document.title, document.score)
+    separator: str = "\n\n"
+    template: str = "{title}{text}"
 
     def write_document(self, document, text, note):
         made = document or Note("")
-        return replace(made, text=text, meta={**made.meta, KEY: note})
+        return replace(made, content=text, meta={**made.meta, KEY: note})
 
     def render_documents(self, documents):
-        return self.separator.join(self.template.format(title=one.title, text=one.text) for one in documents)
+        shown = (self.template.format(title=one.meta.get("title", ""), text=one.content) for one in documents)
+        return self.separator.join(shown)
 
 
 class Writes(BudgetedSelector):
