@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import cache
-from keyword import iskeyword
 from typing import Any, NamedTuple
 
 from rich.text import Text
@@ -327,7 +326,7 @@ def _normalised(arguments: Sequence[str], parser: Any, positional: str) -> list[
     """Return the arguments as the parser knows them.
 
     A word that follows no option is one of the `positional` settings. A switch without a value is true.
-    `--num-candidates` is `--num_candidates`, and `--from`, a keyword of Python, the setting `from_`.
+    `--num-candidates` is `--num_candidates`.
     """
     types = {flag: getattr(action, "_typehint", None) for action in parser._actions for flag in action.option_strings}
     names, words = positional.split(), list(arguments)
@@ -339,7 +338,7 @@ def _normalised(arguments: Sequence[str], parser: Any, positional: str) -> list[
             continue
         flag, equals, value = word[2:].partition("=")
         if word != "--help-all":
-            flag = f"{flag.replace('-', '_')}{'_' * iskeyword(flag)}"
+            flag = flag.replace("-", "_")
             word = f"--{flag}{equals}{value}"
         normalised.append(word)
         kind = types.get(f"--{flag}")

@@ -1,7 +1,8 @@
-"""The files of public data sets: fetched by fsspec, which keeps them, or brought by hand.
+"""The files of public data sets, fetched by fsspec, which keeps them.
 
 A place is a URL of fsspec: `hf://datasets/NAME@REVISION/PATTERN`, `https://...`, or for files in an archive
-`zip://PATTERN::https://...`.
+`zip://PATTERN::https://...`. `datasets` would read most of them, by fsspec, too; but it guesses the types of CSV cells,
+does not tell from which file a row is, and keeps a second copy of everything.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,20 +26,19 @@ from corag.writing import cache_folder
 EXTRA = "data"
 Row = Mapping[str, Any]
 
-_SHARD = re.compile(r"(?P<stem>.*)-\d{5}-of-(?P<count>\d{5})\D.*")
 _ROWS_AT_ONCE = 256
 _LONGEST_CELL = 2**27
 
 
 class UnfetchedError(DataError):
-    """A file cannot be fetched, or is not in the folder of files brought by hand."""
+    """A file cannot be fetched."""
 
 
 class Files:
-    """The files of each part of a data set, given as places, or in a folder."""
+    """The files of each part of a data set, given as places."""
 
-    def __init__(self, parts: Mapping[str, Sequence[str]], folder: Path | None = None, *, quiet: bool = False) -> None:
-        self._parts, self._folder, self._quiet = parts, folder, quiet
+    def __init__(self, parts: Mapping[str, Sequence[str]], *, quiet: bool = False) -> None:
+        self._parts, self._quiet = parts, quiet
         self._opened: dict[str, list[Any]] = {}
 
     def rows(self, part: str) -> Iterator[Row]:
@@ -51,7 +50,7 @@ class Files:
                         yield from read_rows(Path(str(file.path)), content)
                 except (OSError, EOFError, ValueError, zipfile.BadZipFile, tarfile.TarError, csv.Error) as error:
                     raise DataError(
-                        f"{file.path} of {place} cannot be read: {_first_line(error)}; delete it, or the folder "
+                        f"{file.path} of {place} cannot be read: {_first_line(error)}; delete the folder "
                         f"{_downloads()}, and run the same command again"
                     ) from error
 
@@ -63,23 +62,16 @@ class Files:
             except (OSError, ValueError, zipfile.BadZipFile, tarfile.TarError) as error:
                 raise UnfetchedError(f"{place} cannot be fetched: {_first_line(error)}") from error
             if not self._opened[place]:
-                raise UnfetchedError(f"{self._folder or place} has no file {pattern_of(place)}")
+                raise UnfetchedError(f"there is no file {place}")
         return self._opened[place]
 
     def _open(self, place: str) -> list[Any]:
-        fsspec = require("fsspec", EXTRA)
         *inner, source = place.split("::")
-        if self._folder is None:
-            sources, kept = [f"filecache::{source}"], {"filecache": {"cache_storage": str(_downloads())}}
-        else:
-            sources, kept = list(map(str, _brought(pattern_of(place), self._folder))), {}
-        archive = {"tar": {"compression": "gzip"}} if place.startswith("tar://") else {}
-        with progress(f"fetch {pattern_of(place)}", quiet=self._quiet or self._folder is not None):
-            found = [
-                file
-                for one in sources
-                for file in fsspec.open_files("::".join([*inner, one]), "rb", compression="infer", **kept, **archive)
-            ]
+        settings: dict[str, Any] = {"filecache": {"cache_storage": str(_downloads())}}
+        settings |= {"tar": {"compression": "gzip"}} if place.startswith("tar://") else {}
+        with progress(f"fetch {source.rpartition('/')[2]}", quiet=self._quiet):
+            url = "::".join([*inner, f"filecache::{source}"])
+            found: list[Any] = require("fsspec", EXTRA).open_files(url, "rb", compression="infer", **settings)
             for file in () if inner else found:
                 with file:  # fetches it
                     pass
@@ -88,37 +80,6 @@ class Files:
 
 def _downloads() -> Path:
     return cache_folder() / "downloads"
-
-
-def pattern_of(place: str) -> str:
-    """Return the name of the file, or the pattern of names, that a place holds for a person to bring."""
-    source = place.rpartition("::")[2]
-    if source.startswith("hf://"):
-        return "/".join(source.split("/")[5:])
-    return source.rpartition("/")[2]
-
-
-def address_of(place: str) -> str:
-    """Return where a person finds the files of a place."""
-    source = place.rpartition("::")[2]
-    if not source.startswith("hf://"):
-        return source
-    name, _, revision = "/".join(source.split("/")[2:5]).partition("@")
-    return f"https://huggingface.co/{name}/tree/{revision or 'main'}"
-
-
-def _brought(pattern: str, folder: Path) -> list[Path]:
-    """Return the files in a folder; of numbered shards all have to be there."""
-    files = sorted(folder.rglob(pattern))
-    # The files may be in one folder, if their names alone tell which they are.
-    if not files and not (name := pattern.rpartition("/")[2]).startswith("*"):
-        files = sorted(folder.rglob(name))
-    # A pattern such as *-00000-of-00007.parquet asks for one alone.
-    shards = [match for file in files if len(files) > 1 and (match := _SHARD.fullmatch(file.name))]
-    for match in shards:
-        if sum(one["stem"] == match["stem"] for one in shards) != int(match["count"]):
-            raise UnfetchedError(f"{folder} lacks some of the {match['count']} files of {match['stem']}")
-    return files
 
 
 def _first_line(error: BaseException) -> str:

@@ -21,7 +21,7 @@ from corag.text.documents import Document
 from corag.writing import cache_folder
 from experiments.data.catalogue import DATA_SETS, DataSet, find_data_set
 from experiments.data.config import comma_separated
-from experiments.data.fetch import Files, UnfetchedError, address_of, pattern_of
+from experiments.data.fetch import Files, UnfetchedError
 from experiments.data.folder import (
     CORPUS_FILE,
     QUERIES_FILE,
@@ -57,7 +57,6 @@ class GetConfig:
         limit: First questions of each split.
         passages: First passages of a corpus that all questions share, beside the evidence of these questions.
         corpus: Data folder whose corpus the questions are asked of, for a set that has no passages.
-        from_: Folder with the source's files, brought by hand (`--from FOLDER`): nothing is fetched.
         overwrite: Replace the folder if it holds other data.
         quiet: Show no progress.
     """
@@ -68,7 +67,6 @@ class GetConfig:
     limit: int | None = None
     passages: int | None = None
     corpus: str = ""
-    from_: str | None = None
     overwrite: bool = False
     quiet: bool = False
 
@@ -114,21 +112,19 @@ def get_data(config: GetConfig) -> Path:
 
 
 def _fetch(data_set: DataSet, splits: tuple[str, ...], out: Path, settings: dict[str, Any], config: GetConfig) -> None:
-    fetching = data_set.megabytes and config.from_ is None
-    size = f", {data_set.megabytes:,} MB to fetch for all splits" if fetching else ""
+    size = f", {data_set.megabytes:,} MB to fetch for all splits" if data_set.megabytes else ""
     say(f"{data_set.name}: {data_set.what}\nlicence: {data_set.licence}", stderr())
     say(f"source: {data_set.home}{size}", stderr())
-    files = Files(data_set.files, None if config.from_ is None else Path(config.from_), quiet=config.quiet)
+    files = Files(data_set.files, quiet=config.quiet)
     try:
         for place in data_set.places(splits):
             files.get(place)
         with new_folder(out) as draft:
             _write(draft, data_set, splits, files, settings, config)
     except UnfetchedError as error:
-        wanted = "; ".join(f"{pattern_of(place)} from {address_of(place)}" for place in data_set.places(splits))
         raise DataError(
             f"{error}; run the same command where there is a network (after `hf auth login` if its terms have to be "
-            f"accepted) and without --from, or bring these files into a folder and name it with --from: {wanted}"
+            "accepted), and copy the folder that it writes"
         ) from error
     except (KeyError, TypeError) as error:
         raise DataError(
@@ -138,10 +134,6 @@ def _fetch(data_set: DataSet, splits: tuple[str, ...], out: Path, settings: dict
 
 
 def _check(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> None:
-    if config.from_ is not None and not Path(config.from_).is_dir():
-        raise InputError(f"{config.from_} is not a folder; give the one with the source's files")
-    if config.from_ is not None and not data_set.files:
-        raise InputError(f"{data_set.name} is read by ir_datasets; leave out --from, and see {data_set.home}")
     if unknown := [split for split in splits if split not in data_set.splits]:
         raise InputError(f"{data_set.name} has no split {unknown[0]!r}; its splits are {', '.join(data_set.splits)}")
     if config.corpus and data_set.own_passages:

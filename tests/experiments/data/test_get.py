@@ -3,8 +3,10 @@
 import gzip
 import io
 import json
+import shutil
 import tarfile
 import zipfile
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -14,8 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from corag.cli.main import main
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from corag.text.data import DataFolder, find_data
+from experiments.data.catalogue import DATA_SETS
 from experiments.data.fetch import Files, UnfetchedError
 from experiments.data.folder import read_source
 from experiments.data.get import GetConfig, get_data
@@ -54,13 +57,25 @@ def parquet(path, rows):
     pq.write_table(pa.Table.from_pylist(rows), path)
 
 
-def pubmedqa(folder):
-    parquet(folder / "train-00000-of-00001.parquet", [PUBMEDQA, PUBMEDQA | {"pubid": 215}])
-    return folder
+@pytest.fixture
+def source(monkeypatch):
+    """Says where the files of a set are on this machine."""
+
+    def at(name, **files):
+        places = {part: (str(place),) for part, place in files.items()}
+        monkeypatch.setitem(DATA_SETS, name, replace(DATA_SETS[name], files=places))
+
+    return at
 
 
-def rows(place, folder=None):
-    return list(Files({"dev": (place,)}, folder, quiet=True).rows("dev"))
+@pytest.fixture
+def pubmedqa(tmp_path, source):
+    parquet(tmp_path / "train.parquet", [PUBMEDQA, PUBMEDQA | {"pubid": 215}])
+    source("pubmedqa", train=tmp_path / "train.parquet")
+
+
+def rows(place):
+    return list(Files({"dev": (place,)}, quiet=True).rows("dev"))
 
 
 def test_a_file_of_the_web_is_fetched_once(web):
@@ -100,30 +115,21 @@ def test_every_form_of_a_file_by_itself_zipped_and_in_archives(web):
             (folder / f"{name}.gz").write_bytes(gzip.compress(content))
     for name, (_, expected) in FORMS.items():
         for place in (f"{url}/{name}", f"{url}/{name}.gz", f"zip://**/*{name}::{url}/x.zip"):
-            assert rows(place) == rows(place, folder) == expected, place
+            assert rows(place) == expected, place
     assert rows(f"tar://data/a.jsonl::{url}/x.tar.gz") == [ROW]
     with pytest.raises(UnfetchedError):
         rows(f"zip://**/*.parquet::{url}/x.zip")
     (folder / "b.jsonl").write_text("{broken\n")
     with pytest.raises(DataError):
-        rows("https://x/b.jsonl", folder)
+        rows(f"{url}/b.jsonl")
 
 
-def test_of_numbered_files_brought_by_hand_none_may_be_missing(tmp_path):
-    for number in (0, 2):
-        parquet(tmp_path / "a" / f"train-0000{number}-of-00003.parquet", [{"id": number}])
-    assert rows("hf://datasets/some/data@main/a/train-00000-*.parquet", tmp_path) == [{"id": 0}]
-    for pattern in ("a/*.parquet", "*.json"):  # a shard, or all of it, is missing
-        with pytest.raises(UnfetchedError):
-            rows(f"hf://datasets/some/data/{pattern}", tmp_path)
+def got(name, out, **settings):
+    return get_data(GetConfig(name, str(out), quiet=True, **settings))
 
 
-def got(name, brought, out, **settings):
-    return get_data(GetConfig(name, str(out), from_=str(brought), quiet=True, **settings))
-
-
-def test_a_set_goes_to_the_cache_where_its_name_finds_it(tmp_path, capsys):
-    config = GetConfig("pubmedqa", from_=str(pubmedqa(tmp_path / "brought")), quiet=True)
+def test_a_set_goes_to_the_cache_where_its_name_finds_it(tmp_path, pubmedqa, capsys):
+    config = GetConfig("pubmedqa", quiet=True)
     folder = get_data(config)
     assert folder == find_data("pubmedqa") == tmp_path / "cache" / "data" / "pubmedqa"
     assert "licence: MIT" in capsys.readouterr().err
@@ -133,7 +139,7 @@ def test_a_set_goes_to_the_cache_where_its_name_finds_it(tmp_path, capsys):
     record = read_source(folder)
     assert (record["licence"], record["questions"], record["passages"]) == ("MIT", {"train": 2}, 2)
     assert record["sha256"]["corpus.jsonl.gz"] and record["files"] and record["home"]
-    changed = {"limit": 1, "from_": config.from_, "quiet": True}
+    changed = {"limit": 1, "quiet": True}
     with pytest.raises(DataError, match="--overwrite"):
         get_data(GetConfig("pubmedqa", **changed))
     assert get_data(GetConfig("pubmedqa", overwrite=True, **changed)) == folder
@@ -141,56 +147,55 @@ def test_a_set_goes_to_the_cache_where_its_name_finds_it(tmp_path, capsys):
     assert len(DataFolder.open(folder).queries) == 1
 
 
-def test_a_folder_with_other_files_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_left_alone(tmp_path, pubmedqa):
     out = tmp_path / "out"
     out.mkdir()
     (out / "thesis.txt").write_text("years of work")
     with pytest.raises(DataError):
-        got("pubmedqa", pubmedqa(tmp_path / "brought"), out, overwrite=True)
+        got("pubmedqa", out, overwrite=True)
     assert [file.name for file in out.iterdir()] == ["thesis.txt"]
 
 
-def test_a_set_without_passages_is_asked_of_another_corpus(tmp_path):
-    other = got("pubmedqa", pubmedqa(tmp_path / "other"), tmp_path / "pubmedqa")
-    parquet(tmp_path / "brought" / "wk" / "test" / "0000.parquet", ROWS["felm"]["wk"])
-    folder = DataFolder.open(got("felm", tmp_path / "brought", tmp_path / "out", corpus=str(other)))
+def test_a_set_without_passages_is_asked_of_another_corpus(tmp_path, pubmedqa, source):
+    other = got("pubmedqa", tmp_path / "pubmedqa")
+    parquet(tmp_path / "wk.parquet", ROWS["felm"]["wk"])
+    source("felm", wk=tmp_path / "wk.parquet")
+    folder = DataFolder.open(got("felm", tmp_path / "out", corpus=str(other)))
     assert len(folder.split("wk")) == 2 and list(folder.documents) == list(DataFolder.open(other).documents)
 
 
-def test_lone_surrogates_are_replaced_and_repeated_questions_left_out(tmp_path, capsys):
+def test_lone_surrogates_are_replaced_and_repeated_questions_left_out(tmp_path, source, capsys):
     row = json.loads(json.dumps(MUSIQUE))
     row["paragraphs"][0]["paragraph_text"] = "Broken \ud83d emoji"
-    (tmp_path / "musique_ans_v1.0_train.jsonl").write_text(f"{json.dumps(row)}\n" * 2)
-    folder = DataFolder.open(got("musique", tmp_path, tmp_path / "out", splits="train"))
+    (tmp_path / "train.jsonl").write_text(f"{json.dumps(row)}\n" * 2)
+    source("musique", train=tmp_path / "train.jsonl")
+    folder = DataFolder.open(got("musique", tmp_path / "out", splits="train"))
     assert len(folder.queries) == 1
     assert any(passage.text.startswith("Broken �") for passage in folder.documents.values())
     assert "1 questions" in capsys.readouterr().err
 
 
-def test_what_to_bring_if_there_is_no_network(tmp_path):
-    for settings in ({}, {"from_": str(tmp_path)}):
-        with pytest.raises(DataError) as error:
-            get_data(GetConfig("clapnq", str(tmp_path / "out"), "dev", quiet=True, **settings))
-        for name in ("clapnq_dev_answerable.jsonl", "question_dev_answerable.tsv", "passages.tsv"):
-            assert f"{name} from https://" in str(error.value)
-        assert "clapnq_train_answerable.jsonl" not in str(error.value)
+def test_without_a_network_nothing_is_left(tmp_path):
+    with pytest.raises(DataError, match="copy the folder"):
+        got("clapnq", tmp_path / "out", splits="dev")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_conversion_that_breaks_off_leaves_nothing_and_runs_again(tmp_path):
-    names = ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001")
-    files = [tmp_path / "brought" / "plain_text" / f"{name}.parquet" for name in names]
-    for number, file in enumerate(files):
-        parquet(file, [SQUAD | {"id": f"s{number}"}])
-    whole = files[2].read_bytes()
-    files[2].write_bytes(whole[:-9])
+def test_a_conversion_that_breaks_off_leaves_nothing_and_runs_again(tmp_path, source):
+    files = {name: tmp_path / f"{name}.parquet" for name in ("train", "dev")}
+    for name, file in files.items():
+        parquet(file, [SQUAD | {"id": name}])
+    source("squad", **files)
+    whole = files["dev"].read_bytes()
+    files["dev"].write_bytes(whole[:-9])
     (tmp_path / ".out.part").mkdir()  # a kill leaves it
-    command = ["data", "get", "squad", "--out", str(tmp_path / "out"), "--from", str(tmp_path / "brought"), "--quiet"]
+    command = ["data", "get", "squad", "--out", str(tmp_path / "out"), "--quiet"]
     assert main(command) == 2
     assert not (tmp_path / "out").exists()
-    files[2].write_bytes(whole)
+    files["dev"].write_bytes(whole)
+    shutil.rmtree(tmp_path / "cache" / "downloads")
     assert main(command) == 0
-    assert len(DataFolder.open(tmp_path / "out").queries) == 3
+    assert len(DataFolder.open(tmp_path / "out").queries) == 2
     assert not (tmp_path / ".out.part").exists()
 
 
@@ -218,5 +223,3 @@ def test_a_set_of_ir_datasets(monkeypatch, tmp_path):
     assert [passage.text for passage in data.documents.values()][2] == "Kell."
     limited = get_data(GetConfig(config.name, str(tmp_path / "some"), limit=1, passages=1, quiet=True))
     assert list(DataFolder.open(limited).documents) == ["0", "1"]
-    with pytest.raises(InputError):
-        get_data(GetConfig(config.name, str(tmp_path / "other"), from_=str(tmp_path), quiet=True))
