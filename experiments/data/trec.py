@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 import re
+import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from corag.errors import DataError
-from corag.text.data import Grades, read_lines
+from corag.optional import require
+from corag.text.data import Grades
 
 
 def read_run(
     path: str | Path, queries: Container[str] | None = None, *, limit: int | None = None
 ) -> dict[str, dict[str, float]]:
-    """Read a TREC run, plain or `.gz`.
+    """Read a TREC run, plain or `.gz`, by ir-measures.
 
     Args:
         path: The file.
@@ -27,36 +29,24 @@ def read_run(
         limit: Keep only this many of the best passages of a question.
 
     Returns:
-        The passages of each question with their scores, by rising rank; of equal ranks the higher score first.
+        The passages of each question with their scores, best first, as trec_eval has them: by score, whatever the
+        rank; of equal scores the first in the file.
 
     Raises:
-        DataError: The file cannot be read, or a line is malformed or repeats a passage; the message names the line.
+        DataError: The file cannot be read, or a line is malformed.
     """
-    file = Path(path)
-    runs: dict[str, dict[str, tuple[int, float]]] = {}
-    number = 0
-    for number, (query, passage, rank, score) in read_lines(file, _run_line):
-        if queries is None or query in queries:
-            passages = runs.setdefault(query, {})
-            if passage in passages:
-                raise DataError(f"{file}, line {number}: passage {passage!r} is ranked twice for question {query!r}")
-            passages[passage] = rank, -score
-    if not number:
-        raise DataError(f"{file} is empty; a run has lines such as: q1 Q0 passage-7 1 12.5 bm25")
-    return {
-        query: {passage: -passages[passage][1] for passage in sorted(passages, key=passages.__getitem__)[:limit]}
-        for query, passages in runs.items()
-    }
-
-
-def _run_line(text: str) -> tuple[str, str, int, float]:
-    parts = text.split()
-    if len(parts) != 6:
-        raise ValueError(f"{len(parts)} columns; a line of a run has six: question Q0 passage rank score tag")
-    query, _, passage, rank, score, _ = parts
-    if not math.isfinite(float(score)):
-        raise ValueError(f"the score is {score}; it must be a finite number")
-    return query, passage, int(rank), float(score)
+    runs: dict[str, dict[str, float]] = {}
+    try:
+        for line in require("ir_measures", "experiments").read_trec_run(str(path)):
+            if not math.isfinite(line.score):
+                raise ValueError(f"the score of {line.doc_id!r} for question {line.query_id!r} is {line.score}")
+            if queries is None or line.query_id in queries:
+                runs.setdefault(line.query_id, {}).setdefault(line.doc_id, line.score)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise DataError(
+            f"{path} is not a TREC run: {error}; its lines have six columns, such as: q1 Q0 passage-7 1 12.5 bm25"
+        ) from error
+    return {query: dict(sorted(of.items(), key=lambda one: -one[1])[:limit]) for query, of in runs.items()}
 
 
 def run_lines(rankings: Mapping[str, Sequence[str]], tag: str) -> Iterable[str]:
