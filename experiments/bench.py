@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,6 @@ from corag.cli.console import progress, stdout, table
 from corag.errors import DataError
 from corag.memory import clear_caches, used_bytes
 from corag.models.devices import hardware_of
-from corag.models.minilm import from_folder
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime, resolve_device
 from corag.naming import split_parts
@@ -68,7 +66,6 @@ class BenchConfig(Runtime):
         data: Data folder whose questions have candidates, for `selection` and `gpu`; by default the demo.
         methods: Selectors for `selection`, or rerankers for `gpu`, separated by commas; by default those that ship.
         budget: Token budget; `selection` only.
-        weights: Folder with MiniLM's files, in any precision, in place of its package.
         out: Folder for `bench-<part>.json`.
     """
 
@@ -79,7 +76,6 @@ class BenchConfig(Runtime):
     data: str | None = None
     methods: str | tuple[str, ...] = ""
     budget: int = DEFAULT_BUDGET
-    weights: str | None = None
     out: str = "runs/bench"
 
     def __post_init__(self) -> None:
@@ -103,10 +99,7 @@ def bench(config: BenchConfig) -> dict[str, Any]:
     """Run a benchmark, print its table, and write its JSON file."""
     Path(config.out).mkdir(parents=True, exist_ok=True)
     measure, title, columns = BENCHMARKS[config.part]
-    with (
-        progress(f"bench {config.part}", between=True) as report,
-        from_folder(config.weights) if config.weights else nullcontext(),
-    ):
+    with progress(f"bench {config.part}", between=True) as report:
         rows = measure(config)
         hardware = hardware_of(resolve_device("reranker").device)
         report(1, 1)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.ambient import Ambient, check_cancelled
+from corag.ambient import check_cancelled
 from corag.checks import MOST_TOKENS
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.memory import LRU
@@ -195,14 +195,8 @@ def file_counter(path: Path, name: str) -> TokenizerCounter:
     return TokenizerCounter(load_tokenizer(path), name=name)
 
 
-MINILM_FOLDER: Ambient[Path | None] = Ambient(None)
-"""A folder used in place of the package's; see `corag.models.minilm.from_folder`."""
-
-
 def model_folder() -> Path:
     """Return the folder of the packaged model, found without importing the package (that would import torch)."""
-    if (given := MINILM_FOLDER.get()) is not None:
-        return given
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(f"MiniLM is not installed; install it with: {to_install('models')}")
