@@ -9,11 +9,8 @@ import pytest
 
 import corag
 from corag.errors import CoragError
-from corag.index import ChunkIndex
-from corag.readers.chat import OpenAIReader
 from tests.campaign.draws import DRAWN, QUERIES, drawn_candidates, drawn_selector
 from tests.campaign.parts import COUNTERS
-from tests.chat_server import ChatServer, Reply
 from tests.effort import CAMPAIGN
 from tests.experiments.worlds import DOCUMENTS
 from tests.experiments.worlds import QUERIES as ASKED
@@ -102,30 +99,3 @@ def test_selectors_with_the_shipped_parts(spelling, figure):
         assert [one.ids for one in others] == [alone[question].ids] * 2
         assert [one.value for one in others] == [pytest.approx(alone[question].value, abs=1e-5)] * 2
     figure("selections of threads and tasks", 2 * len(questions))
-
-
-def test_an_index(small_index, figure):
-    index = ChunkIndex.open(small_index)
-    questions = (QUESTIONS * 5)[:NUM_TASKS]
-
-    def search(question):
-        [vector] = corag.embedder().embed([question])
-        both = [index.retrieve(question, vector, 5, retrieval) for retrieval in ("vector", "text")]
-        return [[one.chunk.id for one in found] for found in both]
-
-    expected = [search(question) for question in QUESTIONS]
-    expected = (expected * 5)[:NUM_TASKS]
-    assert together([lambda question=question: search(question) for question in questions]) == expected
-    tasks = [lambda question=question: asyncio.to_thread(search, question) for question in questions]
-    assert as_tasks(tasks) == expected
-    figure("searches of threads and tasks", 2 * len(questions))
-
-
-def test_a_reader_of_a_server(figure):
-    with ChatServer(Reply("Par", "is")) as server:
-        reader = OpenAIReader(base_url=server.base_url, model="llama3.1:8b", tokenizer="minilm", max_concurrent=4)
-        assert together([lambda: reader.answer("q?", "c").text] * NUM_TASKS) == ["Paris"] * NUM_TASKS
-        tasks = [lambda: asyncio.to_thread(lambda: "".join(reader.stream("q?", "c")))] * NUM_TASKS
-        assert as_tasks(tasks) == ["Paris"] * NUM_TASKS
-        assert len(server.chats) == 2 * NUM_TASKS
-    figure("answers of threads and tasks", 2 * NUM_TASKS)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import corag
-from corag.errors import InputError, MissingExtraError
+from corag.errors import MissingExtraError
 from corag.optional import to_install
 
 HEAVY = {
@@ -107,10 +107,3 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch)
         with monkeypatch.context() as patch, pytest.raises(MissingExtraError, match=re.escape(to_install("models"))):
             patch.setitem(sys.modules, package, None)
             corag.selector(part)
-
-
-def test_one_base_catches_every_error_on_purpose():
-    for kind in (InputError, MissingExtraError):
-        assert issubclass(kind, corag.CoragError)
-    with pytest.raises(corag.CoragError):
-        corag.selectors.Corag(search={"exploration": "x"})

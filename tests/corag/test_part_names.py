@@ -112,11 +112,3 @@ def test_a_fault_inside_a_part_is_not_taken_for_a_wrong_setting():
     for spelled in ("broken", "broken(size=2)"):
         with pytest.raises(TypeError, match="deep inside"):
             Registry("part", {"broken": broken}, method="run").make(spelled)
-
-
-def test_every_shipped_part_is_documented_and_an_unknown_name_lists_all():
-    for table in registry.TABLES:
-        assert all(table.builder(name).__doc__ for name in table.parts)
-    with pytest.raises(InputError) as caught:
-        corag.selector("no such part")
-    assert all(name in str(caught.value) for name in registry.SELECTORS.names)

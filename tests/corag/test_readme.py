@@ -1,7 +1,6 @@
 """What the README and the pages of docs/ show works as it stands there, and the site builds."""
 
 import ast
-import importlib.util
 import json
 import os
 import re
@@ -64,15 +63,6 @@ def test_the_parts_of_the_page_on_extending_keep_their_contracts(tmp_path):
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path], check=True, cwd=ROOT)
 
 
-def test_every_block_is_of_a_kind_that_is_run_or_checked():
-    marks = {
-        mark for page in PAGES for mark in re.findall(r"^```(.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    }
-    # Those of docs/serve.md in `bash` and `json` are run by tests/corag/serve/test_api.py; `text` is output.
-    assert marks == {"python", "python skip", "sh", "yaml", "bash", "json", "text"}
-    assert [page.stem for page in PAGES if blocks(page, "bash")] == ["serve"]
-
-
 PARTS = {table.kind: table for table in TABLES}
 
 
@@ -128,15 +118,6 @@ def test_every_command_is_in_the_table():
     assert set(named) == set(COMMANDS)
 
 
-def test_every_module_and_every_target_of_make_is_there():
-    modules = {words[2] for words in shell_lines() if words[1:2] == ["-m"] and words[2] != "venv"}
-    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
-    targets = {words[1] for words in shell_lines() if words[0] == "make"}
-    assert targets == {"demo", "test"}
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert all(f"\n{target}:" in makefile for target in targets)
-
-
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_linked_file_and_heading_is_there(page):
     text = page.read_text(encoding="utf-8")
@@ -148,10 +129,6 @@ def test_every_linked_file_and_heading_is_there(page):
         if heading:
             headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
             assert heading in {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}, link
-
-
-def test_every_page_is_linked_from_the_readme():
-    assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in README.read_text(encoding="utf-8")] == []
 
 
 REFERENCE = ROOT / "docs" / "reference"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError, ModelError
-from corag.models.engine import MAX_PADDING, EncoderSource, pack, run_packed
+from corag.models.engine import MAX_PADDING, pack, run_packed
 from corag.rerankers.cosine import MiniLMCosine
 
 lengths = st.lists(st.integers(1, 300) | st.sampled_from([100, 101, 102]), max_size=60)
@@ -78,19 +78,6 @@ def test_backends_value_and_select_alike(backend, precision):
     chosen = [corag.selector("naive", reranker=each).select(QUESTION, candidates, 40).ids for each in (reranker, exact)]
     # With the eight bits of bf16, nearly equal values may change places.
     assert chosen[0] == chosen[1] if precision == "fp32" else set(chosen[0]) == set(chosen[1])
-
-
-@pytest.fixture
-def tiny():
-    """A small BERT, which converts in no time."""
-    import transformers
-
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    model = transformers.BertModel(transformers.BertConfig(vocab_size=50, **sizes), add_pooling_layer=False).eval()
-    return EncoderSource("tiny", "0" * 64, ("input_ids", "attention_mask"), lambda: model)
-
-
-INPUTS = dict.fromkeys(("input_ids", "attention_mask"), np.ones((2, 3), dtype=np.int64))
 
 
 @pytest.mark.slow

@@ -26,14 +26,6 @@ WINDOW = 62
 WORDS = ["▁river", "▁Berlin", "▁capital", "▁Germany", "▁the", "▁flow", "ing", "▁.", "▁?", "."]
 
 
-def small_bert():
-    """Return an encoder of two small layers with MiniLM's vocabulary."""
-    torch.manual_seed(0)
-    config = transformers.BertConfig(vocab_size=30522, initializer_range=0.2, **SIZES)
-    with quiet():
-        return transformers.BertModel(config, add_pooling_layer=False).eval()
-
-
 def save_bert(folder, *, num_labels=1, **config):
     """Save a BERT cross-encoder with MiniLM's tokenizer and a window of 512 tokens."""
     torch.manual_seed(0)

@@ -8,9 +8,7 @@ from dataclasses import replace
 import pytest
 
 import corag
-from corag.ranking import shared_words
 from corag.selectors.problem import promising
-from tests.corag.rerankers.evidence_worlds import WordEncoder
 from tests.fakes import HashReranker, SignEmbedder
 from tests.paths import ROOT
 from tests.processes import environment
@@ -91,36 +89,6 @@ def test_what_is_promising():
     ]
 
 
-@pytest.mark.parametrize(
-    ("query", "texts"), [("柏林在哪里", ["首都是巴黎", "柏林是首都"]), ("Where is OSLO?", ["Rome", "oslo"])]
-)
-def test_words_are_compared_in_any_script_and_case(query, texts):
-    few, many = shared_words(query, texts)
-    assert few == 0 < many <= 1
-
-
 def test_what_no_model_reads_is_not_filtered():
     assert len(corag.selector("full").select(ASKED, PUMPS[:300], 10**6).chunks) == 300
     assert len(corag.select(ASKED, PUMPS[:300], 10**6, method="naive", reranker="bm25").chunks) == 300
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"), [("", "Pump 0 is here."), ("Where is pump 4711?", "Pump 4711 is here.")]
-)
-def test_of_many_sentences_the_promising_are_encoded(query, expected):
-    encoder = Notes()
-    request = corag.types.SummaryRequest(tuple(PUMPS), 40, query)
-    assert corag.summarizer("extractive", encoder=encoder).summarize(request)
-    assert len(encoder.read) <= 501 and any(text.startswith(expected) for text in encoder.read)
-
-
-class Notes(WordEncoder):
-    """Notes what it reads; all texts are alike to it."""
-
-    def __init__(self):
-        super().__init__()
-        self.read = []
-
-    def encoded(self, texts, window=0, *, query=False):
-        self.read += texts
-        return super().encoded(["pump"] * len(texts), window, query=query)

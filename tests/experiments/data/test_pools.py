@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import DataError, InputError
-from corag.index import ChunkIndex
 from corag.text.data import DataFolder
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import Pool, content_hash, open_pool
@@ -28,18 +27,6 @@ def test_a_question_without_a_list_is_refused_and_an_empty_one_is_a_pool(folder)
         Pool.of_candidates(folder, [folder.queries[1], query], corag.embedder())
     empty = replace(folder.queries[0], candidates=())
     assert Pool.of_candidates(folder, [empty, folder.queries[1]], corag.embedder()).candidates(empty) == []
-
-
-@pytest.mark.parametrize("retrieval", ["text", None])
-def test_candidates_from_an_index_are_what_it_finds(folder, small_index, retrieval):
-    embedder = corag.embedder()
-    index = ChunkIndex.open(small_index, embedder)
-    settings = CandidateSettings(pool="corpus", num_candidates=5, retrieval=retrieval)
-    pool = open_pool(folder, folder.queries, embedder, settings, index=small_index)
-    for query in folder.queries:
-        vector = embedder.embed([query.question])[0]
-        expected = index.retrieve(query.question, vector, 5, retrieval or "hybrid")
-        assert [one.chunk for one in pool.candidates(query)] == [one.chunk for one in expected]
 
 
 def test_own_candidates_are_ranked_by_cosine(folder):
@@ -139,13 +126,6 @@ def test_questions_that_name_no_split_are_divided_by_documents(tmp_path):
     assert sum(map(len, owners)) == len(set.union(*owners)) == 20
     assert questions_of(folder, "dev", 3) == splits["dev"][:3]
     assert questions_of(folder, "all") == list(folder.queries)
-
-
-def test_splits_that_the_data_names_are_kept(tmp_path):
-    folder = folder_of(tmp_path, [["a"], ["b"]], split="test")
-    assert questions_of(folder, "test") == list(folder.queries)
-    with pytest.raises(DataError):
-        questions_of(folder, "train")
 
 
 @pytest.mark.parametrize(

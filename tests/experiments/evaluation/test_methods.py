@@ -6,9 +6,7 @@ import corag
 from corag.errors import MissingExtraError
 from corag.registry import SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice
-from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.methods import make_methods
-from experiments.evaluation.parts import Parts
 
 
 def offered(**settings):
@@ -31,12 +29,6 @@ def test_methods_share_what_they_may(small_checkpoint, shared):
     both = make_methods("naive,upper", offered(), reranker).selectors.values()
     one, other = (selector.reranker for selector in both)
     assert one.name == other.name == "bm25" and (one is other) == shared
-
-
-def test_summaries_are_made_from_what_is_encoded_for_the_others():
-    parts = Parts(EvaluateConfig(data="any", reader="none"), [])
-    [edc2, raptor] = parts.methods("edc2,raptor").selectors.values()
-    assert edc2.summarizer.encoder is raptor.summarizer.encoder is parts.encoder
 
 
 def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):

@@ -80,21 +80,6 @@ def test_questions_that_failed_are_left_out_with_a_warning(tmp_path, caplog):
     assert "lost" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda rows: [{**row, "f1": float("nan")} for row in rows],
-        lambda rows: [{**row, "budget_tokens": 0} for row in rows],
-        lambda rows: [{**row, "group": None} for row in rows],
-        lambda rows: [{**row, "error": "lost"} for row in rows],
-        lambda rows: [],
-    ],
-)
-def test_tables_that_cannot_be_learned_from(tmp_path, change):
-    with pytest.raises(DataError):
-        read_labels(str(write_labels(tmp_path / "l.parquet", change(ROWS), QUESTIONS)))
-
-
 def test_a_column_whose_name_was_damaged_is_not_a_missing_one(tmp_path):
     table = write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS)
     content = table.read_bytes()

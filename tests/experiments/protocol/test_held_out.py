@@ -71,12 +71,6 @@ def test_the_list_that_ships():
     assert sum(map(len, ids.values())) == 1876 and {"squad", "demo", "policyqa"} <= ids.keys()
 
 
-def test_a_damaged_list(tmp_path):
-    (tmp_path / "list.txt").write_text("alone\n")
-    with pytest.raises(DataError, match="line 1"):
-        held_out_ids(tmp_path / "list.txt")
-
-
 def test_questions_that_share_documents_are_one_group(tmp_path):
     queries = [{**QUERIES[0], "gold": ["varn#0-5"]}, {**QUERIES[10], "gold": ["varn"]}, QUERIES[3]]
     folder = DataFolder.open(write_folder(tmp_path / "a", DOCUMENTS, queries))

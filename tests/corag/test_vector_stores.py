@@ -1,4 +1,4 @@
-"""What people type and pass who know other tools: taken for what it means, or one line that says what to write."""
+"""Results of vector stores are candidates as they are; tables and results of several queries are refused."""
 
 from types import SimpleNamespace
 
@@ -6,54 +6,10 @@ import pytest
 
 import corag
 from corag.candidates import as_candidates
-from corag.cli.main import MISTAKE, main
-from corag.errors import CoragError, InputError
+from corag.errors import InputError
 
 TEXTS = ["Cats sleep a lot.", "Berlin is the capital of Germany. It has many lakes."]
 QUERY = "What is Germany's capital?"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "remedy"),
-    [
-        ("ask x --rerankr bm25", "did you mean 'reranker'?"),
-        ("ask x --budget 1k", "budget"),
-        ("aks x", "did you mean 'ask'?"),
-        ("ask x --index . --reader gpt-4o", "openai(model=gpt-4o)"),
-    ],
-)
-def test_a_command_says_what_to_write(arguments, remedy, capsys):
-    assert main(arguments.split()) == MISTAKE
-    error = capsys.readouterr().err
-    assert remedy in error and error.count("\n") == 1
-
-
-@pytest.mark.parametrize("call", [corag.select, corag.ask])
-def test_a_setting_that_is_misspelled(call):
-    with pytest.raises(InputError, match="did you mean 'reranker'") as error:
-        call(QUERY, TEXTS, rerankr=5)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("reranker", "remedy"),
-    [
-        ("bm52", "did you mean 'bm25'?"),
-        ("bm25(b=3)", "0 <= b <= 1"),
-        ("minilm-softsim(sharpness=high)", "a number of at least 1"),
-        ("cross-encoder(model=/no)", "no folder '/no'"),
-    ],
-)
-def test_a_wrong_reranker_is_one_error(reranker, remedy, caplog):
-    with pytest.raises(CoragError) as error:
-        corag.select(QUERY, TEXTS, reranker=reranker)
-    assert str(error.value).count(remedy) == 1 and not caplog.messages
-
-
-@pytest.mark.slow
-def test_ask_takes_the_settings_of_its_selector():
-    reply = corag.ask(QUERY, TEXTS, unit="passage", method="naive", reranker="bm25")
-    assert reply.selection.chunks[0].text in TEXTS and reply.selection.trace.reranker == "bm25"
 
 
 def point(number, **payload):
