@@ -257,13 +257,13 @@ def test_killed_at_random_points_a_command_ends_as_undisturbed(inputs, undisturb
         assert_equal(task, broken, whole)
 
 
+FAULTY = [*product(SHORT, (False, True))] if CAMPAIGN else [*zip(SHORT, 3 * (False, True), strict=True)]
+"""Commands, and whether the disk stays full."""
 needs_faults = pytest.mark.skipif(FAULTS is None, reason="needs Linux and a C compiler")
 
 
 @needs_faults
-@pytest.mark.parametrize(
-    ("name", "full"), [*product(SHORT, (False, True))] if CAMPAIGN else zip(SHORT, 3 * [False, True])
-)
+@pytest.mark.parametrize(("name", "full"), FAULTY)
 def test_a_write_that_fails_loses_nothing(inputs, undisturbed, broken_disk, tmp_path, figure, name, full):
     task, (whole, calls) = TASKS[name], undisturbed(name)
     assert calls > 5
