@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,6 @@ from corag.checks import MOST_CANDIDATES, check_count, check_query
 from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder, vectors_by
-from corag.models.runtime import recording
 from corag.registry import EMBEDDERS, SELECTORS, check_untrusted
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import promising
@@ -63,18 +61,14 @@ class Reply:
         selection: The context.
         left_out: The candidates of which nothing was chosen, best first.
         answer: The reader's answer; None without a reader.
-        seconds: Wall-clock seconds of each step: `embed`, `retrieve`, `select`, `read`.
         counts: What the prompt cost, and how it was counted.
-        models: Each model that ran: where, in which precision, and by what; see `corag.models.runtime.recording`.
     """
 
     question: str
     selection: Selection
     left_out: Sequence[LeftOut]
     answer: Answer | None
-    seconds: Mapping[str, float]
     counts: Counts
-    models: Sequence[Mapping[str, str]] = ()
 
     @property
     def sources(self) -> list[Source]:
@@ -127,8 +121,6 @@ class Reply:
             ],
             **selection.summary(),
             **self.counts._asdict(),
-            "seconds": dict(self.seconds),
-            "models": [dict(model) for model in self.models],
         }
 
 
@@ -141,7 +133,7 @@ def ask(
     reader: str | Reader | None = None,
     embedder: str | Embedder | None = None,
     num_candidates: int = 20,
-    retrieval: Retrieval | None = None,
+    retrieval: Retrieval = "hybrid",
     where: Where | None = None,
     tokenizer: str | TokenCounter = AUTO,
     budget_for: BudgetFor = "prompt",
@@ -162,7 +154,7 @@ def ask(
         embedder: Embedder of the question: name or object; by default the index's, and `minilm` for texts. Texts of a
             retriever are embedded only if the selector compares similarities and the retriever gives none.
         num_candidates: How many chunks or texts the selector gets.
-        retrieval: How the index ranks them; see `ChunkIndex.retrieve`. By default `hybrid`.
+        retrieval: How the index ranks them; see `ChunkIndex.retrieve`.
         where: Filter of chunks by metadata; see `ChunkIndex.retrieve`.
         tokenizer: Token counter: name or object; by default the tokenizer of the reader's model, MiniLM's without one.
         budget_for: What the budget covers: the whole `prompt`, or the `context` alone.
@@ -175,62 +167,44 @@ def ask(
         IndexMismatchError: There is no complete index, or the embedder is not the index's.
     """
     check_query(question)
-    Budget(budget_tokens, None, budget_for)
     check_count("num_candidates", num_candidates, "typical: 10-50", most=MOST_CANDIDATES)
     if where is not None and not isinstance(index, ChunkIndex | str | Path):
         raise InputError("where filters the chunks of an index; filter texts, or in the retriever, before")
     reading, counter = reader_and_tokens(reader, tokenizer, prompt="cited")
-    embedding = None if embedder is None else EMBEDDERS.make(embedder)
-    opened = ChunkIndex.open(index) if isinstance(index, str | Path) else index
-    source = opened if isinstance(opened, ChunkIndex) or callable(opened) else as_candidates(opened)
-    if embedding is None:
-        embedding = embedder_of(source)
-    elif isinstance(source, ChunkIndex):
-        source.manifest.require_embedder(embedding.name, embedding.dimension, source.uri)
-    selecting = SELECTORS.make(method, defaults={**tokens_setting(counter), **tree_setting(method, source)}, **settings)
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
-    seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)
-    with recording() as models:
-        if isinstance(source, ChunkIndex):
-            with _timed(seconds, "embed"):
-                vector = vectors_by(embedding, [question], query=True)[0]
-            with _timed(seconds, "retrieve"):
-                candidates = source.retrieve(question, vector, num_candidates, retrieval or "hybrid", where)
-        elif callable(source):
-            with _timed(seconds, "retrieve"):
-                candidates = candidates_of(source(question, num_candidates), num_candidates)
-            compares = isinstance(selecting, ComparingSelector) and selecting.embedder is None
-            if compares and candidates and all(candidate.similarity is None for candidate in candidates):
-                with _timed(seconds, "embed"):
-                    candidates = with_cosines(question, candidates, embedding)
-        else:
-            with _timed(seconds, "embed"):
-                offered = promising(question, source, budget_tokens)
-                candidates = with_cosines(question, offered, embedding)[:num_candidates]
-        with _timed(seconds, "select"):
-            selection = budget.select(selecting, question, candidates)
-        if not candidates:
-            reason = "the retriever found nothing" if where is None else f"no chunk passed the filter {to_json(where)}"
-            selection = replace(selection, trace=replace(selection.trace, reason=reason))
-        with _timed(seconds, "read"):
-            answer = None if reading is None else read(reading, question, selection.text, on_token)
+    source = ChunkIndex.open(index) if isinstance(index, str | Path) else index
+    embedding = embedder_of(source) if embedder is None else EMBEDDERS.make(embedder)
+    selecting = SELECTORS.make(method, defaults={**tokens_setting(counter), **tree_setting(method, source)}, **settings)
+    candidates: Sequence[Candidate]
+    if isinstance(source, ChunkIndex):
+        source.manifest.require_embedder(embedding.name, embedding.dimension, source.uri)
+        vector = vectors_by(embedding, [question], query=True)[0]
+        candidates = source.retrieve(question, vector, num_candidates, retrieval, where)
+    elif callable(source):
+        candidates = candidates_of(source(question, num_candidates), num_candidates)
+        compares = isinstance(selecting, ComparingSelector) and selecting.embedder is None
+        if compares and candidates and all(candidate.similarity is None for candidate in candidates):
+            candidates = with_cosines(question, candidates, embedding)
+    else:
+        offered = promising(question, as_candidates(source), budget_tokens)
+        candidates = with_cosines(question, offered, embedding)[:num_candidates]
+    selection = budget.select(selecting, question, candidates)
+    if not candidates:
+        reason = "the retriever found nothing" if where is None else f"no chunk passed the filter {to_json(where)}"
+        selection = replace(selection, trace=replace(selection.trace, reason=reason))
+    answer = None if reading is None else read(reading, question, selection.text, on_token)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokenizer", counter))
-    return Reply(question, selection, _left_out(candidates, selection, counter), answer, seconds, counts, models())
+    return Reply(question, selection, _left_out(candidates, selection, counter), answer, counts)
 
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:
     """Answer a question in a thread, without blocking the event loop; see `ask`. The retriever may be asynchronous."""
     if not callable(index):
         return await asyncio.to_thread(ask, question, index, **settings)
-    num_candidates = settings.get("num_candidates", 20)
-    check_query(question)
-    begun_s = time.perf_counter()
-    returned = await asyncio.to_thread(index, question, num_candidates)
+    returned = await asyncio.to_thread(index, question, settings.get("num_candidates", 20))
     found = await returned if isinstance(returned, Awaitable) else returned
-    retrieve_s = time.perf_counter() - begun_s
-    reply = await asyncio.to_thread(ask, question, lambda *_: found, **settings)
-    return replace(reply, seconds={**reply.seconds, "retrieve": retrieve_s})
+    return await asyncio.to_thread(ask, question, lambda *_: found, **settings)
 
 
 def embedder_of(source: object) -> CachedEmbedder:
@@ -275,10 +249,3 @@ def _left_out(candidates: Sequence[Candidate], selection: Selection, tokens: Tok
         seen.add(content(candidate.chunk))
         left.append(LeftOut(candidate, count, reason))
     return left
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
-    begun_s = time.perf_counter()
-    yield
-    seconds[step] = time.perf_counter() - begun_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,13 @@ from corag.cli.explain import reply_page
 from corag.errors import CoragError, InputError
 from corag.index.search import Retrieval
 from corag.models.runtime import Runtime, in_runtime
-from corag.registry import with_prompt
 from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.visible import one_line, to_json
 from corag.writing import write_atomically
 
 HELP = "/sources shows what the last answer rests on, /new begins anew, /exit or Ctrl-D leaves."
-LEAVE = ("/exit", "/quit")
+MOST_TURNS = 4
+"""Questions and answers that a language model is told of to make the next question stand alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,21 +33,15 @@ class AnswerConfig(Runtime):
         budget: Token budget of the whole prompt, including chat template and question; of the context alone without
             a language model, or with `--budget_for context`.
         budget_for: What the budget covers: the whole prompt, or the context.
-        method: Selector that chooses the chunks, with settings if needed, such as `top-k(k=3)`.
+        method: Selector that chooses the chunks, with settings if needed, such as `corag(keep=0.9)` or `top-k(k=3)`.
         agent: Agent that chooses the settings of method `corag` that are not given, for each question: a checkpoint
             folder; by default none, and the best single configuration holds.
-        keep: Promise of method `corag`: the share of the evidence that a selection is to keep of what a full budget
-            holds; 0.98 by default with its own reranker.
-        unit: What the selector chooses: whole passages (passage), their sentences (sentence), or windows of n sentences
-            (window(n)). By default the agent's choice for method `corag`, and passages for other methods.
         reranker: Reranker for methods that use one; overrides their default and the agent's choice.
         num_candidates: Number of chunks to retrieve.
         retrieval: How the index ranks chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
-            (hybrid, the default).
+            (hybrid).
         where: Only chunks with this metadata, such as '{"document": "faq.md"}' or '{"year": {">=": 2024}}'.
         reader: Reader that answers from the context, such as `ollama(model=llama3.1:8b)`; by default none.
-        prompt: Prompt of a reader with a language model: cited (default), short, sentences, paper-crag, or a text file
-            with the fields {question} and {context}.
         tokenizer: Tokenizer that counts tokens: auto, that of the reader's model (minilm without one); a model on the
             hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a tokenizer.json; minilm; estimate.
         embedder: Embedder of the question; by default the index's own.
@@ -57,14 +52,11 @@ class AnswerConfig(Runtime):
     budget_for: BudgetFor = "prompt"
     method: str = "corag"
     agent: str = "none"
-    keep: float | None = None
-    unit: str | None = None
     reranker: str | None = None
     num_candidates: int = 20
-    retrieval: Retrieval | None = None
+    retrieval: Retrieval = "hybrid"
     where: dict[str, Any] | None = None
     reader: str | None = None
-    prompt: str | None = None
     tokenizer: str = AUTO
     embedder: str | None = None
 
@@ -88,9 +80,7 @@ class AskConfig(AnswerConfig):
 def run(config: AskConfig) -> None:
     """Answer one question."""
     import corag
-    from corag.checks import check_query
 
-    check_query(config.question)
     reply = corag.ask(config.question, config.index, **settings_of(config))
     if config.json:
         sys.stdout.write(to_json(reply.to_dict(), shown=True, indent=2) + "\n")
@@ -109,19 +99,30 @@ class ChatConfig(AnswerConfig):
 @in_runtime
 def run_chat(config: ChatConfig) -> None:
     """Answer questions until there are no more."""
-    from corag.conversation import Conversation
+    import corag
+    from corag.budget import reader_and_tokens
+    from corag.readers.chat import ChatReader
     from corag.reply import Reply
 
-    conversation = Conversation(config.index, **settings_of(config))
+    settings = settings_of(config)
+    reader, settings["tokenizer"] = reader_and_tokens(config.reader, config.tokenizer, prompt="cited")
+    if not isinstance(reader, ChatReader):
+        raise InputError(
+            "a conversation needs a language model: give --reader ollama(model=...) or openai(model=...); without "
+            "one, ask single questions"
+        )
+    settings["reader"] = reader
+    index = corag.ChunkIndex.open(config.index)
+    turns = deque[tuple[str, str]](maxlen=MOST_TURNS)
+    last: Reply | None = None
     at_terminal = sys.stdin.isatty()
     if at_terminal:
         say(f"Ask about {config.index}. {HELP}")
-    last: Reply | None = None
     for line in _lines(at_terminal):
-        if line in LEAVE:
+        if line == "/exit":
             return
         if line == "/new":
-            conversation.clear()
+            turns.clear()
             last = None
         elif line == "/sources" and last is not None:
             reply_page(last).show()
@@ -129,7 +130,7 @@ def run_chat(config: ChatConfig) -> None:
             say("nothing was asked yet" if line == "/sources" else HELP)
         else:
             try:
-                last = conversation.ask(line, on_token=_print_piece)
+                last = corag.ask(reader.standing_alone(line, turns), index, on_token=_print_piece, **settings)
             except KeyboardInterrupt:
                 say("")
                 if not at_terminal:
@@ -139,6 +140,7 @@ def run_chat(config: ChatConfig) -> None:
                 # One question that cannot be answered does not end a conversation.
                 say(f"error: {one_line(str(error))}", stderr())
                 continue
+            turns.append((line, last.answer.text if last.answer else ""))
             cited = [f"{source.marker} {source.citation}" for source in last.sources if source.is_cited]
             say("\n".join(["", *cited, *([f"asked as: {last.question}"] if last.question != line else [])]))
 
@@ -169,12 +171,8 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
     """Return the settings of `corag.ask`, of those of its selector what is given."""
     from corag.selectors.corag.agents import decides
 
-    if config.reader is None and config.prompt is not None:
-        raise InputError("--prompt is for a language model; name one with --reader, or leave out --prompt")
-    names = ("method", "embedder", "num_candidates", "retrieval", "where", "tokenizer", "budget_for")
+    names = ("method", "reader", "embedder", "num_candidates", "retrieval", "where", "tokenizer", "budget_for")
     settings = {name: getattr(config, name) for name in names}
-    of_selector = {name: getattr(config, name) for name in ("reranker", "keep", "unit")}
-    settings |= {name: value for name, value in of_selector.items() if value is not None}
+    settings |= {} if config.reranker is None else {"reranker": config.reranker}
     settings |= {"agent": config.agent} if decides(config.agent) else {}
-    reader = None if config.reader is None else with_prompt(config.reader, config.prompt)
-    return {"budget_tokens": config.budget, "reader": reader, **settings}
+    return {"budget_tokens": config.budget, **settings}

@@ -98,6 +98,16 @@ class ChatReader(Chat):
         values = {NUMBERED: numbered(context)} if NUMBERED in self.template.fields else {"context": context}
         return self.template.messages(question=query, **values)
 
+    def standing_alone(self, question: str, turns: Sequence[tuple[str, str]]) -> str:
+        """Return a question such that it is understood without the questions and answers before it, oldest first."""
+        if not turns:
+            return question
+        told = "\n".join(f"Question: {asked}\nAnswer: {answer or 'none'}" for asked, answer in turns)
+        rewrite = prompt("rewrite", "corag/prompts/chat", needs=["history", "question"])
+        written = self.ask(rewrite.messages(history=told, question=question))
+        text = " ".join(without_thoughts(written.text).split())
+        return question if written.cut or not text else text
+
     def _answer(self, reply: ChatReply, context: str) -> Answer:
         text, scores = without_thoughts(reply.text), reply.log_probabilities
         mean = sum(scores) / len(scores) if scores else math.nan

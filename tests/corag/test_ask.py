@@ -31,8 +31,6 @@ def test_each_step_hands_on_to_the_next(small_index):
     assert reply.selection.text == selection.text
     assert reply.answer == corag.reader("extractive").answer(QUESTION, selection.text)
     assert "Lake Sable is the deepest lake" in reply.answer.text
-    assert list(reply.seconds) == ["embed", "retrieve", "select", "read"]
-    assert all(seconds >= 0 for seconds in reply.seconds.values())
 
 
 def test_a_reply_can_be_written_as_json(small_index):
@@ -77,7 +75,6 @@ def test_the_ranking_of_the_retriever_is_kept(given):
 
     reply = asked_of(retriever, k=2, num_candidates=3)
     assert reply.selection.text == "\n\n".join(FOUND[:2]) and calls == [(EVEREST, 3)]
-    assert list(reply.seconds) == ["embed", "retrieve", "select", "read"] and reply.seconds["embed"] == 0
     # More than it was asked for is cut.
     assert len(asked_of(retriever, "full", num_candidates=3).selection) == 3
 
@@ -110,7 +107,7 @@ def test_asking_in_an_event_loop():
 
     replies = asyncio.run(all_of_them())
     assert [reply.selection.text for reply in replies] == ["\n\n".join(FOUND[:3])] * 3
-    assert main not in threads and replies[0].seconds["retrieve"] > 0
+    assert main not in threads
     with pytest.raises(InputError, match="aask"):
         asked_of(search)
 

@@ -4,52 +4,40 @@ import io
 
 import pytest
 
-from corag.cli.main import main
-from corag.conversation import Conversation
-from corag.errors import InputError
+from corag.cli.main import MISTAKE, main
 from corag.readers.chat import OllamaReader
 from tests.chat_server import ChatServer
 from tests.chat_server import Reply as Sent
 
-TEXTS = ["Lake Sable is 310 metres deep.", "The Oro ends in Lake Sable.", "The mill burned in 1830."]
-SETTINGS = {"method": "top-k(k=2)"}
+TURNS = [("How deep is Lake Sable?", "310 metres")]
+FOLLOW_UP = "Which river ends there?"
 
 
 def contents(chat):
     return [message["content"] for message in chat["messages"]]
 
 
-def test_a_language_model_makes_a_question_stand_alone():
-    replies = [Sent("310 metres"), Sent("<think>it</think> Which river ends in Lake Sable?"), Sent("The Oro")]
-    with ChatServer(*replies) as server:
+@pytest.mark.parametrize(
+    ("sent", "alone"),
+    [
+        (Sent("<think>it</think> Which river ends in\nLake Sable?"), "Which river ends in Lake Sable?"),
+        (Sent(""), FOLLOW_UP),
+        (Sent("Which river", done_reason="length"), FOLLOW_UP),
+    ],
+)
+def test_a_language_model_makes_a_question_stand_alone(sent, alone):
+    with ChatServer(sent) as server:
         reader = OllamaReader(host=server.host)
-        talk = Conversation(TEXTS, reader=reader, budget_tokens=2000, **SETTINGS)
-        talk.ask("How deep is Lake Sable?")
-        reply = talk.ask("Which river ends there?")
-        first, rewrite, second = server.chats
-    assert reply.question == "Which river ends in Lake Sable?" and reply.answer.text == "The Oro"
-    assert [turn.question for turn in talk.turns] == ["How deep is Lake Sable?", "Which river ends there?"]
-    assert "Question: How deep is Lake Sable?\nAnswer: 310 metres" in contents(rewrite)[1]
-    assert "Last question: Which river ends there?" in contents(rewrite)[1]
-    assert len(contents(first)) == len(contents(second)) == 2
-    assert "Question: Which river ends in Lake Sable?" in contents(second)[1]
-    assert reply.counts.prompt_tokens == reader.prompt_tokens(reply.question, reply.selection.text) <= 2000
+        assert reader.standing_alone(FOLLOW_UP, []) == FOLLOW_UP and not server.chats
+        assert reader.standing_alone(FOLLOW_UP, TURNS) == alone
+    [asked] = server.chats
+    assert "Question: How deep is Lake Sable?\nAnswer: 310 metres" in contents(asked)[1]
+    assert f"Last question: {FOLLOW_UP}" in contents(asked)[1]
 
 
-def test_a_reply_that_is_empty_or_cut_leaves_the_question_as_it_is():
-    for rewritten in (Sent(""), Sent("Which river", done_reason="length")):
-        with ChatServer(Sent("310 metres"), rewritten, Sent("The Oro")) as server:
-            talk = Conversation(TEXTS, reader=OllamaReader(host=server.host), budget_tokens=2000, **SETTINGS)
-            talk.ask("How deep is Lake Sable?")
-            assert talk.ask("Which river ends there?").question == "Which river ends there?"
-
-
-@pytest.mark.parametrize("reader", [None, "extractive"])
+@pytest.mark.parametrize("reader", [[], ["--reader", "extractive"]])
 def test_without_a_language_model_there_is_no_conversation(reader, small_index, capsys):
-    with pytest.raises(InputError, match="language model"):
-        Conversation(TEXTS, reader=reader)
-    given = [] if reader is None else ["--reader", reader]
-    assert main(["chat", "--index", str(small_index), *given]) != 0
+    assert main(["chat", "--index", str(small_index), *reader]) == MISTAKE
     said = capsys.readouterr().err.strip()
     assert "language model" in said and "\n" not in said
 

@@ -118,7 +118,7 @@ def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["r.journal.jsonl"]
 
 
-@pytest.mark.parametrize("arguments", [("ask", "Why?", "--retrieval", "bm25"), ("serve", "--retrieval", "bm25")])
+@pytest.mark.parametrize("arguments", [("ask", "Why?", "--retrieval", "bm25")])
 def test_a_value_that_is_none_of_a_few_names_gets_these_and_what_they_mean(arguments, capsys):
     assert run(*arguments)
     said = capsys.readouterr().err

@@ -27,7 +27,7 @@ def select(texts=("a b", "c d e", "f g h i j k l m n", "o"), budget=8, **setting
 
 def page(question, selection, answer=None, left_out=()):
     counts = Counts(48, "prompt", None, "minilm", exact=True)
-    return reply_page(Reply(question, selection, left_out, answer, {}, counts), explained=True)
+    return reply_page(Reply(question, selection, left_out, answer, counts), explained=True)
 
 
 def test_each_candidate_says_whether_it_was_chosen_and_why_not():
@@ -53,7 +53,7 @@ def test_texts_stay_texts_and_nothing_is_fetched_or_run():
 
 def test_a_selection_without_a_tree_or_without_a_text_has_a_page():
     top = corag.selector("top-k(k=1)", tokenizer=WORDS).select("Which?", offer("a b", "c d"), 9)
-    assert "grows no tree" in page("Which?", top).html()
+    assert "<blockquote" in (html := page("Which?", top).html()) and "policy tree" not in html
     nothing = corag.selector("top-k", tokenizer=WORDS).select("Which?", offer("a b c d e f g h" * 9), 1)
     assert "Nothing was chosen" in page("Which?", nothing).html()
 
