@@ -110,7 +110,7 @@ class ChatServer:
         replies: One for each request, or a function that returns the reply to a request.
         models: Names that it knows.
         model_info: What `/api/show` says of them.
-        refuses: Fields of a request to `/v1/chat/completions` that are an error, which is `vague` or names the field.
+        refuses: Fields of a request to `/v1/chat/completions` that are an error.
         echoes: Refuse all and say what was in the header Authorization.
         gate: No chat is answered until so many are under way at the same time, once; a minute is too long to wait.
     """
@@ -121,11 +121,10 @@ class ChatServer:
         models=("llama3.1:8b",),
         model_info=MODEL_INFO,
         refuses=(),
-        vague=False,
         echoes=False,
         gate=0,
     ):
-        self.models, self.refuses, self.vague = models, refuses, vague
+        self.models, self.refuses = models, refuses
         self.show = {} if model_info is None else {"model_info": model_info}
         self.requests = []
         self.headers = []
@@ -215,8 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/api/show":
             self._send(200, {"details": {"family": "llama"}} | self.chat.show)
         elif refused:
-            told = "bad request" if self.chat.vague else f"Unsupported parameter: '{refused[0]}'"
-            self._send(400, {"error": {"message": told}})
+            self._send(400, {"error": {"message": f"Unsupported parameter: '{refused[0]}'"}})
         else:
             # A client that has given up closes the connection.
             with contextlib.suppress(ConnectionError):

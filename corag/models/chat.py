@@ -7,10 +7,9 @@ reply counts only when it is whole: one that breaks off is an error, and never r
 from __future__ import annotations
 
 import json
-import re
 from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from multiprocessing.pool import ThreadPool
@@ -34,8 +33,6 @@ MOST_ALTERNATIVES = 20
 DEFAULT_OLLAMA_MODEL = "llama3.1:8b"
 # Ollama loads the model again for another window, so windows grow in steps.
 _MIN_WINDOW = 4096
-# Fields of a request that some servers refuse without naming them.
-_OPTIONAL_FIELDS = frozenset(("logprobs", "top_logprobs", "stream_options", "seed"))
 
 
 class ChatError(ReaderError):
@@ -55,24 +52,22 @@ class ChatReply:
     """A reply.
 
     Attributes:
-        log_probabilities: Of its tokens, `[t]`; empty if they were not requested, or the server has none.
-        first_tokens: Log-probabilities of what its first token might have been; empty likewise.
+        first_tokens: Log-probabilities of what its first token might have been; empty if they were not requested, or
+            the server has none.
         cut: Whether it ends because `max_answer_tokens` were written.
         prompt_tokens: As the model counted them, as the next; None if a server does not say.
     """
 
     text: str = ""
-    log_probabilities: tuple[float, ...] = ()
     first_tokens: Mapping[str, float] = field(default_factory=dict)
     cut: bool = False
     prompt_tokens: int | None = None
     answer_tokens: int | None = None
 
-    def add_scores(self, tokens: Sequence[Any] | None) -> None:
-        """Add what a server tells of further tokens, each with `logprob` and perhaps `top_logprobs`."""
-        if tokens and not self.log_probabilities:
+    def add_alternatives(self, tokens: Sequence[Any] | None) -> None:
+        """Add what a server tells of further tokens, each with `top_logprobs`."""
+        if tokens and not self.first_tokens:
             self.first_tokens = {one.token: float(one.logprob) for one in tokens[0].top_logprobs or ()}
-        self.log_probabilities += tuple(float(token.logprob) for token in tokens or ())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -94,8 +89,6 @@ class Chat(Server):
     max_concurrent: int = 4
     tokenizer: str | TokenCounter | None = None
 
-    _num_alternatives = 0
-
     def __post_init__(self) -> None:
         check_count("max_answer_tokens", self.max_answer_tokens, "typical: 64-1024")
         check_range("temperature", self.temperature, 0, 100, "0 is greedy")
@@ -104,12 +97,22 @@ class Chat(Server):
         super().__post_init__()
 
     @abstractmethod
-    def _pieces(self, messages: Messages, scored: bool, reply: ChatReply) -> Generator[str, None, None]:
-        """Send one request, yield each piece of text that arrives, and fill in all else of the reply."""
+    def _pieces(self, messages: Messages, reply: ChatReply, *, first_tokens: bool) -> Generator[str, None, None]:
+        """Send one request, yield each piece of text that arrives, and fill in all else of the reply.
+
+        With `first_tokens`, the reply is one token.
+        """
 
     @abstractmethod
+    def _probe(self) -> object:
+        """Ask the server whether it has the model."""
+
     def check(self) -> None:
         """Return if the server is there and has the model; else raise a `ChatError`, which says what to do."""
+        try:
+            self._probe()
+        except Exception as error:
+            raise self._explained(error) from error
 
     def _failure(self, message: str, *, can_retry: bool) -> CoragError:
         return ChatError(message, can_retry=can_retry)
@@ -148,10 +151,11 @@ class Chat(Server):
         contents = self.counter.count([message["content"] for message in messages])
         return int(contents.sum()) + MESSAGE_TOKENS * len(messages) + CHAT_TOKENS
 
-    def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[ChatReply]:
+    def ask_many(self, conversations: Sequence[Messages], *, first_tokens: bool = False) -> list[ChatReply]:
         """Return the reply to each conversation, at most `max_concurrent` at a time; the first failure ends all.
 
-        With `scored`, replies have log-probabilities, if the server tells any.
+        With `first_tokens`, a reply is one token, and has the log-probabilities of the likeliest ones, if the server
+        tells any.
 
         Raises:
             InputError: A prompt does not fit the window, or is not valid Unicode.
@@ -161,7 +165,7 @@ class Chat(Server):
             self._check(messages)
 
         def whole(messages: Messages) -> ChatReply:
-            pieces = self._streamed(messages, scored)
+            pieces = self._streamed(messages, first_tokens=first_tokens)
             while True:
                 try:
                     next(pieces)
@@ -175,26 +179,17 @@ class Chat(Server):
         with ThreadPool(self.max_concurrent) as pool:
             return pool.map(whole, conversations, chunksize=1)
 
-    def stream_reply(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
+    def stream_reply(self, messages: Messages) -> Generator[str, None, ChatReply]:
         """Yield the pieces of a reply as they arrive, none empty, and return the whole; closing stops the model.
 
         It raises as `ask_many`; a `ReaderError` while iterating.
         """
         self._check(messages)
-        return self._streamed(messages, scored)
+        return self._streamed(messages)
 
     def ask(self, messages: Messages) -> ChatReply:
         """Return the whole reply to one conversation; see `ask_many`."""
         return self.ask_many([messages])[0]
-
-    def first_tokens_many(self, conversations: Sequence[Messages]) -> list[Mapping[str, float]]:
-        """Return for each conversation the log-probabilities of the likeliest first tokens of a reply.
-
-        They are empty if the server tells none. One token is written. It raises as `ask_many`.
-        """
-        chat = object.__new__(type(self))
-        vars(chat).update(vars(self), max_answer_tokens=1, _num_alternatives=MOST_ALTERNATIVES)
-        return [reply.first_tokens for reply in chat.ask_many(conversations, scored=True)]
 
     def _check(self, messages: Messages) -> None:
         for message in messages:
@@ -209,16 +204,18 @@ class Chat(Server):
                 "shorten the question"
             )
 
-    def _streamed(self, messages: Messages, scored: bool) -> Generator[str, None, ChatReply]:
+    def _streamed(self, messages: Messages, *, first_tokens: bool = False) -> Generator[str, None, ChatReply]:
         reply, limit = ChatReply(), self.max_answer_tokens
         try:
-            with closing(self._pieces(messages, scored, reply)) as pieces:
+            with closing(self._pieces(messages, reply, first_tokens=first_tokens)) as pieces:
                 for piece in pieces:
                     if text := well_formed(piece):
                         reply.text += text
                         yield text
         except Exception as error:
             raise self._explained(error) from error
+        if first_tokens:
+            return reply
         if reply.cut and reply.answer_tokens is not None and reply.answer_tokens < limit:
             raise ChatError(
                 f"{self.title} stopped after {reply.answer_tokens} of up to {limit} tokens: its window is full; "
@@ -250,12 +247,8 @@ class OllamaChat(OllamaServer, Chat):
         self._num_ctx = self.num_ctx or _MIN_WINDOW
         super().__post_init__()
 
-    def check(self) -> None:
-        """See `Chat.check`."""
-        try:
-            self._client.show(self.model)
-        except Exception as error:
-            raise self._explained(error) from error
+    def _probe(self) -> object:
+        return self._client.show(self.model)
 
     @cached_property
     def context_window(self) -> int | None:
@@ -274,19 +267,19 @@ class OllamaChat(OllamaServer, Chat):
             self._num_ctx = min(1 << (needed - 1).bit_length(), self.context_window or needed)
         return self._num_ctx
 
-    def _pieces(self, messages: Messages, scored: bool, reply: ChatReply) -> Generator[str, None, None]:
+    def _pieces(self, messages: Messages, reply: ChatReply, *, first_tokens: bool) -> Generator[str, None, None]:
         options = {
             "temperature": self.temperature,
             "seed": self.seed,
             "num_ctx": self._grown_window(messages),
-            "num_predict": self.max_answer_tokens,
+            "num_predict": 1 if first_tokens else self.max_answer_tokens,
         }
         # Servers have log-probabilities since version 0.12.11; older ones, and models that run elsewhere, have none.
-        wanted = {"logprobs": scored or None, "top_logprobs": self._num_alternatives or None}
+        wanted = {"logprobs": True, "top_logprobs": MOST_ALTERNATIVES} if first_tokens else {}
         parts = self._client.chat(self.model, messages, stream=True, options=options, **wanted)
         with closing(parts):
             for part in parts:
-                reply.add_scores(part.logprobs)
+                reply.add_alternatives(part.logprobs)
                 reply.cut = part.done_reason == "length"
                 reply.prompt_tokens, reply.answer_tokens = part.prompt_eval_count, part.eval_count
                 yield part.message.content or ""
@@ -299,7 +292,7 @@ class OllamaChat(OllamaServer, Chat):
 class OpenAIChat(OpenAIServer, Chat):
     """A model of an OpenAI-compatible server to chat with. See `OpenAIServer` and `Chat` for other settings.
 
-    A field that the server refuses, such as `logprobs`, is omitted from then on.
+    If the server refuses a request, it is sent with fewer fields, and so are those that follow.
 
     Attributes:
         window: Tokens of the model's context window, if prompts are to be held against it.
@@ -310,7 +303,7 @@ class OpenAIChat(OpenAIServer, Chat):
     def __post_init__(self) -> None:
         if self.window is not None:
             check_count("window", self.window, "typical: 4096-131072")
-        self._refused: frozenset[str] = frozenset()
+        self._form = 0
         super().__post_init__()
 
     @property
@@ -318,20 +311,16 @@ class OpenAIChat(OpenAIServer, Chat):
         """The window that is set."""
         return self.window
 
-    def check(self) -> None:
-        """See `Chat.check`; a server need not list its models."""
+    def _probe(self) -> object:
         import openai
 
-        try:
-            self._client.models.list()
-        except openai.NotFoundError:
-            return
-        except Exception as error:
-            raise self._explained(error) from error
+        with suppress(openai.NotFoundError):  # a server need not list its models
+            return self._client.models.list()
+        return None
 
-    def _pieces(self, messages: Messages, scored: bool, reply: ChatReply) -> Generator[str, None, None]:
+    def _pieces(self, messages: Messages, reply: ChatReply, *, first_tokens: bool) -> Generator[str, None, None]:
         finished: str | None = None
-        with self._begun(messages, scored) as chunks:
+        with self._begun(messages, first_tokens=first_tokens) as chunks:
             for chunk in chunks:
                 if chunk.usage is not None:
                     reply.prompt_tokens = int(chunk.usage.prompt_tokens)
@@ -339,7 +328,7 @@ class OpenAIChat(OpenAIServer, Chat):
                 text = ""
                 for choice in chunk.choices[:1]:
                     finished = choice.finish_reason or finished
-                    reply.add_scores(getattr(choice.logprobs, "content", None))
+                    reply.add_alternatives(getattr(choice.logprobs, "content", None))
                     text = choice.delta.content or ""
                 yield text
         if finished is None:
@@ -348,33 +337,29 @@ class OpenAIChat(OpenAIServer, Chat):
             raise ChatError(f"{self.title} withheld its reply: the server's filter objects to the content")
         reply.cut = finished == "length"
 
-    def _begun(self, messages: Messages, scored: bool) -> Any:
-        """Send one request; if the server refuses fields, send it again without them."""
+    def _begun(self, messages: Messages, *, first_tokens: bool) -> Any:
+        """Send one request; if the server refuses it, send it again with fewer fields."""
         import openai
 
-        wanted: dict[str, Any] = {
-            "temperature": self.temperature,
-            "seed": self.seed,
-            "stream_options": {"include_usage": True},
-            "max_tokens": self.max_answer_tokens,
-        }
-        wanted |= {"logprobs": True} if scored else {}
-        wanted |= {"top_logprobs": self._num_alternatives} if self._num_alternatives else {}
-        refused = self._refused
-        while True:
-            fields = {name: value for name, value in wanted.items() if name not in refused}
-            if "max_tokens" in refused:
-                # Its new name; older servers do not know it, and some newer models refuse the old one.
-                fields["max_completion_tokens"] = self.max_answer_tokens
+        limit = 1 if first_tokens else self.max_answer_tokens
+        basic = {"max_tokens": limit, "temperature": self.temperature}
+        forms: list[dict[str, Any]] = [
+            {**basic, "seed": self.seed, "stream_options": {"include_usage": True}},
+            basic,
+            # The new name; older servers do not know it, and some newer models refuse the other fields.
+            {"max_completion_tokens": limit},
+        ]
+        wanted = {"logprobs": True, "top_logprobs": MOST_ALTERNATIVES} if first_tokens else {}
+        refusals: list[Exception] = []
+        for number, fields in enumerate(forms[self._form :], start=self._form):
+            asked = {"model": self.model, "messages": messages, "stream": True, **fields, **wanted}
             try:
-                reply = self._client.chat.completions.create(model=self.model, messages=messages, stream=True, **fields)
+                reply = self._client.chat.completions.create(**asked)
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                named = {name for name in wanted.keys() & fields.keys() if re.search(rf"\b{name}\b", str(error))}
-                if not (dropped := named or _OPTIONAL_FIELDS & fields.keys()):
-                    raise
-                refused |= dropped
+                refusals.append(error)
                 continue
-            if refused != self._refused:
-                warn_once(f"{self.title} does not take {', '.join(sorted(refused))}; it is asked without")
-                self._refused = refused
+            if number > self._form:
+                warn_once(f"{self.title} takes no other fields than {', '.join(fields)}; it is asked with these alone")
+                self._form = number
             return reply
+        raise refusals[0]

@@ -5,7 +5,6 @@ This module knows prompts and answers; `corag.models.chat` knows how the models 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from corag.checks import check_query
 from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, ChatReply, OllamaChat, OpenAIChat
 from corag.models.prompts import Messages, Prompt, prompt
 from corag.optional import warn_once
-from corag.readers.context import MARKER
 from corag.text.documents import SEPARATOR
 from corag.types import Answer, TokenCounter
 
@@ -25,6 +23,8 @@ NO_ANSWER = "I don't know"
 NUMBERED = "numbered_context"
 """The field of a prompt for a context whose parts have citation markers."""
 
+_MARKER = re.compile(r"\[(\d{1,4})\]")
+"""What a language model writes to cite a part of the context."""
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
@@ -72,20 +72,19 @@ class ChatReader(Chat):
     def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
         """Return the model's reply to each question, stripped; an empty text if it finds no answer.
 
-        The confidence is the geometric mean of the probabilities of the reply's tokens, and 0 for no answer; None if a
-        server does not tell them. The chunk is the first one that the reply cites.
+        The chunk is the first one that the reply cites.
 
         Raises:
             InputError: A question is empty, or a prompt longer than the model takes.
             ReaderError: A server gave no whole reply.
         """
         conversations = [self.messages(*pair) for pair in zip(queries, contexts, strict=True)]
-        replies = self.ask_many(conversations, scored=True)
+        replies = self.ask_many(conversations)
         return [self._answer(reply, context) for reply, context in zip(replies, contexts, strict=True)]
 
     def stream(self, query: str, context: str) -> Generator[str, None, Answer]:
         """Yield the pieces of the model's reply as they arrive, and return the answer; closing it stops the model."""
-        pieces = self.stream_reply(self.messages(query, context), scored=True)
+        pieces = self.stream_reply(self.messages(query, context))
 
         def streamed() -> Generator[str, None, Answer]:
             return self._answer((yield from pieces), context)
@@ -109,20 +108,17 @@ class ChatReader(Chat):
         return question if written.cut or not text else text
 
     def _answer(self, reply: ChatReply, context: str) -> Answer:
-        text, scores = without_thoughts(reply.text), reply.log_probabilities
-        mean = sum(scores) / len(scores) if scores else math.nan
-        # Rounding may bring it above 0; and a server may send what is no number.
-        confidence = None if math.isnan(mean) else math.exp(min(mean, 0.0))
+        text = without_thoughts(reply.text)
         usage: dict[str, Any] = {"prompt_tokens": reply.prompt_tokens, "answer_tokens": reply.answer_tokens}
         if not text:
             warn_once(f"{self.title} sent an empty reply, which counts as no answer; if it often does, try it by hand")
         # Models write a typographic apostrophe, and a full stop.
         if not text or text.rstrip(".").replace("\u2019", "'").casefold() == NO_ANSWER.casefold():
-            return Answer("", None if confidence is None else 0.0, **usage)
+            return Answer("", **usage)
         cited, unknown = citations(text, context) if NUMBERED in self.template.fields else ((), ())
         chunk = cited[0] if cited else None
         usage |= {"citations": cited, "unknown_citations": unknown}
-        return Answer(text, confidence, chunk=chunk, cut=reply.cut, **usage)
+        return Answer(text, chunk=chunk, cut=reply.cut, **usage)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -153,7 +149,7 @@ def citations(reply: str, context: str) -> tuple[tuple[int, ...], tuple[int, ...
     They are counted from 0, each once, in the order of the reply.
     """
     num_parts = len(context.split(SEPARATOR))
-    said = dict.fromkeys(int(number) - 1 for number in MARKER.findall(reply))
+    said = dict.fromkeys(int(number) - 1 for number in _MARKER.findall(reply))
     cited = tuple(part for part in said if 0 <= part < num_parts)
     return cited, tuple(part for part in said if part not in cited)
 

@@ -1,19 +1,26 @@
 """`extractive`: the sentences of the context that are closest to the question, in their own order.
 
-Runs offline. Sentences are embedded by all-MiniLM-L6-v2, each once while its embedding is in the cache.
+Runs offline. Sentences are embedded by all-MiniLM-L6-v2, each once while its embedding is in the cache. A chunk begins
+with its title on a line of its own, which names the passage but is no answer; running text differs from a title by its
+longer lines and its full stops. In a context of sentences a mark stands for what was left out.
 """
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 
 from corag.checks import check_count
 from corag.models.cached import CachedEmbedder, MiniLMEmbedder
 from corag.naming import Part
-from corag.readers.context import sentences
-from corag.text.chunking import Span
+from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
+from corag.text.units import GAP, LINE_GAP
 from corag.types import Answer
+
+_HEADING = re.compile(r"(?:\A|\n\n)([^\n]{0,59}[^\n.!?…:;,])\n(?=\S)")
+_GAP = re.compile(f"{GAP}|{LINE_GAP}")
 
 
 class ExtractiveReader(Part):
@@ -44,3 +51,22 @@ class ExtractiveReader(Part):
         text = " ".join(texts[index] for index in sorted(best))
         confidence = float(np.clip(cosines[best[0]], 0.0, 1.0))
         return Answer(text, confidence, spans, chunk=context.count(SEPARATOR, 0, spans[0][0]))
+
+
+def sentences(context: str) -> list[Span]:
+    """Return the sentences of a context, without white space at their ends.
+
+    Titles of chunks and marks of gaps are no part of one, and end a sentence.
+    """
+    bodies = {match.start(1): match.end() for match in _HEADING.finditer(context)}
+    gaps = [match.span() for match in _GAP.finditer(context)]
+    spans: list[Span] = []
+    begin = 0
+    for gap_start, gap_end in [*gaps, (len(context), len(context))]:
+        for first, last in sentence_spans(context[begin:gap_start]):
+            start, end = bodies.get(begin + first, begin + first), begin + last
+            start = end - len(context[start:end].lstrip())
+            if start < end:
+                spans.append((start, start + len(context[start:end].rstrip())))
+        begin = gap_end
+    return spans

@@ -82,8 +82,8 @@ class LanguageModel(Part):
         # Sorted, texts with the same beginning follow each other.
         asked = sorted(pair for pair in values if not _is_blank(pair[1]))
         conversations = [self._template.messages(question=query, context=text) for query, text in asked]
-        replies = self._chat.first_tokens_many(conversations) if asked else []
-        values |= {pair: self._probability(reply) for pair, reply in zip(asked, replies, strict=True)}
+        replies = self._chat.ask_many(conversations, first_tokens=True) if asked else []
+        values |= {pair: self._probability(reply.first_tokens) for pair, reply in zip(asked, replies, strict=True)}
         return [values[pair] for pair in pairs]
 
     def _probability(self, first_tokens: Mapping[str, float]) -> float:

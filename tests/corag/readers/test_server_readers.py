@@ -1,6 +1,5 @@
 """Readers that ask a server, over real HTTP in both protocols: whole answers, or one clear error."""
 
-import math
 import re
 
 import pytest
@@ -46,14 +45,6 @@ def test_a_reply_becomes_the_answer_with_one_request(reader_for):
     assert answer == Answer("Paris")
     assert (answer.prompt_tokens, answer.answer_tokens, answer.cut) == (50, 3, False)
     assert len(server.chats) == 1
-
-
-def test_the_confidence_is_the_geometric_mean_of_the_tokens_probabilities(reader_for):
-    unsure, refusal = Reply("Par", "is", log_probabilities=(-0.2, -1.0)), Reply(NO_ANSWER, log_probabilities=(-0.1,))
-    with ChatServer(unsure, refusal) as server:
-        reader = reader_for(server)
-        assert reader.answer(QUERY, CONTEXT) == Answer("Paris", pytest.approx(math.exp(-0.6)))
-        assert reader.answer(QUERY, CONTEXT) == Answer("", 0.0)
 
 
 def test_the_request_holds_model_messages_and_options():
@@ -148,10 +139,8 @@ def test_a_stream_yields_pieces_breaks_with_an_error_and_hangs_up_when_closed(re
         pieces = reader_for(server).stream(QUERY, CONTEXT)
         assert next(pieces) == "Par"
         pieces.close()
-    with ChatServer(Reply("", "Par", "is", log_probabilities=(0.0, -0.5, -0.5))) as server:
-        pieces, answer = drained(reader_for(server).stream(QUERY, CONTEXT))
-    assert pieces == ["Par", "is"]
-    assert answer == Answer("Paris", pytest.approx(math.exp(-1 / 3)))
+    with ChatServer(Reply("", "Par", "is")) as server:
+        assert drained(reader_for(server).stream(QUERY, CONTEXT)) == (["Par", "is"], Answer("Paris"))
 
 
 def test_ollamas_window_grows_with_the_prompt_and_up_to_the_models():
@@ -167,18 +156,13 @@ def test_ollamas_window_grows_with_the_prompt_and_up_to_the_models():
     assert [path for path, _ in server.requests].count("/api/show") == 1
 
 
-@pytest.mark.parametrize("vague", [False, True])
-def test_a_server_is_asked_again_without_what_it_refuses(vague):
-    refuses = ("logprobs", "seed") if vague else ("logprobs", "seed", "max_tokens")
-    with ChatServer(Reply("Paris", log_probabilities=(-0.1,)), refuses=refuses, vague=vague) as server:
+@pytest.mark.parametrize(("refuses", "kept"), [(["seed"], "max_tokens"), (["temperature"], "max_completion_tokens")])
+def test_a_server_is_asked_again_without_what_it_refuses(refuses, kept):
+    with ChatServer(Reply("Paris"), refuses=refuses) as server:
         reader = openai_reader(server)
-        assert reader.answer(QUERY, CONTEXT) == Answer("Paris", None)
-        first = len(server.chats)
-        reader.answer(QUERY, CONTEXT)
-    assert len(server.chats) == first + 1
-    assert server.chats[-1].keys() & {"logprobs", "seed"} == set()
-    # Its new name, where the old one is refused.
-    assert server.chats[-1]["max_tokens" if vague else "max_completion_tokens"] == reader.max_answer_tokens
+        assert [reader.answer(QUERY, CONTEXT).text for _ in range(2)] == ["Paris"] * 2
+    assert server.chats[-1][kept] == reader.max_answer_tokens and refuses[0] not in server.chats[-1]
+    assert refuses[0] in server.chats[-3] and refuses[0] not in server.chats[-2]
 
 
 def test_openai_needs_a_key():
