@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corag.cli.console import progress, say, stderr
 from corag.errors import ModelError
-from corag.models.runtime import Runtime, current, has_precision, in_runtime
+from corag.models.runtime import Runtime, in_runtime
 from corag.naming import spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 
 if TYPE_CHECKING:
     from corag.index import IndexUpdate
-    from corag.selectors.raptor.tree import RaptorTree
-
-_TOLD_SECONDS = 30
-"""From this time on a first index is announced."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,6 @@ class IndexConfig(Runtime):
         embedder: Embedder of the chunks.
         tokenizer: Tokenizer that measures chunks: a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as
             gpt-4o; a folder or a tokenizer.json; minilm (or auto); estimate.
-        batch_size: Chunks embedded and stored at a time.
         overwrite: Replace an existing index: of another folder or with other settings, or of this folder, of which all
             files are then read again. Without it, the index of the same folder is updated.
         tree: Build or update a tree of summaries over the whole corpus, for the selector `raptor`. An interrupted build
@@ -55,7 +49,6 @@ class IndexConfig(Runtime):
     overlap_tokens: int = 0
     embedder: str = "minilm"
     tokenizer: str = "minilm"
-    batch_size: int = 256
     overwrite: bool = False
     tree: bool = False
     tree_summarizer: str = "extractive"
@@ -67,41 +60,34 @@ def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date."""
     import corag
     from corag.index import update_index
-    from corag.index.build import estimated_seconds
-    from corag.index.store import MANIFEST
     from corag.registry import EMBEDDERS, SUMMARIZERS, check_untrusted
     from corag.selectors.raptor.build import is_current, update_tree
 
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
     summarizer = SUMMARIZERS.make(config.tree_summarizer, defaults={"tokens": tokens}) if config.tree else None
     chunking = corag.ChunkConfig(config.max_tokens, config.overlap_tokens)
-    chosen = {"include": _globs(config.include), "exclude": _globs(config.exclude)}
-    if not config.quiet and "://" not in config.data and not Path(config.out, f"{MANIFEST}.lance").exists():
-        seconds = estimated_seconds(config.data, embedder, chunking, **chosen)
-        if seconds > _TOLD_SECONDS:
-            told = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} seconds"
-            can_be_faster = current().precision == "auto" and has_precision("bf16")
-            faster = "; with --precision bf16 about two thirds of that" if can_be_faster else ""
-            say(f"the first index takes {told}, further ones only what changes take{faster}", stderr())
     with progress("index", quiet=config.quiet) as report:
         update = update_index(
             config.data,
             config.out,
             embedder,
             chunking,
-            **chosen,
+            include=_globs(config.include),
+            exclude=_globs(config.exclude),
             follow_links=config.follow_links,
             tokens=tokens,
             overwrite=config.overwrite,
             reread=config.overwrite,
-            batch_size=config.batch_size,
             report=report,
         )
     show_update(update)
     if summarizer is not None:
         with progress("tree", quiet=config.quiet) as report:
             tree, built = update_tree(update.index, embedder, summarizer, report=report)
-        show_tree(tree, built=built)
+        sizes = " and ".join(f"{len(tree.layer(number))} summaries" for number in range(1, tree.num_layers))
+        say(f"tree: {'built' if built else 'nothing to do'}; {len(tree.layer(0))} chunks below {sizes or 'no summary'}")
+        if tree.num_failed:
+            say(f"  {tree.num_failed} summaries failed; run the same command again to have them written", stderr())
     elif not is_current(update.index):
         say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())
     ask = f"corag ask 'your question' --index {config.out}"
@@ -128,11 +114,3 @@ def show_update(update: IndexUpdate) -> None:
         reasons.setdefault(reason, []).append(path)
     for reason, paths in reasons.items():
         say(f"  skipped: {', '.join(paths)}: {reason}")
-
-
-def show_tree(tree: RaptorTree, *, built: bool) -> None:
-    """Print what a tree holds, and what failed."""
-    sizes = " and ".join(f"{len(tree.layer(number))} summaries" for number in range(1, tree.num_layers))
-    say(f"tree: {'built' if built else 'nothing to do'}; {len(tree.layer(0))} chunks below {sizes or 'no summary'}")
-    if tree.num_failed:
-        say(f"  {tree.num_failed} summaries failed; run the same command again to have them written", stderr())

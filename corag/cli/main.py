@@ -169,9 +169,7 @@ COMMANDS = {
     ),
 }
 """Every command, also those of two words."""
-
-GROUPS = {"data": "get public data sets, or reference answers", "train": "train the agent, or a value for combinations"}
-"""Summaries of the first words of commands of two words."""
+_GROUPS = [["data"], ["train"]]
 DEFAULT_SUBCOMMAND = {"train": "agent"}
 """The second word of a command, if only the first is given."""
 
@@ -231,10 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments[:1] == ["--version"]:
             say(f"corag {__version__}")
-        elif arguments[:1] in (["--help"], ["-h"]):
-            _show_commands()
-        elif arguments[:1] and arguments[0] in GROUPS and arguments[1:] in (["--help"], ["-h"]):
-            _show_commands(arguments[0])
+        elif arguments[-1:] in (["--help"], ["-h"]) and (first := arguments[:-1]) in ([], *_GROUPS):
+            _show_commands(first)
         else:
             name, arguments = _command_of(arguments)
             settings = _parsed(name, arguments)
@@ -287,16 +283,11 @@ def _what_is_wrong(error: Exception, command: str) -> str:
     return f"{name} is {given!r}; {rule}. {says}".rstrip(" .")
 
 
-def _show_commands(group: str = "") -> None:
-    """Print all commands, those of a group as one, or those of one group."""
-    if group:
-        say(f"usage: corag {group} {'|'.join(_second_words(group))} [settings]\n")
-        shown = {name: command.summary for name, command in COMMANDS.items() if name.startswith(f"{group} ")}
-    else:
-        say("usage: corag [--debug] COMMAND [settings]\n")
-        say("Which chunks go into the prompt, how many, and in which order, under a token budget.\n")
-        first_words = dict.fromkeys(name.partition(" ")[0] for name in COMMANDS)
-        shown = {name: GROUPS[name] if name in GROUPS else COMMANDS[name].summary for name in first_words}
+def _show_commands(first_word: Sequence[str]) -> None:
+    """Print all commands, or those that begin with a word."""
+    shown = {name: one.summary for name, one in COMMANDS.items() if not first_word or name.split()[:1] == first_word}
+    say("usage: corag [--debug] COMMAND [settings]\n")
+    say("Which chunks go into the prompt, how many, and in which order, under a token budget.\n")
     for name, summary in shown.items():
         say(f"  {name:<{max(map(len, shown))}}  {summary}")
     say("\ncorag COMMAND --help shows the main settings, --help-all all of them.")
