@@ -68,7 +68,7 @@ COMMANDS = {
     "data references": Command(
         "have a reader write reference answers from gold passages",
         "experiments.data.references:ReferencesConfig",
-        "experiments.commands:references",
+        "experiments.data.references:write_references",
         "data out reader splits limit budget device",
     ),
     "index": Command(
@@ -102,13 +102,13 @@ COMMANDS = {
     "label": Command(
         "measure every configuration on every question",
         "experiments.labels.config:LabelConfig",
-        "experiments.commands:label",
+        "experiments.labels.label:label",
         "data splits out budget configurations cost_weights reader pool limit device",
     ),
     "train agent": Command(
         "train the agent on label tables",
         "experiments.agents.train:TrainAgentConfig",
-        "experiments.commands:train",
+        "experiments.agents.train:train",
         "labels out target training.epochs training.lr training.batch_size training.seed logger device",
     ),
     "train fused": Command(
@@ -132,7 +132,7 @@ COMMANDS = {
     "evaluate": Command(
         "compare methods on a data folder",
         "experiments.evaluation.config:EvaluateConfig",
-        "experiments.commands:evaluate",
+        "experiments.evaluation.comparison:show",
         "data split methods budget pool reranker reader limit out device",
     ),
     "report": Command(

@@ -15,7 +15,7 @@ import numpy as np
 import agent
 from agent.checkpoint import CARD_FILE
 from common.storage import folder_lock, seal_again
-from corag.cli.console import progress
+from corag.cli.console import progress, say
 from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError
 from corag.models.devices import parse_device
@@ -134,6 +134,11 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
     trained = fit(labels, config, compare=compare)
     if pages and not config.quiet:
         pages[0].show()
+    best = trained.history[trained.best_epoch]
+    names = dict.fromkeys((trained.monitor, f"{trained.monitor.partition('_')[0]}_accuracy"))
+    figures = ", ".join(f"{name} {best[name]:.4f}" for name in names)
+    say(f"epoch {trained.best_epoch + 1} of {len(trained.history)} is kept: {figures}; the card has all figures")
+    say(f"checkpoint in {trained.checkpoint}; use it with: corag ask 'your question' --agent {config.out}")
     return trained
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import corag
 from corag.checks import check_count
-from corag.cli.console import progress
+from corag.cli.console import progress, say
 from corag.errors import DataError, InputError
 from corag.models.runtime import Runtime, in_runtime, recording
 from corag.naming import spelling
@@ -80,7 +80,7 @@ def write_references(config: ReferencesConfig) -> tuple[Path, int]:
     }  # fmt: skip
     work = fingerprint([settings, [fingerprint(asdict(query)) for query in queries]])
     if is_written(out, {"work": work}, overwrite=config.overwrite):
-        return out, read_source(out)["references"]["answers"]
+        return _said(out, read_source(out)["references"]["answers"])
     journal_file = out.absolute().with_name(f".{out.absolute().name}.references.jsonl")
     keys = {query.id: fingerprint([query.id, query.question, query.gold, str(source.resolve())]) for query in queries}
     # Of the reader and the budget alone: other questions may be asked with the answers that are there.
@@ -99,7 +99,12 @@ def write_references(config: ReferencesConfig) -> tuple[Path, int]:
             }
             write_source(draft, {"name": source.name, **known, **written})
         journal.remove()
-    return out, len(answers)
+    return _said(out, len(answers))
+
+
+def _said(out: Path, number: int) -> tuple[Path, int]:
+    say(f"{number} reference answers; data folder in {out}")
+    return out, number
 
 
 def _unanswered(folder: DataFolder, config: ReferencesConfig) -> list[Query]:

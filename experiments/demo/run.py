@@ -106,7 +106,6 @@ def demo(config: DemoConfig) -> Path:
                 logger=config.logger,
             )
         )
-        say(f"  best epoch {report.best_epoch + 1} of {len(report.history)}, checkpoint in {report.checkpoint}")
     with _step("compare on held-out questions"):
         settings = EvaluateConfig(
             data=str(data),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from corag.cli.console import progress
+from corag.cli.console import progress, say, stderr
 from corag.memory import clear_caches
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.naming import spelling
@@ -29,7 +29,7 @@ from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
 from experiments.evaluation.verify import with_claims
 from experiments.protocol.held_out import look, sealed_questions
-from experiments.report.comparison import result_page, sets_page
+from experiments.report.comparison import result_page, sets_page, terminal_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
 from experiments.report.results import Result
 from experiments.run.journal import PAGE, RESULT, Journal, fingerprint, finished_record, output_file, versions
@@ -49,6 +49,20 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     """Compare methods on one data folder at one budget, and return what `--out` writes; see `compare`."""
     [[result]] = compare(config).values()
     return dict(result.record)
+
+
+def show(config: EvaluateConfig) -> None:
+    """Compare methods, and show what came of it; a setting that no method takes is an `InputError`."""
+    config.check_used()
+    results = compare(config)
+    if config.several and not config.quiet:
+        sets_page(results, title="Methods compared").show()
+    elif not config.quiet:
+        [[result]] = results.values()
+        title = f"{config.data}, {result.record['split']}: {result.questions} questions, {config.budget} tokens"
+        terminal_page(result, title).show()
+    if config.out is not None:
+        say(f"written to {config.out}", stderr())
 
 
 @in_runtime

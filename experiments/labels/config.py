@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from corag.checks import check_count
 from corag.errors import InputError
 from corag.naming import split_parts
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, comma_separated
@@ -69,8 +68,6 @@ class LabelConfig(SelectionSettings, Tracking):
         iterations: Numbers of iterations of the tree search, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
-        concurrency: Prompts that a reader's server has at the same time, of many questions; in place of the reader's
-            own `max_concurrent`, unless that is written with the reader.
         shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work; each writes a table
             of its own, such as `labels.1-of-2.parquet`.
     """
@@ -83,14 +80,12 @@ class LabelConfig(SelectionSettings, Tracking):
     iterations: str = "40"
     explorations: str = "0.001"
     cost_weights: str = "0,0.05,0.1,0.2,0.4,0.8"
-    concurrency: int = 64
     shard: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.data and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
-        check_count("concurrency", self.concurrency, "typical with vLLM: 64 to 256")
         _ = self.number_of_shard
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of the two")

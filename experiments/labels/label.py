@@ -16,17 +16,15 @@ from typing import Any
 import numpy as np
 
 from corag.budget import Budget
-from corag.cli.console import progress
+from corag.cli.console import progress, say
 from corag.errors import DataError
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
-from corag.naming import parse
-from corag.registry import READERS
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.text.data import Query
 from corag.types import Candidate, Selector
 from experiments.data.pools import Pool, content_hash
-from experiments.evaluation.config import NO_READER, EvaluateConfig
+from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.measure import Measuring, Rows
 from experiments.evaluation.methods import with_shared_problem
 from experiments.evaluation.parts import Parts
@@ -38,11 +36,12 @@ from experiments.run.track import UNMEASURED, log_run
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "shard", "quiet", "concurrency", *UNMEASURED, *PLACEMENT_SETTINGS)
+NOT_WORK = ("out", "shard", "quiet", *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings on which no label depends, but for rounding."""
 BATCH, AT_ONCE = 64, 16
 """Questions whose candidates are embedded at a time, and at most that are searched in lock-step and read together."""
 
+TRAIN = "labels in {0}; train an agent with: corag train --labels {0} --out runs/agent"
 MEASURED = ("budget_tokens", *FIGURES)
 """Figures whose means are logged."""
 
@@ -74,6 +73,7 @@ def label(config: LabelConfig) -> Path:
                 "to label anew"
             )
         logger.info("%s is complete already", out)
+        say(TRAIN.format(out))
         return out
     _ = worker.selectors  # refuses wrong settings before anything is written
     with Journal(out.with_suffix(".journal.jsonl"), work) as journal:
@@ -97,6 +97,7 @@ def label(config: LabelConfig) -> Path:
         figures = {row["configuration"]: {name: row[f"{name}_mean"] for name in MEASURED} for row in means.to_pylist()}
         log_run("label", config, out, out.stem, settings, figures)
         journal.remove()
+    say(TRAIN.format(out))
     return out
 
 
@@ -125,7 +126,7 @@ class Worker:
             methods=tuple(config.configuration_list()),
             budget=config.budget,
             budget_for=config.budget_for,
-            reader=_with_concurrency(config),
+            reader=config.reader,
             tokenizer=config.tokenizer,
             embedder=config.embedder,
         )
@@ -188,15 +189,6 @@ class Worker:
             "query_vector": vectors.query.astype(np.float16).tolist(),
             "candidates_vector": vectors.candidates.astype(np.float16).tolist(),
         }
-
-
-def _with_concurrency(config: LabelConfig) -> str:
-    """Return the reader, which asks its server for as many answers at a time as the config says."""
-    if config.reader == NO_READER:
-        return config.reader
-    reader = parse(config.reader)
-    takes = "max_concurrent" in READERS.settings(config.reader) and "max_concurrent" not in reader.settings
-    return reader.with_settings(max_concurrent=config.concurrency) if takes else config.reader
 
 
 def _label_missing(config: LabelConfig, sources: Sequence[SourceQuestions], worker: Worker, journal: Journal) -> None:
