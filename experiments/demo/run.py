@@ -25,7 +25,7 @@ from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
-from experiments.report.comparison import result_page, terminal_page
+from experiments.report.comparison import results_page, terminal_page
 from experiments.report.results import Result
 from experiments.run.track import Tracker, Tracking
 
@@ -135,7 +135,7 @@ def demo(config: DemoConfig) -> Path:
         reply_page(corag.ask(QUESTION, index, budget_tokens=budget, **asked)).show()
     page = out / "report.html"
     title = "CORAG on Python's language reference"
-    write_atomically(page, result_page(results, title=title).html())
+    write_atomically(page, results_page({out.name: results}, title=title).html())
     say(f"\nreport in {page}; {time.perf_counter() - started:.0f} s in all")
     say(f"ask it yourself: corag ask 'your question' --index {index} --agent {report.checkpoint}")
     return page

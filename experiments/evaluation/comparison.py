@@ -29,7 +29,7 @@ from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
 from experiments.evaluation.verify import with_claims
 from experiments.protocol.held_out import look, sealed_questions
-from experiments.report.comparison import result_page, sets_page, terminal_page
+from experiments.report.comparison import results_page, terminal_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
 from experiments.report.results import Result
 from experiments.run.journal import PAGE, RESULT, Journal, fingerprint, finished_record, output_file, versions
@@ -41,6 +41,7 @@ JOURNAL, MODELS = "journal.jsonl", "models"
 """Ending of the journal, and its key of the models that ran."""
 OUTPUT_SETTINGS = ("out", "quiet", *UNMEASURED, *PLACEMENT_SETTINGS)
 """Settings that no row depends on, but for rounding."""
+TITLE = "Methods compared"
 COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
 """Questions that are counted, by a measure that only they have."""
 
@@ -56,7 +57,7 @@ def show(config: EvaluateConfig) -> None:
     config.check_used()
     results = compare(config)
     if config.several and not config.quiet:
-        sets_page(results, title="Methods compared").show()
+        results_page(results, title=TITLE).show()
     elif not config.quiet:
         [[result]] = results.values()
         title = f"{config.data}, {result.record['split']}: {result.questions} questions, {config.budget} tokens"
@@ -78,11 +79,7 @@ def compare(config: EvaluateConfig) -> Mapping[str, list[Result]]:
     file = out / "comparison.html" if config.several else out.with_suffix(".html")
     output_file(str(file), PAGE)
     results = {run.name: run.results() for run in runs}
-    title = "Methods compared"
-    if config.several:
-        page = sets_page(results, title=title, curves=config.curves)
-    else:
-        page = result_page(*results.values(), title=title, curves=config.curves)
+    page = results_page(results, title=TITLE, curves=config.curves)
     write_atomically(file, page.html())
     write_atomically(file.with_suffix(".md"), page.markdown())
     for name, of_set in results.items():

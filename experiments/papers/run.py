@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from corag.checks import check_choice, check_count
 from corag.cli.console import print_table, say, stderr
-from corag.cli.page import Page, Section, Table
+from corag.cli.page import Page, Section
 from corag.errors import CoragError, InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
@@ -20,7 +20,6 @@ from experiments.data.catalogue import DATA_SETS
 from experiments.data.config import comma_separated
 from experiments.data.folder import is_at_hand
 from experiments.evaluation.comparison import compare
-from experiments.evaluation.config import EvaluateConfig
 from experiments.papers.prepare import DEMO, comparison_of
 from experiments.papers.study import METHOD, Cell, Study, cells_of, comparisons_of, find_study, methods_of, study_files
 from experiments.papers.table import Measured, blocks
@@ -94,9 +93,9 @@ def reproduce(config: ReproduceConfig) -> None:
         raise InputError(f"{len(failed)} of the studies failed: {'; '.join(failed)}")
 
 
-def run_study(full: Study, config: ReproduceConfig) -> Section:
+def run_study(study: Study, config: ReproduceConfig) -> Section:
     """Measure what is missing of one study, write its table and result, and return its section of the page."""
-    study = full.standing_in() if config.standin else full
+    study = study.standing_in() if config.standin else study
     folder = Path(config.out) / (study.name + STANDIN * config.standin)
     cells = _chosen(study, config.only)
     if config.standin:
@@ -113,8 +112,7 @@ def run_study(full: Study, config: ReproduceConfig) -> Section:
         measured += _measure(group, cells, folder, config, remarks)
     order = {axis: list(values) for axis, values in study.grid.items()}
     measured.sort(key=lambda one: [order[axis].index(one.values[axis]) for axis in order])
-    differences = _differences(cells_of(full), cells) if config.standin else []
-    return _write(study, cells, measured, [*remarks, *differences], folder, config)
+    return _write(study, cells, measured, remarks, folder, config)
 
 
 def _chosen(study: Study, only: str) -> list[Cell]:
@@ -138,19 +136,6 @@ def _check_at_hand(study: Study, cells: Sequence[Cell]) -> None:
         )
     if missing:
         raise InputError(f"{study.name} needs {', '.join(missing)}; CORAG_DATA names the folder above your copy")
-
-
-def _differences(there: Sequence[Cell], here: Sequence[Cell]) -> list[Table]:
-    """Return the table of the settings, and the methods, that a stand-in does not share with the full study."""
-    defaults = {setting.name: setting.default for setting in fields(EvaluateConfig)}
-    sides = [[{**defaults, **cell.settings, **cell.methods} for cell in cells] for cells in (there, here)]
-    rows = []
-    for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
-        values = [[cell[name] for cell in side if name in cell] or ["left out"] for side in sides]
-        before, after = ("; ".join(dict.fromkeys(map(str, some))).replace("None", "none") for some in values)
-        if before != after:
-            rows.append([name, before, after])
-    return [Table(["setting", "full study", "here"], rows, "Not as in the full study:")] if rows else []
 
 
 def _measure(
@@ -203,11 +188,11 @@ def _write(
     study: Study,
     cells: Sequence[Cell],
     measured: Sequence[Measured],
-    notes: Sequence[str | Table],
+    remarks: Sequence[str],
     folder: Path,
     config: ReproduceConfig,
 ) -> Section:
-    section = Section(f"{study.name}: {study.title}", [*blocks(study, measured), *notes], anchor=study.name)
+    section = Section(f"{study.name}: {study.title}", [*blocks(study, measured), *remarks], anchor=study.name)
     page = Page(study.name, "", [section])
     write_atomically(folder / "table.md", page.markdown())
     record = {

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from corag.cli.page import Block, Figure, Page, Section, Table
-from corag.errors import CoragError
-from corag.text.data import DataFolder
 from experiments.report.difference import Difference
 from experiments.report.drawing import mean_points, plot, points
 from experiments.report.measures import Measure
@@ -15,8 +12,6 @@ from experiments.report.results import Result
 
 HEADLINE = ("answer_recall", "evidence_recall", "context_recall", "cost_tokens", "latency_ms_median", "failed")
 """Measures of the first table beside those of the reader."""
-MOST_QUESTIONS = 500
-"""Questions on which two methods differ that a page lists."""
 MOST_COLUMNS = 8
 """More methods than this have a line each, and not a column."""
 CAPTION = (
@@ -30,12 +25,20 @@ COUNTS = {
 """How many questions the measures below the passage are of, if not of all."""
 
 
-def result_page(results: Sequence[Result], *, title: str, curves: bool = True) -> Page:
-    """Return the page of one set of questions, given a result a budget."""
-    results = sorted(results, key=lambda result: result.budget)
-    versions = ", ".join(f"{name} {version}" for name, version in results[0].record["versions"].items())
-    note = f"{results[0].questions} questions of split {results[0].record['split']}. Versions: {versions}"
-    return Page(title, _lead(results), _sections(results, curves), note)
+def results_page(sets: Mapping[str, Sequence[Result]], *, title: str, curves: bool = True) -> Page:
+    """Return the page of sets of questions, a result a budget each; of several sets, the means come first."""
+    sets = {name: sorted(of_set, key=lambda result: result.budget) for name, of_set in sets.items()}
+    [first, *_], several = sets.values(), len(sets) > 1
+    main, record, sections = first[0].main_measure, first[0].record, list[Section]()
+    if several and curves and (shared := mean_points(sets.values(), main.name)):
+        figure = Figure(plot(shared, main.title), main.title, CAPTION)
+        sections.append(Section("All data sets", [figure, MEANS.format(len(sets))], anchor="means"))
+    for name, of_set in sets.items():
+        own, heading = _sections(of_set, curves), f"{name}: {of_set[0].questions} questions"
+        sections += [Section(heading, [_lead(of_set), *own], anchor=name)] if several else own
+    note = f"{first[0].questions} questions of split {record['split']}. " * (not several)
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    return Page(title, "" if several else _lead(first), sections, f"{note}Versions: {versions}")
 
 
 def terminal_page(result: Result, title: str) -> Page:
@@ -44,28 +47,13 @@ def terminal_page(result: Result, title: str) -> Page:
     return Page("", _lead([result]), [Section("", blocks)])
 
 
-def sets_page(results: Mapping[str, Sequence[Result]], *, title: str, curves: bool = True) -> Page:
-    """Return the page of several sets of questions: the means of their points, and the tables of each."""
-    main = next(iter(results.values()))[0].main_measure
-    sections = []
-    if curves and (shared := mean_points(results.values(), main.name)):
-        figure = Figure(plot(shared, main.title), main.title, CAPTION)
-        sections.append(Section("All data sets", [figure, MEANS.format(len(results))], anchor="means"))
-    for name, of_set in results.items():
-        blocks: list[Block] = [_lead(of_set), *_sections(sorted(of_set, key=lambda result: result.budget), curves)]
-        sections.append(Section(f"{name}: {of_set[0].questions} questions", blocks, anchor=name))
-    return Page(title, "", sections)
-
-
 def _sections(results: Sequence[Result], curves: bool) -> list[Section]:
     main = results[0].main_measure
     drawn = points(results, main.name) if curves else {}
-    pairs = [(result, *pair) for result in results if (pair := result.contest()) is not None and result.rows]
     return [
         Section("Each method, best first", [headline(results), *remarks(results)]),
         *([Section("Differences on the same questions", found)] if (found := differences(results)) else []),
         *([Section("Quality against tokens", [Figure(plot(drawn, main.title), main.title, CAPTION)])] if drawn else []),
-        *(_pair(*one) for one in pairs),
         *(Section(f"All measures at {one.budget} tokens", [measures_table(one)], folded=True) for one in results),
     ]
 
@@ -177,27 +165,3 @@ def remarks(results: Sequence[Result]) -> list[str]:
                 lines.append(f"{failures}; the first: {row.get('error')}")
     lines += [f"{name} is left out: {reason}" for name, reason in record.get("left_out", {}).items()]
     return lines + ([f"no measures of answers: {record['skip_reason']}"] if "skip_reason" in record else [])
-
-
-def _pair(result: Result, ours: str, theirs: str) -> Section:
-    """Return the questions on which two methods differ, those won by most first."""
-    main = result.main_measure
-    pairs = [
-        (row[main.name] - other[main.name], row, other)
-        for row, other in zip(result.rows[ours], result.rows[theirs], strict=True)
-        if row.get(main.name) is not None and other.get(main.name) is not None and row[main.name] != other[main.name]
-    ]
-    pairs.sort(key=lambda pair: -pair[0])
-    num_won = sum(gain > 0 for gain, _, _ in pairs)
-    texts: dict[str, str] = {}
-    with suppress(CoragError):  # without the data folder, ids stand for questions
-        texts = {query.id: query.question for query in DataFolder.open(str(result.record.get("data", ""))).queries}
-    rows = [
-        [texts.get(row["query"], row["query"]), f"{gain:+.2f}", row.get("answer", ""), other.get("answer", "")]
-        for gain, row, other in pairs[:MOST_QUESTIONS]
-    ]
-    left_out = len(pairs) - len(rows)
-    note = f"{left_out} more are in the rows beside the result." if left_out else ""
-    counts = f"{num_won} won, {len(pairs) - num_won} lost, {result.questions - len(pairs)} alike"
-    table = Table(["question", main.title, ours, theirs], rows, note=note)
-    return Section(f"{result.budget} tokens: {counts}", [table], folded=True)

@@ -9,7 +9,7 @@ from corag.cli.console import say, stderr
 from corag.errors import InputError
 from corag.writing import write_atomically
 from experiments.data.config import comma_separated
-from experiments.report.comparison import result_page, sets_page
+from experiments.report.comparison import results_page
 from experiments.report.drawing import mean_points, plot
 from experiments.report.results import Result
 
@@ -55,5 +55,5 @@ def _content(config: ReportConfig) -> str:
         if not (shared := mean_points(sets.values(), main.name)):
             raise InputError(f"--results {config.results} share no method and budget with {main.title}; give others")
         return plot(shared, main.title)
-    page = sets_page(sets, title=config.title) if len(sets) > 1 else result_page(*sets.values(), title=config.title)
+    page = results_page(sets, title=config.title)
     return page.html() if ending == ".html" else page.markdown()

@@ -12,7 +12,7 @@ from corag.types import Chunk, Selection
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.outcome import Outcome, Support
-from experiments.report.comparison import result_page, terminal_page
+from experiments.report.comparison import results_page, terminal_page
 from experiments.report.measures import MEASURES, Measure, measured, summaries
 from experiments.report.results import Result
 from tests.corag.text.test_support import DOCUMENTS, LAKE, MILL, query
@@ -39,7 +39,7 @@ def test_a_new_measure_is_one_entry(tmp_path, small_data, reader, monkeypatch, c
         assert result.value(method, "letters") == sum(letters) / len(letters) > 0
     terminal_page(result, "a title").show()
     assert "letters" in capsys.readouterr().out
-    page = result_page([result], title="T")
+    page = results_page({"a": [result]}, title="T")
     assert "letters" in page.html() and "letters" in page.markdown()
 
 

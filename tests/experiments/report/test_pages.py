@@ -11,16 +11,12 @@ from corag.cli.main import main
 from corag.cli.page import Figure, Page, Quote, Section, Table
 from corag.errors import DataError
 from corag.text.visible import visible
-from experiments.report.comparison import differences, headline, measures_table, result_page, sets_page
+from experiments.report.comparison import differences, headline, measures_table, results_page
 from experiments.report.drawing import mean_points, plot, points
 from experiments.report.results import Result
-from tests.experiments.worlds import result_of, write_folder
+from tests.experiments.worlds import result_of
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="300pt"></svg>'
-DOCUMENTS = [
-    {"id": "d1", "title": "", "text": "The capital is Ulaanbaatar, and ulaanbaatar is cold."},
-    {"id": "d2", "title": "", "text": "<script>alert(1)</script> Zstd is a format."},
-]
 
 
 class Checker(HTMLParser):
@@ -128,7 +124,7 @@ def test_who_meets_whom(values, expected):
 def test_each_budget_has_its_ranking_and_its_differences():
     low = measured({"corag": [1.0] * 9, "mmr": [0.0] * 9}, 64)
     high = measured({"corag": [0.0] * 9, "mmr": [1.0] * 9, "top-k": [0.5] * 9}, 128)
-    page = result_page([high, low], title="T")
+    page = results_page({"a": [high, low]}, title="T")
     lines = page.lead.splitlines()
     assert lines[0].startswith("At 64 tokens: **corag** against mmr, F1: +1.000") and "better; 40 and 40" in lines[0]
     assert lines[1].startswith("At 128 tokens: **corag** against mmr, F1: -1.000") and "significantly worse" in lines[1]
@@ -142,7 +138,7 @@ def test_each_budget_has_its_ranking_and_its_differences():
         ["", "corag", "top-k", "-0.500 (-0.500 to -0.500)"],
     ]
     assert differences([Result(low.record)]) == []  # nothing is known of single questions
-    over = sets_page({"a": [low], "b": [high]}, title="T").markdown()
+    over = results_page({"a": [low], "b": [high]}, title="T").markdown()
     assert "## a: 9 questions" in over and "## b: 9 questions" in over
 
 
@@ -182,23 +178,10 @@ def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
         assert said in (error := capsys.readouterr().err) and error.count("\n") == 1
 
 
-def test_questions_that_differ_are_listed(tmp_path):
-    queries = [{"id": f"q{number}", "question": f"What is {number} <b>?", "gold": ["d1"]} for number in range(4)]
-    folder = write_folder(tmp_path / "data", DOCUMENTS, queries)
-    result = measured({"corag": [1.0, 0.0, 0.5, 0.5], "mmr": [0.0, 1.0, 0.25, 0.5]}, data=str(folder))
-    text = " ".join(parsed(result_page([result], title="T").html()).text)
-    assert "64 tokens: 2 won, 1 lost, 1 alike" in text
-    order = [text.index(f"What is {part} <b>?") for part in (0, 2, 1)]
-    assert order == sorted(order) and "What is 3" not in text
-    # Without the data folder, ids stand for texts.
-    page = result_page([Result(result.record | {"data": str(tmp_path / "nowhere")}, result.rows)], title="T").html()
-    assert "q0" in page and "What is" not in page
-
-
 def test_a_method_of_any_name_is_shown_and_drawn():
     name = "$\\frac$ a\x1b[31m\x00\u202eb \ud83d </p><script>é</script>&amp;"
     result = Result(result_of(methods=(name, "corag")))
-    checker = parsed(result_page([result], title=name).html())
+    checker = parsed(results_page({"a": [result]}, title=name).html())
     text = "".join(checker.text)
     assert text.count(visible(name)) >= 3 and visible(text) == text and "script" not in checker.tags
     ElementTree.fromstring(plot(points([result], "f1"), "F1"))
