@@ -7,14 +7,14 @@ settings that were not measured count as the nearest ones that were. Letters: `n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsRegressor
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import agent
@@ -41,15 +41,22 @@ def comparison(
     """
     values, rows = utility(test, target), np.arange(len(test))
     known = np.concatenate([utility(part, target) for part in (train, val) if part is not None])
-    single, own = best_single(train, known), named(trained, test)
-    baseline = (train, val, test, target, trained.config)
+    gains = utility(train, target)
+    best = best_configuration(train, gains)
+    # A single class leaves nothing to regress on.
+    regression = [make_pipeline(StandardScaler(), LogisticRegression(C=c)) for c in STRENGTHS]
+    regression = regression if len(set(best)) > 1 else [DummyClassifier()]
+    counts = [count for count in NEIGHBOURS if count <= len(train)] or [len(train)]
+    neighbours = [KNeighborsRegressor(count, metric="cosine") for count in counts]
+    given = (train, val, test, (target, trained.config.features))
     choices: dict[str, Choices] = {
-        "majority class": np.full(len(test), np.bincount(best_configuration(train, utility(train, target))).argmax()),
-        BASE: np.full(len(test), single),
-        "logistic regression": _logistic_regression(*baseline),
-        "k-nearest neighbours": _nearest_neighbours(*baseline),
+        "majority class": _learned([DummyClassifier()], best, *given),
+        BASE: np.full(len(test), best_single(train, known)),
+        "logistic regression": _learned(regression, best, *given),
+        "k-nearest neighbours": _learned(neighbours, gains, *given),
+        AGENT: named(trained, test),
+        CEILING: best_configuration(test, values),
     }
-    choices |= {AGENT: own, CEILING: best_configuration(test, values)}
     lead = paired_difference(values[rows, choices[AGENT]], values[rows, choices[BASE]], groups=test.group.tolist())
     verdict = "is not significantly different from"
     if lead.is_certain:
@@ -135,51 +142,23 @@ def named(trained: agent.ConfigurationAgent, labels: Labels) -> Choices:
     return classes.nearest(chosen, settings, config.ranges)
 
 
-def _nearest_neighbours(
-    train: Labels, val: Labels | None, test: Labels, target: TargetConfig, config: agent.AgentConfig
+def _learned(
+    models: Sequence[Any], targets: Any, train: Labels, val: Labels | None, test: Labels, config: tuple[Any, Any]
 ) -> Choices:
-    """Return the configuration of highest mean utility on the nearest training questions, by cosine of the features."""
-    features, values = train.features(config.features), utility(train, target)
+    """Return the choices of the model, fitted to targets, of highest mean utility on the validation questions.
 
-    def choose(labels: Labels, count: int) -> Choices:
-        model = KNeighborsRegressor(count, metric="cosine").fit(features, values)
-        return np.asarray(model.predict(labels.features(config.features)).argmax(axis=1), dtype=np.int64)
-
-    counts = [count for count in NEIGHBOURS if count <= len(train)] or [len(train)]
-    return _by_validation(choose, counts, val, test, target)
-
-
-def _logistic_regression(
-    train: Labels, val: Labels | None, test: Labels, target: TargetConfig, config: agent.AgentConfig
-) -> Choices:
-    """Return the most probable best configuration by logistic regression on the features."""
-    best = best_configuration(train, utility(train, target))
-    if len(set(best)) < 2:
-        return np.full(len(test), best[0])
-
-    @cache
-    def model(strength: float) -> Pipeline:
-        features = train.features(config.features)
-        return make_pipeline(StandardScaler(), LogisticRegression(C=strength)).fit(features, best)
-
-    def choose(labels: Labels, strength: float) -> Choices:
-        return np.asarray(model(strength).predict(labels.features(config.features)), dtype=np.int64)
-
-    return _by_validation(choose, STRENGTHS, val, test, target)
-
-
-def _by_validation(
-    choose: Callable[[Labels, Any], Choices],
-    settings: Sequence[Any],
-    val: Labels | None,
-    test: Labels,
-    target: TargetConfig,
-) -> Choices:
-    """Return the choices on the test questions under the setting of highest mean utility on the validation questions.
-
-    Without these it is the first.
+    Targets are the best configuration of each training question, `[n]`, or utilities, `[n, C]`, of which a model's
+    largest is its choice. Without validation questions the first model chooses.
     """
+    target, recipe = config
+
+    def choose(model: Any, labels: Labels) -> Choices:
+        predicted = np.asarray(model.predict(labels.features(recipe)))
+        return (predicted if predicted.ndim == 1 else predicted.argmax(axis=1)).astype(np.int64)
+
+    features = train.features(recipe)
+    fitted = [model.fit(features, targets) for model in (models[:1] if val is None else models)]
     if val is None:
-        return choose(test, settings[0])
+        return choose(fitted[0], test)
     gains, rows = utility(val, target), np.arange(len(val))
-    return choose(test, max(settings, key=lambda setting: float(gains[rows, choose(val, setting)].mean())))
+    return choose(max(fitted, key=lambda model: float(gains[rows, choose(model, val)].mean())), test)
