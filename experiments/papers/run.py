@@ -23,7 +23,7 @@ from experiments.evaluation.comparison import compare
 from experiments.papers.prepare import DEMO, comparison_of
 from experiments.papers.study import METHOD, Cell, Study, cells_of, comparisons_of, find_study, methods_of, study_files
 from experiments.papers.table import Measured, blocks
-from experiments.report.measures import Row
+from experiments.report.measures import Row, summaries
 from experiments.run.journal import PAGE, commit, fingerprint, output_file, versions
 from experiments.run.track import Tracking, log_run
 
@@ -149,10 +149,9 @@ def _measure(
     config = comparison_of(cells, study_cells, run, out)
     [[found]] = compare(config).values()
     record = found.record
-    summaries = {row["method"]: row for row in record["methods"]}
-    for name, row in summaries.items():
+    for row in record["methods"]:
         if row.get("failed"):
-            why = f"{name} failed on {row['failed']} of {record['queries']} questions of {cells[0].name}"
+            why = f"{row['method']} failed on {row['failed']} of {record['queries']} questions of {cells[0].name}"
             remarks.append(f"{why}: {row.get('error', '')}"[:400])
     if record.get("skip_reason"):
         remarks.append(f"no figures of answers: {record['skip_reason']}")
@@ -171,7 +170,7 @@ def _measure(
             name = parse(text)
             rows = [row for row in found.rows[name] if row["query"] in queries]
             part, values = str(record["parts"].get(name, name)), {**cell.values, METHOD: label}
-            measured.append(Measured(values, rows, summaries[name], part, str(out.relative_to(folder)), setup))
+            measured.append(Measured(values, rows, part, str(out.relative_to(folder)), setup))
     return measured
 
 
@@ -210,8 +209,8 @@ def _write(
         "data": sorted({one.setup["data"] for one in measured}),
         "cells": {cell.name: {**cell.settings, "methods": dict(cell.methods)} for cell in cells},
     }
-    summaries = {"-".join(one.values.values()): one.summary for one in measured}
-    log_run("reproduce", config, out, study.name, settings, summaries, group=config.name, pages={"report": page.html()})
+    figures = {"-".join(one.values.values()): summaries(one.rows) for one in measured}
+    log_run("reproduce", config, out, study.name, settings, figures, group=config.name, pages={"report": page.html()})
     if not config.quiet:
         page.show()
     return section

@@ -22,7 +22,7 @@ from experiments.papers.study import (
     methods_of,
     study_files,
 )
-from experiments.papers.table import Measured, blocks, figure, gain
+from experiments.papers.table import Measured, blocks, gain
 from tests.experiments.worlds import write_folder
 from tests.wandb_files import offline_runs
 
@@ -98,7 +98,7 @@ def found(method, values, groups=None):
         for number, value in enumerate(values)
     ]
     where = {"budget": "64", "cost_weight": "0", METHOD: method}
-    return Measured(where, rows, {"cost_tokens": 10.0}, setup={"data": "sets"})
+    return Measured(where, [row | {"cost_tokens": 10} for row in rows], setup={"data": "sets"})
 
 
 def test_figures_leads_and_the_papers_own_by_hand(small):
@@ -108,13 +108,12 @@ def test_figures_leads_and_the_papers_own_by_hand(small):
     ]
     study = small(published={"source": "table 9", "rows": rows})
     measured = [found("CORAG", [1.0] * 10), found("Naive", [0.0, 0.5] * 5), found("Top", [0.5, 0.0] * 5)]
-    where = {"budget": "64", "cost_weight": "0"}
-    assert figure(measured, "evidence_recall", {**where, METHOD: "Naive"}).mean == 0.25
-    assert figure(measured, "cost_tokens", {**where, METHOD: "Naive"}).mean == 10.0
-    lead = gain(study, measured, "evidence_recall", {**where, METHOD: "CORAG"})
+    corag, naive, top = measured
+    assert (naive.figure("evidence_recall"), naive.figure("cost_tokens"), naive.figure("f1")) == (0.25, 10.0, None)
+    lead = gain(study, measured, corag, "evidence_recall")
     assert lead.mean == 0.75 and 0.5 < lead.low < lead.high < 1 and lead.is_certain
-    assert gain(study, measured, "evidence_recall", {**where, METHOD: "Naive"}) is None
-    assert not gain(study, measured, "evidence_recall", {**where, METHOD: "Top"}).is_certain
+    assert gain(study, measured, naive, "evidence_recall") is None
+    assert not gain(study, measured, top, "evidence_recall").is_certain
     text = Page("T", "", [Section("small", blocks(study, measured))]).markdown()
     assert "| 64 | 0 | CORAG | 1.000 (+.750, +." in text and "| 64 | 0 | Naive | .250 |" in text
     # What was not measured here has the paper's figure alone.
@@ -127,10 +126,7 @@ def test_questions_that_a_cell_keeps_are_those_with_a_value_of_a_method(small):
     assert len(comparisons_of(cells)) == 1
     rows = [{"query": "a", "full_evidence": 1.0}, {"query": "b", "full_evidence": 0.0}]
     assert [counted_questions(cell, {"top-k": rows}) for cell in cells] == [{"a"}, {"a", "b"}]
-    # Where none is kept there are no figures, though the comparison has a summary of all that were asked.
-    where = {**cells[0].values, METHOD: "Top"}
-    empty = [Measured(where, [], {"cost_tokens": 9.0, "full_evidence": 1.0})]
-    assert figure(empty, "cost_tokens", where) is None and figure(empty, "full_evidence", where) is None
+    assert Measured({**cells[0].values, METHOD: "Top"}, []).figure("cost_tokens") is None
 
 
 def test_what_is_missing_is_said_in_one_line_before_anything_is_done(tmp_path, monkeypatch, capsys):
