@@ -13,9 +13,9 @@ from agent.config import AgentConfig as AgentConfig
 from agent.config import Fallback as Fallback
 from agent.config import Ranges as Ranges
 from agent.config import TrainConfig as TrainConfig
-from agent.configuration import Configuration as Configuration
 from agent.predict import AgentPrediction as AgentPrediction
 from agent.predict import ConfigurationAgent as ConfigurationAgent
+from common.configuration import Configuration as Configuration
 
 if TYPE_CHECKING:
     from agent.checkpoint import from_hub as from_hub

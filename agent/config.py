@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agent.configuration import Configuration, write
 from common.checks import check_choice, check_count, check_range
+from common.configuration import Configuration, parse, write
 from common.errors import InputError
 
 Keep = Literal["best", "last"]
@@ -101,7 +101,7 @@ class Fallback:
     cost_weight: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "configuration", Configuration.parse(self.configuration))
+        object.__setattr__(self, "configuration", parse(self.configuration))
         if self.settings.count(None) not in (0, len(SETTINGS)):
             raise InputError(f"fallback must give all of {', '.join(SETTINGS)} or none, got {self.settings}")
         for name, value in zip(SETTINGS, self.settings, strict=True):
@@ -148,7 +148,7 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         _check_names("configurations", self.configurations)
-        object.__setattr__(self, "configurations", tuple(map(Configuration.parse, self.configurations)))
+        object.__setattr__(self, "configurations", tuple(map(parse, self.configurations)))
         check_choice("fallback.configuration", self.fallback.configuration, self.configurations)
         if (self.fallback.iterations is None) != (self.ranges is None):
             raise InputError("fallback and ranges must both give the search settings, or neither")
@@ -211,7 +211,7 @@ def _from_json(value: object) -> Configuration:
     given = value if isinstance(value, Mapping) else {}
     name, settings = given.get("selector"), given.get("settings")
     if isinstance(name, str) and isinstance(settings, Mapping):
-        return Configuration.parse(write(name, settings))
+        return parse(write(name, settings))
     raise InputError(f"a configuration must have the name of a selector and its settings, got {value!r:.300}")
 
 

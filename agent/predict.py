@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent.config import SETTINGS, AgentConfig, FloatArray
-from agent.configuration import Configuration
+from common.configuration import Configuration
 from common.errors import InputError
 
 

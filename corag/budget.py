@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, overload
 
+from common.configuration import parse
 from corag.checks import check_budget, check_choice
 from corag.errors import InputError
-from corag.naming import parse
 from corag.registry import READERS
 from corag.registry import tokens as make_tokens
 from corag.types import Candidate, PromptedReader, Reader, Selection, Selector, TokenCounter

@@ -6,31 +6,101 @@ from your own code, or pass the object itself instead of a name.
 
 from __future__ import annotations
 
+import difflib
 import inspect
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
-from agent.configuration import Configuration
-from corag.errors import CoragError, InputError, ModelError
-from corag.limits import too_large
-from corag.naming import (
-    BUILDERS,
-    Part,
-    nearest,
-    parse,
-    path_of,
-    spelling,
-    with_default,
-)
+from common.configuration import Configuration, parse, spelling, write_value
+from corag.errors import CoragError, InputError
 from corag.optional import load
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer, TokenCounter
 from search.config import SearchConfig
 
 P = TypeVar("P")
+
+BUILDERS: dict[str, str] = {}
+"""`module:attribute` of each class and function that builds a registered part -> the first name of that part."""
+
+
+def _can_be_spelled(value: object) -> bool:
+    """Return whether a setting's value is JSON, a path, or an object with a name or a spelling of its own."""
+    plain = isinstance(value, str | Mapping | list | tuple | bool | int | float | PurePath | None)
+    return plain or hasattr(value, "name") or type(value).__str__ is not object.__str__
+
+
+class Part:
+    """Base of the parts that ship: `str(part)` is the shortest spelling from which it can be built again.
+
+    Settings that have their default values are left out. A copy, or what another process unpickles, is built again from
+    all of them. A part of your own need not derive from this class.
+    """
+
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    _named: Configuration | None = None
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Remember the settings that the part is built with."""
+        part = super().__new__(cls)
+        object.__setattr__(part, "_arguments", (args, settings))
+        return part
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy what the part was built with, not its models and caches."""
+        args, settings = self._arguments
+        return partial(type(self), *args, **settings), (), {"_named": self._named}
+
+    def named(self, name: Configuration, build: Callable[..., Any]) -> None:
+        """Set the name and settings that the part is spelled with, given what built it."""
+        # A shared encoder, for instance, has no name that could be written.
+        settings = {key: value for key, value in _non_default(build, name.settings).items() if _can_be_spelled(value)}
+        object.__setattr__(self, "_named", Configuration(name.name, settings))
+
+    def __str__(self) -> str:
+        if self._named is not None:
+            return str(self._named)
+        args, settings = self._arguments
+        bound = inspect.signature(type(self)).bind_partial(*args, **settings)
+        name = BUILDERS.get(path_of(type(self))) or str(getattr(self, "name", type(self).__name__))
+        return str(Configuration(name, _non_default(type(self), bound.arguments)))
+
+
+def _non_default(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that differ from the defaults of what builds a part."""
+    parameters = inspect.signature(build).parameters
+    changed: dict[str, Any] = {}
+    for key, value in settings.items():
+        parameter = parameters.get(key)
+        if parameter is not None and parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            changed |= value
+        elif parameter is None or type(value) is not type(parameter.default) or value != parameter.default:
+            changed[key] = value
+    return changed
+
+
+def nearest(name: object, names: Iterable[str]) -> str:
+    """Return ` (did you mean ...?)` for the most similar name, or nothing."""
+    similar = difflib.get_close_matches(str(name)[:100], list(names), 1)
+    return f" (did you mean {similar[0]!r}?)" if similar else ""
+
+
+def with_default(parameter: inspect.Parameter) -> str:
+    """Return the name of a setting with its default value; `...` where that is too long to help."""
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        return "others"
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        return parameter.name
+    written = write_value(default) if isinstance(default, str | bool | int | float | None) else ""
+    return f"{parameter.name}={written if 0 < len(written) <= 30 else '...'}"
+
+
+def path_of(build: Any) -> str:
+    """Return `module:attribute` of a class or a function."""
+    return f"{build.__module__}:{getattr(build, '__qualname__', '')}"
 
 
 class Registry(Generic[P]):
@@ -335,82 +405,3 @@ def tokens(part: str | Path | Callable[[str], object] | TokenCounter = "minilm",
     if isinstance(part, Path):
         return TOKENIZERS.make("model", model=str(part), **settings)
     return TOKENIZERS.make(part, **settings)
-
-
-def check_untrusted(table: Registry[P], part: object, source: object) -> Configuration:
-    """Return a part that somebody else names, in a file (a checkpoint, an index) or a request, if they may name it.
-
-    They may name shipped and registered parts, nested at will, and models in the hub's cache on this machine, with
-    settings within `corag.limits`; no server, address, key or path, and they cannot allow code of a model.
-
-    Args:
-        table: The kind of part that is expected.
-        part: What is named.
-        source: The file or request, for errors.
-
-    Raises:
-        ModelError: It names something else; the message says how the user can give it.
-    """
-    try:
-        written = parse(part)
-        parameters = table.parameters(written.name)
-    except InputError as error:
-        raise ModelError(f"{source} names a {table.kind} that is unknown here: {error}") from error
-    settings = dict(written.settings)
-    if "model" in parameters and isinstance(default := parameters["model"].default, str):
-        settings.setdefault("model", default)
-    refused = "a part that asks a server" if parameters.keys() & {"base_url", "host"} else too_large(settings)
-    for key, value in settings.items():
-        hint = str(parameters[key].annotation) if key in parameters else ""
-        inner = next((one for one in TABLES if one.kind == key or re.search(rf"{one.protocol}\b", hint)), None)
-        # tiktoken fetches the vocabulary of an encoding.
-        if key not in parameters or key in ("trust_remote_code", "encoding"):
-            refused = f"its setting {key!r}"
-        elif value is None:
-            continue
-        elif key == "model" or (key == "encoder" and value not in ENCODERS):
-            if not refused and (_is_there(str(value)) or not _is_cached(table, str(value))):
-                refused = f"{str(value)!r:.300}, which is not a model in the cache on this machine (hf download)"
-        elif inner is not None and isinstance(value, str):
-            check_untrusted(inner, value, source)
-        elif not _is_plain(value) or "Path" in hint or ("AgentSource" in hint and not _is_agent(value)):
-            refused = f"its setting {key!r}"
-    if refused:
-        raise ModelError(
-            f"{source} names {table.kind} {str(written)!r:.300}, but may not choose {refused}; if you trust it, give "
-            f"the {table.kind} yourself, on the command line or as an argument"
-        )
-    return written
-
-
-_CHOICE = re.compile(r"[\w.:+ -]{0,100}(\([\w., -]{0,100}\))?")
-
-
-def _is_cached(table: Registry[Any], model: str) -> bool:
-    """Return whether the hub's cache has all that a part needs of a model."""
-    if table is TOKENIZERS:
-        return bool(load("corag.text.tokens:in_cache")(model))
-    return bool(load("corag.models.checkpoint:is_whole_in_cache")(model))
-
-
-def _is_agent(value: object) -> bool:
-    """Return whether a setting is `none`, where no folder of that name would be taken for it."""
-    return value == "none" and not _is_there(value)
-
-
-def _is_there(path: str, kind: Callable[[Path], bool] = Path.exists) -> bool:
-    try:
-        return kind(Path(path))
-    except (OSError, ValueError):  # no file has such a name
-        return False
-
-
-def _is_plain(value: object) -> bool:
-    """Return whether a setting is a number, a choice, or a list or mapping of such, and no path."""
-    if isinstance(value, str):
-        return bool(_CHOICE.fullmatch(value)) and not _is_there(value, Path.is_file) and value.strip(".") != ""
-    if isinstance(value, Mapping):
-        return all(_is_plain(key) and _is_plain(inner) for key, inner in value.items())
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float)

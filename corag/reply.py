@@ -15,7 +15,7 @@ from corag.checks import MOST_CANDIDATES, check_count, check_query
 from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder, vectors_by
-from corag.registry import EMBEDDERS, SELECTORS, check_untrusted
+from corag.registry import EMBEDDERS, SELECTORS
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import promising
 from corag.selectors.raptor.tree import tree_setting
@@ -24,6 +24,7 @@ from corag.text.tokens import token_counts
 from corag.text.units import Span, UnitChunk, disjoint, source_of
 from corag.text.visible import to_json
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
+from corag.untrusted import check_untrusted
 
 
 class Source(NamedTuple):

@@ -8,13 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from common.configuration import parse
 from common.storage import modified
 from corag.candidates import Text, as_candidates, with_cosines
 from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
 from corag.models.cached import CachedEmbedder
 from corag.models.runtime import current
-from corag.naming import parse
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.selectors.problem import promising
 from corag.types import Candidate, Embedder, Selection, Selector

@@ -21,6 +21,7 @@ import numpy as np
 
 import corag
 import search
+from common.configuration import split_parts
 from corag.ambient import counted
 from corag.checks import check_budget, check_count
 from corag.cli.console import progress, stdout, table
@@ -29,7 +30,6 @@ from corag.memory import clear_caches, used_bytes
 from corag.models.devices import hardware_of
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime, resolve_device
-from corag.naming import split_parts
 from corag.optional import require
 from corag.registry import RERANKERS, SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET, ChunkConfig, chunk_document

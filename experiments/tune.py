@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import agent
+from common.configuration import parse, split_parts
 from corag.budget import AUTO
 from corag.checks import check_budget, check_range
 from corag.cli.console import say
@@ -19,7 +20,6 @@ from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import parse, split_parts
 from corag.types import FloatArray
 from experiments.data.config import CandidateSettings, candidate_settings, spell_out
 from experiments.data.splits import divide

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from common.configuration import spelling
 from corag.cli.console import progress, say, stderr
 from corag.errors import ModelError
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date."""
     import corag
     from corag.index import update_index
-    from corag.registry import EMBEDDERS, SUMMARIZERS, check_untrusted
+    from corag.registry import EMBEDDERS, SUMMARIZERS
     from corag.selectors.raptor.build import is_current, update_tree
+    from corag.untrusted import check_untrusted
 
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
     summarizer = SUMMARIZERS.make(config.tree_summarizer, defaults={"tokens": tokens}) if config.tree else None

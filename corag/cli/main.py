@@ -21,8 +21,8 @@ from rich.text import Text
 from corag import __version__
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
-from corag.naming import nearest
 from corag.optional import load
+from corag.registry import nearest
 from corag.text.visible import one_line, visible
 
 MISTAKE = 2

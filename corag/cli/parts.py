@@ -15,7 +15,7 @@ from rich.table import Table
 from corag import registry
 from corag.cli.console import plain, say, stdout
 from corag.errors import CoragError, InputError
-from corag.naming import nearest, with_default
+from corag.registry import nearest, with_default
 
 
 @dataclass(frozen=True)

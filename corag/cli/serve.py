@@ -12,10 +12,10 @@ from corag.budget import AUTO
 from corag.checks import check_count, check_range
 from corag.cli.console import say
 from corag.errors import InputError
-from corag.limits import DEADLINE_S
 from corag.models.runtime import Runtime, in_runtime
 from corag.optional import needed
 from corag.text.chunking import DEFAULT_BUDGET
+from corag.untrusted import DEADLINE_S
 
 KEY = "CORAG_API_KEY"
 """The environment variable with the key that clients must send."""

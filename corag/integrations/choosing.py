@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field, field_serializer
 
+from common.configuration import spelling
 from corag.budget import choose_within
 from corag.candidates import as_candidates
-from corag.naming import Part, spelling
-from corag.registry import SELECTORS
+from corag.registry import SELECTORS, Part
 from corag.registry import tokens as make_tokens
 from corag.text.documents import with_title
 from corag.text.units import chosen_parts

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from common.configuration import spelling
 from corag.errors import ModelError
 from corag.memory import LRU, Capacity, megabytes, shared_capacity
 from corag.models.devices import Role
@@ -17,8 +18,7 @@ from corag.models.encoders import Encoded, Ids, TextEncoder, encoder_named
 from corag.models.engine import Float32
 from corag.models.minilm import DIMENSION, minilm_encoder
 from corag.models.runtime import Backend, Placement, Precision, current, resolve_device, use_runtime
-from corag.naming import Part, spelling
-from corag.registry import EMBEDDERS, ENCODERS
+from corag.registry import EMBEDDERS, ENCODERS, Part
 from corag.types import Embedder, FloatArray
 
 

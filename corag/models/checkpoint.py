@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal
 from corag.errors import MissingExtraError, ModelError
 from corag.models.engine import DTYPES, on_device, quiet
 from corag.models.runtime import Placement, Precision, resolve_device
-from corag.naming import Part
 from corag.optional import require
+from corag.registry import Part
 
 _SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
 _OLDER_WEIGHTS = "pytorch_model*.bin"

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from corag.checks import check_count, check_range
 from corag.errors import CoragError, InputError, ModelError
-from corag.naming import Part
 from corag.optional import needed
+from corag.registry import Part
 from corag.text.visible import one_line
 
 OPENAI = "https://api.openai.com/v1"

@@ -13,7 +13,7 @@ import numpy as np
 
 from corag.checks import check_count
 from corag.models.cached import CachedEmbedder, MiniLMEmbedder
-from corag.naming import Part
+from corag.registry import Part
 from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
 from corag.text.units import GAP, LINE_GAP

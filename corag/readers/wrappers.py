@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from common.configuration import parse, spelling
 from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.memory import LRU, megabytes
-from corag.naming import Part, parse, spelling
 from corag.readers.chat import ChatReader
-from corag.registry import READERS
+from corag.registry import READERS, Part
 from corag.types import Answer, BatchReader, Reader, TokenCounter
 
 _MARKS = re.compile(r"[^\w\s]|\b(?:a|an|the)\b")

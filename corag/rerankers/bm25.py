@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corag.errors import InputError
-from corag.naming import Part
+from corag.registry import Part
 from corag.text.words import words
 from corag.types import Chunk, FloatArray, Order
 

@@ -22,8 +22,7 @@ from corag.memory import LRU
 from corag.models.cached import cache_capacity
 from corag.models.chat import Chat
 from corag.models.prompts import prompt as prompt_named
-from corag.naming import Part
-from corag.registry import READERS
+from corag.registry import READERS, Part
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.types import Chunk, FloatArray, Reader
 

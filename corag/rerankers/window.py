@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from corag.errors import InputError
-from corag.naming import Part
+from corag.registry import Part
 from corag.types import Chunk, FloatArray, Order
 
 WindowPolicy = Literal["windows", "truncate"]

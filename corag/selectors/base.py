@@ -24,9 +24,8 @@ from corag.candidates import Text, as_candidates
 from corag.checks import check_budget, check_choice, check_count, check_query
 from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
-from corag.naming import Part
 from corag.optional import warn_once
-from corag.registry import RERANKERS
+from corag.registry import RERANKERS, Part
 from corag.registry import tokens as make_tokens
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy

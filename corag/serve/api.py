@@ -26,10 +26,10 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 import corag
 from corag.ambient import checking
 from corag.errors import CoragError
-from corag.limits import DEADLINE_S
 from corag.registry import RERANKERS
 from corag.serve.service import Service
 from corag.text.visible import to_json
+from corag.untrusted import DEADLINE_S
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """What CORAG does as a service: it ranks documents and selects texts for a prompt, as plain data.
 
 `corag.serve.api` serves it over HTTP, `corag.serve.tools` as tools of an assistant. A client may name shipped parts
-only: no server, model, file or key; see `corag.registry.check_untrusted`.
+only: no server, model, file or key; see `corag.untrusted.check_untrusted`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from common.configuration import parse, spelling
 from corag.candidates import Text, as_candidates
 from corag.checks import MOST_CANDIDATES, check_budget, check_count, check_query
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex
 from corag.models.cached import vectors_by
-from corag.naming import parse, spelling
-from corag.registry import RERANKERS, SELECTORS, check_untrusted
+from corag.registry import RERANKERS, SELECTORS
 from corag.registry import tokens as make_tokens
 from corag.reply import embedder_of
 from corag.selecting import with_missing_cosines
@@ -27,6 +27,7 @@ from corag.text.documents import citation
 from corag.text.tokens import token_counts
 from corag.text.units import source_of
 from corag.types import Candidate, Chunk, Reranker, Selection, Selector
+from corag.untrusted import check_untrusted
 
 VALUE = "fused"
 """The reranker of a server whose method names none: that of `corag` by default."""

@@ -13,8 +13,8 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from corag.errors import DataError, InputError
-from corag.naming import nearest
 from corag.optional import require
+from corag.registry import nearest
 from corag.text.documents import Document
 from experiments.data import converters
 from experiments.data.converters import Converter

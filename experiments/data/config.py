@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from common.configuration import parse
 from corag.budget import AUTO, BudgetFor
 from corag.checks import MOST_CANDIDATES, check_budget, check_choice, check_count
 from corag.errors import InputError
@@ -13,7 +14,6 @@ from corag.index.search import Retrieval
 # The command line looks for the types of settings in the module of the first base class alone.
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
-from corag.naming import parse
 from corag.registry import with_prompt
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
 from corag.text.data import History

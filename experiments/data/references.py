@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import corag
+from common.configuration import spelling
 from corag.checks import check_count
 from corag.cli.console import progress, say
 from corag.errors import DataError, InputError
 from corag.models.runtime import Runtime, in_runtime, recording
-from corag.naming import spelling
 from corag.readers.wrappers import CachedReader
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import cut_to_tokens

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from common.configuration import spelling
 from corag.cli.console import progress, say, stderr
 from corag.memory import clear_caches
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
-from corag.naming import spelling
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
 from corag.writing import write_atomically

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
+from common.configuration import split_parts
 from corag.checks import check_budget, check_choice, check_count
 from corag.errors import InputError
-from corag.naming import split_parts
 from corag.selectors.corag.agents import NO_AGENT
 from corag.text.units import unit_size
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, candidate_settings, spell_out

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import corag
-from agent.configuration import Configuration
+from common.configuration import Configuration, parse, split_parts
 from corag.errors import InputError, MissingExtraError
-from corag.naming import parse, split_parts
 from corag.registry import RERANKERS, SELECTORS
 from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.agents import decides

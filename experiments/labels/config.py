@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from common.configuration import split_parts
 from corag.errors import InputError
-from corag.naming import split_parts
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, comma_separated
 from experiments.run.track import Tracking
 

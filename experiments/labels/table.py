@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import agent
 from agent import Configuration
+from common.configuration import parse
 from corag.errors import DataError, InputError
 from corag.optional import require
 from corag.selectors.corag.features import Float32, feature_vectors
@@ -260,7 +261,7 @@ def read_labels(paths: str) -> Labels:
     }
     return Labels(
         ids=tuple(np.array(ids)[whole].tolist()),
-        configurations=tuple(map(Configuration.parse, configurations)),
+        configurations=tuple(map(parse, configurations)),
         measures=measures,
         query_vectors=np.stack(vectors["query_vector"]),
         candidates_vectors=np.stack(vectors["candidates_vector"]),

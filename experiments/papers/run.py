@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from common.configuration import parse
 from corag.checks import check_choice, check_count
 from corag.cli.console import print_table, say, stderr
 from corag.cli.page import Page, Section
 from corag.errors import CoragError, InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import parse
 from corag.text.visible import one_line, to_json
 from corag.writing import write_atomically
 from experiments.data.catalogue import DATA_SETS

@@ -16,10 +16,10 @@ from typing import Any
 
 import experiments
 from agent import Configuration
+from common.configuration import parse
 from corag.checks import check_choice
 from corag.errors import DataError, InputError
-from corag.naming import nearest, parse
-from corag.registry import SELECTORS
+from corag.registry import SELECTORS, nearest
 from experiments.evaluation.config import EvaluateConfig
 from experiments.run.journal import fingerprint
 from search import SearchConfig

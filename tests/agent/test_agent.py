@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 import agent
 from agent import AgentConfig, Configuration, ConfigurationAgent, Fallback, Ranges
+from common.configuration import parse
 from common.errors import InputError, ModelError
 from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config
 from tests.paths import ROOT
@@ -58,23 +59,23 @@ def test_a_configuration_is_spelled_with_the_settings_of_its_search():
     assert Configuration("corag").with_search(5, 0.3, 0.1) == (
         'corag(search={"policy": "paper", "iterations": 5, "exploration": 0.3}, cost_weight=0.1)'
     )
-    whole = Configuration.parse(PAPERS).with_search(2, 0.12345, 0.0)
+    whole = parse(PAPERS).with_search(2, 0.12345, 0.0)
     assert whole.startswith(PAPERS[:-1] + ", search={") and whole.endswith('"exploration": 0.1235}, cost_weight=0.0)')
     assert (whole.reranker, whole.unit) == ("cross-encoder(model=a/b, max_tokens=9)", "passage")
     assert (whole.cost_weight, whole.search["iterations"], Configuration("corag").unit) == (0.0, 2, None)
-    assert Configuration.parse('corag(search={"max_scored": 60})').with_search(5, 0.3) == (
+    assert parse('corag(search={"max_scored": 60})').with_search(5, 0.3) == (
         'corag(search={"max_scored": 60, "policy": "paper", "iterations": 5, "exploration": 0.3})'
     )
     assert str(Fallback(PAPERS)) == PAPERS
-    quoted = Configuration.parse('corag(reranker="a,b=c", search={"note": "x)"})')
+    quoted = parse('corag(reranker="a,b=c", search={"note": "x)"})')
     assert (quoted.reranker, quoted.search) == ("a,b=c", {"note": "x)"})
-    assert Configuration.parse(str(quoted)).settings == quoted.settings
+    assert parse(str(quoted)).settings == quoted.settings
 
 
 @pytest.mark.parametrize("text", ["corag(", "corag(unit)", "corag(unit=a, unit=b)", 'corag(unit="a)'])
 def test_what_spells_no_configuration_is_refused(text):
     with pytest.raises(InputError, match=r"write name\(key=value"):
-        Configuration.parse(text)
+        parse(text)
 
 
 def test_a_checkpoint_has_configurations_as_data():

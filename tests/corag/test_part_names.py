@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from agent.configuration import Configuration
+from common.configuration import Configuration, parse, split_parts
 from corag import registry
 from corag.errors import InputError
-from corag.naming import parse, split_parts
 from corag.registry import Registry
 from corag.rerankers import Bm25
 from corag.selectors import Corag, TopK

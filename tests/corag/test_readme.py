@@ -13,7 +13,7 @@ import pytest
 import agent
 import corag.selectors
 import search
-from corag.naming import split_parts
+from common.configuration import split_parts
 from corag.optional import load
 from corag.registry import SELECTORS, TABLES
 from corag.writing import cache_folder

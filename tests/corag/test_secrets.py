@@ -5,9 +5,9 @@ import sys
 import pytest
 
 import corag
+from common.configuration import parse, split_parts
 from corag.cli.main import main
 from corag.errors import InputError, ReaderError
-from corag.naming import parse, split_parts
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import MANY_QUERIES, QUERIES, write_folder
 

@@ -11,11 +11,12 @@ import pytest
 import agent
 import corag
 from agent.config import Fallback
+from common.configuration import parse
 from common.storage import seal_again
 from corag import registry
 from corag.errors import CoragError, DataError, InputError, ModelError
 from corag.index import ChunkIndex
-from corag.registry import check_untrusted
+from corag.untrusted import check_untrusted
 from tests.experiments.worlds import save_small_agent
 
 EVIL = "http://127.0.0.1:9/v1"
@@ -170,7 +171,7 @@ def test_a_checkpoint_runs_nothing(folder, tmp_path):
     with pytest.raises(ModelError):
         corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", embedder=embedder))
     spelled = [part for kind, part in attacks(folder) if kind == "selector" and isinstance(part, str)]
-    for named in map(agent.Configuration.parse, spelled[::4]):
+    for named in map(parse, spelled[::4]):
         attack = {"selector": named.name, "settings": dict(named.settings)}
         given = {"configurations": [attack, names[1]], "fallback": {**fallback, "configuration": attack}}
         with pytest.raises(CoragError):

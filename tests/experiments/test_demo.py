@@ -10,7 +10,7 @@ import pytest
 
 import agent
 import experiments.demo as demo_data
-from corag.naming import split_parts
+from common.configuration import split_parts
 from experiments.demo import SPLITS, load
 from experiments.demo.run import METHODS, DemoConfig, demo
 from experiments.labels.table import read_labels

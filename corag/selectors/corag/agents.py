@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from agent.configuration import Configuration
+from common.configuration import Configuration, parse
 from common.storage import CONFIG_FILE
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.forks import renewed_lock
-from corag.limits import too_large
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, use_runtime
-from corag.naming import parse
 from corag.optional import to_install, warn_once
-from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, check_untrusted
+from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.features import FEATURES, feature_vectors, question_vectors
@@ -31,6 +29,7 @@ from corag.selectors.problem import SelectionProblem
 from corag.selectors.self_route import built
 from corag.text.scripts import minilm_reads
 from corag.types import Embedder, Selection, TokenCounter
+from corag.untrusted import check_untrusted, too_large
 
 if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent

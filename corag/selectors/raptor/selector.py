@@ -9,13 +9,14 @@ from typing import Any
 from corag.checks import check_count
 from corag.errors import IndexMismatchError
 from corag.memory import LRU
-from corag.registry import EMBEDDERS, check_untrusted
+from corag.registry import EMBEDDERS
 from corag.selectors.base import Choice, checked, fill, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import SUMMARY_TOKENS, build_tree, load_tree
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree, most_similar
 from corag.selectors.summarizing import PromptPart, WithSummarizer, joined
 from corag.types import Candidate
+from corag.untrusted import check_untrusted
 
 MAX_OFFERED = 100
 """Nodes of a given tree that are tried, best first, until the budget is full."""

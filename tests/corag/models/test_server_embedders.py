@@ -10,8 +10,9 @@ import corag
 from corag.cli.main import main
 from corag.errors import ModelError
 from corag.models.embedders import OllamaEmbedder, OpenAIEmbedder
-from corag.registry import EMBEDDERS, check_untrusted
+from corag.registry import EMBEDDERS
 from corag.types import Embedder
+from corag.untrusted import check_untrusted
 from tests.chat_server import EMBEDDINGS, ChatServer
 from tests.experiments.worlds import write_folder
 

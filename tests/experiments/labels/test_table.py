@@ -2,9 +2,8 @@
 
 import pytest
 
-from agent import Configuration
+from common.configuration import parse
 from corag.errors import DataError
-from corag.naming import parse
 from experiments.labels.table import fallback_of, read_labels
 from tests.experiments.worlds import label_row, question_row, write_labels
 
@@ -50,10 +49,7 @@ def test_a_grid_becomes_classes_and_settings(tmp_path):
 
 def test_other_settings_of_the_search_belong_to_the_class(tmp_path):
     name = 'corag(reranker=a, search={"max_scored": 60})'
-    rows = [
-        label_row("q1", "a", 0.5, configuration=Configuration.parse(name).with_search(count, 0.1, 0.0))
-        for count in (2, 5)
-    ]
+    rows = [label_row("q1", "a", 0.5, configuration=parse(name).with_search(count, 0.1, 0.0)) for count in (2, 5)]
     classes = read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS[:1]))).classes()
     assert (classes.names, classes.settings[:, 0].tolist()) == ((name,), [2, 5])
     assert parse(str(fallback_of(rows[1]["configuration"]))) == parse(rows[1]["configuration"])

@@ -5,10 +5,10 @@ import json
 import pytest
 import yaml
 
+from common.configuration import parse
 from corag.cli.main import main
 from corag.cli.page import Page, Section
 from corag.errors import InputError
-from corag.naming import parse
 from corag.registry import READERS, SELECTORS
 from experiments.data.catalogue import find_data_set
 from experiments.evaluation.config import EvaluateConfig

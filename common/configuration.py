@@ -1,16 +1,20 @@
-"""A configuration: a selector with its settings, and the grammar in which it, as any part of CORAG, is spelled.
+"""A part with its settings, such as a selector, and the grammar in which it is spelled.
 
     name(key=value, ...)
 
+    cross-encoder(model=BAAI/bge-reranker-v2-m3, max_tokens=1024)
+    self-route(part=corag(preset=paper))
+
 A value is a JSON value (number, `true`, `false`, `null`, list, object, quoted string) or bare text. Text that holds a
-comma or a parenthesis that does not belong to a part is quoted. The standard library only.
+comma or a parenthesis that does not belong to a part is quoted. No spelling holds a key or a password: they come from
+the environment. The standard library only.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -26,16 +30,18 @@ _NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
 # A quotation mark opens a string only where a value may begin.
 _MARK = re.compile(r'(?:^|(?<=[=,(\[{:]))\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<opened>"))|[()\[\]{},]', re.DOTALL)
 
+_SECRET = re.compile(r"\bapi[-_]?key\s*=|://[^\s/?#]*@", re.IGNORECASE)
+
 
 class SpellingError(InputError):
     """A text spells no part; the message is the reason alone, without the text."""
 
 
 class Configuration(str):
-    """A selector with its settings, which is also the text that spells it.
+    """A part with its settings, which is also the text that spells it.
 
     Attributes:
-        name: The selector's name.
+        name: The part's name.
         settings: Its settings; `unit`, `reranker`, `cost_weight` and `search` are those of `corag`, None if not set.
     """
 
@@ -47,16 +53,6 @@ class Configuration(str):
         made = super().__new__(cls, write(name, settings))
         made.name, made.settings = name, MappingProxyType(dict(settings))
         return made
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the configuration that a text spells; an `InputError` if it spells none."""
-        if isinstance(text, cls):
-            return text
-        try:
-            return cls(*read(text))
-        except SpellingError as error:
-            raise InputError(f"{text!r:.300} {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name, dict(self.settings))
@@ -96,6 +92,38 @@ class Configuration(str):
         if cost_weight is not None:
             settings["cost_weight"] = round(cost_weight, 4)
         return self.with_settings(**settings) if settings else self
+
+
+def parse(part: object) -> Configuration:
+    """Return the name and the settings of a part; a `Configuration` as it is.
+
+    Raises:
+        InputError: It is not the text `name(key=value, ...)`, a key occurs twice, or it holds a key or a password.
+    """
+    if isinstance(part, Configuration):
+        return part
+    if not isinstance(part, str):
+        raise InputError(f"{part!r:.200} is not the name of a part; {FORM}")
+    if _SECRET.search(part):
+        raise InputError(
+            f"the settings of {part.partition('(')[0].strip()!r:.100} hold a key or a password, which come from the "
+            "environment: set OPENAI_API_KEY or OLLAMA_API_KEY; for an address with a user and a password set "
+            "OPENAI_BASE_URL or OLLAMA_HOST"
+        )
+    try:
+        return Configuration(*read(part))
+    except SpellingError as error:
+        raise InputError(f"{part!r:.300} {error}") from None
+
+
+def split_parts(parts: str | Iterable[str] | None) -> list[Configuration]:
+    """Return each part of a list, or of a text that separates them by commas."""
+    if isinstance(parts, Configuration):
+        return [parts]
+    try:
+        return [parse(part) for part in (split(parts) if isinstance(parts, str) else parts or ())]
+    except SpellingError as error:
+        raise InputError(f"{parts!r:.200} {error}") from None
 
 
 def read(text: str) -> tuple[str, dict[str, Any]]:
