@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from corag.errors import InputError
-from corag.models.cached import vectors_by
+from corag.models.embedders import vectors_by
 from corag.text.documents import with_title
 from corag.types import Candidate, Chunk, Embedder
 

@@ -252,8 +252,8 @@ class Registry(Generic[P]):
 EMBEDDERS: Registry[Embedder] = Registry(
     "embedder",
     {
-        "minilm": "corag.models.cached:MiniLMEmbedder",
-        "e5": "corag.models.cached:E5Embedder",
+        "minilm": "corag.models.embedders:MiniLMEmbedder",
+        "e5": "corag.models.embedders:E5Embedder",
         "bge-m3": "corag.models.embedders:bge_m3",
         "BAAI/bge-m3": "corag.models.embedders:bge_m3",
         "sentence-transformers": "corag.models.embedders:SentenceTransformerEmbedder",

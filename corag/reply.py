@@ -14,7 +14,7 @@ from corag.candidates import Retriever, Text, as_candidates, candidates_of, with
 from corag.checks import MOST_CANDIDATES, check_count, check_query
 from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval, Where
-from corag.models.cached import CachedEmbedder, vectors_by
+from corag.models.embedders import CachedEmbedder, vectors_by
 from corag.registry import EMBEDDERS, SELECTORS
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import promising

@@ -13,7 +13,7 @@ from common.storage import modified
 from corag.candidates import Text, as_candidates, with_cosines
 from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
-from corag.models.cached import CachedEmbedder
+from corag.models.embedders import CachedEmbedder
 from corag.models.runtime import current
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.selectors.problem import promising

@@ -24,7 +24,7 @@ from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index import store
 from corag.index.store import IndexManifest, Row, accessing, connect, open_table
 from corag.index.where import quoted
-from corag.models.cached import vectors_by
+from corag.models.embedders import vectors_by
 from corag.text.scripts import unspaced
 from corag.types import Chunk, Embedder
 

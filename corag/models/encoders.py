@@ -1,4 +1,4 @@
-"""Encoders: texts to the states of their tokens and to sentence embeddings, by one class for every BERT.
+"""Encoders: texts to the states of their tokens and to sentence embeddings, each text once; the parts that use them.
 
 An encoder is named: `minilm` (`corag.models.minilm`), `e5` (`corag.models.e5`), or the folder or hub name of any model
 of sentence-transformers (`corag.models.named`). `encoder_named` finds it.
@@ -10,16 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
+from corag.memory import LRU, Capacity, megabytes, shared_capacity
+from corag.models.devices import Role
 from corag.models.engine import Engine, Float32
-from corag.models.runtime import Placement
+from corag.models.runtime import Backend, Placement, Precision, current, resolve_device
 from corag.optional import load, warn_once
-from corag.registry import ENCODERS
+from corag.registry import ENCODERS, Part
 from corag.text.tokens import encode
 from corag.types import FloatArray
 
@@ -245,6 +247,70 @@ def encoder_named(name: str, placement: Placement) -> BertEncoder:
     if placement.backend != "torch":
         raise InputError(f"the encoder {name!r} runs in PyTorch; use backend='torch', or leave it out")
     return cast(BertEncoder, load("corag.models.named:named_at")(name, placement))
+
+
+def cache_capacity() -> Capacity:
+    """Return what all parts that are built under these settings of `corag.runtime` share."""
+    return shared_capacity(megabytes(current().cache_mb))
+
+
+class CachedEncoder(TextEncoder):
+    """An encoder that runs each text once: those that keep the same encoder's texts share them."""
+
+    def __init__(self, encoder: TextEncoder) -> None:
+        self.dimension, self.max_tokens = encoder.dimension, encoder.max_tokens
+        self._encoder = encoder
+        self._windows: LRU[tuple[str, int, bool], Encoded] = LRU(cache_capacity(), owner=encoder)
+
+    def encoded(self, texts: Sequence[str], window: int = 0, *, query: bool = False) -> list[Encoded]:
+        """See `TextEncoder.encoded`."""
+        keys = [(text, window, query) for text in texts]
+        return self._windows.get_many(
+            keys,
+            lambda missing: self._encoder.encoded([text for text, _, _ in missing], window, query=query),
+        )
+
+    def whole_ids(self, texts: Sequence[str]) -> list[Ids]:
+        """See `TextEncoder.whole_ids`."""
+        return self._encoder.whole_ids(texts)
+
+    def sentence_embeddings(self, ids: Sequence[Ids], *, query: bool = False) -> Float32:
+        """See `TextEncoder.sentence_embeddings`; these are not kept."""
+        return self._encoder.sentence_embeddings(ids, query=query)
+
+
+@dataclass(kw_only=True, eq=False)
+class EncoderPart(Part):
+    """A part that looks at the states of texts by an encoder.
+
+    Attributes:
+        encoder: `minilm`, `e5`, or the folder or hub name of a model; or an encoder, in place of the one that the other
+            settings select.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
+        precision: `fp32`, `bf16` or `fp16`.
+        device: `cpu`, `cuda`, `cuda:N` or `mps`.
+
+    Raises:
+        InputError: A setting does not exist, or not on this machine.
+        MissingExtraError: The encoder's package or the backend is not installed.
+    """
+
+    role: ClassVar[Role] = "reranker"
+
+    encoder: str | TextEncoder = "minilm"
+    backend: Backend = "auto"
+    precision: Precision | None = None
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        given = self.encoder
+        self._encoder = CachedEncoder(encoder_named(given, self._placement())) if isinstance(given, str) else given
+
+    def _placement(self) -> Placement:
+        # Models of users run in PyTorch.
+        is_user_model = isinstance(self.encoder, str) and self.encoder not in ENCODERS
+        backend = "torch" if self.backend == "auto" and is_user_model else self.backend
+        return resolve_device(self.role, backend=backend, precision=self.precision, device=self.device)
 
 
 def tokenize_with(tokenizer: Tokenizer) -> Tokenize:

@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from corag.checks import check_count
-from corag.models.cached import CachedEmbedder, MiniLMEmbedder
+from corag.models.embedders import CachedEmbedder, MiniLMEmbedder
 from corag.registry import Part
 from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR

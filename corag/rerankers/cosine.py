@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from corag.models.cached import EncoderPart
-from corag.models.encoders import Ids, TextEncoder
+from corag.models.encoders import EncoderPart, Ids, TextEncoder
 from corag.rerankers.window import WindowedQuestion, WindowedReranker
 from corag.types import FloatArray
 

@@ -16,8 +16,8 @@ import numpy as np
 from corag.checks import check_choice
 from corag.errors import InputError
 from corag.memory import LRU
-from corag.models.cached import cache_capacity
 from corag.models.checkpoint import LoadedModel
+from corag.models.encoders import cache_capacity
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.runtime import record_use
 from corag.optional import require

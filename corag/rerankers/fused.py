@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import ModelError
-from corag.models.cached import EncoderPart
+from corag.models.encoders import EncoderPart
 from corag.models.trained import load_adapter, shipped_adapter
 from corag.optional import to_install, warn_once
 from corag.registry import RERANKERS

@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.checks import check_range
-from corag.models.cached import EncoderPart
-from corag.models.encoders import Encoded, TextEncoder, best_cosines, token_cosines, tokens_within
+from corag.models.encoders import Encoded, EncoderPart, TextEncoder, best_cosines, token_cosines, tokens_within
 from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.text.units import UnitChunk, source_of

@@ -19,8 +19,8 @@ import numpy as np
 
 from corag.errors import InputError, ReaderError, ScoringError
 from corag.memory import LRU
-from corag.models.cached import cache_capacity
 from corag.models.chat import Chat
+from corag.models.encoders import cache_capacity
 from corag.models.prompts import prompt as prompt_named
 from corag.registry import READERS, Part
 from corag.rerankers.scorers import JoinedTextScorer

@@ -23,7 +23,7 @@ from corag.ambient import checking
 from corag.candidates import Text, as_candidates
 from corag.checks import check_budget, check_choice, check_count, check_query
 from corag.errors import BudgetError, InputError
-from corag.models.cached import CachedEmbedder
+from corag.models.embedders import CachedEmbedder
 from corag.optional import warn_once
 from corag.registry import RERANKERS, Part
 from corag.registry import tokens as make_tokens

@@ -17,7 +17,7 @@ from corag.candidates import Text, as_candidates
 from corag.checks import MOST_CANDIDATES, check_budget, check_count, check_query
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex
-from corag.models.cached import vectors_by
+from corag.models.embedders import vectors_by
 from corag.registry import RERANKERS, SELECTORS
 from corag.registry import tokens as make_tokens
 from corag.reply import embedder_of

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corag.models.cached import EncoderPart
-from corag.models.encoders import tokens_within, unit
+from corag.models.encoders import EncoderPart, tokens_within, unit
 from corag.ranking import marginal_relevance, shared_words
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import cut_to_tokens, sentence_spans

@@ -18,7 +18,7 @@ from corag.ambient import counted
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.index import ChunkIndex, update_index
-from corag.models.cached import CachedEncoder
+from corag.models.encoders import CachedEncoder
 from corag.models.minilm import MAX_TOKENS, minilm_encoder
 from corag.models.runtime import resolve_device, runtime
 from corag.optional import warn_once

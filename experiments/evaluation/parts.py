@@ -8,7 +8,8 @@ from typing import Any
 
 import corag
 from corag.budget import Budget, reader_and_tokens, tokens_setting
-from corag.models.cached import CachedEmbedder, CachedEncoder
+from corag.models.embedders import CachedEmbedder
+from corag.models.encoders import CachedEncoder
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import EMBEDDERS, RERANKERS, SUMMARIZERS

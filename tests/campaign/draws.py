@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import corag
 from corag import Candidate, Chunk
-from corag.models.cached import CachedEmbedder
+from corag.models.embedders import CachedEmbedder
 from corag.selectors.car import Method
 from corag.selectors.raptor.build import build_tree
 from corag.text.documents import Document, passage, with_title

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.memory import LRU
-from corag.models.cached import cache_capacity
-from corag.models.encoders import Encoded, TextEncoder, unit
+from corag.models.encoders import Encoded, TextEncoder, cache_capacity, unit
 from corag.models.engine import Float32
 from corag.text.chunking import sentence_spans
 from corag.text.units import Span, UnitChunk, source_of

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.models.cached import EncoderPart
+from corag.models.encoders import EncoderPart
 from corag.models.engine import Float32
 from corag.models.minilm import MAX_TOKENS
 from corag.models.trained import load_adapter, shipped_adapter

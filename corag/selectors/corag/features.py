@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import InputError
-from corag.models.cached import vectors_by
+from corag.models.embedders import vectors_by
 from corag.selectors.problem import SelectionProblem
 from corag.types import Embedder, FloatArray
 

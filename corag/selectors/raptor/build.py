@@ -27,7 +27,7 @@ from corag.index.outside import require_inside
 from corag.index.search import ChunkIndex
 from corag.index.store import index_lock, local_folder
 from corag.memory import TextStore
-from corag.models.cached import CachedEmbedder
+from corag.models.embedders import CachedEmbedder
 from corag.optional import require
 from corag.selectors.car import IntArray
 from corag.selectors.raptor.tree import FOLDER, SUMMARY, Node, RaptorTree, tree_file

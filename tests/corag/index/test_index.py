@@ -14,7 +14,7 @@ from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex
 from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
-from corag.models.cached import MiniLMEmbedder
+from corag.models.embedders import MiniLMEmbedder
 from corag.types import Chunk
 from tests.corag.index.worlds import WORDS, StoppedEmbedder, make_chunks, table_of
 from tests.experiments.worlds import listing

@@ -6,7 +6,8 @@ import pytest
 import corag
 from corag.errors import ModelError
 from corag.memory import shared_capacity
-from corag.models.cached import CachedEncoder, vectors_by
+from corag.models.embedders import vectors_by
+from corag.models.encoders import CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
 from corag.types import Chunk

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.models.cached import MiniLMEmbedder
+from corag.models.embedders import MiniLMEmbedder
 from corag.readers.extractive import ExtractiveReader
 from corag.readers.wrappers import CachedReader
 from corag.testing import ReaderContract

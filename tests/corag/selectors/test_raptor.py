@@ -7,7 +7,7 @@ import pytest
 
 import corag
 from corag.errors import DataError, IndexMismatchError
-from corag.models.cached import CachedEmbedder
+from corag.models.embedders import CachedEmbedder
 from corag.selectors.raptor.build import build_tree
 from corag.selectors.raptor.tree import Node, RaptorTree
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics

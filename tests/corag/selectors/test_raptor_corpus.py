@@ -9,7 +9,7 @@ import corag
 from corag import Chunk
 from corag.errors import DataError, IndexMismatchError
 from corag.index import ChunkIndex
-from corag.models.cached import CachedEmbedder
+from corag.models.embedders import CachedEmbedder
 from corag.selectors.raptor.build import build_tree, is_current, load_tree, update_tree
 from corag.selectors.raptor.tree import RaptorTree
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics

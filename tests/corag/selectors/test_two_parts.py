@@ -10,7 +10,7 @@ import yaml
 
 import corag
 from corag.candidates import as_candidates, with_cosines
-from corag.models.cached import CachedEmbedder
+from corag.models.embedders import CachedEmbedder
 from corag.text.chunking import chunk_document
 from corag.text.documents import Document
 from tests.effort import FULL
