@@ -22,8 +22,8 @@ from search.config import Visits as Visits
 from search.drivers import search as search
 from search.drivers import search_many as search_many
 from search.exhaustive import exhaustive as exhaustive
-from search.result import SearchResult as SearchResult
 from search.tree import SearchTree as SearchTree
 from search.types import Order as Order
 from search.types import ScoreOrders as ScoreOrders
 from search.types import ScoreProblemOrders as ScoreProblemOrders
+from search.types import SearchResult as SearchResult

@@ -15,8 +15,7 @@ import numpy as np
 from search.config import SearchConfig
 from search.gaussian_process import GaussianProcess, OrderPool, first_largest, largest
 from search.orders import OrderSpace
-from search.result import SearchCoroutine, SearchResult
-from search.types import FloatArray, IntArray, Order
+from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult
 
 BATCH_SIZE = 8
 """Orders a round: in smaller batches the process trusts the first explanation that fits too soon (45 of 60 optima found

@@ -29,7 +29,7 @@ PRESETS: dict[Preset, dict[str, Any]] = {
 """How the settings of the sources differ from the defaults, which suit the raw logits of a cross-encoder.
 
 `paper`: section 6.1, algorithm 3 read literally, N over all nodes, the answer by eq. 6. `public-code`: what the code
-published with the paper runs without its agent; `search.mcts` says what is left out of it.
+published with the paper runs without its agent; `search.tree` says what is left out of it.
 """
 
 
@@ -50,8 +50,8 @@ class SearchConfig:
             expected improvement under a Gaussian process: it needs the fewest scored orders, for values that are slow.
         max_scored: Most orders sent to the scorer, >= 1, or None for no bound but the iterations. The last round is cut
             to its first orders; of a node's children those are the cheapest, the better-ranked of equals first.
-        parallel: Most nodes that the tree expands each round, >= 1, scored in one call (paper, section 8). More
-            of them spread the search and wait for the scorer less often.
+        parallel: Most nodes that the tree expands each round, >= 1, scored in one call (paper, section 8), for scorers
+            whose calls are slow: 4 need a third of the calls and find 39 of 42.5 optima (lab notebook).
     """
 
     iterations: int = 10

@@ -12,9 +12,17 @@ from numpy.typing import ArrayLike
 from common.errors import InputError
 from search.bayesian import bayesian_search
 from search.config import Policy, SearchConfig
-from search.mcts import tree_search
-from search.result import SearchCoroutine, SearchResult
-from search.types import IntArray, Order, ScoreOrders, ScoreProblemOrders, checked_problem, checked_values
+from search.tree import tree_search
+from search.types import (
+    IntArray,
+    Order,
+    ScoreOrders,
+    ScoreProblemOrders,
+    SearchCoroutine,
+    SearchResult,
+    checked_problem,
+    checked_values,
+)
 
 _DEFAULT = SearchConfig()
 

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from common.checks import check_count
 from common.errors import InputError
 from search.orders import OrderSpace
-from search.result import SearchResult
-from search.types import Order, ScoreOrders, checked_problem, checked_values
+from search.types import Order, ScoreOrders, SearchResult, checked_problem, checked_values
 
 BATCH_SIZE = 4096
 """Most orders in one call of the scorer."""

@@ -1,15 +1,19 @@
-"""Types of a search, and the checks of what enters it; nothing behind them checks it again."""
+"""Types of a search, its result, and the checks of what enters it; nothing behind them checks it again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from common.errors import InputError
+
+if TYPE_CHECKING:
+    from search.tree import SearchTree
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -22,6 +26,42 @@ ScoreOrders = Callable[[Sequence[Order]], ArrayLike]
 
 ScoreProblemOrders = Callable[[Sequence[tuple[int, Order]]], ArrayLike]
 """Pairs (problem index, order) in, one finite value each out, `[len(pairs)]`, higher is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """Result of a search; empty, with zeros, if there is no candidate or none fits.
+
+    Attributes:
+        order: The chosen order.
+        value: V, its score.
+        utility: U of eq. 5 at the end of the search, whatever the order was chosen by; for policies without a tree,
+            which do not explore, value - lambda * cost / B; for `exhaustive`, which does not weigh costs, the value.
+        cost: Its cost, in the unit of the budget, at most the budget.
+        num_scored: Orders sent to the scorer.
+        num_calls: Scorer calls that contained orders of this problem.
+        incumbents: The best order after each round, that is, after each scorer call.
+        complete: Whether every feasible order was scored.
+        tree: The policy tree of the policy `paper`; otherwise None. Not compared.
+    """
+
+    order: Order
+    value: float
+    utility: float
+    cost: int
+    num_scored: int
+    num_calls: int
+    incumbents: tuple[Order, ...]
+    complete: bool
+    tree: SearchTree | None = field(default=None, repr=False, compare=False)
+
+
+SearchCoroutine = Generator[list[Order], FloatArray, SearchResult]
+"""A search of one problem.
+
+Each yield is one round: a non-empty list of feasible orders, none of which was yielded before. It receives their
+values, `[len(orders)]`, and returns the result.
+"""
 
 LARGEST_COST = 2**53
 """Floats hold every whole number up to here exactly."""
