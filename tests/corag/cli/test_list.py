@@ -30,7 +30,7 @@ def test_a_missing_package_has_a_remedy(monkeypatch):
     required = ["numpy>=2", "no-such-package>=1; extra == 'odd'", "pytest>=8; extra == 'dev'", "corag[x]; extra=='all'"]
     monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda _: required)
     assert doctor.extras() == {"": ["numpy"], "odd": ["no-such-package"]}
-    assert dict(doctor._installed())["odd"] == f"missing: no-such-package; install with: {to_install('odd')}"
+    assert dict(doctor._installed())["[odd]"] == f"missing: no-such-package; install with: {to_install('odd')}"
 
 
 def test_all_parts_are_listed(capsys, monkeypatch):
