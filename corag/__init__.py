@@ -9,9 +9,9 @@
     print(reply.answer.text)
 
 `selector`, `reranker`, `reader`, `embedder`, `summarizer` and `tokens` build parts by name. The classes behind the
-names, whose keyword arguments are the settings, are in `corag.selectors`, `corag.rerankers`, `corag.readers` and
-`corag.summarizers`. A part of your own has the methods of its protocol, such as `Reranker`. Models run on a GPU if
-there is one, unless `with corag.runtime(device="cpu"):` sets another device.
+names, whose keyword arguments are the settings, are in `corag.selectors` and `corag.rerankers`. A part of your own has
+the methods of its protocol, such as `Reranker`. Models run on a GPU if there is one, unless
+`with corag.runtime(device="cpu"):` sets another device.
 
 Importing this package loads neither torch nor any model.
 """
@@ -55,10 +55,8 @@ from corag.types import TokenCounter as TokenCounter
 from corag.types import Trace as Trace
 
 if typing.TYPE_CHECKING:
-    from corag import readers as readers
     from corag import rerankers as rerankers
     from corag import selectors as selectors
-    from corag import summarizers as summarizers
     from corag.index import ChunkIndex as ChunkIndex
     from corag.reply import Reply as Reply
     from corag.reply import aask as aask
@@ -68,7 +66,7 @@ __version__ = "0.1.0"
 
 __getattr__, __dir__ = optional.lazy_exports(
     __name__,
-    dict.fromkeys(("errors", "readers", "rerankers", "selectors", "summarizers"), __name__)
+    dict.fromkeys(("errors", "rerankers", "selectors"), __name__)
     | {"ChunkIndex": "corag.index"}
     | dict.fromkeys(("Reply", "aask", "ask"), "corag.reply"),
 )
