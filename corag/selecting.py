@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,10 @@ def select(
     if isinstance(method, str) and all(isinstance(value, _PLAIN) for value in settings.values()):
         parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
         given = tuple((name, type(value), value) for name, value in settings.items())
-        named = {**parse(method).settings, **settings}.values()
-        files = tuple(modified(Path(path)) for value in named for path in _texts_in(value))
+        texts = chain(
+            _texts_in(method)[1:], *(_texts_in(value) for value in settings.values() if isinstance(value, str))
+        )
+        files = tuple(modified(Path(text)) for text in texts)
         chosen = _kept_selector(method, given, current(), parts, files)
     else:
         chosen = SELECTORS.make(method, **settings)
@@ -77,13 +80,13 @@ def with_missing_cosines(
     return candidates
 
 
-def _texts_in(value: object) -> Iterator[str]:
-    """Yield a text, which may be a path, and the texts in the settings of the part that it may spell."""
-    if isinstance(value, str):
-        yield value
-        with suppress(InputError):
-            for inner in parse(value).settings.values():
-                yield from _texts_in(inner)
+@lru_cache(maxsize=64)
+def _texts_in(part: str) -> tuple[str, ...]:
+    """Return a text, and behind it those in the settings of the part that it may spell: all may be paths."""
+    inner: list[str] = []
+    with suppress(InputError):
+        inner = [value for value in parse(part).settings.values() if isinstance(value, str)]
+    return (part, *chain.from_iterable(map(_texts_in, inner)))
 
 
 _PLAIN = (str, int, float, bool, type(None))

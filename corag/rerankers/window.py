@@ -138,13 +138,13 @@ def window_spans(num_tokens: int, size: int) -> list[tuple[int, int]]:
 
 def tokens_beside(num_tokens: int, max_tokens: int, num_special: int) -> int:
     """Return how many tokens of a text fit the window beside a question; `InputError` if none does."""
-    room = max_tokens - num_special - num_tokens
-    if room < 1:
+    capacity = max_tokens - num_special - num_tokens
+    if capacity < 1:
         raise InputError(
             f"the question has {num_tokens} tokens, which leaves no room for a text in the reranker's window of "
             f"{max_tokens} tokens; shorten the question"
         )
-    return room
+    return capacity
 
 
 def as_output(logits: FloatArray, output: Output) -> FloatArray:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,11 +29,12 @@ from corag.registry import RERANKERS, Part
 from corag.registry import tokens as make_tokens
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
-from corag.selectors.order import PromptOrder, arranged
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
 from corag.text.tokens import token_counts
-from corag.text.units import Span, unit_size
-from corag.types import Candidate, Embedder, FloatArray, Offered, Order, Reranker, Selection, TokenCounter, Trace
+from corag.text.units import Span, ranges_of, unit_size
+from corag.types import Candidate, Chunk, Embedder, FloatArray, Offered, Order, Reranker, Selection, TokenCounter, Trace
+
+PromptOrder = Literal["value", "ends", "document"]
 
 DEFAULT_RERANKER = "minilm-evidence"
 """Trained on passages and on sentences."""
@@ -83,8 +84,10 @@ class BudgetedSelector(Part):
         unit: What is chosen: candidates as they are (`passage`), their sentences (`sentence`), or windows of n of
             these (`window(n)`). Sentences are below the title of their document, in its order.
         max_units: The most sentences or windows to choose from.
-        order: How the chosen chunks follow each other in the prompt; see `corag.selectors.order`. A text that the
-            selector writes itself, such as a summary, has no order to change.
+        order: How the chosen chunks follow each other in the prompt, which changes neither choice nor value: `value`,
+            as the selector chose them; `ends`, the best first and last, where models read most closely (Liu et al.,
+            "Lost in the middle", 2024); `document`, chunks of one document in its order, documents in that of their
+            first chunk. A text that the selector writes itself, such as a summary, has no order to change.
     """
 
     tokenizer: TokenCounter = field(default_factory=make_tokens)
@@ -396,6 +399,18 @@ class RerankingSelector(BudgetedSelector):
         alone = scorer([(index,) for index in order]).tolist()
         of_scorer = {"reranker": scorer.name, "truncated": scorer.num_truncated, "chunk_values": alone}
         return Choice(order, value, {**of_scorer, **others})
+
+
+def arranged(chunks: Sequence[Chunk], order: PromptOrder) -> list[int]:
+    """Return the positions of chosen chunks, given best first, in the order in which the prompt shows them."""
+    rows = list(range(len(chunks)))
+    if order == "ends":
+        return [*rows[::2], *rows[1::2][::-1]]
+    if order == "document":
+        ranges = [(ranges_of(chunk) or [(chunk.id, 0, 0)])[0] for chunk in chunks]
+        first = {document: row for row, (document, *_) in reversed([*enumerate(ranges)])}
+        return sorted(rows, key=lambda row: (first[ranges[row][0]], ranges[row][1]))
+    return rows
 
 
 def warn_if_few_fit(problem: SelectionProblem) -> None:

@@ -67,12 +67,12 @@ class TopTokens(RankedSelector):
     name = "top-tokens"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        room = min(problem.capacity, self.num_tokens + problem.separator_tokens)
+        capacity = min(problem.capacity, self.num_tokens + problem.separator_tokens)
         ranking = problem.ranking
         if not self.skip:
-            full = problem.costs[ranking].cumsum() > room
+            full = problem.costs[ranking].cumsum() > capacity
             ranking = ranking[: int(full.argmax()) if full.any() else len(ranking)]
-        return unscored(problem, fill(ranking, problem.costs, room), {"num_tokens": self.num_tokens})
+        return unscored(problem, fill(ranking, problem.costs, capacity), {"num_tokens": self.num_tokens})
 
 
 @dataclass(kw_only=True, eq=False)

@@ -1,7 +1,7 @@
 """The order of chosen chunks in the prompt, by hand."""
 
 from corag import Chunk
-from corag.selectors.order import arranged
+from corag.selectors.base import arranged
 
 
 def part(document, start):
