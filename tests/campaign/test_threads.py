@@ -1,4 +1,4 @@
-"""One part used by eight threads and fifty tasks at once gives what it gives one by one."""
+"""One part used by several threads and tasks at once gives what it gives one by one."""
 
 import asyncio
 import random
@@ -18,20 +18,20 @@ from tests.fakes import essence
 
 pytestmark = pytest.mark.slow
 
-NUM_THREADS, NUM_TASKS = 8, 50
+NUM_THREADS, NUM_TASKS = (8, 50) if CAMPAIGN else (4, 12)
 ROUNDS = 20 if CAMPAIGN else 1
 QUESTIONS = [query["question"] for query in ASKED]
 
 
 def together(calls):
-    """Return what calls return that eight threads make at once, in their order."""
+    """Return what calls return that threads make at once, in their order."""
     ready = threading.Barrier(NUM_THREADS)
     with ThreadPoolExecutor(NUM_THREADS, initializer=ready.wait) as pool:
         return list(pool.map(lambda call: call(), calls))
 
 
 def as_tasks(calls):
-    """Return what fifty tasks return that ask at once."""
+    """Return what tasks return that ask at once."""
 
     async def all_at_once():
         return await asyncio.gather(*(call() for call in calls))
@@ -89,7 +89,7 @@ def test_selectors_with_the_shipped_parts(spelling, figure):
     # Built anew, so that models and caches are first used by all threads at once.
     texts = [f"{document['title']}\n{document['text']}" for document in DOCUMENTS[:9]]
     pool = corag.candidates.with_cosines("Varn", corag.candidates.as_candidates(texts), corag.embedder())
-    questions = (QUESTIONS * 5)[: NUM_TASKS if CAMPAIGN else 12]
+    questions = (QUESTIONS * 5)[:NUM_TASKS]
     selector = corag.selector(spelling)
     found = together([lambda question=question: selector.select(question, pool, 80) for question in questions])
     tasks = as_tasks([lambda question=question: selector.aselect(question, pool, 80) for question in questions])
