@@ -19,10 +19,8 @@ MARKERS = ("o", "s", "^", "D", "v")
 """Of methods that share a colour."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 """Okabe and Ito's palette, which stays distinct for colour-blind readers."""
-MOST_NAMES = 4
-"""Rows of names below a plot that are in one column."""
 LONGEST_NAME = 56
-"""Characters of a name in one line below a plot; two columns take names of half of that."""
+"""Characters of a name in one line below a plot."""
 
 Point: TypeAlias = tuple[float, float, Difference | None]
 """Tokens, quality and its interval, if known."""
@@ -77,23 +75,19 @@ def plot(drawn: Mapping[Place, Point], title: str) -> str:
 
 def against_tokens(lines: Sequence[tuple[str, Points, Mapping[str, Any]]], title: str) -> str:
     """Return an SVG of lines over tokens, each with its name in the legend, if any, and matplotlib's style."""
-    # A setting that is itself a list of settings makes a long name.
-    names = [textwrap.fill(plain(name), LONGEST_NAME) for name, _, _ in lines]
-    num_rows = sum(1 + name.count("\n") for name in names if name)
-    columns = 1 + (num_rows > MOST_NAMES and max(map(len, names)) <= LONGEST_NAME // 2)
-    below = 0.19 * -(-num_rows // columns) + 0.1
-    figure = new_figure(4.8 + 0.8 * (columns > 1), 3.5 + below)
+    figure = new_figure(4.8, 3.5)
     panel = figure.subplots()
-    for name, (_, points, style) in zip(names, lines, strict=True):
-        panel.plot([x for x, _, _ in points], [y for _, y, _ in points], label=name or None, **style)
+    for name, points, style in lines:
+        # A setting that is itself a list of settings makes a long name.
+        label = textwrap.fill(plain(name), LONGEST_NAME) or None
+        panel.plot([x for x, _, _ in points], [y for _, y, _ in points], label=label, **style)
         for x, _, bar in points:
             if bar is not None:
                 panel.vlines(x, bar.low, bar.high, color=style["color"], linewidth=1.0, alpha=0.45)
     panel.set_xlabel("tokens of the selection (mean)")
     panel.set_ylabel(title)
     finish(panel)
-    figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
-    figure.legend(frameon=False, fontsize=8.5, loc="lower center", handlelength=3.2, ncols=columns)
+    figure.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, 0.0), handlelength=3.2)
     return to_svg(figure)
 
 
@@ -114,7 +108,7 @@ def to_svg(figure: Any) -> str:
     buffer = io.StringIO()
     # Ids of its own would differ from one process to the next.
     with require("matplotlib", "experiments").rc_context({"svg.hashsalt": "corag"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 

@@ -60,7 +60,7 @@ def candidates(question, form):
 def fits(question, form, budget):
     """Return whether the sentences that answer a question fit the budget together, below their titles."""
     evidence, passages = QUESTIONS[question]["evidence"], QUESTIONS[question]["passages"].items()
-    titles = [title for title, sentences in passages if set(sentences) & set(evidence)] if form == "beside a filler" else []
+    titles = [title for title, of in passages if set(of) & set(evidence)] if form == "beside a filler" else []
     return int(corag.tokens().count(["\n\n".join([*titles, " … ".join(evidence)])])[0]) <= budget
 
 
