@@ -1,9 +1,7 @@
-"""Clients that send too much, too slowly or all at once, over real sockets."""
+"""Requests that would take long or much memory, over real sockets."""
 
 import resource
-import socket
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -18,50 +16,6 @@ from tests.effort import CAMPAIGN, FULL
 pytestmark = pytest.mark.slow
 
 SELECT = {"query": "How salty is the sea?", "texts": ["The sea is salty."]}
-
-
-@pytest.fixture
-def served():
-    """The path to post to, what to post, and the host and port."""
-    with serving(make_api(Service(method="naive(reranker=bm25)"))) as url:
-        yield "/v1/select", SELECT, url.split("/")[2]
-
-
-def connected(place):
-    host, port = place.split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
-
-
-def head(path, place, *headers):
-    lines = [f"POST {path} HTTP/1.1", f"Host: {place}", "Content-Type: application/json", *headers]
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
-def answers(served):
-    path, body, place = served
-    return httpx.post(f"http://{place}{path}", json=body, timeout=30).status_code == 200
-
-
-def test_bodies_have_a_bound_whatever_length_they_claim(served):
-    path, _, place = served
-    for header, piece in (("Content-Length: 1000000000000", b"x" * 2**20), ("Transfer-Encoding: chunked", None)):
-        piece = piece or b"100000\r\n" + b"x" * 2**20 + b"\r\n"
-        with connected(place) as connection:
-            connection.sendall(head(path, place, header))
-            sent, refused = 0, False
-            while not refused:
-                assert sent < 64 * 2**20
-                try:
-                    connection.sendall(piece)
-                    sent += len(piece)
-                except OSError:  # it is no longer read
-                    refused = True
-                else:
-                    connection.settimeout(0.001)
-                    with suppress(TimeoutError):
-                        refused = connection.recv(12) in (b"HTTP/1.1 413", b"")
-                    connection.settimeout(30)
-    assert answers(served)
 
 
 WORDS = " ".join(f"word{number % 997}" for number in range(30_000))
