@@ -132,7 +132,7 @@ def _evidence_of(
 ) -> FloatArray:
     """Return how far each sentence is evidence, by the finest that is known of the question, `[m]`."""
     support = Support.of(query, documents)
-    if support.spans:
+    if any(span.known != "answer" for span in support.spans):
         return np.array([float(bool(support_recall(support.spans, [one]))) for one in sentences])
     if support.ranges:
         return np.array([float(any(_overlaps(one, span) for span in support.ranges)) for one in sentences])
