@@ -1,13 +1,13 @@
 """What holds inside a `with` block, for whatever is called there and for threads that it starts.
 
-Values; and of long steps inside the library, who shows their progress, and how they are stopped.
+Values; and how long work is stopped.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
@@ -48,18 +48,10 @@ class Ambient(Generic[T]):
             self._here.reset(token)
 
 
-# --- Progress ---
-
 Report = Callable[[int, int], None]
-"""Called with (units done, units in all); 0 in all where that is not known."""
+"""Progress: called with (units done, units in all); 0 in all where that is not known."""
 
-Show = Callable[[str], AbstractContextManager[Report]]
-"""Shows the progress of a step while its block runs, given what the step is called."""
-
-_show: Ambient[Show | None] = Ambient(None)
 _check: Ambient[Callable[[], object] | None] = Ambient(None)
-showing = _show.set
-"""Lets long steps inside a block be shown; None shows none."""
 
 
 @contextmanager
@@ -80,28 +72,3 @@ def check_cancelled() -> None:
     """Stop here if the client has disconnected; see `checking`."""
     if (check := _check.get()) is not None:
         check()
-
-
-@contextmanager
-def step(description: str) -> Iterator[Report]:
-    """Give a step that may take long its report, which may be ignored; each report calls `check_cancelled`."""
-
-    def report_progress(done: int, total: int) -> None:
-        check_cancelled()
-        report(done, total)
-
-    with (_show.get() or _silently)(description) as report:
-        yield report_progress
-
-
-@contextmanager
-def _silently(description: str) -> Iterator[Report]:
-    yield lambda done, total: None
-
-
-def counted(description: str, items: Collection[T]) -> Iterator[T]:
-    """Yield items one by one, each a unit of a step."""
-    with step(description) as report:
-        for done, item in enumerate(items):
-            report(done, len(items))
-            yield item

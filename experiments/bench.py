@@ -22,9 +22,8 @@ import numpy as np
 import corag
 import search
 from common.configuration import split_parts
-from corag.ambient import counted
 from corag.checks import check_budget, check_count
-from corag.cli.console import progress, stdout, table
+from corag.cli.console import stdout, table
 from corag.errors import DataError
 from corag.memory import clear_caches, used_bytes
 from corag.models.devices import hardware_of
@@ -99,10 +98,8 @@ def bench(config: BenchConfig) -> dict[str, Any]:
     """Run a benchmark, print its table, and write its JSON file."""
     Path(config.out).mkdir(parents=True, exist_ok=True)
     measure, title, columns = BENCHMARKS[config.part]
-    with progress(f"bench {config.part}", between=True) as report:
-        rows = measure(config)
-        hardware = hardware_of(resolve_device("reranker").device)
-        report(1, 1)
+    rows = measure(config)
+    hardware = hardware_of(resolve_device("reranker").device)
     result = {"settings": asdict(config), "hardware": hardware, "versions": versions(), "rows": rows}
     console = stdout()
     # Rather a line that is too long than cells that are cut.
@@ -145,7 +142,7 @@ def measure_search(config: BenchConfig) -> Rows:
     settings = {f"paper, {number} iterations": replace(tree, iterations=number) for number in (10, 400)}
     settings |= {f"{policy}, 80 orders": replace(capped, policy=policy) for policy in get_args(search.Policy)}
     costs, rows = np.full(NUM_CHUNKS, CHUNK_TOKENS), []
-    for name, one in counted("policies", list(settings.items())):
+    for name, one in settings.items():
         runs = [
             config.timed(partial(search.search, costs, _free_scorer, BUDGET_TOKENS, one)) for _ in range(config.rounds)
         ]
@@ -174,7 +171,7 @@ def measure_selection(config: BenchConfig) -> Rows:
         bi_encoder.similarity(vectors[:1], vectors[1:])
 
     rows = []
-    for method in counted("methods", split_parts(config.methods or METHODS)):
+    for method in split_parts(config.methods or METHODS):
         selector: Any = SELECTORS.make(method)
         times = np.zeros((config.rounds + 1, len(asked), 3))
         for number, question in np.ndindex(times.shape[:2]):

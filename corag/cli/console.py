@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -17,7 +16,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -26,7 +24,6 @@ from rich.table import Table
 from rich.text import Text
 
 from corag.ambient import Report as Report
-from corag.ambient import showing
 from corag.text.visible import visible
 
 FILE_WIDTH = 200
@@ -51,59 +48,31 @@ def say(text: str, console: Console | None = None) -> None:
 
 
 @contextmanager
-def progress(description: str, *, quiet: bool = False, between: bool = False) -> Iterator[Report]:
+def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
     """Show a bar with the time left on standard error while the block runs; none is left behind by an error.
 
-    On a terminal, long steps inside the block have bars of their own below it; see `corag.ambient`. A thread draws
-    bars ten times a second; with `between`, they are drawn only on reports, which does not disturb measured times.
-    Elsewhere, such as in a log, steps and block print a line at most every `LINE_SECONDS`.
+    Elsewhere than on a terminal, such as in a log, a line is printed at most every `LINE_SECONDS`.
     """
     if quiet or not stderr().is_terminal:
-        with showing(None if quiet else _lines), _lines(description, quiet=quiet) as report:
-            yield report
+        started = said = time.monotonic()
+
+        def report_line(done: int, total: int) -> None:
+            nonlocal said
+            if not quiet and time.monotonic() - said >= LINE_SECONDS:
+                said = time.monotonic()
+                of = f" of {total:,}" if total else ""
+                say(f"{description}: {done:,}{of} after {said - started:.0f} s", stderr())
+
+        yield report_line
         return
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=stderr(),
-        auto_refresh=not between,
-    )
-    with bar, showing(partial(_step, bar)):
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("{task.description}", markup=False), *columns, console=stderr()) as bar:
+        task = bar.add_task(visible(description), total=None)
         try:
-            yield _report(bar, bar.add_task(visible(description), total=None))
+            yield lambda done, total: bar.update(task, completed=done, total=total or None)
         except BaseException:
             bar.live.transient = True
             raise
-
-
-@contextmanager
-def _lines(description: str, *, quiet: bool = False) -> Iterator[Report]:
-    started = said = time.monotonic()
-
-    def report(done: int, total: int) -> None:
-        nonlocal said
-        if not quiet and time.monotonic() - said >= LINE_SECONDS:
-            said = time.monotonic()
-            of = f" of {total:,}" if total else ""
-            say(f"{description}: {done:,}{of} after {said - started:.0f} s", stderr())
-
-    yield report
-
-
-@contextmanager
-def _step(bar: Progress, description: str) -> Iterator[Report]:
-    task = bar.add_task(visible(f"  {description}"), total=None)
-    try:
-        yield _report(bar, task)
-    finally:
-        bar.remove_task(task)
-
-
-def _report(bar: Progress, task: TaskID) -> Report:
-    return lambda done, total: bar.update(task, completed=done, total=total or None, refresh=not bar.live.auto_refresh)
 
 
 def table(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import search
-from corag.ambient import step
+from corag.ambient import check_cancelled
 from corag.checks import check_count, check_range
 from corag.selectors.base import Choice, RerankingSelector, checked, fill
 from corag.selectors.problem import SelectionProblem
@@ -58,11 +58,10 @@ class Upper(RerankingSelector):
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         scorer = self._scorer(problem)
-        with step(f"{self.name}, orders") as report:
-            found = search.exhaustive(
-                problem.costs, scorer.passing, problem.capacity, self.max_length,
-                max_orders=self.max_orders, ordered=scorer.order_matters, report=report,
-            )  # fmt: skip
+        found = search.exhaustive(
+            problem.costs, scorer.passing, problem.capacity, self.max_length, max_orders=self.max_orders,
+            ordered=scorer.order_matters, report=lambda done, total: check_cancelled(),
+        )  # fmt: skip
         counts = {"orders_scored": found.num_scored, "scorer_calls": found.num_calls}
         return self._scored(problem, found.order, found.value, **counts)
 

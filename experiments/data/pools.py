@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.storage import folder_lock
-from corag.ambient import counted
+from corag.ambient import Report
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.index import ChunkIndex, update_index
@@ -57,6 +57,7 @@ class Pool:
         *,
         num_candidates: int | None = None,
         name: PoolName = "candidates",
+        report: Report = lambda done, total: None,
     ) -> Pool:
         """Return a pool of each question's own passages, each embedded once.
 
@@ -69,7 +70,7 @@ class Pool:
         pieces = {name: _pieces(folder.documents[name]) for name in names}
         chunks = {chunk.id: chunk for of_document in pieces.values() for chunk in of_document}
         texts = [chunk.text for chunk in chunks.values()]
-        vectors = dict(zip(chunks, embed_all(embedder, texts), strict=True))
+        vectors = dict(zip(chunks, embed_all(embedder, texts, report), strict=True))
         questions = embed_all(embedder, [query.question for query in queries])
         candidates = {}
         for query, question in zip(queries, questions, strict=True):
@@ -176,11 +177,15 @@ def sample_questions(queries: Sequence[Query], number: int | None, seed: int) ->
     return [queries[row] for row in np.sort(rows)]
 
 
-def embed_all(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float32]:
+def embed_all(
+    embedder: Embedder, texts: Sequence[str], report: Report = lambda done, total: None
+) -> NDArray[np.float32]:
     """Embed texts in batches, `[len(texts), d]`."""
-    batches = [texts[start : start + EMBEDDED_TOGETHER] for start in range(0, len(texts), EMBEDDED_TOGETHER)]
-    vectors = [embedder.embed(batch) for batch in counted(f"batches of {EMBEDDED_TOGETHER} texts", batches)]
-    return np.concatenate([np.zeros((0, embedder.dimension), dtype=np.float32), *vectors])
+    vectors = [np.zeros((0, embedder.dimension), dtype=np.float32)]
+    for start in range(0, len(texts), EMBEDDED_TOGETHER):
+        report(start, len(texts))
+        vectors.append(embedder.embed(texts[start : start + EMBEDDED_TOGETHER]))
+    return np.concatenate(vectors)
 
 
 @contextmanager
@@ -238,8 +243,8 @@ def open_pool(
         if settings.retrieval not in (None, "vector"):
             raise InputError(f"retrieval {settings.retrieval!r} is of a corpus; with pool {pool!r} leave it out")
         queries, limit = (with_documents(folder, queries), documents_limit) if pool == "document" else (queries, None)
-        with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet):
-            return Pool.of_candidates(folder, queries, embedder, num_candidates=limit, name=pool)
+        with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet) as report:
+            return Pool.of_candidates(folder, queries, embedder, num_candidates=limit, name=pool, report=report)
     if index is not None:
         opened = ChunkIndex.open(index, embedder)
     else:

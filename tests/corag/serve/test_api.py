@@ -88,8 +88,8 @@ def test_the_reply_names_what_scored(api):
     assert cosine["model"] == "minilm-cosine" and cosine["results"] != rerank(api)["results"]
     assert rerank(api, model="rerank-v3.5", budget_tokens=90)["model"] == "naive"
     # By default the value by which `/v1/select` chooses.
-    value = corag.selector("corag")._chooser.reranker
-    assert Service().rerank(QUERY, TEXTS)["model"] == "fused" == value.name
+    plain = Service()
+    assert plain.rerank(QUERY, TEXTS)["model"] == plain.select(QUERY, TEXTS)["trace"]["reranker"] == "fused"
 
 
 def test_a_budget_a_unit_and_a_method_of_the_request(api):
