@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -38,8 +37,6 @@ LED_SHARE = 2
 """Characters of a list that is chosen as a whole with what leads into it, per token of the budget: about half of it."""
 NEIGHBOUR = 0.8
 """What a unit's score counts for its neighbours: "He was born ..." follows the sentence that says who."""
-
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,7 +75,6 @@ class ValueTraining(AdapterTraining):
         units: What is chosen: the passages (`passage`), their `sentence`s or `window(n)`s; each question is learned
             from once with each unit.
         max_size: Maximum number of passages, or sentences, that the evidence is spread over.
-        order_sources: Data folders that list the evidence in reading order.
         hidden: Hidden units of each network that scores sets of candidates.
         epochs: Passes over the questions.
     """
@@ -86,7 +85,6 @@ class ValueTraining(AdapterTraining):
     name: str = "minilm-evidence"
     units: tuple[str, ...] = ("passage", "sentence")
     max_size: int = MAX_SIZE
-    order_sources: tuple[str, ...] = ()
     hidden: int = 48
     epochs: int = 10
 

@@ -131,23 +131,18 @@ def fit(
 
 
 def fit_line(
-    x: FloatArray,
-    right: FloatArray,
-    *,
-    intercept: bool = True,
-    strength: float = np.inf,
-    weight: FloatArray | None = None,
+    x: FloatArray, right: FloatArray, *, strength: float = np.inf, weight: FloatArray | None = None
 ) -> FloatArray:
-    """Return the weights, `[d]`, of a logistic regression on `[n, d]`, and behind them its constant, if it has one.
+    """Return the weights, `[d]`, of a logistic regression on `[n, d]`, and behind them its constant.
 
     `right` is 1 or 0, `[n]`; both have to occur. `strength` weighs the summed loss against half the squared weights,
     and `weight`, `[n]`, the loss of each row.
     """
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=strength, fit_intercept=intercept, tol=1e-8, max_iter=1000)
+    model = LogisticRegression(C=strength, tol=1e-8, max_iter=1000)
     model.fit(x, right, sample_weight=weight)
-    weights: FloatArray = np.append(model.coef_[0], model.intercept_ if intercept else [])
+    weights: FloatArray = np.append(model.coef_[0], model.intercept_)
     return weights
 
 

@@ -34,11 +34,8 @@ from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.registry import EMBEDDERS
 from corag.registry import tokens as make_tokens
 from corag.rerankers.evidence.hypotheses import Sets, describer, sets_of, weigh
-from corag.rerankers.evidence.network import CLIP, Ensemble
-from corag.rerankers.evidence.passages import PassageReader
-from corag.rerankers.evidence.reranker import FORM, VOCABULARY, EvidenceParts
-from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals, read_question, signals
-from corag.rerankers.evidence.values import EvidenceScorer, Weights
+from corag.rerankers.evidence.reranker import CLIP, FORM, VOCABULARY, Ensemble, EvidenceParts, EvidenceScorer, Weights
+from corag.rerankers.evidence.signals import SINGLES, PassageReader, Signals, read_question, signals
 from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.data import Query, is_evidence
 from corag.text.documents import Document
@@ -54,8 +51,8 @@ from experiments.labels.examples import read_sources
 from experiments.run.journal import fingerprint
 
 ABOUT = """\
-Values ordered combinations of chunks for a question by the probability that they hold all evidence, the expected share
-of it, and their order. Small networks on the frozen encoder all-MiniLM-L6-v2 (Apache-2.0), in the format
+Values combinations of chunks for a question by the probability that they hold all evidence and the expected share of
+it. Small networks on the frozen encoder all-MiniLM-L6-v2 (Apache-2.0), in the format
 `evidence-sets` of `corag/rerankers/evidence/`. They run in NumPy; an order costs microseconds.
 """
 CALIBRATED = """\
@@ -81,13 +78,12 @@ class Asked:
     """A question with its candidates, best first.
 
     `golds` are the sets of indices, ascending, each of which may be the evidence; none if it is not among the
-    candidates. `ordered` are those of the evidence as the data orders it, `is_held_out` says that nothing is learned.
+    candidates. `is_held_out` says that nothing is learned.
     """
 
     question: str
     chunks: Sequence[Chunk]
     golds: Sequence[tuple[int, ...]]
-    ordered: Sequence[int] = ()
     is_held_out: bool = False
 
 
@@ -123,8 +119,7 @@ def _learned(config: ValueTraining, fit: Fit) -> Learned:
     read, examples = PassageReader(encoder), list[Example]()
     with progress("describe", quiet=config.quiet) as report:
         for number, one in enumerate(asked, start=1):
-            question, known = read_question(encoder, one.question, rarity), read.with_sources(one.chunks)
-            seen = signals(question, known[0], one.chunks, known[1])
+            seen = signals(read_question(encoder, one.question, rarity), read.of_chunks(one.chunks))
             examples += [] if (example := example_of(one, seen, config.max_size)) is None else [example]
             report(number, len(asked))
     learned_from = [one for one in examples if not one.asked.is_held_out]
@@ -134,8 +129,7 @@ def _learned(config: ValueTraining, fit: Fit) -> Learned:
     module = ValueModule(learned_from, config)
     # One thread: the bits then do not depend on the number of cores.
     fit(module, epochs=config.epochs, device=resolve_device("reranker").device, threads=1)
-    order = fit_order(learned_from)
-    parts = EvidenceParts(config.name, config.max_size, module.ensemble(), rarity, order, Weights())
+    parts = EvidenceParts(config.name, config.max_size, module.ensemble(), rarity, Weights())
     parts, figures = calibrated(parts, calibrated_on, config.seed)
     described = {**parts.settings(), **{name: config.work[name] for name in ("sources", "units", "seed")}}
     draft = Path(config.out) / "draft"  # which rounds to half precision
@@ -166,8 +160,7 @@ def _questions(config: ValueTraining, encoder: TextEncoder) -> Iterator[Asked]:
                     chunks = _cut(query, candidates, unit)
                     golds = evidence_sets(query, documents, chunks)
                     if chunks and bool(golds) == has_evidence:
-                        ordered = _ordered(query, chunks) if settings.data in config.order_sources and not unit else ()
-                        yield Asked(query.question, chunks, golds, ordered, query.id in kept_back)
+                        yield Asked(query.question, chunks, golds, query.id in kept_back)
 
 
 def _cut(query: Query, candidates: Sequence[Candidate], size: int | None) -> list[Chunk]:
@@ -198,12 +191,6 @@ def evidence_sets(
         by_entry.append(sorted(rows, key=lambda row: row not in telling)[: int(MAX_SETS ** (1 / len(query.gold)))])
     sets = {tuple(sorted(set(rows))) for rows in product(*by_entry) if not telling or telling.intersection(rows)}
     return tuple(sorted(sets))
-
-
-def _ordered(query: Query, chunks: Sequence[Chunk]) -> list[int]:
-    """Return the index of the first chunk that is evidence for each gold entry, in the order of the data."""
-    rows = ([row for row, chunk in enumerate(chunks) if is_evidence(chunk, entry)] for entry in query.gold)
-    return list(dict.fromkeys(found[0] for found in rows if found))
 
 
 def _rarity(token_ids: Sequence[Any]) -> FloatArray:
@@ -323,27 +310,6 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
         return Ensemble(self.mean, self.scale, *(part.detach().cpu().double().numpy() for part in parts))
 
 
-def fit_order(examples: Sequence[Example]) -> FloatArray:
-    """Fit how surely one piece of evidence comes before another: a logistic regression without a constant.
-
-    The weights, `[len(SINGLES) + len(PAIRS)]`, are zero if no example has an order.
-    """
-    rows = [
-        np.concatenate(
-            [seen.singles[first] - seen.singles[second], seen.pairs[first, second] - seen.pairs[second, first]]
-        )
-        for example in examples
-        for seen, ordered in [(example.signals, example.asked.ordered)]
-        for index, first in enumerate(ordered)
-        for second in ordered[index + 1 :]
-    ]
-    if not rows:
-        return np.zeros(len(SINGLES) + len(PAIRS))
-    # Both orders of each pair: a regression needs both outcomes.
-    outcomes = np.repeat([1.0, 0.0], len(rows))
-    return fit_line(np.concatenate([rows, np.negative(rows)]), outcomes, intercept=False, strength=0.5)
-
-
 def calibrated(parts: EvidenceParts, examples: Sequence[Example], seed: int) -> tuple[EvidenceParts, dict[str, float]]:
     """Return the parts with temperature, slope and offset fitted on questions that they have not learned from."""
     weighed = [weigh(one.signals, parts.max_size, parts.network) for one in examples]
@@ -361,8 +327,8 @@ def calibrated(parts: EvidenceParts, examples: Sequence[Example], seed: int) -> 
     plain = replace(parts.weights, temperature=temperature, slope=1.0, offset=0.0)
     utilities, complete = list[FloatArray](), list[FloatArray]()
     for row, (one, of) in enumerate(zip(examples, weighed, strict=True)):
-        n, tokens = len(one.asked.chunks), one.signals.singles[:, SINGLES.index("length")] * 128
-        scorer = EvidenceScorer(of, tokens, np.zeros((n, n)), plain, np.zeros(n, dtype=bool))
+        tokens = one.signals.singles[:, SINGLES.index("length")] * 128
+        scorer = EvidenceScorer(of, tokens, plain, np.zeros(len(tokens), dtype=bool))
         orders = sample_search_orders(scorer, one.asked.chunks, seed + row)
         values = scorer(orders)
         utilities.append(np.log(values) - np.log1p(-values))

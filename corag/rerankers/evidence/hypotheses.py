@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.models.engine import Float32
-from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, UNIT_PAIRS, UNIT_SINGLES, Signals
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
 from corag.types import FloatArray
 
 MAX_LISTED = 20
@@ -38,9 +38,8 @@ Sets = NDArray[np.intp]
 _CROSSED_SINGLES = ("named", "cosine")
 _CROSSED_PAIRS = ("link", "new_link", "rest_vector", "link_tokens", "similar", "titles")
 _NUM_CROSSED = len(_CROSSED_SINGLES) + len(_CROSSED_PAIRS) + 2
-NUM_WITHOUT_PLACES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + SIZES + SIZES * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 2
-NUM_FEATURES = NUM_WITHOUT_PLACES + 3 * len(UNIT_SINGLES) + 3 * len(UNIT_PAIRS)
-"""Features of a set; the last are those of the places of units."""
+NUM_FEATURES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + SIZES + SIZES * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 2
+"""Features of a set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +134,9 @@ def describer(signals: Signals) -> Callable[[Sets], Float32]:
     which it is larger, the mean, the largest, and the least that any chunk has with its best partner; what the set
     covers of the question; its size; flags of the question, crossed with the size and with some of the others.
     """
-    singles = np.concatenate([signals.singles, signals.unit_singles], axis=1)
-    pairs = np.concatenate([signals.pairs, signals.unit_pairs], axis=2)
     # In single precision, as the network computes: thousands of sets take as long as their bytes.
-    figures = singles.astype(np.float32)
-    either = np.maximum(pairs, pairs.transpose(1, 0, 2)).astype(np.float32)
+    figures = signals.singles.astype(np.float32)
+    either = np.maximum(signals.pairs, signals.pairs.transpose(1, 0, 2)).astype(np.float32)
     nearest, held = signals.nearest.astype(np.float32), signals.held.astype(np.float32)
     weights, flags = signals.weights.astype(np.float32), signals.flags.astype(np.float32)
 
@@ -152,14 +149,12 @@ def describer(signals: Signals) -> Callable[[Sets], Float32]:
         sizes[min(size, SIZES) - 1] = 1.0
         of_size = np.concatenate([sizes, np.outer(sizes, flags).ravel()])
         columns = [
-            *(figures[:, : len(SINGLES)] for figures in of_singles),
-            *(figures[:, : len(PAIRS)] for figures in of_pairs),
+            *of_singles,
+            *of_pairs,
             _covered(_largest(nearest, sets), _largest(held, sets), weights),
             np.broadcast_to(of_size, (num_sets, len(of_size))),
             (crossed[:, :, None] * flags).reshape(num_sets, -1),
             crossed[:, -2:],
-            *(figures[:, len(SINGLES) :] for figures in of_singles),
-            *(figures[:, len(PAIRS) :] for figures in of_pairs),
         ]
         return np.concatenate(columns, axis=1)
 

@@ -1,9 +1,14 @@
-"""`minilm-evidence`: the probability that a combination of passages, or of sentences, holds the evidence."""
+"""`minilm-evidence`: the probability that a combination of passages, or of sentences, holds the evidence.
+
+A linear floor, and small networks that learn what it leaves, give every hypothesis its probability; from these follow
+the values of orders. Letters: N hypotheses, n candidates, H hidden units, M members of an ensemble, F features.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +20,208 @@ from corag.models.encoders import EncoderPart
 from corag.models.engine import Float32
 from corag.models.minilm import MAX_TOKENS
 from corag.models.trained import load_adapter, shipped_adapter
-from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
-from corag.rerankers.evidence.network import Ensemble
-from corag.rerankers.evidence.passages import PassageFeatures, PassageReader
-from corag.rerankers.evidence.signals import PAIRS, SINGLES, QuestionFeatures, Signals, read_question, signals
-from corag.rerankers.evidence.values import EvidenceScorer, Weights
-from corag.types import Chunk, FloatArray
+from corag.optional import require
+from corag.rerankers.evidence.hypotheses import NUM_FEATURES, Hypotheses, weigh
+from corag.rerankers.evidence.signals import PassageFeatures, PassageReader, QuestionFeatures, read_question, signals
+from corag.rerankers.scorers import ChunkScorer
+from corag.types import Chunk, FloatArray, Order
 
 NAME = "minilm-evidence"
 FORM = "evidence-sets"
 VOCABULARY = 30522
 """Tokens that MiniLM knows."""
+CLIP = 8.0
+"""Standard deviations beyond which a feature counts as no further out."""
+
+_ROWS = 256
+"""Rows at a time on a CPU, so that what is between them stays in its caches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Mean of M networks `linear(x) + output(gelu(hidden(x)))` over standardised features.
+
+    Attributes:
+        mean: Of each feature in the training data, `[F]`.
+        scale: Its standard deviation, `[F]`.
+        linear: Weights of the linear parts, `[M, F]`.
+        bias: `[M]`.
+        hidden: Weights into the hidden units, `[M, H, F]`.
+        hidden_bias: `[M, H]`.
+        output: Weights out of them, `[M, H]`.
+    """
+
+    mean: FloatArray
+    scale: FloatArray
+    linear: FloatArray
+    bias: FloatArray
+    hidden: FloatArray
+    hidden_bias: FloatArray
+    output: FloatArray
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> Ensemble:
+        """Return the network whose tensors are named as the attributes; `KeyError` if one is missing."""
+        return cls(**{name: np.asarray(tensors[name], dtype=np.float64) for name in cls.__slots__})
+
+    def __call__(self, features: Float32) -> FloatArray:
+        """Return the logit of each row, `[N, F]` to `[N]`."""
+        return self.on("cpu")(features)
+
+    def on(self, device: str) -> Callable[[Float32], FloatArray]:
+        """Return the network as it runs on a device, in fp32: on the CPU through NumPy, else through PyTorch."""
+        # The members side by side: one product instead of one for each.
+        hidden, output = self.hidden.reshape(-1, len(self.mean)).T, self.output.ravel() / len(self.hidden)
+        parts = (self.mean, self.scale, self.linear.mean(axis=0), hidden, self.hidden_bias.ravel(), output)
+        arrays = [np.ascontiguousarray(part, dtype=np.float32) for part in parts]
+        bias = float(self.bias.mean())
+        return _through_numpy(bias, *arrays) if device == "cpu" else _through_torch(bias, device, *arrays)
+
+
+def _through_numpy(bias: float, *arrays: Float32) -> Callable[[Float32], FloatArray]:
+    mean, scale, linear, hidden, hidden_bias, output = arrays
+
+    def standard(features: Float32, columns: NDArray[np.bool_]) -> Float32:
+        x: Float32 = features[:, columns] - mean[columns]
+        x /= scale[columns]
+        return np.minimum(np.maximum(x, -CLIP, out=x), CLIP, out=x)
+
+    def run(features: Float32) -> FloatArray:
+        logits = np.empty(len(features))
+        # Many features are the same for all sets of one size: what they add is worked out once.
+        varies = (features != features[:1]).any(axis=0)
+        same = standard(features[:1], ~varies)
+        hidden_of_same, logit_of_same = same @ hidden[~varies] + hidden_bias, same @ linear[~varies] + bias
+        into_hidden, into_logit = hidden[varies], linear[varies]
+        for start in range(0, len(features), _ROWS):
+            rows = slice(start, start + _ROWS)
+            x = standard(features[rows], varies)
+            units: Float32 = x @ into_hidden
+            units += hidden_of_same
+            logits[rows] = x @ into_logit + gelu(units) @ output + logit_of_same
+        return logits
+
+    return run
+
+
+def _through_torch(bias: float, device: str, *arrays: Float32) -> Callable[[Float32], FloatArray]:
+    torch = require("torch", "models")
+    mean, scale, linear, hidden, hidden_bias, output = (torch.from_numpy(part).to(device) for part in arrays)
+
+    def run(features: Float32) -> FloatArray:
+        with torch.inference_mode():
+            x = torch.clamp((torch.from_numpy(features).to(device) - mean) / scale, -CLIP, CLIP)
+            units = torch.nn.functional.gelu(x @ hidden + hidden_bias, approximate="tanh")
+            return np.asarray((x @ linear + bias + units @ output).cpu().numpy(), dtype=np.float64)
+
+    return run
+
+
+def gelu(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Gaussian error linear unit in the form with tanh (Hendrycks and Gimpel, 2016)."""
+    # NumPy raises to powers forty times as slowly as it multiplies, and new arrays cost more than the arithmetic.
+    found = x * x
+    found *= np.float32(np.sqrt(2 / np.pi) * 0.044715)
+    found += np.float32(np.sqrt(2 / np.pi))
+    found *= x
+    np.tanh(found, out=found)
+    found += 1
+    found *= x
+    found *= np.float32(0.5)
+    return found
+
+
+BLOCK = 512
+"""Orders valued at a time, so that memory stays small."""
+NEGLIGIBLE = 1e-7
+"""Hypotheses less probable than this are left out: thousands of them together change no value by 0.001."""
+LARGEST_EXPONENT = 500.0
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of a value, which is sigmoid(slope * utility + offset).
+
+    Attributes:
+        temperature: Softmax temperature of the probabilities of the hypotheses.
+        share: Weight of the expected share of the evidence, beside 1 for the probability that it is complete.
+    """
+
+    temperature: float = 1.0
+    share: float = 1.0
+    slope: float = 5.0
+    offset: float = -3.0
+
+
+class EvidenceScorer(ChunkScorer):
+    """Values orders in [0, 1]: higher with more of the evidence; length costs nothing.
+
+    `tokens`, `[n]`, are those of each candidate: an order without any is worth 0.
+
+    Attributes:
+        answerable: Probability that the evidence is among the candidates.
+        probabilities: Of the sets that it could be, if it is, those that are negligible left out.
+        shares: Expected share of the evidence that each candidate is, if it is among them, `[n]`.
+    """
+
+    order_matters = False
+
+    def __init__(
+        self,
+        hypotheses: Hypotheses,
+        tokens: FloatArray,
+        weights: Weights,
+        truncated: NDArray[np.bool_],
+    ) -> None:
+        super().__init__(truncated)
+        self._weights = weights
+        self._blanks = frozenset(np.flatnonzero(tokens == 0).tolist())
+        # The empty hypothesis stands first. It says how much any value is worth, and nothing about which is best.
+        probabilities = hypotheses.probabilities(weights.temperature)
+        self.answerable = float(probabilities[1:].sum())
+        probabilities = probabilities[1:] / max(self.answerable, 1e-300)
+        kept = probabilities >= NEGLIGIBLE
+        self.probabilities: FloatArray = probabilities[kept]
+        self._members = hypotheses.members[1:][kept].astype(np.float64)
+        self._masks = _packed(hypotheses.members[1:][kept])
+        self.shares: FloatArray = (self.probabilities / self._members.sum(axis=1)) @ self._members
+
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return one value per order, `[len(orders)]`."""
+        self.count_truncated(orders)
+        blocks = [self._utilities(orders[row : row + BLOCK]) for row in range(0, len(orders), BLOCK)]
+        utilities = np.concatenate([np.zeros(0), *blocks])
+        exponents = self._weights.slope * self.answerable * utilities + self._weights.offset
+        values = np.asarray(1 / (1 + np.exp(-np.clip(exponents, -LARGEST_EXPONENT, LARGEST_EXPONENT))))
+        if self._blanks:
+            values[[self._blanks.issuperset(order) for order in orders]] = 0.0
+        return values
+
+    def complete(self, orders: Sequence[Order]) -> FloatArray:
+        """Return the probability that each order holds all of the evidence if the candidates do, `[len(orders)]`."""
+        chosen = _packed(self._chosen(orders) > 0)
+        lacking = np.zeros((len(self._masks), len(orders)), dtype=bool)
+        for of_members, of_orders in zip(self._masks.T, chosen.T, strict=True):
+            lacking |= (of_members[:, None] & ~of_orders) != 0
+        # Not by BLAS, here and below: it sums some rows in another sequence, and equal sets would differ by a bit.
+        return np.asarray(np.einsum("n,nb->b", self.probabilities, ~lacking))
+
+    def _utilities(self, orders: Sequence[Order]) -> FloatArray:
+        shares = np.einsum("bn,n->b", self._chosen(orders), self._weights.share * self.shares)
+        return np.asarray(self.complete(orders) + shares)
+
+    def _chosen(self, orders: Sequence[Order]) -> FloatArray:
+        chosen = np.zeros((len(orders), len(self.shares)))
+        rows = np.repeat(np.arange(len(orders)), [len(order) for order in orders])
+        chosen[rows, np.fromiter(chain.from_iterable(orders), dtype=np.intp, count=len(rows))] = 1.0
+        return chosen
+
+
+def _packed(rows: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Return rows of booleans as bits, 64 to a number, `[rows, ceil(n / 64)]`."""
+    padded = np.zeros((len(rows), -(-rows.shape[1] // 64) * 64), dtype=bool)
+    padded[:, : rows.shape[1]] = rows
+    return np.packbits(padded, axis=1).view(np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +231,12 @@ class EvidenceParts:
     Attributes:
         max_size: The most chunks that the evidence may be spread over.
         rarity: Inverse document frequency of each token in the training data, `[VOCABULARY]`.
-        reading_order: How much each figure of a chunk, then of a pair, says that the first chunk is to be read before
-            the second, `[len(SINGLES) + len(PAIRS)]`.
     """
 
     name: str
     max_size: int
     network: Ensemble
     rarity: FloatArray
-    reading_order: FloatArray
     weights: Weights
 
     @classmethod
@@ -57,13 +250,12 @@ class EvidenceParts:
                 max_size=settings["max_size"],
                 network=Ensemble.from_tensors(tensors),
                 rarity=np.asarray(tensors["rarity"], dtype=np.float64),
-                reading_order=np.asarray(tensors["reading_order"], dtype=np.float64),
                 weights=Weights(**settings["weights"]),
             )
-            sizes = {"mean": len(parts.network.mean), "rarity": len(parts.rarity), "order": len(parts.reading_order)}
+            sizes = {"mean": len(parts.network.mean), "rarity": len(parts.rarity)}
         except (KeyError, TypeError) as error:
             raise ModelError(f"{folder} lacks {error}; copy the adapter again or train it again") from error
-        if sizes != {"mean": NUM_FEATURES, "rarity": VOCABULARY, "order": len(SINGLES) + len(PAIRS)}:
+        if sizes != {"mean": NUM_FEATURES, "rarity": VOCABULARY}:
             raise ModelError(f"{folder} wants other features than this release makes ({sizes}); train it again")
         return parts
 
@@ -73,38 +265,24 @@ class EvidenceParts:
 
     def tensors(self) -> Mapping[str, NDArray[Any]]:
         """Return what an adapter's weights file holds, in half precision where that is precise enough."""
-        exact = {"mean", "scale"}
+        exact = {"mean", "scale", "bias", "hidden_bias"}
         tensors = {name: getattr(self.network, name) for name in Ensemble.__slots__}
-        tensors |= {"rarity": self.rarity, "reading_order": self.reading_order}
+        tensors["rarity"] = self.rarity
         return {name: value.astype(np.float32 if name in exact else np.float16) for name, value in tensors.items()}
 
     def scorer(
         self,
         question: QuestionFeatures,
         passages: Sequence[PassageFeatures],
-        chunks: Sequence[Chunk] = (),
-        sources: Sequence[PassageFeatures] = (),
         logits: Callable[[Float32], FloatArray] | None = None,
     ) -> EvidenceScorer:
-        """Weigh the hypotheses about candidates, given as to `signals`.
-
-        `logits` is the network where it runs elsewhere, see `Ensemble.on`.
-        """
-        found = signals(question, passages, chunks, sources)
+        """Weigh the hypotheses about candidates; `logits` is the network where it runs elsewhere, see `Ensemble.on`."""
         return EvidenceScorer(
-            weigh(found, self.max_size, logits or self.network),
+            weigh(signals(question, passages), self.max_size, logits or self.network),
             tokens=np.array([len(passage.ids) for passage in passages], dtype=np.float64),
-            before=reading_order(found, self.reading_order),
             weights=self.weights,
             truncated=np.array([passage.truncated for passage in passages], dtype=bool),
         )
-
-
-def reading_order(found: Signals, weights: FloatArray) -> FloatArray:
-    """Return how surely each chunk is to be read before each other, in [-1, 1] and antisymmetric, `[n, n]`."""
-    of_chunks = found.singles @ weights[: len(SINGLES)]
-    of_pairs = found.pairs @ weights[len(SINGLES) :]
-    return np.asarray(np.tanh((of_chunks[:, None] - of_chunks[None] + of_pairs - of_pairs.T) / 2))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -137,11 +315,10 @@ class EvidenceReranker(EncoderPart):
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text as if it were the only candidate, `[len(texts)]`."""
         question = read_question(self._encoder, query, self.parts.rarity)
-        scorers = [self.parts.scorer(question, [passage], logits=self._logits) for passage in self._read(texts)]
+        scorers = [self.parts.scorer(question, [passage], self._logits) for passage in self._read(texts)]
         return np.array([scorer([(0,)])[0] for scorer in scorers], dtype=np.float64)
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> EvidenceScorer:
         """Return a scoring function over the hypotheses about these chunks, weighed here once."""
         question = read_question(self._encoder, query, self.parts.rarity)
-        passages, sources = self._read.with_sources(chunks)
-        return self.parts.scorer(question, passages, chunks, sources, self._logits)
+        return self.parts.scorer(question, self._read.of_chunks(chunks), self._logits)

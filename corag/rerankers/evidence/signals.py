@@ -7,18 +7,18 @@ passages whose title another passage names (as in the hyperlink graphs of Asai e
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.models.encoders import TextEncoder, unit
+from corag.memory import LRU
+from corag.models.encoders import Encoded, TextEncoder, cache_capacity, unit
 from corag.models.engine import Float32
-from corag.rerankers.evidence.passages import PassageFeatures, plain
-from corag.text.units import UnitChunk
+from corag.text.chunking import sentence_spans
+from corag.text.units import Span, UnitChunk
 from corag.types import Chunk, FloatArray
 
 SINGLES = (
@@ -31,28 +31,148 @@ whether the question names its title, which share of the title's words, how near
 question's; rank by cosine; tokens; whether it has no title; mean of the two best sentences; number of sentences."""
 
 PAIRS = (
-    "similar", "link", "link_words", "titles", "rest_vector", "bridge_title", "bridge_start", "names", "gain",
-    "lexical_gain", "same_title", "new_link", "link_tokens", "rest",
+    "similar", "link", "link_words", "titles", "rest_vector", "bridge_title", "bridge_start", "gain", "lexical_gain",
+    "same_title", "new_link", "link_tokens", "rest",
 )  # fmt: skip
 """What is known of an ordered pair of chunks, a then b: their cosine; whether a names the title of b, which share of
 the title's words; the cosine of their titles; b's cosine to the part of the question's vector that a does not explain;
-that of a's sentences near the question to b's title, to b's first sentence; names that they share and the question does
-not hold; what they cover of the question together beyond the better one, by token vectors and by words; whether their
-titles are the same; whether a names a title that the question does not; how near b's title tokens are to a's tokens;
-which share of what a leaves uncovered b covers."""
-
-UNIT_SINGLES = ("is_unit", "source_cosine", "source_maxsim", "source_rank", "place", "opens")
-"""What is known of a chunk that is a unit of a passage, besides: that it is one; cosine, rare_maxsim and rank of that
-passage; where in it the unit begins, as a share; whether it opens it."""
-
-UNIT_PAIRS = ("same_source", "next")
-"""What is known of two units, a then b, besides: whether they are in one passage; whether b follows a."""
+that of a's sentences near the question to b's title, to b's first sentence; what they cover of the question together
+beyond the better one, by token vectors and by words; whether their titles are the same; whether a names a title that
+the question does not; how near b's title tokens are to a's tokens; which share of what a leaves uncovered b covers."""
 
 FLAGS = ("names_many", "length", "names_one")
 """What is known of a question."""
 
 SHARPNESS = 8.0
 """How much more a's sentence nearest to the question counts in a bridge than others: weights exp(8 * cosine)."""
+
+
+MAX_TITLE = 150
+"""Characters; a longer first line is text."""
+
+_WORD = re.compile(r"\w+")
+_SENTENCE_END = (".", "!", "?", ":", ";", ",")
+
+Key = tuple[str, tuple[Span, ...]]
+"""A text, and which parts of it behind the title count; none for all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassageFeatures:
+    """A text as the features see it; T tokens, S sentences.
+
+    Attributes:
+        ids: Token ids, `[T]`.
+        vector: Its embedding, a unit vector, `[384]`.
+        tokens: Unit vectors of its tokens in their context, `[T, 384]`.
+        num_title: How many of the tokens are those of the title.
+        title_vector: Mean of the title's token states, a unit vector, `[384]`; `vector` without a title.
+        sentences: Means of the token states of each sentence of the body, unit vectors, `[S, 384]`, S >= 1.
+        title: The title's words in lower case without a qualifier in brackets, empty without a title.
+        body: The body's words in lower case, each with a space before and after it.
+        words: The body's distinct words.
+        truncated: Whether the text did not fit the encoder's window.
+    """
+
+    ids: NDArray[np.int64]
+    vector: Float32
+    tokens: Float32
+    num_title: int
+    title_vector: Float32
+    sentences: Float32
+    title: str
+    body: str
+    words: frozenset[str]
+    truncated: bool = False
+
+
+class PassageReader:
+    """Describes texts, each in one pass of the encoder; what does not fit the window is not seen."""
+
+    def __init__(self, encoder: TextEncoder) -> None:
+        self._encoder = encoder
+        self._cache: LRU[Key, PassageFeatures] = LRU(cache_capacity(), owner=encoder)
+
+    def __call__(self, texts: Sequence[str]) -> list[PassageFeatures]:
+        """Return the features of each text."""
+        return self._cache.get_many([(text, ()) for text in texts], self._read)
+
+    def of_chunks(self, chunks: Sequence[Chunk]) -> list[PassageFeatures]:
+        """Return the features of each chunk.
+
+        Those of units come from the token states of the passage, so the states of "He" know who that is, and no text is
+        encoded twice, even if nothing is kept.
+        """
+        found = self._cache.get_many(list(map(_key, chunks)), self._read)
+        # Units behind the encoder's window have no states, and are encoded by themselves.
+        unseen = [row for row, chunk in enumerate(chunks) if isinstance(chunk, UnitChunk) and not found[row].words]
+        for row, passage in zip(unseen, self([chunks[row].text for row in unseen]), strict=True):
+            found[row] = passage
+        return found
+
+    def _read(self, keys: list[Key]) -> list[PassageFeatures]:
+        texts = list(dict.fromkeys(text for text, _ in keys))
+        encoded = dict(zip(texts, self._encoder.encoded(texts), strict=True))
+        return [_features(text, chosen, encoded[text]) for text, chosen in keys]
+
+
+def _features(text: str, chosen: tuple[Span, ...], encoded: Encoded) -> PassageFeatures:
+    """Return what the features know of a text; with `chosen`, only of these spans, in order behind the title."""
+    title, body = split_title(text)
+    title = plain(title[: title.rindex("(")] if title.endswith(")") and "(" in title else title)
+    num_title = int((encoded.starts < body).sum())
+    ids, states, sizes = encoded.ids, encoded.states, encoded.lengths
+    parts = chosen or ((body, len(text)),)
+    if chosen:
+        kept = np.zeros(len(ids), dtype=bool)
+        for first, last in [(0, num_title), *_rows(encoded, parts)]:
+            kept[first:last] = True
+        ids, sizes = ids[kept], sizes[kept]
+        states = states[np.concatenate([[True], kept, [True]])]
+    vector = unit(states.mean(axis=0))
+    spans = [(start + first, start + last) for start, end in parts for first, last in sentence_spans(text[start:end])]
+    inner = encoded.tokens
+    sentences = [inner[first:last].mean(axis=0) for first, last in _rows(encoded, spans) if first < last]
+    words = plain(" ".join(text[start:end] for start, end in parts)) if len(ids) > num_title or not chosen else ""
+    return PassageFeatures(
+        ids=ids,
+        vector=vector,
+        tokens=states[1:-1] / sizes,
+        num_title=num_title,
+        title_vector=unit(inner[:num_title].mean(axis=0)) if num_title else vector,
+        sentences=unit(np.array(sentences)) if sentences else vector[None],
+        title=title,
+        body=f" {words} ",
+        words=frozenset(words.split()),
+        truncated=encoded.num_windows > 1 and not chosen,
+    )
+
+
+def _rows(encoded: Encoded, spans: Sequence[Span]) -> list[Span]:
+    """Return the tokens of each span, those that begin in it, as first and last + 1."""
+    ends = np.searchsorted(encoded.starts, np.array(spans, dtype=np.int64).reshape(-1, 2)).tolist()
+    return [(first, last) for first, last in ends]
+
+
+def _key(chunk: Chunk) -> Key:
+    return (chunk.source.text, (*chunk.leads, chunk.span)) if isinstance(chunk, UnitChunk) else (chunk.text, ())
+
+
+def split_title(text: str) -> tuple[str, int]:
+    """Return the title of a text and where its body begins.
+
+    The title is the first line, unless that is all there is, or it is long or ends as a sentence does.
+    """
+    line, newline, body = text.partition("\n")
+    is_title = bool(line.strip()) and len(line) <= MAX_TITLE and not line.rstrip().endswith(_SENTENCE_END)
+    if newline and body.strip() and is_title:
+        return line.strip(), len(line) + 1
+    return "", 0
+
+
+def plain(text: str) -> str:
+    """Return the words of a text in lower case, with one space between them."""
+    return " ".join(_WORD.findall(text.lower()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +207,6 @@ class Signals:
         held: Whether each chunk holds each question token, `[n, Q]`.
         weights: Of the question's tokens, `[Q]`.
         flags: Of the question, `[len(FLAGS)]`.
-        unit_singles: `[n, len(UNIT_SINGLES)]`, zeros for passages.
-        unit_pairs: `[n, n, len(UNIT_PAIRS)]`, likewise.
     """
 
     singles: FloatArray
@@ -97,8 +215,6 @@ class Signals:
     held: FloatArray
     weights: FloatArray
     flags: FloatArray
-    unit_singles: FloatArray
-    unit_pairs: FloatArray
 
 
 def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> QuestionFeatures:
@@ -116,16 +232,8 @@ def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating])
     )
 
 
-def signals(
-    question: QuestionFeatures,
-    passages: Sequence[PassageFeatures],
-    chunks: Sequence[Chunk] = (),
-    sources: Sequence[PassageFeatures] = (),
-) -> Signals:
-    """Compare passages with a question and with each other.
-
-    If some are units, `chunks` are those that the features are of, and `sources` the features of what these stand in.
-    """
+def signals(question: QuestionFeatures, passages: Sequence[PassageFeatures]) -> Signals:
+    """Compare passages with a question and with each other."""
     nearest = np.zeros((len(passages), len(question.ids)))
     held = np.zeros((len(passages), len(question.ids)))
     for row, passage in enumerate(passages):
@@ -145,9 +253,7 @@ def signals(
         titles = np.array([passage.title_vector for passage in passages])
         bridges = _bridges(sentences, starts, near, titles), _bridges(sentences, starts, near, sentences[starts])
         pairs = _pairs(question, passages, nearest, held, named, bridges)
-    numbers = np.array(flags, dtype=np.float64)
-    places = _places(question, passages, chunks, sources)
-    return Signals(singles, pairs, nearest, held, question.weights, numbers, *places)
+    return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64))
 
 
 def _singles(
@@ -207,7 +313,6 @@ def _pairs(
         "rest_vector": rest @ vectors.T,
         "bridge_title": bridges[0],
         "bridge_start": bridges[1],
-        "names": _shared_names(question, passages),
         "gain": _gain(nearest, question.weights),
         "lexical_gain": _gain(held, question.weights),
         "same_title": (named_by[:, None] == named_by) & (named_by != ""),
@@ -271,61 +376,8 @@ def _nearest_tokens(passages: Sequence[PassageFeatures], with_tokens: Sequence[S
     return found
 
 
-def _shared_names(question: QuestionFeatures, passages: Sequence[PassageFeatures]) -> FloatArray:
-    """Names that two passages share and the question does not hold, by how few others hold them, `[n, n]`."""
-    holders = Counter(name for passage in passages for name in passage.names)
-    telling = [name for name, count in holders.items() if count > 1 and f" {name} " not in question.text]
-    column = {name: index for index, name in enumerate(telling)}
-    table = np.zeros((len(passages), len(telling)))
-    for row, passage in enumerate(passages):
-        table[row, [column[name] for name in passage.names if name in column]] = 1.0
-    weights = np.array([1.0 / (holders[name] - 1) for name in telling])
-    return np.asarray(np.minimum((table * weights) @ table.T, 3.0))
-
-
 def _gain(covered: FloatArray, weights: FloatArray) -> FloatArray:
     """What two chunks cover of the question together, beyond what the better one covers, `[n, n]`."""
     alone = covered @ weights
     together = np.maximum(covered[:, None], covered[None]) @ weights
     return np.asarray(together - np.maximum(alone[:, None], alone[None]))
-
-
-def _places(
-    question: QuestionFeatures,
-    passages: Sequence[PassageFeatures],
-    chunks: Sequence[Chunk],
-    sources: Sequence[PassageFeatures],
-) -> tuple[FloatArray, FloatArray]:
-    """Return what is known of the places of units, `[n, len(UNIT_SINGLES)]` and `[n, n, len(UNIT_PAIRS)]`."""
-    count = len(passages)
-    singles, pairs = np.zeros((count, len(UNIT_SINGLES))), np.zeros((count, count, len(UNIT_PAIRS)))
-    cosines = [float(source.vector @ question.vector) for source in sources]
-    ranking = sorted(set(cosines), reverse=True)
-    covered: dict[int, float] = {}
-    of_source: dict[str, list[tuple[int, UnitChunk]]] = {}
-    for row, (chunk, source) in enumerate(zip(chunks, sources, strict=True)):
-        if not isinstance(chunk, UnitChunk):
-            continue
-        of_source.setdefault(chunk.source.id, []).append((row, chunk))
-        if id(source) not in covered:
-            covered[id(source)] = _covered(question, source)
-        text, body, start = chunk.source.text, chunk.body, chunk.span[0]
-        singles[row] = (
-            1.0,
-            cosines[row],
-            covered[id(source)],
-            ranking.index(cosines[row]) / 10,
-            (start - body) / max(1, len(text) - body),
-            not text[body:start].strip(),
-        )
-    for (row, one), (column, other) in chain.from_iterable(permutations(same, 2) for same in of_source.values()):
-        follows = one.span[1] <= other.span[0] and not one.source.text[one.span[1] : other.span[0]].strip()
-        pairs[row, column] = (1.0, follows)
-    return singles, pairs
-
-
-def _covered(question: QuestionFeatures, source: PassageFeatures) -> float:
-    """Return how near the question's tokens are to those of a passage, rare ones counting more."""
-    if not len(question.ids) or not len(source.ids):
-        return 0.0
-    return float(np.clip((source.tokens @ question.tokens.T).max(axis=0), 0.0, 1.0) @ question.weights)

@@ -7,10 +7,8 @@ import numpy as np
 from corag.models.encoders import Encoded, TextEncoder, unit
 from corag.models.minilm import DIMENSION, MAX_TOKENS
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES
-from corag.rerankers.evidence.network import Ensemble
-from corag.rerankers.evidence.reranker import VOCABULARY, EvidenceParts
-from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, UNIT_PAIRS, UNIT_SINGLES, Signals
-from corag.rerankers.evidence.values import Weights
+from corag.rerankers.evidence.reranker import VOCABULARY, Ensemble, EvidenceParts, Weights
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
 
 
 class WordEncoder(TextEncoder):
@@ -51,7 +49,7 @@ class WordEncoder(TextEncoder):
         return [Encoded.of(ids, starts, of_text, n) for (ids, starts, n), of_text in zip(windows, states, strict=True)]
 
 
-def linear_parts(max_size=2, weights=None, reading_order=None, bias=0.0, **by_figure):
+def linear_parts(max_size=2, bias=0.0, **by_figure):
     """Parts whose logit is a bias and the given weights times the means of figures of chunks, and of pairs."""
     linear = np.zeros(NUM_FEATURES)
     for name, weight in by_figure.items():
@@ -59,9 +57,6 @@ def linear_parts(max_size=2, weights=None, reading_order=None, bias=0.0, **by_fi
             linear[SINGLES.index(name)] = weight
         else:
             linear[3 * len(SINGLES) + PAIRS.index(name)] = weight
-    order = np.zeros(len(SINGLES) + len(PAIRS))
-    for name, weight in (reading_order or {}).items():
-        order[SINGLES.index(name) if name in SINGLES else len(SINGLES) + PAIRS.index(name)] = weight
     network = Ensemble(
         mean=np.zeros(NUM_FEATURES),
         scale=np.ones(NUM_FEATURES),
@@ -71,7 +66,7 @@ def linear_parts(max_size=2, weights=None, reading_order=None, bias=0.0, **by_fi
         hidden_bias=np.zeros((1, 2)),
         output=np.zeros((1, 2)),
     )
-    return EvidenceParts("toy", max_size, network, np.ones(VOCABULARY), order, weights or Weights())
+    return EvidenceParts("toy", max_size, network, np.ones(VOCABULARY), Weights())
 
 
 def signals_of(num_candidates, seed=0, question_tokens=3):
@@ -85,6 +80,4 @@ def signals_of(num_candidates, seed=0, question_tokens=3):
         (rng.random((num_candidates, question_tokens)) > 0.5).astype(float),
         np.full(question_tokens, 1 / max(1, question_tokens)),
         rng.random(len(FLAGS)),
-        np.zeros((num_candidates, len(UNIT_SINGLES))),
-        np.zeros((num_candidates, num_candidates, len(UNIT_PAIRS))),
     )

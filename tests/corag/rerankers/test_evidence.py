@@ -1,6 +1,6 @@
 """The evidence reranker where every word is a direction of its own: links and values by hand, hypotheses.
 
-Its other figures, and the reading order, are held by the golden selections, of which each changes some.
+Its other figures are held by the golden selections, of which each changes some.
 """
 
 import numpy as np
@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 from corag.errors import ModelError
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
-from corag.rerankers.evidence.passages import PassageReader, split_title
-from corag.rerankers.evidence.reranker import FORM, EvidenceParts, EvidenceReranker
-from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, read_question, signals
-from corag.rerankers.evidence.values import EvidenceScorer, Weights
+from corag.rerankers.evidence.reranker import FORM, EvidenceParts, EvidenceReranker, EvidenceScorer, Weights
+from corag.rerankers.evidence.signals import (
+    FLAGS,
+    PAIRS,
+    SINGLES,
+    PassageReader,
+    read_question,
+    signals,
+    split_title,
+)
 from corag.types import Chunk
 from tests.corag.rerankers.evidence_worlds import WordEncoder, linear_parts, signals_of
 
@@ -57,8 +63,6 @@ def test_links_and_bridges_by_hand():
     assert pair(found, "link_tokens", 0, 2) == pytest.approx(1 / 2)
     # The sentence "it was made by ann lee" (6 words, one in the question) to the title of two words.
     assert pair(found, "bridge_title") == pytest.approx(2 / np.sqrt(6 * 2))
-    assert pair(found, "names") == 1.0  # "ann lee" stands in these two alone
-    assert pair(found, "names", 0, 2) == 0.0
     assert single(found, "named") == 1
     np.testing.assert_array_equal(found.flags[[FLAGS.index("names_one"), FLAGS.index("names_many")]], [1, 0])
 
@@ -87,7 +91,7 @@ def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expect
         assert tuple(np.flatnonzero(members)) == chosen
 
 
-WEIGHTS = Weights(temperature=1.0, share=0.5, sequence=0.0, slope=2.0, offset=-1.0)
+WEIGHTS = Weights(temperature=1.0, share=0.5, slope=2.0, offset=-1.0)
 
 
 def scorer_of(probabilities, num_candidates):
@@ -97,7 +101,6 @@ def scorer_of(probabilities, num_candidates):
     return EvidenceScorer(
         Hypotheses(members.reshape(len(probabilities), num_candidates), logits),
         np.full(num_candidates, 256.0),
-        np.zeros((num_candidates, num_candidates)),
         WEIGHTS,
         np.zeros(num_candidates, dtype=bool),
     )
@@ -141,13 +144,13 @@ CHUNKS = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
 @pytest.fixture
 def adapter(tmp_path):
     """A valid adapter folder."""
-    parts = linear_parts(maxsim=1.0, reading_order={"link": 2.0})
+    parts = linear_parts(maxsim=1.0)
     save_adapter(tmp_path / "toy", parts.tensors(), AdapterConfig("toy", FORM, parts.settings()), "a card")
     return tmp_path / "toy"
 
 
 def test_it_prefers_the_pair_that_answers_over_one_of_it_and_over_distractors():
-    parts = linear_parts(bias=-3.0, maxsim=6.0, link=8.0, reading_order={"link": 2.0}, weights=Weights(sequence=0.02))
+    parts = linear_parts(bias=-3.0, maxsim=6.0, link=8.0)
     scorer = EvidenceReranker(adapter=parts, encoder=WordEncoder()).scorer(QUESTION, CHUNKS)
     values = dict(zip(orders := [(0, 2), (0,), (2,), (1, 3), (0, 1), (0, 2, 1)], scorer(orders), strict=True))
     # A distractor costs nothing here: tokens have one price, in the search.
@@ -158,9 +161,8 @@ def test_an_adapter_holds_what_was_saved(adapter):
     parts = EvidenceParts.load(adapter)
     assert parts.name == EvidenceReranker(adapter=adapter).name == "toy"
     assert parts.max_size == 2
-    given = linear_parts(maxsim=1.0, reading_order={"link": 2.0})
+    given = linear_parts(maxsim=1.0)
     np.testing.assert_array_equal(parts.network.linear, given.network.linear)
-    np.testing.assert_array_equal(parts.reading_order, given.reading_order)
     assert parts.weights == given.weights
 
 

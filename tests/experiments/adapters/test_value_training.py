@@ -12,13 +12,13 @@ from corag.errors import DataError
 from corag.models.trained import load_adapter
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
 from corag.rerankers.evidence.reranker import EvidenceReranker
-from corag.rerankers.evidence.signals import PAIRS, SINGLES
+from corag.rerankers.evidence.signals import SINGLES
 from corag.text.data import DataFolder
 from corag.text.units import unit_size, units
 from corag.types import Chunk
 from experiments.adapters.config import ValueTraining
 from experiments.adapters.training import fit
-from experiments.adapters.value import Asked, ValueModule, evidence_sets, example_of, fit_order, train_value
+from experiments.adapters.value import Asked, ValueModule, evidence_sets, example_of, train_value
 from experiments.labels.config import LabelSource
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 from tests.experiments.worlds import write_folder
@@ -44,7 +44,7 @@ def test_the_evidence_of_units_is_what_people_marked_else_any_sentence_with_the_
     assert evidence_sets(by_answer, folder.documents, sentences) == ((0, 4), (1, 4), (2, 4))
 
 
-def learnable(number, max_size=3, num_candidates=5, ordered=()):
+def learnable(number, max_size=3, num_candidates=5):
     """The evidence is the two chunks with the highest cosines; every third question has none."""
     given = signals_of(num_candidates, seed=number)
     column, golds = SINGLES.index("cosine"), ()
@@ -54,7 +54,7 @@ def learnable(number, max_size=3, num_candidates=5, ordered=()):
         gold = np.argsort(-given.singles[:, column])[:2]
         given.singles[gold, column] += 2
         golds = (tuple(sorted(gold.tolist())),)
-    return example_of(Asked(f"q{number}", [None] * num_candidates, golds, ordered), given, max_size)
+    return example_of(Asked(f"q{number}", [None] * num_candidates, golds), given, max_size)
 
 
 def toy_training(out="", **settings):
@@ -95,22 +95,10 @@ def test_drawn_sets_stand_for_all():
     assert example.corrections[0] == 0 and example.num_true == 1
 
 
-def test_the_reading_order_is_learnt_from_pairs():
-    def ordered(number):
-        given = signals_of(3, seed=number)
-        link = PAIRS.index("link")
-        given.pairs[0, 2, link], given.pairs[2, 0, link] = 1.0, 0.0
-        return example_of(Asked(f"q{number}", [None] * 3, ((0, 2),), (0, 2)), given, 2)
-
-    weights = fit_order([ordered(number) for number in range(30)])
-    assert weights.argmax() == len(SINGLES) + PAIRS.index("link")
-    assert not fit_order([]).any()
-
-
 @pytest.fixture
 def config(films, tmp_path):
     source = LabelSource(data="films")
-    return toy_training(tmp_path / "out", data=str(films), sources=(source,), max_size=2, order_sources=("films",))
+    return toy_training(tmp_path / "out", data=str(films), sources=(source,), max_size=2)
 
 
 def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config):
