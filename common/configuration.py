@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -25,8 +26,8 @@ MOST_NESTED = 20
 FORM = "write name(key=value, ...), such as top-k(k=3)"
 
 _WORDS = {"True": True, "False": False, "None": None}
+_DIGITS = frozenset("0123456789.+-eE")
 _DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
-_NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
 # A quotation mark opens a string only where a value may begin.
 _MARK = re.compile(r'(?:^|(?<=[=,(\[{:]))\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<opened>"))|[()\[\]{},]', re.DOTALL)
 
@@ -199,7 +200,9 @@ def _value(text: str) -> Any:
         return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
         # JSON knows neither 1. nor .5
-        return float(text) if _NUMBER.fullmatch(text) else text
+        with suppress(ValueError):
+            return float(text) if "." in text and set(text) <= _DIGITS else text
+        return text
 
 
 def _reads_as_written(text: str) -> bool:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from common.checks import check_choice as check_choice
 from common.checks import check_count as check_count
 from common.checks import check_range as check_range
 from common.errors import InputError
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 MOST_TOKENS = 10**12
 """The largest budget: beyond all models, and times any window still a 64-bit number."""
@@ -26,10 +22,13 @@ def check_text(name: str, text: object) -> None:
     """Raise `InputError` for what is not a text, or is no valid Unicode, which neither tokenizers nor files take."""
     if not isinstance(text, str):
         raise InputError(f"{name} is {text!r:.80}, a {type(text).__name__}; give a text")
-    if not text.isascii() and (found := _SURROGATE.search(text)):
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
         raise InputError(
-            f"{name} holds a lone surrogate ({found[0]!r} at {found.start()}); decode its source with errors='replace'"
-        )
+            f"{name} holds a lone surrogate ({text[error.start]!r} at {error.start}); decode its source with "
+            "errors='replace'"
+        ) from error
 
 
 def check_query(query: str, most: int | None = None) -> None:
@@ -48,6 +47,4 @@ def check_budget(budget_tokens: object, name: str = "budget_tokens") -> None:
 
 def well_formed(text: str) -> str:
     """Return a text that UTF-8 can hold: two halves of a character joined, any other replaced by U+FFFD."""
-    if text.isascii() or not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -16,8 +16,6 @@ from corag.optional import require
 Role = Literal["embedder", "reranker", "reader"]
 """What a model does; precision `auto` depends on it. Summarizers count as readers."""
 
-_DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
-
 
 def parse_device(text: object) -> str | None:
     """Return the device that a text names, `cuda` as `cuda:0`; None for `auto`.
@@ -27,7 +25,8 @@ def parse_device(text: object) -> str | None:
     """
     if text == "auto":
         return None
-    if not isinstance(text, str) or not _DEVICE.fullmatch(text):
+    kind, _, number = str(text).partition(":")
+    if kind not in ("cpu", "mps", "cuda") or text not in (kind, f"cuda:{number}") or not (number or "0").isdecimal():
         raise InputError(f"device {text!r} is unknown; use auto, cpu, cuda, cuda:N or mps")
     return "cuda:0" if text == "cuda" else text
 

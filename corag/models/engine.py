@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import threading
 import warnings
@@ -47,7 +46,7 @@ DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 MAX_PADDING = 0.05
 """The largest share of a batch's tokens that may be padding."""
 
-_FULL = re.compile(r"out of memory|can't allocate memory|bad_alloc", re.IGNORECASE)
+_FULL = ("out of memory", "can't allocate memory", "bad_alloc")
 _SHAPES = 256
 """Shapes of batches that OpenVINO remembers: by default 0.16 MB of each, and texts have thousands of shapes."""
 
@@ -236,7 +235,8 @@ def on_device(module: Any, device: str, name: str) -> Any:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that a device has too little memory."""
-    return isinstance(error, MemoryError) or _FULL.search(str(error)) is not None
+    message = str(error).lower()
+    return isinstance(error, MemoryError) or any(sign in message for sign in _FULL)
 
 
 def free_memory() -> None:

@@ -17,7 +17,6 @@ _DIRECTIONS = "\u202a-\u202e\u2066-\u2069"
 _LINES = "\u2028\u2029"
 _SURROGATES = "\ud800-\udfff"
 _UNSAFE = re.compile(f"[{_CONTROLS}{_DIRECTIONS}{_LINES}{_SURROGATES}]")
-_SURROGATE = re.compile(f"[{_SURROGATES}]")
 
 
 def visible(text: str) -> str:
@@ -39,9 +38,10 @@ def to_json(value: Any, *, shown: bool = False, **settings: Any) -> str:
 
     With `shown`, all that `visible` shows is written so; the JSON means the same.
     """
-    return (_UNSAFE if shown else _SURROGATE).sub(
-        lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False, **settings)
-    )
+    text = json.dumps(value, ensure_ascii=False, **settings)
+    if shown:
+        return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _escaped(match: re.Match[str]) -> str:

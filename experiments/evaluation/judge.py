@@ -18,14 +18,13 @@ import corag
 from corag.errors import InputError
 from corag.models.chat import Chat, ChatError
 from corag.models.prompts import Messages, prompt
-from corag.readers.chat import ChatReader
+from corag.readers.chat import ChatReader, without_thoughts
 from corag.text.chunking import sentence_spans
 from corag.text.documents import SEPARATOR
 from experiments.data.config import comma_separated
 
 GRADE, ALL = "grade", "all"
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
-_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def _shown(value: str | Sequence[str], *, numbered: bool) -> str:
 
 def json_object(reply: str) -> dict[str, Any] | None:
     """Return the one JSON object in a reply, whatever is around it; None if there is none, or more."""
-    text = _OBJECT.search(_THOUGHT.sub("", reply))
+    text = _OBJECT.search(without_thoughts(reply))
     try:
         content = json.loads(text[0]) if text else None
     except (ValueError, RecursionError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -47,8 +46,6 @@ FOREIGN = parse("naive(reranker=bm25)")
 by the words that they share with the question."""
 SELECTORS_KEPT = 64
 """Built selectors in memory: if an agent predicts search settings, nearly every question has its own."""
-REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-"""The name of a repository on the Hugging Face hub."""
 
 
 def decides(agent: AgentSource) -> bool:
@@ -86,7 +83,7 @@ def _read(agent: str | Path) -> ConfigurationAgent:
     try:
         import agent as package
 
-        if isinstance(agent, str) and not folder.exists() and REPOSITORY.fullmatch(agent):
+        if isinstance(agent, str) and not folder.exists() and all(agent.split("/")) and agent.count("/") == 1:
             return package.from_hub(agent)
         return package.load(folder)
     except ImportError as error:

@@ -42,7 +42,7 @@ def test_a_well_formed_text_can_be_written(text):
     found = well_formed(text)
     found.encode("utf-8")
     if not any("\ud800" <= one <= "\udfff" for one in text):
-        assert found is text
+        assert found == text
 
 
 @given(ANY_TEXT, st.booleans())
