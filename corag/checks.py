@@ -31,13 +31,11 @@ def check_text(name: str, text: object) -> None:
         ) from error
 
 
-def check_query(query: str, most: int | None = None) -> None:
-    """Raise `InputError` for a question that is not a text, is empty, too long, or no valid Unicode."""
+def check_query(query: str) -> None:
+    """Raise `InputError` for a question that is not a text, is empty, or no valid Unicode."""
     check_text("the question", query)
     if not query.strip():
         raise InputError(f"the question is empty ({query!r}); give a question with at least one word")
-    if most is not None and len(query) > most:
-        raise InputError(f"the question has {len(query):,} characters; ask with at most {most:,}")
 
 
 def check_budget(budget_tokens: object, name: str = "budget_tokens") -> None:

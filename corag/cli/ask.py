@@ -153,18 +153,15 @@ def _lines(at_terminal: bool) -> Iterator[str]:
     """Yield what is typed or piped, stripped, without empty lines, until it ends or Ctrl-C is typed for a question."""
     if at_terminal:
         import readline  # noqa: F401  (history and editing of `input`)
-    while True:
-        try:
-            line = input("> ") if at_terminal else sys.stdin.readline()
-        except (EOFError, KeyboardInterrupt):
-            say("")
-            return
-        if not line and not at_terminal:
-            return
-        if text := line.strip():
-            if not at_terminal:
-                say(f"> {text}")
-            yield text
+    read = iter(lambda: input("> "), None) if at_terminal else sys.stdin
+    try:
+        for line in read:
+            if text := line.strip():
+                if not at_terminal:
+                    say(f"> {text}")
+                yield text
+    except (EOFError, KeyboardInterrupt):
+        say("")
 
 
 def settings_of(config: AnswerConfig) -> dict[str, Any]:
