@@ -5,7 +5,6 @@ No row is lost or doubled, and a write that fails is one line of error.
 
 import json
 import operator
-import os
 import random
 import shutil
 import signal
@@ -299,15 +298,3 @@ def test_two_writers_at_once_give_what_one_gives(inputs, undisturbed, tmp_path, 
     assert again.returncode == 0, again.stderr
     assert_equal(task, tmp_path, whole)
     figure("faults: two writers", 1)
-
-
-@needs_faults
-def test_a_fault_is_noticed(broken_disk, tmp_path):
-    """The library that makes calls fail is at work."""
-    assert "LD_PRELOAD" not in os.environ
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "a.md").write_text("# A\n\nBerlin is in Germany.\n")
-    arguments = ["index", "--data", data, "--out", tmp_path / "i", "--quiet"]
-    status, said, _ = broken_disk(arguments, tmp_path / "i", FAULT_AT=1)
-    assert status == 2 and "No space left" in said

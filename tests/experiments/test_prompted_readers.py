@@ -2,12 +2,9 @@
 
 import pytest
 
-from corag.errors import InputError
 from corag.registry import READERS
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.labels.config import LabelConfig
-from experiments.labels.label import label
 from tests.corag.text.tokens.worlds import ChatReader, byte_level
 from tests.experiments.worlds import rows_of
 
@@ -51,14 +48,3 @@ def test_what_the_model_counts_is_the_last_word_on_the_budget(small_data, reader
     reader.served = served
     [method] = evaluated(small_data, methods="top-tokens", limit=1)["methods"]
     assert (method["served_tokens"], method["over_budget"]) == (served, over)
-
-
-@pytest.mark.parametrize("run", ["evaluate", "label"])
-def test_a_budget_without_room_for_a_context_is_one_error_before_any_work(small_data, reader, tmp_path, run):
-    with pytest.raises(InputError, match="40"):
-        if run == "evaluate":
-            evaluated(small_data, budget=40)
-        else:
-            out = str(tmp_path / "l.parquet")
-            label(LabelConfig(data=str(small_data), out=out, reader="chat", budget=40, quiet=True))
-    assert reader.sent == []

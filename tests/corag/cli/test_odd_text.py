@@ -5,7 +5,6 @@ import json
 import pytest
 
 from corag.cli.main import MISTAKE, main
-from corag.index import ChunkIndex
 from corag.registry import READERS
 from corag.text.visible import visible
 from corag.types import Answer
@@ -64,38 +63,3 @@ def test_an_error_is_one_clean_line(arguments, capsys):
 def succeeds(capsys, *arguments):
     assert main([str(argument) for argument in arguments]) == 0
     return capsys.readouterr().out
-
-
-ODD_TEXTS = {
-    "nul": "before\x00after the lake",
-    "emoji": "👩‍👩‍👧 at the lake 🌊🌊, 310 metres deep 😀.",
-    "hebrew": "עומק האגם הוא 310 מטרים. הוא מלוח.",
-    "arabic": "عمق البحيرة 310 أمتار؟ نعم، وهي مالحة.",
-    "mixed": "The lake (אגם) is \u202e310\u202c metres deep.",
-    "combining": "Le lac e\u0301tait profond; l\u2019eau\u00a0est sale\u0301e.",
-    "empty": "",
-    "breaks": "one\r\ntwo\u2028three\x0bfour\x85five",
-}
-
-
-@pytest.mark.slow
-def test_any_text_goes_from_corpus_to_answer(tmp_path, capsys):
-    documents = [{"id": f"{name} é#1", "title": name, "text": text} for name, text in ODD_TEXTS.items()]
-    names = [row["id"] for row in documents]
-    shared = {"candidates": names, "split": "dev"}
-    queries = [
-        {"id": name, "question": text or "?", "answers": [text], "gold": [f"{name} é#1"], **shared}
-        for name, text in ODD_TEXTS.items()
-    ]
-    data = write_folder(tmp_path / "data", documents, queries)
-    index = tmp_path / "index"
-    succeeds(capsys, "index", "--data", data, "--out", index, "--quiet")
-    assert {chunk.text for chunk in ChunkIndex.open(index).chunks()} == {
-        f"{name}\n{text}" for name, text in ODD_TEXTS.items() if text
-    }
-    for question in (ODD_TEXTS["nul"], ODD_TEXTS["mixed"], ODD_TEXTS["breaks"], "🌊"):
-        said = json.loads(succeeds(capsys, "ask", question, "--index", index, "--num_candidates", 4, "--json"))
-        assert said["question"] == question and said["chunks"]
-    out = tmp_path / "r.json"
-    succeeds(capsys, "evaluate", "--data", data, "--out", out, "--methods", "naive,corag", "--quiet")
-    assert all(row["over_budget"] == 0 for row in json.loads(out.read_text())["methods"])

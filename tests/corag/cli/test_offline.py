@@ -56,16 +56,6 @@ def offline(tmp_path):
         yield run
 
 
-def test_the_guard_sees_who_is_asked(offline):
-    done, contacts = offline("import urllib.request as r; r.urlopen('http://example.org', timeout=5)")
-    assert done.returncode and "example.org" in contacts
-    _, contacts = offline("import socket; socket.create_connection(('192.0.2.1', 80), timeout=5)")
-    assert "192.0.2.1" in contacts
-    look_up = """['-c', 'import socket; socket.getaddrinfo("a.test", 1)']"""
-    _, contacts = offline(f"import subprocess, sys; subprocess.run([sys.executable, *{look_up}])")
-    assert "a.test" in contacts
-
-
 def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     save_small_agent(tmp_path / "agent")
     write_labels(tmp_path / "labels.parquet")

@@ -8,7 +8,7 @@ import corag
 from corag import Candidate, Chunk
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document
-from corag.text.units import LINE_GAP, UnitChunk, chosen_parts, source_of
+from corag.text.units import LINE_GAP, UnitChunk, source_of
 from tests.corag.selectors.test_selectors import cheap_selector
 from tests.fakes import COUNTERS
 
@@ -84,14 +84,6 @@ def test_savings_are_spent():
         assert (found.cost_tokens, len(found)) == (9 + 16 * count, count)
 
 
-def test_each_source_shows_what_no_other_does():
-    first, second = cut("d", 6)[:2]
-    whole, rest = chosen_parts([first, second])
-    assert (whole.chunk, whole.text) == (first, first.text.removeprefix("Valves\n").strip())
-    assert rest.chunk == second and rest.text.startswith("Valve 3 of d")
-    assert second.text.removeprefix("Valves\n")[slice(*rest.spans[0])] == rest.text
-
-
 def test_places_that_disagree_with_the_texts_are_not_believed():
     place = {"document": "d", "title": "", "start": 0, "end": 12}
     pool = offered([Chunk("x", "One is here.", place), Chunk("y", "Two is here.", place)], [0, 1])
@@ -112,20 +104,6 @@ def test_items_of_a_list_that_overlapping_chunks_share(overlap):
     pool = offered(chunks, range(len(chunks))[::-1])
     text = corag.selector("full", unit="sentence", tokenizer=WORDS).select("Which?", pool, 99).text
     assert text.replace(LINE_GAP, "\n") == f"T\nDo:\n{items}"
-
-
-def test_rows_below_a_repeated_header_are_in_their_place():
-    header, rows = "| valve | state |\n|---|---|", [f"| v{number} | open |" for number in range(4)]
-    text = f"{header}\n" + "\n".join(rows)
-    start = text.index(rows[2])
-    place = {"document": "d", "title": "T"}
-    chunks = [
-        Chunk("x", f"T\n{text[: start - 1]}", {**place, "start": 0, "end": start - 1}),
-        Chunk("y", f"T\n{header}\n{text[start:]}", {**place, "start": start, "end": len(text)}),
-    ]
-    found = corag.selector("full", unit="sentence", tokenizer=WORDS).select("Which?", offered(chunks, [1, 0]), 99)
-    assert [text[chunk.metadata["start"] : chunk.metadata["end"]] for chunk in found.chunks] == rows
-    assert [found.text.count(row) for row in rows] == [1] * 4
 
 
 @pytest.mark.parametrize("name", [name for name in corag.SELECTORS.names if name not in ("raptor", "none")])

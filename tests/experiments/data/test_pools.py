@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from corag.text.data import DataFolder
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import Pool, content_hash, open_pool
@@ -27,16 +27,6 @@ def test_a_question_without_a_list_is_refused_and_an_empty_one_is_a_pool(folder)
         Pool.of_candidates(folder, [folder.queries[1], query], corag.embedder())
     empty = replace(folder.queries[0], candidates=())
     assert Pool.of_candidates(folder, [empty, folder.queries[1]], corag.embedder()).candidates(empty) == []
-
-
-def test_own_candidates_are_ranked_by_cosine(folder):
-    pool = open_pool(folder, folder.queries[:3], corag.embedder(), CandidateSettings(pool="candidates"), quiet=True)
-    for query in folder.queries[:3]:
-        similarities = [one.similarity for one in pool.candidates(query)]
-        assert similarities == sorted(similarities, reverse=True)
-        assert {one.chunk.id for one in pool.candidates(query)} == set(query.candidates)
-    with pytest.raises(InputError, match="retrieval"):
-        open_pool(folder, folder.queries[:3], corag.embedder(), CandidateSettings(pool="candidates", retrieval="text"))
 
 
 def test_an_index_by_default_is_kept_in_the_cache_and_follows_the_corpus(tmp_path, monkeypatch):
