@@ -20,14 +20,15 @@ from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, 
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
 from corag.writing import write_atomically
+from experiments.data.config import comma_separated
 from experiments.data.pools import Pool, content_hash, open_pool, sample_questions
 from experiments.data.splits import HELD_OUT, default_split, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.judge import VERDICT, with_claims
 from experiments.evaluation.measure import Measuring, cold_and_warm
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
 from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
-from experiments.evaluation.verify import with_claims
 from experiments.protocol.held_out import look, sealed_questions
 from experiments.report.comparison import results_page, terminal_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
@@ -116,7 +117,7 @@ class SetRun:
             queries = [query for query in queries if query.id in chosen]
         chosen_queries = sample_questions(queries[: config.limit], config.sample, config.seed)
         self._queries = [query.after(config.history) for query in chosen_queries]
-        if config.task == "verify":
+        if VERDICT in comma_separated(config.judge_figures):
             self._queries = with_claims(self._queries, f"{config.data}, {config.split},")
         self._parts = Parts(config, self._queries)
         shortest = min((query.question for query in self._queries), key=len, default="")

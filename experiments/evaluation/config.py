@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
 
 from common.configuration import split_parts
 from corag.checks import check_budget, check_choice, check_count
@@ -16,7 +15,6 @@ from experiments.evaluation.judge import GRADE, judgements
 from experiments.evaluation.methods import check_used
 from experiments.run.track import Tracking
 
-Task = Literal["answer", "verify"]
 NO_READER = "none"
 FOR_METHODS = ("reranker", "agent", "summarizer", "unit")
 """What is set for every method that takes it."""
@@ -65,13 +63,12 @@ class EvaluateConfig(SelectionSettings, Tracking):
         unit: What the methods choose: whole passages (passage), their sentences (sentence), or windows of n sentences
             (window(n)). By default the agent's choice for `corag`, and passages for other methods.
         summarizer: Summarizer of methods that put summaries into the prompt.
-        task: `answer` questions, or `verify` what is claimed (`halueval`, `felm`, `wikibio`): the reader's language
-            model chooses between a right and a hallucinated answer, or judges a statement true or false; for a reader
-            without one the words that the context holds decide.
         judge: Reader whose language model judges answers and contexts, such as `ollama(model=llama3.1:8b)`; by default
             none.
         judge_figures: What it judges, separated by commas: grade and mention (against the reference answers),
-            answer_relevancy, contextual_relevancy, faithfulness, hallucination; or all.
+            answer_relevancy, contextual_relevancy, faithfulness, hallucination, verdict (of `halueval`, `felm` and
+            `wikibio`: which of a right and a wrong answer is right, or whether a statement is true, by the context
+            alone); or all.
         seed: Seed of the sample.
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
             separated by commas; empty for none. Questions without gold are left out.
@@ -92,7 +89,6 @@ class EvaluateConfig(SelectionSettings, Tracking):
     agent: str = NO_AGENT
     unit: str | None = None
     summarizer: str = "extractive"
-    task: Task = "answer"
     judge: str | None = None
     judge_figures: str = GRADE
     seed: int = 0
@@ -121,12 +117,9 @@ class EvaluateConfig(SelectionSettings, Tracking):
         for name, given in (("names of sets", names), ("budgets", self.budgets)):
             if len(set(given)) < len(given):
                 raise InputError(f"the {name} are {', '.join(map(str, given))}; give each once")
-        check_choice("task", self.task, Task)
         check_choice("part", self.part, Part)
         if self.judge is None and judgements(self.judge_figures) != judgements(GRADE):
             raise InputError(f"judge_figures is {self.judge_figures!r}, but there is no judge; give one with --judge")
-        if self.task == "verify" and (self.reader == NO_READER or self.judge is not None):
-            raise InputError(f"task verify asks the reader for verdicts; leave out judge, and reader {NO_READER}")
         check_count("seed", self.seed, "typical: 0", least=0)
         if self.latency_questions is not None:
             check_count("latency_questions", self.latency_questions, "typical: 20", least=0)

@@ -1,40 +1,99 @@
-"""A language model as the judge of answers and contexts.
+"""A language model as the judge of answers, contexts and claims.
 
-`mention` has the three steps of Adaptive-k (section 4.4: LLM-as-a-judge). Those without references are the measures of
-evaluation frameworks that CAR reports (table 3): shares that follow from a structured reply, not from a number in it.
+`mention` has the three steps of Adaptive-k (section 4.4: LLM-as-a-judge). `verdict` is on what EDC2-RAG verifies (5.2
+and appendix B.1): a choice between a right and a hallucinated answer, or whether a statement is true. Those without
+references are the measures of evaluation frameworks that CAR reports (table 3): shares that follow from a structured
+reply, not from a number in it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import corag
-from corag.errors import InputError
+from corag.errors import DataError, InputError
 from corag.models.chat import Chat, ChatError
 from corag.models.prompts import Messages, prompt
 from corag.readers.chat import ChatReader, without_thoughts
+from corag.readers.wrappers import SelfConsistentReader
 from corag.text.chunking import sentence_spans
+from corag.text.data import Query
 from corag.text.documents import SEPARATOR
 from experiments.data.config import comma_separated
 
-GRADE, ALL = "grade", "all"
+GRADE, VERDICT, ALL = "grade", "verdict", "all"
+TRUE, FALSE = "true", "false"
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """What a model decides on: of two answers, or for a statement of true and false, the first or the second is right.
+
+    `source` is the text that contains a statement, or the prompt that led to it; may be empty.
+    """
+
+    first: str
+    second: str
+    first_is_right: bool
+    source: str = ""
+
+    @property
+    def is_statement(self) -> bool:
+        """Whether it is a statement, true or false."""
+        return (self.first, self.second) == (TRUE, FALSE)
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether it is a choice between two answers."""
+        return not self.is_statement
+
+
+def claim_of(query: Query) -> Claim | None:
+    """Return what is to be decided of a question; None where nothing is known to be right and wrong.
+
+    Whether the right answer stands first follows from the question's id, so that a model which always takes the first
+    is right in half of the cases.
+    """
+    wrong, answers = query.extra.get("hallucinated_answer"), query.answers
+    if isinstance(wrong, str) and wrong.strip() and answers:
+        first_is_right = crc32(query.id.encode()) % 2 == 0
+        return Claim(*((answers[0], wrong) if first_is_right else (wrong, answers[0])), first_is_right)
+    if len(answers) == 1 and answers[0].lower() in (TRUE, FALSE):
+        source = str(query.extra.get("response") or query.extra.get("prompt") or "")
+        return Claim(TRUE, FALSE, answers[0].lower() == TRUE, source)
+    return None
+
+
+def with_claims(queries: Iterable[Query], name: str) -> list[Query]:
+    """Return the questions that have something to verify; without any, a `DataError` that names the source."""
+    found = [query for query in queries if claim_of(query) is not None]
+    if not found:
+        raise DataError(
+            f"{name} has nothing to verify: no question has a hallucinated_answer, or true or false as its answer; use "
+            "halueval, felm or wikibio, or leave out judge_figures verdict"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """An answer to a question, read from a context; `references` are right answers."""
+    """An answer to a question, read from a context, or None; `references` are right answers."""
 
     question: str
     references: tuple[str, ...]
     context: str
-    answer: str
+    answer: str | None
+    claim: Claim | None = None
 
     @property
     def texts(self) -> list[str]:
@@ -52,34 +111,43 @@ class Judgement(NamedTuple):
     """One figure that a judge is asked for.
 
     Attributes:
-        key: Its name in rows, which is that of the prompt with dashes.
-        fields: What the prompt shows of a `JudgedAnswer` beside the question.
+        name: What asks for it; with dashes the name of its prompt, by default.
+        fields: What the prompt shows of a `JudgedAnswer`, or of its claim, beside the question.
         parse: The value, in [0, 1], that follows from a reply's JSON; None if it has none.
         needs: Fields that a value requires.
         zero: A field without which the value is 0.
+        key: Its name in rows; by default `name`.
     """
 
-    key: str
+    name: str
     fields: tuple[str, ...]
     parse: Callable[[Mapping[str, Any], JudgedAnswer], float | None]
     needs: tuple[str, ...] = ()
     zero: str = ""
+    key: str = ""
+    prompt: str = ""
 
     def request(self, answer: JudgedAnswer) -> Messages | float | None:
         """Return what is asked about an answer; a value that is known without asking; or None, if there is none."""
-        if not all(getattr(answer, name) for name in self.needs):
+        known = {name: _field(answer, name) for name in (*self.fields, *self.needs)}
+        if None in known.values() or not all(known[name] for name in self.needs):
             return None
-        if self.zero and not getattr(answer, self.zero):
+        if self.zero and not _field(answer, self.zero):
             return 0.0
-        fields = {name: _shown(getattr(answer, name), numbered=name != "references") for name in self.fields}
+        fields = {name: _shown(known[name], numbered=name != "references") for name in self.fields}
         fields["question"] = answer.question
-        name = self.key.replace("_", "-")
+        name = self.prompt or self.name.replace("_", "-")
         return prompt(name, "experiments/prompts", needs=sorted(fields)).messages(**fields)
 
     def read(self, reply: str, answer: JudgedAnswer) -> float | None:
         """Return the value in a reply: one JSON object, whatever is around it."""
         content = json_object(reply)
         return None if content is None else self.parse(content, answer)
+
+
+def _field(answer: JudgedAnswer, name: str) -> Any:
+    """Return what a prompt may show of an answer or of its claim; None if there is no answer, or no claim."""
+    return getattr(answer if hasattr(answer, name) else answer.claim, name, None)
 
 
 def _shown(value: str | Sequence[str], *, numbered: bool) -> str:
@@ -122,8 +190,15 @@ def _share_of_numbers(field: str, of: str, content: Mapping[str, Any], answer: J
     return len(set(listed)) / total
 
 
-_LIST = [
-    Judgement("judge", ("answer", "references"), _grade, needs=("references",)),
+def _verdict(content: Mapping[str, Any], answer: JudgedAnswer) -> float | None:
+    claim = answer.claim
+    field, options = ("verdict", (TRUE, FALSE)) if claim and claim.is_statement else ("choice", ("1", "2"))
+    said = str(content.get(field, "")).strip().lower()
+    return float(claim is not None and (said == options[0]) == claim.first_is_right) if said in options else None
+
+
+JUDGEMENTS = [
+    Judgement(GRADE, ("answer", "references"), _grade, needs=("references",), key="judge", prompt="judge"),
     Judgement("mention", ("answer", "references"), _mention, needs=("references",)),
     Judgement("answer_relevancy", ("answer",), partial(_share_of_items, "statements", "relevant"), zero="answer"),
     Judgement(
@@ -137,73 +212,92 @@ _LIST = [
         "hallucination", ("texts", "answer"), partial(_share_of_numbers, "contradicted", "texts"),
         needs=("answer", "texts"),
     ),
+    Judgement(
+        VERDICT, ("context", "first", "second"), _verdict, needs=("is_pair",), key="accuracy", prompt="choose-answer"
+    ),
+    Judgement(
+        VERDICT, ("context", "source"), _verdict, needs=("is_statement",), key="accuracy", prompt="verify-statement"
+    ),
 ]  # fmt: skip
-JUDGEMENTS = {GRADE if one.key == "judge" else one.key: one for one in _LIST}
-"""What a judge can be asked, by name; docs/experiments.md says of what each is a share."""
+"""What a judge can be asked; docs/experiments.md says of what each is a share."""
+NAMES = tuple(dict.fromkeys(one.name for one in JUDGEMENTS))
 
 
 def judgements(text: str) -> tuple[str, ...]:
-    """Return names of `JUDGEMENTS`, separated by commas, or `all`; `InputError` for others."""
-    names = tuple(dict.fromkeys(comma_separated(text))) if text != ALL else tuple(JUDGEMENTS)
-    if not names or not set(names) <= set(JUDGEMENTS):
-        raise InputError(f"judge_figures is {text!r}; name some of {', '.join(JUDGEMENTS)}, or {ALL}")
+    """Return some of `NAMES`, separated by commas, or `all`; `InputError` for others."""
+    names = tuple(dict.fromkeys(comma_separated(text))) if text != ALL else NAMES
+    if not names or not set(names) <= set(NAMES):
+        raise InputError(f"judge_figures is {text!r}; name some of {', '.join(NAMES)}, or {ALL}")
     return names
 
 
 class Judge:
-    """Judges with a model, greedy by default for repeatable values; names are those of `JUDGEMENTS`."""
+    """Judges with models, greedy by default for repeatable values; names are some of `NAMES`.
 
-    def __init__(self, chat: Chat, names: Sequence[str] = (GRADE,)) -> None:
-        self._chat = chat
-        self._asked = [JUDGEMENTS[name] for name in names]
+    Of several models, those of a `self-consistency` reader, the most frequent value counts, ties to the first.
+    """
+
+    def __init__(self, chats: Sequence[Chat], names: Sequence[str] = (GRADE,)) -> None:
+        self._chats = list(chats)
+        self._asked = [one._replace(key=one.key or one.name) for one in JUDGEMENTS if one.name in names]
 
     def rows(self, answers: Sequence[JudgedAnswer]) -> list[dict[str, Any]]:
         """Return what rows have of each answer; equal requests are made once.
 
-        `judged` has all names; `judge_unusable` counts replies without a value, and `judge_error` quotes the first. A
-        server that keeps failing is a `ChatError`.
+        `judged` has all names; `judge_unusable` counts what no reply has a value of, and `judge_error` quotes the first
+        reply. A server that keeps failing is a `ChatError`.
         """
         asked = [[one.request(answer) for one in self._asked] for answer in answers]
         requests = {json.dumps(one): one for of_answer in asked for one in of_answer if isinstance(one, list)}
-        with ThreadPoolExecutor(self._chat.max_concurrent) as pool:
-            replies = dict(zip(requests, pool.map(self._reply, requests.values()), strict=True))
+        every = list(product(requests, self._chats))
+        with ThreadPoolExecutor(self._chats[0].max_concurrent) as pool:
+            replies = dict(zip(every, pool.map(lambda one: _reply(requests[one[0]], one[1]), every), strict=True))
         rows: list[dict[str, Any]] = []
         for answer, of_answer in zip(answers, asked, strict=True):
-            rows.append({"judged": [one.key for one in self._asked]})
+            rows.append({"judged": list(dict.fromkeys(one.key for one in self._asked))})
             for one, value in zip(self._asked, of_answer, strict=True):
                 if value is None:
                     continue
                 rows[-1].setdefault("judge_unusable", 0)
-                reply = replies[json.dumps(value)] if isinstance(value, list) else ""
-                figure = one.read(reply, answer) if isinstance(value, list) else value
-                if figure is None:
-                    rows[-1]["judge_unusable"] += 1
-                    rows[-1].setdefault("judge_error", f"the reply has no usable {one.key}: {reply!r:.200}")
-                else:
-                    rows[-1][one.key] = figure
+                if isinstance(value, list):
+                    own = [replies[json.dumps(value), chat] for chat in self._chats]
+                    votes = Counter(figure for reply in own if (figure := one.read(reply, answer)) is not None)
+                    if not votes:
+                        rows[-1]["judge_unusable"] += 1
+                        rows[-1].setdefault("judge_error", f"the reply has no usable {one.key}: {own[0]!r:.200}")
+                        continue
+                    value = votes.most_common(1)[0][0]
+                rows[-1][one.key] = value
+                if answer.claim is not None and one.name == VERDICT:
+                    # What balanced accuracy is made of, as means over any sample of questions.
+                    first = float(answer.claim.first_is_right)
+                    rows[-1] |= {"right_is_first": first, "accuracy_on_first": first * value}
         return rows
 
-    def _reply(self, messages: Messages) -> str:
-        try:
-            return self._chat.ask(messages).text
-        except ChatError as error:
-            if error.can_retry:
-                raise  # a later run may bring it
-            return str(error)
+
+def _reply(messages: Messages, chat: Chat) -> str:
+    try:
+        return chat.ask(messages).text
+    except ChatError as error:
+        if error.can_retry:
+            raise  # a later run may bring it
+        return str(error)
 
 
-def chat_of(role: str, name: str) -> Chat:
-    """Return the language model of a reader by name; `role` names the setting in errors.
+def chats_of(role: str, name: str) -> list[Chat]:
+    """Return the language models of a reader by name, several if it is `self-consistency`; `role` names the setting.
 
     Raises:
         InputError: There is no such reader, or it asks no language model.
         ChatError: Its server, or the model, is missing.
     """
     reader = corag.reader(name)
-    if not isinstance(reader, ChatReader):
+    readers = reader.readers if isinstance(reader, SelfConsistentReader) else [reader]
+    chats = [one for one in readers if isinstance(one, ChatReader)]
+    if not chats:
         raise InputError(
             f"{role}: expected a reader that asks a language model, got {name!r}; use openai(model=...) "
             "or ollama(model=...)"
         )
-    reader.check()
-    return reader
+    chats[0].check()
+    return list(chats)

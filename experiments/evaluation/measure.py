@@ -14,12 +14,11 @@ from corag.memory import clear_caches
 from corag.text.data import Query
 from corag.text.documents import Document
 from corag.types import Answer, Candidate, Selection, Selector
-from experiments.evaluation.judge import JudgedAnswer
+from experiments.evaluation.judge import JudgedAnswer, claim_of
 from experiments.evaluation.methods import SharedProblem
 from experiments.evaluation.outcome import Outcome, Support
 from experiments.evaluation.parts import Parts
 from experiments.evaluation.rankings import ranking_of
-from experiments.evaluation.verify import claim_of, verdict_figures
 from experiments.report.measures import measured
 
 FAILURES = (InputError, BudgetError, ScoringError, SummarizerError)
@@ -88,13 +87,11 @@ class Measuring:
 
     def measured(self, chosen: Sequence[Chosen], answers: Mapping[Prompt, Answer]) -> list[Rows]:
         """Return the rows of questions, given the answers to their prompts."""
-        verdicts = self._verify([outcome for one in chosen for outcome in one.outcomes.values()])
         for one in chosen:
             read = {name: _with_answers(outcome, answers) for name, outcome in one.outcomes.items()}
             judged = self._judge(list(read.values()))
             for name, outcome in read.items():
-                key = outcome.query.id, outcome.selection.text
-                one.rows[name] |= {**_row(outcome), **judged.get(key[1], {}), **verdicts.get(key, {})}
+                one.rows[name] |= {**_row(outcome), **judged.get(outcome.selection.text, {})}
         return [one.rows for one in chosen]
 
     def _choose(self, query: Query, candidates: Sequence[Candidate]) -> Chosen:
@@ -113,21 +110,12 @@ class Measuring:
         return Chosen(outcomes, rows)
 
     def _judge(self, outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
-        answers = {one.selection.text: one.answer for one in outcomes if one.answer is not None}
-        if self.parts.judge is None or not answers:
+        if self.parts.judge is None or not outcomes:
             return {}
         query = outcomes[0].query
-        judged = [JudgedAnswer(query.question, tuple(query.answers), text, answer) for text, answer in answers.items()]
-        return dict(zip(answers, self.parts.judge.rows(judged), strict=True))
-
-    def _verify(self, outcomes: Sequence[Outcome]) -> dict[tuple[str, str], dict[str, object]]:
-        claims = {
-            (one.query.id, one.selection.text): claim for one in outcomes if (claim := claim_of(one.query)) is not None
-        }
-        if self.parts.verify is None or not claims:
-            return {}
-        choices = self.parts.verify(list(claims.values()), [context for _, context in claims])
-        return {key: verdict_figures(claims[key], choice) for key, choice in zip(claims, choices, strict=True)}
+        about, claim = (query.question, tuple(query.answers)), claim_of(query)
+        judged = {one.selection.text: JudgedAnswer(*about, one.selection.text, one.answer, claim) for one in outcomes}
+        return dict(zip(judged, self.parts.judge.rows(list(judged.values())), strict=True))
 
 
 def _with_answers(outcome: Outcome, answers: Mapping[Prompt, Answer]) -> Outcome:

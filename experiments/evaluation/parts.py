@@ -19,9 +19,8 @@ from corag.text.data import Query
 from corag.types import Reader, Reranker
 from experiments.data.pools import reproducible, shared_encoder
 from experiments.evaluation.config import NO_READER, EvaluateConfig
-from experiments.evaluation.judge import Judge, chat_of, judgements
+from experiments.evaluation.judge import Judge, chats_of, judgements
 from experiments.evaluation.methods import Methods, make_methods
-from experiments.evaluation.verify import ChatVerifier, Claim, verifier_of, verify_by_words
 from experiments.run.journal import digest
 
 
@@ -30,7 +29,6 @@ class Parts:
 
     Attributes:
         reader: Reads each context once; None where nothing is to be read.
-        verify: Decides in place of it what is to be verified, or None.
         prompted: Who gets the prompts that a budget is for, or None.
         skip_reason: Why a reader that was asked for reads nothing, or None.
     """
@@ -38,7 +36,6 @@ class Parts:
     def __init__(self, config: EvaluateConfig, queries: Sequence[Query]) -> None:
         self.config = config
         self.reader: CachedReader | None = None
-        self.verify: Callable[[Sequence[Claim], Sequence[str]], list[int | None]] | None = None
         self.prompted: Reader | None = None
         self.skip_reason: str | None = None
         self._own_reader: Reader | None = None
@@ -47,11 +44,7 @@ class Parts:
             return
         self._own_reader, self.tokens = reader_and_tokens(config.reader, config.tokenizer)
         self.prompted = self._own_reader
-        if config.task == "verify":
-            verifier = verifier_of(self._own_reader, queries)
-            self.prompted = verifier or self._own_reader
-            self.verify = verify_by_words if verifier is None else verifier.verify
-        elif config.judge is not None or any(query.answers for query in queries):
+        if config.judge is not None or any(query.answers for query in queries):
             self.reader = CachedReader(self._own_reader)
         else:
             self.skip_reason = (
@@ -66,12 +59,14 @@ class Parts:
     def judge(self) -> Judge | None:
         """The judge; `InputError` if it asks no language model, `ChatError` if its server or model is missing."""
         config = self.config
-        return None if config.judge is None else Judge(chat_of("judge", config.judge), judgements(config.judge_figures))
+        return (
+            None if config.judge is None else Judge(chats_of("judge", config.judge), judgements(config.judge_figures))
+        )
 
     @property
     def prompt_text(self) -> str | None:
         """The text of the prompts: a file of the same name may change."""
-        if isinstance(self.prompted, ChatVerifier | SelfConsistentReader):
+        if isinstance(self.prompted, SelfConsistentReader):
             return self.prompted.identity
         return self.prompted.template.text if isinstance(self.prompted, ChatReader) else None
 

@@ -13,14 +13,13 @@ import corag
 from corag.errors import InputError
 from corag.text.data import DataFolder, find_data, folder_name
 from experiments.data.config import CandidateSettings
-from experiments.data.folder import write_data
 from experiments.data.pools import open_pool, sample_questions
 from experiments.data.references import ReferencesConfig, write_references
 from experiments.data.splits import questions_of
 from experiments.data.stress_sets import chat_rewriter, rotated, stress_sets
-from experiments.demo import load
+from experiments.demo import write_data_folder
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judge import chat_of
+from experiments.evaluation.judge import chats_of
 from experiments.papers.study import CONFIGS, DATA_SETTINGS, Cell, methods_of
 from experiments.run.journal import fingerprint
 
@@ -100,7 +99,7 @@ def _with_stress(
     candidates = CandidateSettings(num_candidates=NUM_RANKED)
     pool = open_pool(folder, queries, corag.embedder(embedder), candidates, quiet=config.quiet)
     store = Path(config.out) / "rewritings.jsonl"
-    rewrite = rotated if rewriter is None else chat_rewriter(chat_of("rewriter", rewriter), store)
+    rewrite = rotated if rewriter is None else chat_rewriter(chats_of("rewriter", rewriter)[0], store)
     written = stress_sets(folder, pool, out, kind=kind, rates=rates, size=size, rewrite=rewrite, quiet=config.quiet)
     return written[how[kind]]
 
@@ -111,12 +110,8 @@ def _path(config: ReproduceConfig, data: Path, what: str, settings: Any) -> Path
 
 
 def write_demo(folder: Path) -> Path:
-    """Write the demo's data folder if it is missing, and return it; each question also has a wrong answer."""
+    """Write the demo's data folder if it is missing, and return it."""
     path = folder / DEMO
     if not (path / "queries.jsonl").exists():
-        demo = load()
-        # The answer to the question before, so that there is something to verify.
-        wrong = [row["answers"][0] for row in (demo.queries[-1], *demo.queries[:-1])]
-        queries = [{**row, "hallucinated_answer": other} for row, other in zip(demo.queries, wrong, strict=True)]
-        write_data(path, demo.documents, queries)
+        write_data_folder(path)
     return path

@@ -160,7 +160,6 @@ _LIST = [
         "balanced_accuracy", "balanced accuracy", partial=True, statistic=_balanced,
         parts=("accuracy", "right_is_first", "accuracy_on_first"),
     ),
-    Measure("verdict_unusable", "unusable verdicts", -1, brief=False, partial=True, total=_total),
     Measure("over_budget", "over budget", -1, of=lambda one: int(one.is_over_budget), brief=False, total=_total),
     Measure("truncated", "truncated", -1, of=lambda one: one.selection.trace.truncated, brief=False, total=_total),
     Measure("empty", "empty", -1, of=lambda one: int(len(one.selection) == 0), brief=False, total=_total),
