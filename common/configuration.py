@@ -5,9 +5,9 @@
     cross-encoder(model=BAAI/bge-reranker-v2-m3, max_tokens=1024)
     self-route(part=corag(preset=paper))
 
-A value is a JSON value (number, `true`, `false`, `null`, list, object, quoted string) or bare text. Text that holds a
-comma or a parenthesis that does not belong to a part is quoted. No spelling holds a key or a password: they come from
-the environment. The standard library only.
+A value is a JSON value (number, `true`, `false`, `null`, list, object, quoted string), bare text, or a list of these in
+brackets. Text that holds a comma or a parenthesis that does not belong to a part is quoted. No spelling holds a key or
+a password: they come from the environment. The standard library only.
 """
 
 from __future__ import annotations
@@ -199,6 +199,8 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
+        if text.startswith("[") and text.endswith("]"):
+            return [_value(inner) for inner in split(text[1:-1])]
         # JSON knows neither 1. nor .5
         with suppress(ValueError):
             return float(text) if "." in text and set(text) <= _DIGITS else text

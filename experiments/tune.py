@@ -1,27 +1,29 @@
-"""`corag tune`: of the configurations that keep what is promised on a user's own questions, the one that spends least.
+"""`corag tune`: fit the value to a user's own questions, and choose the configuration that keeps what is promised.
 
-Every configuration is labelled as by `corag label`; the choice is cross-validated by document and compared with the
-default and with filling the budget. Letters: `n` questions, `C` configurations.
+Both are compared with the default and with filling the budget on questions that they have not seen, by document.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 import agent
-from common.configuration import parse, split_parts
+from common.configuration import Configuration, parse, split_parts
 from corag.budget import AUTO
-from corag.checks import check_budget, check_range
+from corag.checks import check_range
 from corag.cli.console import say
 from corag.cli.page import Page, Section, Table
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
-from corag.types import FloatArray
-from experiments.data.config import CandidateSettings, candidate_settings, spell_out
+from corag.writing import write_atomically
+from experiments.adapters.fused import fit_own
+from experiments.data.config import CandidateSettings, candidate_settings
 from experiments.data.splits import divide
 from experiments.evaluation.methods import FILLING
 from experiments.evaluation.metrics import context_recall
@@ -31,30 +33,24 @@ from experiments.labels.label import label
 from experiments.labels.table import Labels, read_labels
 from experiments.report.difference import paired_difference
 from experiments.run.journal import versions
-from experiments.run.track import Tracking, log_run
+from experiments.run.track import Tracking
 
 DEFAULT = "corag"
-CONFIGURATIONS = ",".join(
-    [DEFAULT, FILLING, "corag(keep=0.9)", "corag(keep=0.95)", "corag(keep=0.99)"]
-    + [f"corag(unit=passage, reranker=minilm-late, cost_weight={price})" for price in (0.01, 0.03, 0.1)]
-    + [f"corag(unit=sentence, reranker=minilm-late, cost_weight={price})" for price in (0.02, 0.05, 0.1, 0.2)]
-    + [f"corag(unit=sentence, reranker=minilm-evidence, cost_weight={price})" for price in (0.05, 0.1)]
-)
-LEAST_QUESTIONS, FOLDS = 20, 5
-"""With fewer questions, each fold of the cross-validation has less than four."""
-SAMPLES, DOUBT = 1000, 0.1
-"""Resamples of the documents, and the share of them in which a configuration may keep less than is promised."""
+CONFIGURATIONS = (DEFAULT, FILLING, *(f"corag(keep={share})" for share in (0.9, 0.95, 0.99)))
+LEAST_QUESTIONS, FOLDS = 20, 4
+"""A value is fitted to two folds and measured on the others."""
 
 
 @dataclass(frozen=True)
 class TuneConfig(CandidateSettings, Runtime, Tracking):
-    """Choose a configuration by your own questions (typical: 60-500).
+    """Fit the value to your own questions, and choose a configuration by them (typical: 60-500).
 
     Attributes:
         data: Data folder, by path or name, whose questions have answers, gold passages or both.
-        out: Folder for the checkpoint, for `--agent`. An interrupted run resumes.
+        out: Folder for the checkpoint, for `--agent`, and for the fitted value. An interrupted run resumes.
         splits: Splits of the questions, separated by commas.
         budget: Token budget of the context.
+        signals: Your own rerankers, separated by commas, that the value is to read beside what it reads already.
         configurations: Further selectors to choose from, separated by commas.
         keep: Share of what filling the budget holds of answers and evidence that has to be kept.
         tokenizer: Tokenizer that counts tokens; see `corag evaluate`.
@@ -66,6 +62,7 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     out: str
     splits: str = "train"
     budget: int = 256
+    signals: str | tuple[str, ...] = ""
     configurations: str | tuple[str, ...] = ""
     keep: float = 0.98
     tokenizer: str = AUTO
@@ -75,103 +72,79 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
     def __post_init__(self) -> None:
         super().__post_init__()
         Runtime.__post_init__(self)
-        spell_out(self, "tokenizer")
-        check_budget(self.budget)
         check_range("keep", self.keep, 0, 1, "it is a share")
-        if not self.data:
-            raise InputError("data is empty; give a data folder with --data, by path or name")
-        if Path(self.out).is_file():
-            raise InputError(f"out is {self.out!r}, which is a file; give a folder")
 
 
 @in_runtime
 def tune(config: TuneConfig) -> agent.ConfigurationAgent:
-    """Label, choose and compare; write the agent to use, its labels and a page.
-
-    Too few questions, or labels of other settings, are a `DataError`.
-    """
-    out, parts = Path(config.out), [*split_parts(CONFIGURATIONS), *split_parts(config.configurations)]
+    """Write the fitted value, labels, the agent to use and a page; too few questions are a `DataError`."""
+    out = Path(config.out)
     labelling = LabelConfig(
-        data=config.data, out=str(out / "labels.parquet"), splits=config.splits,
-        configurations=tuple(dict.fromkeys(parts)), iterations="", explorations="", cost_weights="",
-        budget=config.budget, budget_for="context", reader="none", tokenizer=config.tokenizer, index=config.index,
-        quiet=config.quiet, **candidate_settings(config),
+        data=config.data, out=str(out / "labels.parquet"), splits=config.splits, iterations="", explorations="",
+        cost_weights="", budget=config.budget, budget_for="context", reader="none", tokenizer=config.tokenizer,
+        index=config.index, quiet=config.quiet, logger=config.logger, **candidate_settings(config),
     )  # fmt: skip
-    if (number := sum(len(source.queries) for source in read_sources(labelling))) < LEAST_QUESTIONS:
+    sources = read_sources(labelling)
+    names = [source.key(query) for source in sources for query in source.queries]
+    if len(names) < LEAST_QUESTIONS:
         raise DataError(
-            f"{config.data}, {config.splits}: expected at least {LEAST_QUESTIONS} questions with answers or gold "
-            f"passages, got {number}, not counting held-out ones (docs/experiments.md); 60 to 500 are usual. Add some, "
-            "or let a reader write answers: corag data references"
+            f"{config.data}, {config.splits}: expected at least {LEAST_QUESTIONS} questions with answers or gold that "
+            f"are not held out, got {len(names)}; add some, or let a reader write answers: corag data references"
         )
-    path = label(labelling)
-    labels = read_labels(str(path))
-    used, page = choose(labels, config)
-    card = agent.model_card(used.config, {"questions": len(labels), "versions": versions()}, page.markdown())
-    agent.save(out, used, card, {path.name: path.read_bytes(), "report.html": page.html()})
-    figures = {
-        str(name): {measure: float(np.nanmean(values[:, column])) for measure, values in labels.measures.items()}
-        for column, name in enumerate(labels.configurations)
-    }
-    log_run("tune", config, out, out.resolve().name, asdict(config), figures, pages={"report": page.html()})
+    groups = [group for source in sources for group in source.groups]
+    parts = divide([""] * len(names), groups if len(set(groups)) > 1 else names, [1.0] * FOLDS)
+    fold = dict(zip(names, parts.tolist(), strict=True))
+    value, fitted = fit_own(sources, split_parts(config.signals), out, fold, quiet=config.quiet)
+    asked = [*CONFIGURATIONS, *split_parts(config.configurations), *fitted]
+    path = label(replace(labelling, configurations=tuple(dict.fromkeys(map(parse, asked)))))
+    used, page = choose(read_labels(str(path)), config, fold, fitted)
+    card = agent.model_card(used.config, {"questions": len(names), "versions": versions()}, page.markdown())
+    agent.save(out / "checkpoint", used, card)
+    write_atomically(out / "report.html", page.html())
     if not config.quiet:
         page.show()
-    say(f"checkpoint and report in {out}; use it with: corag ask 'your question' --agent {out}")
+    say(f"report in {out}; the configuration: --agent {out}{value and f'; the value: --reranker {value!r}'}")
     return used
 
 
-def choose(labels: Labels, config: TuneConfig) -> tuple[agent.ConfigurationAgent, Page]:
-    """Return the agent to use, and the page that says what it keeps and spends, cross-validated by document.
+def choose(
+    labels: Labels, config: TuneConfig, fold: Mapping[str, int], fitted: Sequence[Configuration] = ()
+) -> tuple[agent.ConfigurationAgent, Page]:
+    """Return the agent to use, and the page that says what each configuration, and the fitted value, keeps and spends.
 
-    The agent names one configuration for every question: the default where the chosen one does not keep what is
-    promised on the questions that it was not chosen by, or spends no less.
+    Of the configurations that hold `keep` of what filling does, beyond chance, the one with the fewest tokens is named
+    for every question; the default where that, on questions that it was not chosen by, does not, or spends no less.
     """
     held, tokens, rows = context_recall(labels.measures), labels.measures["cost_tokens"], np.arange(len(labels))
-    groups = labels.group.tolist() if len(set(labels.group)) > 1 else list(labels.ids)
-    parts = divide([""] * len(labels), groups, [1.0] * FOLDS)
-    tuned = np.zeros(len(labels), dtype=np.int64)
-    for fold in np.unique(parts):
-        tuned[parts == fold] = best_first(labels.of(parts != fold), config.keep)[0][0]
-    filling, default = (np.full(len(labels), labels.configurations.index(name)) for name in (FILLING, DEFAULT))
-    compared, means = [], []
-    for name, one in {"tuned": tuned, "the default": default, "filling the budget": filling}.items():
-        means.append((held[rows, one].mean(), tokens[rows, one].mean()))
-        beyond = paired_difference(held[rows, one], held[rows, filling], groups=groups)
-        compared.append([name, f"{means[-1][0]:.3f}", f"{means[-1][1]:.0f}", str(beyond)])
-    (share, cost), (theirs, spent), (filled, full) = means
-    gains = cost < spent and share >= config.keep * filled
-    order, least = best_first(labels, config.keep)
-    best = labels.configurations[order[0]]
-    name, share, cost = (f"`{best}`", share, cost) if gains else ("The default", theirs, spent)
-    tokens_said = f"{abs(cost / max(full, 1) - 1):.0%} {'more' if cost > full else 'fewer'} tokens"
-    decision = f"{name} keeps {share / max(filled, 1e-9):.0%} of what filling the budget does, with {tokens_said}."
-    each = [
-        [labels.configurations[one], f"{held[:, one].mean():.3f}", f"{tokens[:, one].mean():.0f}", f"{least[one]:.0%}"]
-        for one in order
-    ]
-    note = f"At least: the share of what filling holds, exceeded in {1 - DOUBT:.0%} of resamples of the documents."
-    by_fold = Table(["method", "context recall", "tokens", "beyond filling"], compared)
-    by_name = Table(["configuration", "context recall", "tokens", "at least"], each, note=note)
-    sections = [Section("On held-out questions (five folds by document)", [by_fold])]
-    sections.append(Section("Each configuration, best first", [by_name]))
-    about = f"{len(labels)} questions about {len(set(groups))} documents, {config.budget} tokens of context."
-    page = Page(f"Tuned on {Path(config.data).resolve().name}", decision, sections, about)
-    fallback = agent.Fallback(best if gains else parse(DEFAULT))
-    return agent.ConfigurationAgent(agent.AgentConfig(labels.configurations, fallback)), page
+    groups = np.array(labels.group if len(set(labels.group)) > 1 else labels.ids)
+    parts = np.array([fold[name] for name in labels.ids])
+    names = labels.configurations[: len(labels.configurations) - len(fitted)]
+    filling = held[:, names.index(parse(FILLING))]
 
+    def best(of: NDArray[np.bool_]) -> int:
+        """Return the one that keeps the promise, beyond chance, with the fewest tokens; else that nearest to it."""
+        promise, compared = config.keep * filling[of], held[of].T[: len(names)]
+        lows = [paired_difference(column, promise, groups=groups[of]).low for column in compared]
+        return int(np.lexsort((tokens[of].mean(axis=0)[: len(names)], -np.minimum(0, lows)))[0])
 
-def best_first(labels: Labels, keep: float) -> tuple[list[int], FloatArray]:
-    """Return the configurations, best first, and the least share of what filling holds that each keeps, `[C]`.
-
-    That is the share which is exceeded in all but `DOUBT` of resamples of the documents, 1 for filling itself. The best
-    are those that keep the share `keep`, by their tokens; the others follow by what they keep.
-    """
-    groups, filling = np.unique(labels.group, return_inverse=True)[1], labels.configurations.index(FILLING)
-    if not groups.any():  # all questions are about one document
-        groups = np.arange(len(labels))
-    held = np.zeros((groups.max() + 1, len(labels.configurations)))
-    np.add.at(held, groups, context_recall(labels.measures))
-    sums = np.random.default_rng(0).multinomial(len(held), np.full(len(held), 1 / len(held)), SAMPLES) @ held
-    least = np.quantile(sums / np.maximum(sums[:, [filling]], 1e-9), DOUBT, axis=0)
-    least[filling] = 1.0
-    keeps, tokens = least >= keep, labels.measures["cost_tokens"].mean(axis=0)
-    return np.lexsort((tokens, np.where(keeps, 0.0, -least), ~keeps)).tolist(), least
+    unseen = np.array([best(parts != part) for part in range(FOLDS)])
+    methods = {"chosen": unseen[parts]} | {str(name): np.full(len(rows), one) for one, name in enumerate(names)}
+    if fitted:
+        methods["corag, its value fitted"] = len(names) + parts % 2
+    means = {name: (held[rows, one].mean(), tokens[rows, one].mean()) for name, one in methods.items()}
+    beyond = [paired_difference(held[rows, one], filling, groups=groups) for one in methods.values()]
+    figures = zip(means.items(), beyond, strict=True)
+    table = [[name, f"{share:.3f}", f"{cost:.0f}", str(difference)] for (name, (share, cost)), difference in figures]
+    (share, cost), default, (filled, full) = (means[name] for name in ("chosen", DEFAULT, FILLING))
+    gains, chosen = cost < default[1] and share >= config.keep * filled, names[best(rows >= 0)]
+    share, cost = (share, cost) if gains else default
+    decision = (
+        f"{f'`{chosen}`' if gains else 'The default'} keeps {share / max(filled, 1e-9):.0%} of what filling the budget "
+        f"does, with {cost / max(full, 1):.0%} of its tokens."
+    )
+    about = f"{len(rows)} questions about {len(set(groups))} documents, {config.budget} tokens of context."
+    note = "Chosen and fitted: on questions not learned from, in folds by document. Beyond filling: 95% interval."
+    shown = Table(["method", "context recall", "tokens", "beyond filling"], table, note=note)
+    page = Page(f"Tuned on {Path(config.data).resolve().name}", decision, [Section("Results", [shown])], about)
+    best_single = agent.Fallback(chosen if gains else parse(DEFAULT))
+    return agent.ConfigurationAgent(agent.AgentConfig(tuple(names), best_single)), page

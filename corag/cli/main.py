@@ -94,10 +94,10 @@ COMMANDS = {
         "index budget method tokenizer host port mcp device",
     ),
     "tune": Command(
-        "choose a configuration by your own questions",
+        "fit the value to your own questions, and choose a configuration by them",
         "experiments.tune:TuneConfig",
         "experiments.tune:tune",
-        "data out budget splits pool keep configurations limit device",
+        "data out budget splits pool keep signals configurations limit device",
     ),
     "label": Command(
         "measure every configuration on every question",

@@ -27,7 +27,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag.errors import ModelError
+from common.configuration import parse, spelling
+from corag.errors import InputError, ModelError
 from corag.models.encoders import EncoderPart
 from corag.models.trained import load_adapter, shipped_adapter
 from corag.optional import to_install, warn_once
@@ -37,6 +38,7 @@ from corag.rerankers.scorers import by_length
 from corag.text.scripts import minilm_reads
 from corag.text.units import UnitChunk, source_of
 from corag.types import Chunk, FloatArray, Order, Reranker
+from corag.untrusted import check_untrusted
 
 NAME = "fused"
 FORM = "fused-signals"
@@ -50,6 +52,8 @@ COSINE = "cosine"
 """The signal of pooled embeddings, by the encoder's cached states."""
 LENGTH = "length"
 """The signal that knows nothing of the question: the logarithm of one plus the characters of a passage."""
+OF_TEXT = (COSINE, LENGTH)
+"""Signals that are no rerankers."""
 COVERAGE = 0.3
 """Weight of the share of the question that is covered, beside 1 for that of the evidence: of 0, .1, .2, .3 and .5 on a
 plateau from .2 on, at 64 to 256 tokens (lab notebook)."""
@@ -192,10 +196,14 @@ class Fused(EncoderPart):
     `score` values a text by late interaction alone: a probability needs candidates to compare with.
 
     Attributes:
-        adapter: Used in place of the shipped value: the folder of one that `corag train fused` wrote, or its weights.
+        adapter: Used in place of the shipped value: the folder of one that `corag tune` or `corag train fused` wrote,
+            or its weights.
+        signals: Rerankers of your own that the weights were fitted to, by name or as objects. A folder names its
+            signals itself, but may not choose servers, nor models that are not in the cache of this machine.
 
     Raises:
-        ModelError: The value is missing, damaged or of another form.
+        InputError: The weights were not fitted to one of the signals.
+        ModelError: The value is missing, damaged or of another form, or names a signal that has to be given.
     """
 
     name = NAME
@@ -205,16 +213,26 @@ class Fused(EncoderPart):
     """`scorer` takes the passages of which its chunks are sentences."""
 
     adapter: str | Path | FusedWeights | None = None
+    signals: Sequence[str | Reranker] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         given = self.adapter
         self.weights = given if isinstance(given, FusedWeights) else FusedWeights.load(given or shipped_adapter(NAME))
+        own = {spelling(parse(one) if isinstance(one, str) else one): one for one in self.signals}
+        if unfitted := [name for name in own if name not in self.weights.signals]:
+            raise InputError(
+                f"{NAME} has no weights for {', '.join(unfitted)}, but for {', '.join(self.weights.signals)}; fit some "
+                "to your questions with `corag tune --signals`, and give the folder that it names as adapter"
+            )
+        names = dict.fromkeys((LATE, WORDS, *self.weights.signals))
+        self._given: dict[str, str | Reranker] = {name: own.get(name, name) for name in names if name not in OF_TEXT}
+        for name in self._given.keys() - own.keys() if isinstance(given, str | Path) else ():
+            check_untrusted(RERANKERS, name, f"the value {given}")
 
     @cached_property
     def _rerankers(self) -> dict[str, Reranker]:
-        names = (LATE, WORDS, *(name for name in self.weights.signals if name not in (LATE, WORDS, COSINE, LENGTH)))
-        return {name: RERANKERS.make(name, defaults={"encoder": self._encoder}) for name in names}
+        return {name: RERANKERS.make(of, defaults={"encoder": self._encoder}) for name, of in self._given.items()}
 
     @cached_property
     def _multilingual(self) -> Late:
@@ -235,7 +253,7 @@ class Fused(EncoderPart):
         passages = list({source.id: source for source in (*pool, *map(source_of, chunks))}.values())
         row_of = {passage.id: row for row, passage in enumerate(passages)}
         late = self.late(query, passages)
-        logits = self.weights.passages(self.signals(query, passages, late))
+        logits = self.weights.passages(self.signal_values(query, passages, late))
         logits = logits[[row_of[source_of(chunk).id] for chunk in chunks]]
         maxima = None if late is None else late.scorer(query, chunks).maxima
         if any(isinstance(chunk, UnitChunk) for chunk in chunks):
@@ -246,7 +264,7 @@ class Fused(EncoderPart):
         groups = near_equal([chunk.text for chunk in chunks])
         return FusedScorer(probabilities, groups, self.weights.sharpness, maxima)
 
-    def signals(self, query: str, passages: Sequence[Chunk], late: Late | None) -> FloatArray:
+    def signal_values(self, query: str, passages: Sequence[Chunk], late: Late | None) -> FloatArray:
         """Return what each signal says of each passage, `[n, S]`, given what `late` returns for them."""
         return np.array([self._signal(name, query, passages, late) for name in self.weights.signals]).T
 
@@ -266,7 +284,7 @@ class Fused(EncoderPart):
         if name == LATE and late is not None:
             return _alone(late, query, passages)
         # A model that does not know a script says nothing of its texts.
-        if late is not self._rerankers[LATE] and name not in (WORDS, LENGTH):
+        if late is not self._rerankers[LATE] and (name == COSINE or name.startswith("minilm")):
             return np.zeros(len(passages))
         if name == LENGTH:
             return np.log1p([float(len(passage.text)) for passage in passages])

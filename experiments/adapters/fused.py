@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
+from common.configuration import Configuration
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.runtime import in_runtime, resolve_device
-from corag.models.trained import AdapterConfig, load_adapter, save_adapter
+from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
 from corag.registry import EMBEDDERS, RERANKERS
 from corag.rerankers.fused import FORM, LATE, NAME, WORDS, Fused, FusedWeights, features, sentence_features
 from corag.text.data import Query, is_evidence
@@ -33,7 +34,7 @@ from experiments.data.pools import shared_encoder
 from experiments.evaluation.metrics import answer_recall
 from experiments.evaluation.outcome import Support, contains_answer
 from experiments.labels.config import LabelConfig
-from experiments.labels.examples import read_sources
+from experiments.labels.examples import SourceQuestions, read_sources
 from experiments.run.journal import fingerprint
 
 ABOUT = """\
@@ -60,6 +61,7 @@ class FusedExample:
     evidence, 0 to 1, `[m]`.
     """
 
+    name: str
     kind: str
     signals: FloatArray
     gold: FloatArray
@@ -77,7 +79,8 @@ def train_fused(config: FusedTraining) -> Path:
 
 
 def _learned(config: FusedTraining, fit: Fit) -> Learned:
-    examples = described(config)
+    sources = read_sources(LabelConfig(out="", data=config.data, sources=config.sources))
+    examples = described(sources, config.signals, quiet=config.quiet)
     if not any(example.gold.any() for example in examples):
         raise DataError("no question of the sources has evidence among its candidates; give other sources")
     weights = fitted(examples, config.signals)
@@ -88,28 +91,28 @@ def _learned(config: FusedTraining, fit: Fit) -> Learned:
     return Learned(load_adapter(draft), figures, [MEASURED, facts_table(figures)], facts)
 
 
-def described(config: FusedTraining) -> list[FusedExample]:
-    """Return the questions of all sources with their signals."""
+def described(sources: Sequence[SourceQuestions], signals: Sequence[str], *, quiet: bool) -> list[FusedExample]:
+    """Return the questions of sources that have candidates, with their signals."""
     encoder = shared_encoder()
     embedder = EMBEDDERS.make("minilm", encoder=encoder)
-    blank = FusedWeights(tuple(config.signals), np.zeros(2 * len(config.signals) + 1), 0.0, np.zeros(3), 0.0, 1.0)
+    blank = FusedWeights(tuple(signals), np.zeros(2 * len(signals) + 1), 0.0, np.zeros(3), 0.0, 1.0)
     fused = Fused(adapter=blank, encoder=encoder)
     of_sentences = [RERANKERS.make(LATE, encoder=encoder), RERANKERS.make(WORDS)]
     found = []
-    for source in read_sources(LabelConfig(out="", data=config.data, sources=config.sources)):
-        pool = source.open_pool(source.queries, embedder, quiet=config.quiet)
-        with progress(f"describe {source.settings.data}", quiet=config.quiet) as report:
+    for source in sources:
+        pool = source.open_pool(source.queries, embedder, quiet=quiet)
+        with progress(f"describe {source.settings.data}", quiet=quiet) as report:
             for number, query in enumerate(source.queries, start=1):
                 passages = [candidate.chunk for candidate in pool.candidates(query)][: source.settings.num_candidates]
                 if passages:
-                    kind, documents = source.settings.kind, source.folder.documents
-                    found.append(_example(kind, query, passages, documents, fused, of_sentences))
+                    about, documents = (source.key(query), source.settings.kind), source.folder.documents
+                    found.append(_example(about, query, passages, documents, fused, of_sentences))
                 report(number, len(source.queries))
     return found
 
 
 def _example(
-    kind: str,
+    about: tuple[str, str],
     query: Query,
     passages: Sequence[Chunk],
     documents: Mapping[str, Document],
@@ -123,8 +126,8 @@ def _example(
     singles = [(row,) for row in range(len(sentences))]
     late, words = (reranker.scorer(query.question, sentences)(singles) for reranker in of_sentences)
     right = gold[owner] * _evidence_of(query, sentences, gold[owner], documents)
-    signals = fused.signals(query.question, passages, fused.late(query.question, passages))
-    return FusedExample(kind, signals, gold, late, words, owner, right)
+    signals = fused.signal_values(query.question, passages, fused.late(query.question, passages))
+    return FusedExample(*about, signals, gold, late, words, owner, right)
 
 
 def _evidence_of(
@@ -161,10 +164,64 @@ def fitted(examples: Sequence[FusedExample], signals: Sequence[str]) -> FusedWei
     x = np.concatenate(
         [sentence_features(weights.passages(one.signals)[one.owner], one.late, one.words) for one in examples]
     )
-    of = np.repeat(share * [len(e.gold) / len(e.owner) for e in examples], [len(e.owner) for e in examples])
-    sentence = _fit(x, np.concatenate([one.right for one in examples]), of)
+    sentence = _fit(x, np.concatenate([one.right for one in examples]), _of_sentences(examples, share))
     weights = replace(weights, sentence=sentence[:-1], sentence_bias=float(sentence[-1]))
     return replace(weights, sharpness=_sharpness(weights, examples))
+
+
+def fit_own(
+    sources: Sequence[SourceQuestions], own: Sequence[Configuration], out: Path, fold: Mapping[str, int], *, quiet: bool
+) -> tuple[str, list[Configuration]]:
+    """Fit the shipped value, with rerankers of one's own as further signals, to all questions and to each half of them.
+
+    Returns:
+        The value in `out`, spelled, and `corag` by the values of the halves: the first of these has not seen the
+        questions of even folds, the second those of odd ones. Nothing where a half has no evidence to learn from.
+    """
+    base = FusedWeights.load(shipped_adapter(NAME))
+    signals = tuple(dict.fromkeys([*base.signals, *own]))
+    examples = described(sources, signals, quiet=quiet)
+    odd, even = ([one for one in examples if fold[one.name] % 2 == part] for part in (1, 0))
+    made = []
+    for name, learned in {"half-0": odd, "half-1": even, NAME: examples}.items():
+        if not any(one.gold.any() for one in learned):
+            return "", []
+        weights = refitted(base, learned, signals)
+        save_adapter(out / name, weights.tensors(), AdapterConfig(NAME, FORM, weights.settings()), ABOUT)
+        made.append(Configuration(NAME, {"adapter": str(out / name), **({"signals": list(own)} if own else {})}))
+    return str(made[2]), [Configuration("corag", {"reranker": str(one)}) for one in made[:2]]
+
+
+def refitted(base: FusedWeights, examples: Sequence[FusedExample], signals: Sequence[str]) -> FusedWeights:
+    """Return a value with further signals, the last of `signals`: how far the examples trust it, and each of these.
+
+    Its own weights are scaled as one, so that few questions are enough.
+    """
+    share, num = _shares(examples), len(signals)
+    known = np.isin(np.arange(2 * num + 1) % num, np.arange(len(base.signals)))
+    known[-1] = True
+    tables = [(base.passages(one.signals[:, : len(base.signals)]), features(one.signals)) for one in examples]
+    x = np.concatenate([np.column_stack([logits, table[:, ~known]]) for logits, table in tables])
+    gold = np.concatenate([one.gold for one in examples])
+    scale, *further, bias = _fit(x, gold, np.repeat(share, [len(one.gold) for one in examples]))
+    passage = np.zeros(2 * num + 1)
+    passage[known], passage[~known] = scale * base.passage, further
+    weights = replace(base, signals=tuple(signals), passage=passage, passage_bias=scale * base.passage_bias + bias)
+    if any(one.right.any() for one in examples):
+        x = np.concatenate([_sentences(weights, one) for one in examples])[:, None]
+        scale, bias = _fit(x, np.concatenate([one.right for one in examples]), _of_sentences(examples, share))
+        weights = replace(weights, sentence=scale * base.sentence, sentence_bias=scale * base.sentence_bias + bias)
+    return replace(weights, sharpness=_sharpness(weights, examples))
+
+
+def _sentences(weights: FusedWeights, example: FusedExample) -> FloatArray:
+    return weights.sentences(weights.passages(example.signals)[example.owner], example.late, example.words)
+
+
+def _of_sentences(examples: Sequence[FusedExample], share: FloatArray) -> FloatArray:
+    """Return the weight of each sentence: all of a question together weigh what its passages do."""
+    each = share * [len(one.gold) / len(one.owner) for one in examples]
+    return np.repeat(each, [len(one.owner) for one in examples])
 
 
 def shares(weights: FusedWeights, example: FusedExample, sharpness: float) -> tuple[FloatArray, FloatArray]:
@@ -172,7 +229,7 @@ def shares(weights: FusedWeights, example: FusedExample, sharpness: float) -> tu
 
     A passage is held with its first sentence.
     """
-    logits = weights.sentences(weights.passages(example.signals)[example.owner], example.late, example.words)
+    logits = _sentences(weights, example)
     best = np.argsort(-logits, kind="stable")
     expected = ((1 / (1 + np.exp(-logits[best]))) ** sharpness).cumsum()
     first = np.zeros(len(best))
@@ -188,8 +245,8 @@ def _sharpness(weights: FusedWeights, examples: Sequence[FusedExample]) -> float
         for one in examples:
             if one.gold.any():
                 of_kinds.setdefault(one.kind, []).append(promised(*shares(weights, one, sharpness)))
-        means = [np.concatenate(of, axis=1).mean(axis=1) for of in of_kinds.values()]
-        expected, held = np.nan_to_num(means).mean(axis=0)
+        pairs = [np.concatenate(of, axis=1) for of in of_kinds.values()]
+        expected, held = np.mean([of.mean(axis=1) for of in pairs if of.size] or [(0.0, 0.0)], axis=0)
         return float((expected - held) ** 2)
 
     return float(minimize_scalar(error, bounds=(0.5, 4.0), method="bounded").x)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corag.errors import InputError
 from corag.types import FloatArray
@@ -46,7 +47,12 @@ def first(means: FloatArray) -> FloatArray:
 
 
 def paired_difference(
-    ours: Any, theirs: Any = None, *, groups: Sequence[str] | None = None, statistic: Statistic = first, seed: int = 0
+    ours: Any,
+    theirs: Any = None,
+    *,
+    groups: Sequence[str] | NDArray[Any] | None = None,
+    statistic: Statistic = first,
+    seed: int = 0,
 ) -> Difference:
     """Return how much more one method has than another on the same questions.
 

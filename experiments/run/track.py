@@ -18,8 +18,7 @@ logger = logging.getLogger(__name__)
 
 Tracker = Literal["wandb", "none"]
 PROJECTS = {
-    "train": "corag-agent", "label": "corag-labels", "evaluate": "corag-evaluate", "tune": "corag-tune",
-    "reproduce": "corag-papers",
+    "train": "corag-agent", "label": "corag-labels", "evaluate": "corag-evaluate", "reproduce": "corag-papers",
 }  # fmt: skip
 UNMEASURED = ("logger",)
 """Settings on which no result depends."""

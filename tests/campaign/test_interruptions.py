@@ -119,7 +119,7 @@ def results(folder):
 def tuned(folder):
     rows = rows_of(folder / "t" / "labels.parquet")
     assert len({row["query"] for row in rows}) == 20 and len(rows) % 20 == 0
-    return rows, json.loads((folder / "t" / "config.json").read_text())["fallback"]
+    return rows, json.loads((folder / "t" / "checkpoint" / "config.json").read_text())["fallback"]
 
 
 def references(folder):

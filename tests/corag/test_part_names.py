@@ -62,6 +62,7 @@ def test_any_text_is_read_or_refused(text):
         ("a(x=007, y=1.2.3, z=NaN)", "a", {"x": "007", "y": "1.2.3", "z": "NaN"}),
         ('a(x="1, 2)", y="3")', "a", {"x": "1, 2)", "y": "3"}),
         ('a(x=[1, "b, c"], y={"k": [2]})', "a", {"x": [1, "b, c"], "y": {"k": [2]}}),
+        ("a(x=[b(c=d/e, f=[g]), 2])", "a", {"x": ["b(c=d/e, f=[g])", 2]}),
         ("a(x=it's 5\" wide)", "a", {"x": "it's 5\" wide"}),
         (
             "self-route(part=corag(preset=paper, reranker=b(c=1)), order=ends)",

@@ -6,64 +6,107 @@ import numpy as np
 import pytest
 
 import corag
-from corag.errors import DataError
+from corag.errors import DataError, InputError
+from corag.models.trained import shipped_adapter
+from corag.rerankers.bm25 import Bm25
+from corag.rerankers.fused import FusedWeights
+from experiments.adapters.fused import FusedExample, refitted
 from experiments.evaluation.methods import FILLING
 from experiments.labels.table import read_labels, read_metadata
-from experiments.tune import TuneConfig, best_first, choose, tune
+from experiments.tune import TuneConfig, choose, tune
 from tests.experiments.worlds import MANY_QUERIES, label_row, question_row, write_folder, write_labels
 
 NAMES = ("top-k", "full", "mmr", FILLING, "corag")
 
 
-def labels_of(tmp_path, values, tokens):
+def labels_of(tmp_path, values, tokens, names=NAMES):
     """Labels of what is kept `[n, C]`, each question about a document of its own; `tokens` of configurations."""
     rows = [
         label_row(f"q{row}", "a", value, configuration=name, evidence_recall=value, cost_tokens=cost)
         for row, of_row in enumerate(values)
-        for name, value, cost in zip(NAMES, of_row, tokens, strict=True)
+        for name, value, cost in zip(names, of_row, tokens, strict=True)
     ]
     questions = [question_row(f"q{row}", "?", np.eye(4)[row % 4]) for row in range(len(values))]
     return read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
 
 
-def test_of_what_keeps_a_promise_the_cheapest_is_used_and_first(tmp_path):
-    # Each of 30 questions is about a document of its own. "top-k" keeps .97 of what filling holds, "full" all of it at
+def test_of_what_keeps_a_promise_the_cheapest_is_used(tmp_path):
+    # Each of 32 questions is about a document of its own. "top-k" keeps .97 of what filling holds, "full" all of it at
     # half of its tokens, and "mmr" as much on the mean, but nothing on two thirds of the questions.
     held = [[0.776, 0.8, 0.0, 0.8, 0.8], [0.776, 0.8, 0.0, 0.8, 0.8], [0.776, 0.8, 2.4, 0.8, 0.8]] * 10
     labels = labels_of(tmp_path, held, (8, 32, 4, 64, 48))
-    order, least = best_first(labels, 0.98)
-    assert order == [1, 4, 3, 0, 2]
-    assert least[[0, 1, 3]] == pytest.approx([0.97, 1, 1]) and least[2] < 0.9
-    assert best_first(labels, 0.96)[0] == [0, 1, 4, 3, 2]
+    fold = {name: number % 4 for number, name in enumerate(labels.ids)}
     config = TuneConfig("island", str(tmp_path / "out"))
-    used, page = choose(labels, config)
+    used, page = choose(labels, config, fold)
     assert str(used.config.fallback) == "full" and not used.has_network
-    assert "`full` keeps 100% of what filling the budget does, with 50% fewer tokens." in page.markdown()
-    assert page.sections[1].blocks[0].rows[0][0] == "full"
+    assert "`full` keeps 100% of what filling the budget does, with 50% of its tokens." in page.markdown()
+    assert str(choose(labels, replace(config, keep=0.96), fold)[0].config.fallback) == "top-k"
     # Where the default spends as little, nothing is changed.
-    used, page = choose(labels_of(tmp_path, held, (8, 32, 4, 64, 32)), config)
+    used, page = choose(labels_of(tmp_path, held, (8, 32, 4, 64, 32)), config, fold)
     assert str(used.config.fallback) == "corag" and "The default keeps" in page.markdown()
 
 
+def test_a_fitted_value_is_measured_by_the_half_that_has_not_seen_the_question(tmp_path):
+    # The first of two columns is of a value that has not seen the questions of even folds: .6 there; the second .4.
+    held = [[0.8, 0.8, 0.0, 0.6, 0.9], [0.8, 0.8, 0.0, 0.9, 0.4]] * 10
+    labels = labels_of(tmp_path, held, (64, 48, 4, 8, 16), (FILLING, "corag", "mmr", "first", "second"))
+    fold = {name: number % 4 for number, name in enumerate(labels.ids)}
+    used, page = choose(labels, TuneConfig("island", str(tmp_path / "out")), fold, labels.configurations[3:])
+    [row] = [row for row in page.sections[0].blocks[0].rows if row[0] == "corag, its value fitted"]
+    assert row[1:3] == ["0.500", "12"]
+    assert used.config.configurations == labels.configurations[:3]
+
+
+def questions_learned_from(weights, number, seed):
+    """Examples with the shipped signals and one more, by which alone evidence is known: the first of four passages."""
+    random = np.random.default_rng(seed)
+    return [
+        FusedExample(
+            str(row), "kind", np.concatenate([random.random((4, len(weights.signals))), np.eye(4)[:, :1]], axis=1),
+            np.eye(4)[0], random.random(4), random.random(4), np.arange(4), np.eye(4)[0],
+        )
+        for row in range(number)
+    ]  # fmt: skip
+
+
+def test_a_further_signal_gets_the_weight_that_it_deserves():
+    shipped = FusedWeights.load(shipped_adapter("fused"))
+    weights = refitted(shipped, questions_learned_from(shipped, 40, 0), (*shipped.signals, "mine"))
+    size = len(shipped.signals)
+    np.testing.assert_allclose(np.delete(weights.passage, [size, 2 * size + 1]) / shipped.passage, 0, atol=0.3)
+    assert weights.passage[size] > 0 and weights.passage[2 * size + 1] > 0
+    for one in questions_learned_from(shipped, 5, 1):
+        logits = weights.passages(one.signals)
+        assert logits.argmax() == weights.sentences(logits, one.late, one.words).argmax() == 0
+
+
 @pytest.mark.slow
-def test_from_questions_to_a_checkpoint_that_is_used(tmp_path):
+def test_from_questions_to_a_checkpoint_and_a_value_that_are_used(tmp_path):
     data = write_folder(tmp_path / "island", queries=MANY_QUERIES)
     config = TuneConfig(
-        str(data), str(tmp_path / "tuned"), configurations="naive(reranker=bm25),top-k(k=1)", budget=48,
+        str(data), str(tmp_path / "tuned"), configurations="naive(reranker=bm25)", signals="bm25(b=0.9)", budget=48,
         tokenizer="estimate", quiet=True,
     )  # fmt: skip
     tune(config)
     assert read_metadata(tmp_path / "tuned" / "labels.parquet")["tokenizer"] == corag.tokens("estimate").name
-    files = {path.name for path in (tmp_path / "tuned").iterdir()}
-    assert files - {"model.safetensors"} == {"README.md", "config.json", "report.html", "labels.parquet"}
     labels = read_labels(str(tmp_path / "tuned" / "labels.parquet"))
-    assert labels.configurations[-1] == "top-k(k=1)"
-    page = (tmp_path / "tuned" / "README.md").read_text()
-    assert page.index("of what filling the budget does") < page.index("On held-out questions")
+    page = (tmp_path / "tuned" / "checkpoint" / "README.md").read_text()
+    assert "of what filling the budget does" in page and "corag, its value fitted" in page
     selector = corag.selector("corag", agent=tmp_path / "tuned")
     offered = [corag.Candidate(corag.Chunk("a", "Varn is an island."), 0.9)]
     selection = selector.select("What is Varn?", offered, 48)
     assert selection.ids and selection.trace.details["configuration"] in labels.configurations
+    # The value reads the user's reranker, by name or as an object; it keeps the default's promise and unit.
+    value = {"adapter": tmp_path / "tuned" / "fused"}
+    for signals in ([], ["bm25(b=.9)"], [Bm25(b=0.9)]):
+        reranker = corag.reranker("fused", **value, signals=signals)
+        assert reranker.weights.signals[-1] == "bm25(b=0.9)"
+        assert (
+            "expected to hold"
+            in corag.selector("corag", reranker=reranker).select("What is Varn?", offered, 48).trace.details["because"]
+        )
+    with pytest.raises(InputError, match=r"has no weights for bm25\(b=0.9\)"):
+        corag.reranker("fused(signals=[bm25(b=0.9)])")
     # Another promise needs no new measurement.
     table = (tmp_path / "tuned" / "labels.parquet").read_bytes()
     tune(replace(config, keep=0.9))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from common.configuration import parse
 from corag.checks import check_choice, check_range
 from corag.errors import InputError
 from corag.optional import warn_once
@@ -230,7 +231,8 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
     The promise of the best single configuration is about its own value: with another reranker, or a price of tokens,
     there is none unless it is given.
     """
-    if "reranker" in given:
+    reranker = given.get("reranker", SINGLE["reranker"])
+    if (parse(reranker).name if isinstance(reranker, str) else reranker.name) != SINGLE["reranker"]:
         return {"unit": "passage", "cost_weight": 0.0, **given}
     price = {"keep": None} if "cost_weight" in given else {}
     return {**SINGLE, **price, **given}
