@@ -6,8 +6,9 @@ the values of orders. Letters: N hypotheses, n candidates, H hidden units, M mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from corag.models.encoders import EncoderPart
 from corag.models.engine import Float32
 from corag.models.minilm import MAX_TOKENS
 from corag.models.trained import load_adapter, shipped_adapter
-from corag.optional import require
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES, Hypotheses, weigh
 from corag.rerankers.evidence.signals import PassageFeatures, PassageReader, QuestionFeatures, read_question, signals
 from corag.rerankers.scorers import ChunkScorer
@@ -34,10 +34,10 @@ CLIP = 8.0
 """Standard deviations beyond which a feature counts as no further out."""
 
 _ROWS = 256
-"""Rows at a time on a CPU, so that what is between them stays in its caches."""
+"""Rows at a time, so that what is between them stays in the caches of the CPU."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ensemble:
     """Mean of M networks `linear(x) + output(gelu(hidden(x)))` over standardised features.
 
@@ -62,36 +62,30 @@ class Ensemble:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> Ensemble:
         """Return the network whose tensors are named as the attributes; `KeyError` if one is missing."""
-        return cls(**{name: np.asarray(tensors[name], dtype=np.float64) for name in cls.__slots__})
+        return cls(**{one.name: np.asarray(tensors[one.name], dtype=np.float64) for one in fields(cls)})
 
-    def __call__(self, features: Float32) -> FloatArray:
-        """Return the logit of each row, `[N, F]` to `[N]`."""
-        return self.on("cpu")(features)
-
-    def on(self, device: str) -> Callable[[Float32], FloatArray]:
-        """Return the network as it runs on a device, in fp32: on the CPU through NumPy, else through PyTorch."""
+    @cached_property
+    def _arrays(self) -> list[Float32]:
         # The members side by side: one product instead of one for each.
         hidden, output = self.hidden.reshape(-1, len(self.mean)).T, self.output.ravel() / len(self.hidden)
         parts = (self.mean, self.scale, self.linear.mean(axis=0), hidden, self.hidden_bias.ravel(), output)
-        arrays = [np.ascontiguousarray(part, dtype=np.float32) for part in parts]
-        bias = float(self.bias.mean())
-        return _through_numpy(bias, *arrays) if device == "cpu" else _through_torch(bias, device, *arrays)
+        return [np.ascontiguousarray(part, dtype=np.float32) for part in parts]
 
+    def __call__(self, features: Float32) -> FloatArray:
+        """Return the logit of each row, `[N, F]` to `[N]`, computed in fp32."""
+        mean, scale, linear, hidden, hidden_bias, output = self._arrays
 
-def _through_numpy(bias: float, *arrays: Float32) -> Callable[[Float32], FloatArray]:
-    mean, scale, linear, hidden, hidden_bias, output = arrays
+        def standard(rows: Float32, columns: NDArray[np.bool_]) -> Float32:
+            x: Float32 = rows[:, columns] - mean[columns]
+            x /= scale[columns]
+            return np.minimum(np.maximum(x, -CLIP, out=x), CLIP, out=x)
 
-    def standard(features: Float32, columns: NDArray[np.bool_]) -> Float32:
-        x: Float32 = features[:, columns] - mean[columns]
-        x /= scale[columns]
-        return np.minimum(np.maximum(x, -CLIP, out=x), CLIP, out=x)
-
-    def run(features: Float32) -> FloatArray:
         logits = np.empty(len(features))
         # Many features are the same for all sets of one size: what they add is worked out once.
         varies = (features != features[:1]).any(axis=0)
         same = standard(features[:1], ~varies)
-        hidden_of_same, logit_of_same = same @ hidden[~varies] + hidden_bias, same @ linear[~varies] + bias
+        hidden_of_same = same @ hidden[~varies] + hidden_bias
+        logit_of_same = same @ linear[~varies] + float(self.bias.mean())
         into_hidden, into_logit = hidden[varies], linear[varies]
         for start in range(0, len(features), _ROWS):
             rows = slice(start, start + _ROWS)
@@ -100,21 +94,6 @@ def _through_numpy(bias: float, *arrays: Float32) -> Callable[[Float32], FloatAr
             units += hidden_of_same
             logits[rows] = x @ into_logit + gelu(units) @ output + logit_of_same
         return logits
-
-    return run
-
-
-def _through_torch(bias: float, device: str, *arrays: Float32) -> Callable[[Float32], FloatArray]:
-    torch = require("torch", "models")
-    mean, scale, linear, hidden, hidden_bias, output = (torch.from_numpy(part).to(device) for part in arrays)
-
-    def run(features: Float32) -> FloatArray:
-        with torch.inference_mode():
-            x = torch.clamp((torch.from_numpy(features).to(device) - mean) / scale, -CLIP, CLIP)
-            units = torch.nn.functional.gelu(x @ hidden + hidden_bias, approximate="tanh")
-            return np.asarray((x @ linear + bias + units @ output).cpu().numpy(), dtype=np.float64)
-
-    return run
 
 
 def gelu(x: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -182,9 +161,9 @@ class EvidenceScorer(ChunkScorer):
         probabilities = probabilities[1:] / max(self.answerable, 1e-300)
         kept = probabilities >= NEGLIGIBLE
         self.probabilities: FloatArray = probabilities[kept]
-        self._members = hypotheses.members[1:][kept].astype(np.float64)
-        self._masks = _packed(hypotheses.members[1:][kept])
-        self.shares: FloatArray = (self.probabilities / self._members.sum(axis=1)) @ self._members
+        self._members = hypotheses.members[1:][kept].astype(np.float32)
+        self._sizes = self._members.sum(axis=1)
+        self.shares: FloatArray = (self.probabilities / self._sizes) @ self._members.astype(np.float64)
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
@@ -199,12 +178,10 @@ class EvidenceScorer(ChunkScorer):
 
     def complete(self, orders: Sequence[Order]) -> FloatArray:
         """Return the probability that each order holds all of the evidence if the candidates do, `[len(orders)]`."""
-        chosen = _packed(self._chosen(orders) > 0)
-        lacking = np.zeros((len(self._masks), len(orders)), dtype=bool)
-        for of_members, of_orders in zip(self._masks.T, chosen.T, strict=True):
-            lacking |= (of_members[:, None] & ~of_orders) != 0
+        # How many of its members each order holds: whole numbers, so BLAS is exact.
+        held = self._members @ self._chosen(orders).T.astype(np.float32) == self._sizes[:, None]
         # Not by BLAS, here and below: it sums some rows in another sequence, and equal sets would differ by a bit.
-        return np.asarray(np.einsum("n,nb->b", self.probabilities, ~lacking))
+        return np.asarray(np.einsum("n,nb->b", self.probabilities, held))
 
     def _utilities(self, orders: Sequence[Order]) -> FloatArray:
         shares = np.einsum("bn,n->b", self._chosen(orders), self._weights.share * self.shares)
@@ -215,13 +192,6 @@ class EvidenceScorer(ChunkScorer):
         rows = np.repeat(np.arange(len(orders)), [len(order) for order in orders])
         chosen[rows, np.fromiter(chain.from_iterable(orders), dtype=np.intp, count=len(rows))] = 1.0
         return chosen
-
-
-def _packed(rows: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Return rows of booleans as bits, 64 to a number, `[rows, ceil(n / 64)]`."""
-    padded = np.zeros((len(rows), -(-rows.shape[1] // 64) * 64), dtype=bool)
-    padded[:, : rows.shape[1]] = rows
-    return np.packbits(padded, axis=1).view(np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,19 +236,14 @@ class EvidenceParts:
     def tensors(self) -> Mapping[str, NDArray[Any]]:
         """Return what an adapter's weights file holds, in half precision where that is precise enough."""
         exact = {"mean", "scale", "bias", "hidden_bias"}
-        tensors = {name: getattr(self.network, name) for name in Ensemble.__slots__}
+        tensors = {one.name: getattr(self.network, one.name) for one in fields(Ensemble)}
         tensors["rarity"] = self.rarity
         return {name: value.astype(np.float32 if name in exact else np.float16) for name, value in tensors.items()}
 
-    def scorer(
-        self,
-        question: QuestionFeatures,
-        passages: Sequence[PassageFeatures],
-        logits: Callable[[Float32], FloatArray] | None = None,
-    ) -> EvidenceScorer:
-        """Weigh the hypotheses about candidates; `logits` is the network where it runs elsewhere, see `Ensemble.on`."""
+    def scorer(self, question: QuestionFeatures, passages: Sequence[PassageFeatures]) -> EvidenceScorer:
+        """Weigh the hypotheses about candidates."""
         return EvidenceScorer(
-            weigh(signals(question, passages), self.max_size, logits or self.network),
+            weigh(signals(question, passages), self.max_size, self.network),
             tokens=np.array([len(passage.ids) for passage in passages], dtype=np.float64),
             weights=self.weights,
             truncated=np.array([passage.truncated for passage in passages], dtype=bool),
@@ -308,17 +273,16 @@ class EvidenceReranker(EncoderPart):
         given = self.adapter
         self.parts = given if isinstance(given, EvidenceParts) else EvidenceParts.load(given or shipped_adapter(NAME))
         self.name = self.parts.name
-        self._logits = self.parts.network.on(self._placement().device)
         super().__post_init__()
         self._read = PassageReader(self._encoder)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text as if it were the only candidate, `[len(texts)]`."""
         question = read_question(self._encoder, query, self.parts.rarity)
-        scorers = [self.parts.scorer(question, [passage], self._logits) for passage in self._read(texts)]
+        scorers = [self.parts.scorer(question, [passage]) for passage in self._read(texts)]
         return np.array([scorer([(0,)])[0] for scorer in scorers], dtype=np.float64)
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> EvidenceScorer:
         """Return a scoring function over the hypotheses about these chunks, weighed here once."""
         question = read_question(self._encoder, query, self.parts.rarity)
-        return self.parts.scorer(question, self._read.of_chunks(chunks), self._logits)
+        return self.parts.scorer(question, self._read.of_chunks(chunks))
