@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
-from corag.candidates import Retriever, Text, as_candidates, candidates_of, with_cosines
+from corag.candidates import Retriever, Text, as_candidates, candidates_of
 from corag.checks import MOST_CANDIDATES, check_count, check_query
 from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.embedders import CachedEmbedder, vectors_by
 from corag.registry import EMBEDDERS, SELECTORS
-from corag.selectors.base import ComparingSelector
-from corag.selectors.problem import promising
+from corag.selecting import with_missing_cosines
 from corag.selectors.raptor.tree import tree_setting
 from corag.text.documents import SEPARATOR, citation, content
 from corag.text.tokens import token_counts
@@ -145,16 +144,14 @@ def ask(
 
     Args:
         question: The question.
-        index: An index, or its path; texts as `corag.select` takes them, which are compared with the question; or a
-            retriever: a callable that takes the question and `num_candidates` and returns texts, best first, whose
-            ranking and similarities are kept.
+        index: An index, or its path; texts as `corag.select` takes them; or a retriever: a callable that takes the
+            question and `num_candidates` and returns texts, best first, whose ranking and similarities are kept.
         budget_tokens: Maximum tokens of the prompt; without a reader, or for one without a prompt, of the context.
         method: The selector: name, or object with a token counter of its own.
         reader: Name or object, such as `ollama(model=llama3.1:8b)`, which is asked to cite (`prompt=cited`) unless its
             name has another prompt; None to select alone.
-        embedder: Embedder of the question: name or object; by default the index's, and `minilm` for texts. Texts of a
-            retriever are embedded only if the selector compares similarities and the retriever gives none.
-        num_candidates: How many chunks or texts the selector gets.
+        embedder: Embedder of the question: name or object; by default the index's.
+        num_candidates: How many chunks an index or a retriever returns.
         retrieval: How the index ranks them; see `ChunkIndex.retrieve`.
         where: Filter of chunks by metadata; see `ChunkIndex.retrieve`.
         tokenizer: Token counter: name or object; by default the tokenizer of the reader's model, MiniLM's without one.
@@ -169,27 +166,23 @@ def ask(
     """
     check_query(question)
     check_count("num_candidates", num_candidates, "typical: 10-50", most=MOST_CANDIDATES)
-    if where is not None and not isinstance(index, ChunkIndex | str | Path):
-        raise InputError("where filters the chunks of an index; filter texts, or in the retriever, before")
+    if (where is not None or embedder is not None) and not isinstance(index, ChunkIndex | str | Path):
+        raise InputError("where and embedder are for an index; filter texts before, and give the selector an embedder")
     reading, counter = reader_and_tokens(reader, tokenizer, prompt="cited")
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     source = ChunkIndex.open(index) if isinstance(index, str | Path) else index
-    embedding = embedder_of(source) if embedder is None else EMBEDDERS.make(embedder)
     selecting = SELECTORS.make(method, defaults={**tokens_setting(counter), **tree_setting(method, source)}, **settings)
     candidates: Sequence[Candidate]
     if isinstance(source, ChunkIndex):
+        embedding = embedder_of(source) if embedder is None else EMBEDDERS.make(embedder)
         source.manifest.require_embedder(embedding.name, embedding.dimension, source.uri)
         vector = vectors_by(embedding, [question], query=True)[0]
         candidates = source.retrieve(question, vector, num_candidates, retrieval, where)
     elif callable(source):
         candidates = candidates_of(source(question, num_candidates), num_candidates)
-        compares = isinstance(selecting, ComparingSelector) and selecting.embedder is None
-        if compares and candidates and all(candidate.similarity is None for candidate in candidates):
-            candidates = with_cosines(question, candidates, embedding)
     else:
-        offered = promising(question, as_candidates(source), budget_tokens)
-        candidates = with_cosines(question, offered, embedding)[:num_candidates]
+        candidates = with_missing_cosines(question, as_candidates(source), budget_tokens, selecting)
     selection = budget.select(selecting, question, candidates)
     if not candidates:
         reason = "the retriever found nothing" if where is None else f"no chunk passed the filter {to_json(where)}"
@@ -208,11 +201,9 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
     return await asyncio.to_thread(ask, question, lambda *_: found, **settings)
 
 
-def embedder_of(source: object) -> CachedEmbedder:
-    """Return what questions are embedded by if no embedder is given: the index's own, else the default."""
-    if isinstance(source, ChunkIndex):
-        return CachedEmbedder(check_untrusted(EMBEDDERS, source.manifest.embedder_name, f"the index at {source.uri}"))
-    return CachedEmbedder("minilm")
+def embedder_of(index: ChunkIndex) -> CachedEmbedder:
+    """Return what an index's questions are embedded by if no embedder is given: its own."""
+    return CachedEmbedder(check_untrusted(EMBEDDERS, index.manifest.embedder_name, f"the index at {index.uri}"))
 
 
 def read(reader: Reader, question: str, context: str, on_token: Callable[[str], None] | None = None) -> Answer:
