@@ -46,10 +46,12 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
     "top-k": {"methods": "top-k", "budgets": [1024]},
     "corag": {"methods": "corag", "budgets": [256, 512, 1024, 4096]},
     "keep": {"methods": "corag(keep=0.95),corag(keep=0.9)", "budgets": [1024]},
+    "papers": {"methods": "adaptive-k,car", "budgets": [1024]},
 }
 CONDITIONS = {
     "none": "nothing", "full": "gold alone", "top-k": "five best passages", FILLING: "filling", "corag": "corag",
     "corag(keep=0.95)": "corag keep=.95", "corag(keep=0.9)": "corag keep=.9",
+    "adaptive-k": "Adaptive-k", "car": "CAR",
 }  # fmt: skip
 SEVERAL_BUDGETS = (FILLING, "corag")
 MEASURES = ("answer_words_in_context", "f1", "rougeL", "answer_words_in_answer")
@@ -197,7 +199,7 @@ def report(runs: Path, results: Path) -> None:
     known = {row["condition"] for row in rows}
     order = [
         "nothing", "gold alone", "five best passages", "corag 256", "corag 512", "corag 1024", "corag 4096",
-        "corag keep=.95", "corag keep=.9",
+        "corag keep=.95", "corag keep=.9", "Adaptive-k", "CAR",
         "filling 256", "filling 512", "filling 1024",
     ]  # fmt: skip
     conditions = [one for one in order if one in known]
