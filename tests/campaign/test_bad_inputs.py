@@ -237,7 +237,7 @@ class Counts:
 
 
 def answered(answer):
-    return corag.ask("q?", ["The lake is deep."], method="full", reader=FixedReader(answer), embedder=HashEmbedder())
+    return corag.ask("q?", ["The lake is deep."], method="full", reader=FixedReader(answer))
 
 
 def select(method="top-k", query="q?", candidates=POOL, budget=100, **settings):
