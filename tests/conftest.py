@@ -22,7 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure.
-settings.register_profile("usual", deadline=None, max_examples=50)
+settings.register_profile("usual", deadline=None, max_examples=30)
 settings.register_profile("full", deadline=None, max_examples=300)
 settings.load_profile("full" if FULL else "usual")
 

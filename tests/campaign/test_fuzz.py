@@ -13,7 +13,7 @@ from tests.effort import CAMPAIGN, FULL
 
 pytestmark = pytest.mark.slow
 
-NUM_CASES, NUM_PARTS = (1_000_000, 400) if CAMPAIGN else (10_000, 20) if FULL else (2_000, 4)
+NUM_CASES, NUM_PARTS = (1_000_000, 400) if CAMPAIGN else (10_000, 20) if FULL else (1_000, 2)
 FIRST = int(os.environ.get("CORAG_FIRST_CASE", "0"))
 """Cases that no run has had begin elsewhere."""
 

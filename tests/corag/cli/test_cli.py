@@ -118,13 +118,6 @@ def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["r.journal.jsonl"]
 
 
-@pytest.mark.parametrize("arguments", [("ask", "Why?", "--retrieval", "bm25")])
-def test_a_value_that_is_none_of_a_few_names_gets_these_and_what_they_mean(arguments, capsys):
-    assert run(*arguments)
-    said = capsys.readouterr().err
-    assert "retrieval is 'bm25'; it must be one of vector, text, hybrid." in said and "by BM25 (text)" in said
-
-
 @pytest.mark.slow
 def test_in_a_process_of_its_own(small_index):
     command = [sys.executable, "-m", "corag.cli.main", "ask", " ", "--index", str(small_index)]
