@@ -84,7 +84,7 @@ def _learned(config: FusedTraining, fit: Fit) -> Learned:
     if not any(example.gold.any() for example in examples):
         raise DataError("no question of the sources has evidence among its candidates; give other sources")
     weights = fitted(examples, config.signals)
-    figures = left_out(examples, config.signals)
+    figures = left_out(examples, config.signals, Path(config.out) / "left-out")
     draft = Path(config.out) / "draft"
     save_adapter(draft, weights.tensors(), AdapterConfig(NAME, FORM, weights.settings()), "")
     facts = {"questions": len(examples), "passages": sum(len(one.gold) for one in examples)}
@@ -273,12 +273,16 @@ def _fit(x: FloatArray, right: FloatArray, share: FloatArray) -> FloatArray:
     return fit_line(both[weight > 0], label[weight > 0], strength=STRENGTH, weight=weight[weight > 0])
 
 
-def left_out(examples: Sequence[FusedExample], signals: Sequence[str]) -> dict[str, Any]:
-    """Return what weights that have not learned from a kind are worth on it, for each kind and in the mean."""
+def left_out(examples: Sequence[FusedExample], signals: Sequence[str], out: Path) -> dict[str, Any]:
+    """Return what weights that have not learned from a kind are worth on it, for each kind and in the mean.
+
+    The weights are written to `out`, a folder for each kind.
+    """
     figures: dict[str, Any] = {}
     names = list(dict.fromkeys(example.kind for example in examples))
     for kind in names if len(names) > 1 else ():
         weights = fitted([one for one in examples if one.kind != kind], signals)
+        save_adapter(out / kind, weights.tensors(), AdapterConfig(NAME, FORM, weights.settings()), ABOUT)
         own = [one for one in examples if one.kind == kind and one.gold.any()]
         late = signals.index(LATE)
         ranked = [ndcg(weights.passages(one.signals), one.gold) for one in own]

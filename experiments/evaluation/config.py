@@ -29,12 +29,14 @@ class QuestionSet(CandidateSettings):
         data: Data folder: below that of the comparison, or by name.
         split: Split of the questions.
         part: All of them, or the share that the shipped adapters have not learned from (held-out).
+        reranker: Reranker of every method that uses one, in place of their default.
     """
 
     name: str
     data: str
     split: str = "dev"
     part: Part = "all"
+    reranker: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,7 +146,13 @@ class EvaluateConfig(SelectionSettings, Tracking):
             return {root.resolve().name: self}
         return {
             one.name: replace(
-                self, sets=(), data=str(root / one.data), split=one.split, part=one.part, **candidate_settings(one)
+                self,
+                sets=(),
+                data=str(root / one.data),
+                split=one.split,
+                part=one.part,
+                reranker=one.reranker or self.reranker,
+                **candidate_settings(one),
             )
             for one in self.sets
         }

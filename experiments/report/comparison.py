@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from corag.cli.page import Block, Figure, Page, Section, Table
 from experiments.report.difference import Difference
 from experiments.report.drawing import mean_points, plot, points
+from experiments.report.equal import curves, needs_table
 from experiments.report.measures import Measure
 from experiments.report.results import Result
 
@@ -33,6 +34,7 @@ def results_page(sets: Mapping[str, Sequence[Result]], *, title: str, curves: bo
     if several and curves and (shared := mean_points(sets.values(), main.name)):
         figure = Figure(plot(shared, main.title), main.title, CAPTION)
         sections.append(Section("All data sets", [figure, MEANS.format(len(sets))], anchor="means"))
+    sections += _needs(sets)
     for name, of_set in sets.items():
         own, heading = _sections(of_set, curves), f"{name}: {of_set[0].questions} questions"
         sections += [Section(heading, [_lead(of_set), *own], anchor=name)] if several else own
@@ -56,6 +58,22 @@ def _sections(results: Sequence[Result], curves: bool) -> list[Section]:
         *([Section("Quality against tokens", [Figure(plot(drawn, main.title), main.title, CAPTION)])] if drawn else []),
         *(Section(f"All measures at {one.budget} tokens", [measures_table(one)], folded=True) for one in results),
     ]
+
+
+def _needs(sets: Mapping[str, Sequence[Result]]) -> list[Section]:
+    """Return at how many tokens the challenger holds what others hold; nothing without rows at several budgets."""
+    rows = [
+        {**row, "data": name, "budget": result.budget, "method": method}
+        for name, of_set in sets.items()
+        for result in of_set
+        for method, of_method in result.rows.items()
+        for row in of_method
+    ]
+    pair = next(iter(sets.values()))[0].contest()
+    if pair is None or len({row["budget"] for row in rows}) < 2:
+        return []
+    others = {row["method"]: row["method"] for row in rows if row["method"] != pair[0]}
+    return [Section("Tokens for what others hold", [needs_table({"": curves(rows)}, pair[0], others)])]
 
 
 def _lead(results: Sequence[Result]) -> str:

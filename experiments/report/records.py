@@ -27,7 +27,8 @@ from corag.text.visible import to_json
 from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.evaluation.methods import FILLING
-from experiments.report.drawing import COLORS, MARKERS, Points, against_tokens
+from experiments.report.drawing import COLORS, Points, against_tokens
+from experiments.report.equal import FIGURES, Curves, curves, drawn, means, needs_table
 from experiments.report.results import Result
 from experiments.run.journal import commit
 
@@ -38,9 +39,8 @@ ROWS = ROOT / "experiments" / "results" / "held-out.parquet"
 """Each sealed question's figures under the present default and beside it."""
 PICTURE = ROOT / "experiments" / "figures" / "kept.svg"
 BUDGETS = (256, 1024)
-BY_PROMISE = ("corag(keep=0.9)", "corag", "corag(keep=1)")
-"""The default under other promises, ascending."""
-METHODS = (*BY_PROMISE, FILLING, "top-k")
+FILLED = {FILLING: "filling by late interaction", "top-k(k=20)": "filling in the retriever's order"}
+METHODS = ("corag(keep=0.9)", "corag", "corag(keep=1)", *FILLED)
 TITLES = {
     "hotpotqa": "HotpotQA", "2wikimultihopqa": "2WikiMultihopQA", "multihoprag": "MultiHop-RAG", "squad": "SQuAD",
     "nq": "Natural Questions", "pubmedqa": "PubMedQA", "medquad": "MedQuAD", "contract_nli": "ContractNLI",
@@ -59,7 +59,8 @@ SLACK = 0.03
 """How far the default may be below filling on a set and still count as keeping what filling keeps."""
 TABLE = ("<!-- held-out: python -m experiments.report.records -->", "<!-- end -->")
 """Between these lines of `README.md` is the table."""
-OF_QUESTIONS = ("answer_recall", "evidence_recall", "cost_tokens")
+KNOWN, LEFT_OUT = "known", "left out"
+"""Kinds of texts that the value has learned from, and that it has not."""
 COLUMNS = {
     "answer_recall": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f", "latency_ms_median": ".0f",
 }  # fmt: skip
@@ -99,7 +100,7 @@ def new_line(files: Sequence[Path], changed: str) -> dict[str, Any]:
     return {**about, "figures": figures}
 
 
-def question_rows(files: Sequence[Path]) -> list[dict[str, Any]]:
+def question_rows(files: Sequence[Path], kinds: str) -> list[dict[str, Any]]:
     """Return the figures of each question from the lines that `corag evaluate` wrote beside its results."""
     rows = []
     for file in files:
@@ -107,8 +108,8 @@ def question_rows(files: Sequence[Path]) -> list[dict[str, Any]]:
         for line in file.with_suffix(".rows.jsonl").read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             if row["method"] in METHODS:
-                about = {"data": name, "budget": int(budget), "method": row["method"], "query": row["query"]}
-                rows.append({**about, **{measure: row.get(measure) for measure in OF_QUESTIONS}})
+                about = {"kinds": kinds, "data": name, "budget": int(budget)}
+                rows.append({**about, **{of: row.get(of) for of in ("method", "query", "group", *FIGURES)}})
     return rows
 
 
@@ -119,35 +120,32 @@ def table(rows: Sequence[Mapping[str, Any]], shown: Collection[str] = ()) -> str
     """
     by_cell: dict[tuple[str, int, str], list[list[Any]]] = {}
     for row in rows:
-        by_cell.setdefault((row["data"], row["budget"], row["method"]), []).append([row[name] for name in OF_QUESTIONS])
+        by_cell.setdefault((row["data"], row["budget"], row["method"]), []).append([row[name] for name in FIGURES])
     columns = [(budget, method) for budget in BUDGETS for method in ("corag", FILLING)]
     names = list(dict.fromkeys(row["data"] for row in rows))
-    means = {name: np.stack([_means(by_cell[name, *column]) for column in columns]) for name in names}
+    of_sets = {
+        name: np.stack([means(np.array(by_cell[name, *column], dtype=np.float64)) for column in columns])
+        for name in names
+    }
     headings = [
         "",
         "questions",
         *(f"{'`corag`' if of == 'corag' else 'filling'}, {budget:,}" for budget, of in columns),
     ]
     lines = [
-        [TITLES.get(name, name), str(len(by_cell[name, *columns[0]])), *map(_cell, means[name])]
+        [TITLES.get(name, name), str(len(by_cell[name, *columns[0]])), *map(_cell, of_sets[name])]
         for name in names
         if not shown or name in shown
     ]
-    overall = _means(list(means.values()))
-    lines.append([f"**mean of {len(means)} sets**", "", *map(_cell, overall)])
+    overall = means(np.stack(list(of_sets.values())))
+    lines.append([f"**mean of {len(of_sets)} sets**", "", *map(_cell, overall)])
     said = []
     for number, budget in zip((0, 2), BUDGETS, strict=True):
-        held = sum(not (of_set[number] < of_set[number + 1] - SLACK)[:2].any() for of_set in means.values())
+        held = sum(not (of_set[number] < of_set[number + 1] - SLACK)[:2].any() for of_set in of_sets.values())
         spent = overall[number, -1] / max(overall[number + 1, -1], 1.0)
-        said.append(f"at {budget:,} tokens on {held} of {len(means)} sets, with {spent:.0%} of its tokens")
+        said.append(f"at {budget:,} tokens on {held} of {len(of_sets)} sets, with {spent:.0%} of its tokens")
     about = f"The default keeps filling's answer words and evidence, less {SLACK:g} at most, {'; '.join(said)}."
     return f"{markdown_table(headings, lines)}\n\n{about}"
-
-
-def _means(values: Any) -> FloatArray:
-    """Return the means over the first axis of what is known; NaN where nothing is."""
-    known = np.ma.masked_invalid(np.array(values, dtype=np.float64))
-    return np.asarray(np.ma.filled(known.mean(axis=0), np.nan))
 
 
 def _cell(figures: FloatArray) -> str:
@@ -169,29 +167,22 @@ def page(lines: Sequence[Mapping[str, Any]], by_set: str = "") -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def kept_curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, Points]:
-    """Return tokens and the mean of answer and evidence recall, means over data sets: by promise, and of what fills."""
-    lines = {f"corag by promise, {budget:,}": [(budget, method) for method in BY_PROMISE] for budget in BUDGETS}
-    lines["filling by token likeness"] = [(budget, FILLING) for budget in BUDGETS]
-    lines["the retriever's five best"] = [(budget, "top-k") for budget in BUDGETS]
-    sets = sorted({row["data"] for row in rows})
-    found: dict[str, Points] = {}
-    for line, cells in lines.items():
-        points = []
-        for budget, method in cells:
-            of_cell = [row for row in rows if (row["budget"], row["method"]) == (budget, method)]
-            tables = [[[row[of] for of in OF_QUESTIONS] for row in of_cell if row["data"] == name] for name in sets]
-            answer, evidence, tokens = _means([_means(of_set) for of_set in tables]).tolist()
-            points.append((tokens, (answer + evidence) / 2, None))
-        found[line] = points
-    return found
+def picture(kinds: Mapping[str, Curves]) -> str:
+    """Return what the default and what fills hold against their tokens, as SVG."""
+    lines: list[tuple[str, Points, Mapping[str, Any]]] = []
+    for color, (method, title) in zip(COLORS, {"corag": "the default", **FILLED}.items(), strict=False):
+        for (sort, found), line in zip(kinds.items(), ("-", ":"), strict=False):
+            style = {"color": color, "marker": "o", "linewidth": 1.6, "linestyle": line}
+            lines.append((f"{title}, kinds {sort}", drawn(found, method), style))
+    return against_tokens(lines, "answer and evidence held")
 
 
-def main(results: str = "", changed: str = "") -> None:
+def main(results: str = "", left_out: str = "", changed: str = "") -> None:
     """Add a line of `results`, a pattern of files, and write page, figures and table.
 
     Args:
         results: Folder that `corag evaluate` wrote, with sets and budgets; empty for none.
+        left_out: The same by values that have not learned from the kind of the set.
         changed: What is new in this default, in a few words.
     """
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
@@ -199,23 +190,29 @@ def main(results: str = "", changed: str = "") -> None:
     if results:
         if not changed.strip():
             raise InputError("changed is empty; say in a few words what is new in this default")
-        files = sorted(file for file in Path(results).glob("*.json") if file.name != "comparison.json")
-        lines.append(new_line(files, changed.strip()))
-        order = {name: number for number, name in enumerate(TITLES)}
-        files.sort(key=lambda file: order.get(file.stem.rpartition("-")[0], len(order)))
+        known, others = (_files(folder) if folder else [] for folder in (results, left_out))
+        lines.append(new_line(known, changed.strip()))
         write_atomically(LINES, "".join(to_json(line) + "\n" for line in lines))
-        sink = io.BytesIO()
-        parquet.write_table(pyarrow.Table.from_pylist(question_rows(files)), sink, compression="zstd")
+        sink, rows = io.BytesIO(), [*question_rows(known, KNOWN), *question_rows(others, LEFT_OUT)]
+        parquet.write_table(pyarrow.Table.from_pylist(rows), sink, compression="zstd")
         write_atomically(ROWS, sink.getvalue())
     rows = parquet.read_table(ROWS).to_pylist()
-    curves = kept_curves(rows)
-    styles = ({"color": color, "marker": mark, "linewidth": 1.6} for color, mark in zip(COLORS, MARKERS, strict=False))
-    drawn = [(*line, style) for line, style in zip(curves.items(), styles, strict=False)]
-    write_atomically(PICTURE, against_tokens(drawn, "answer and evidence kept"))
-    write_atomically(PAGE, page(lines, table(rows)))
+    kinds = {sort: curves(own) for sort in (KNOWN, LEFT_OUT) if (own := [row for row in rows if row["kinds"] == sort])}
+    needed = needs_table(kinds, "corag", FILLED)
+    by_needs = f"{markdown_table(needed.headings, needed.rows)}\n\n{needed.note}"
+    rows = [row for row in rows if row["kinds"] == KNOWN]
+    write_atomically(PICTURE, picture(kinds))
+    write_atomically(PAGE, page(lines, f"{by_needs}\n\n{table(rows)}"))
     before, _, rest = README.read_text(encoding="utf-8").partition(TABLE[0])
     _, _, after = rest.partition(TABLE[1])
-    write_atomically(README, f"{before}{TABLE[0]}\n{table(rows, ONE_A_KIND)}\n{TABLE[1]}{after}")
+    write_atomically(README, f"{before}{TABLE[0]}\n{by_needs}\n\n{table(rows, ONE_A_KIND)}\n{TABLE[1]}{after}")
+
+
+def _files(folder: str) -> list[Path]:
+    """Return the results in a folder, in the order of `TITLES`."""
+    order = {name: number for number, name in enumerate(TITLES)}
+    files = sorted(file for file in Path(folder).glob("*.json") if file.name != "comparison.json")
+    return sorted(files, key=lambda file: order.get(file.stem.rpartition("-")[0], len(order)))
 
 
 if __name__ == "__main__":

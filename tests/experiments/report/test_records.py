@@ -5,13 +5,14 @@ import json
 import pytest
 
 from corag.errors import InputError
+from experiments.report.equal import curves, needs, needs_table
 from experiments.report.records import (
     BUDGETS,
     FILLING,
     METHODS,
-    kept_curves,
     new_line,
     page,
+    picture,
     question_rows,
     table,
 )
@@ -47,7 +48,8 @@ def test_a_line_has_the_means_over_sets_at_each_budget(tmp_path):
 def test_the_table_of_the_readme_by_hand(tmp_path):
     figures = {"corag": (0.75, 1.0, 50), FILLING: (0.79, 0.5, 100)}
     rows = [
-        {"data": data, "budget": budget, "method": method, "query": f"q{number}", "answer_recall": answer,
+        {"kinds": "known", "data": data, "budget": budget, "method": method, "query": f"q{number}", "group": "g",
+         "answer_recall": answer,
          "evidence_recall": evidence if data == "squad" else None, "cost_tokens": spent + 10 * number}
         for data in ("squad", "mine") for budget in BUDGETS
         for method, (answer, evidence, spent) in figures.items() for number in range(2)
@@ -62,16 +64,38 @@ def test_the_table_of_the_readme_by_hand(tmp_path):
     file = tmp_path / "squad-256.json"
     written = [{**row, "chunks": 1} for row in rows[:2]] + [{**rows[0], "method": "mmr"}]
     file.with_suffix(".rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in written))
-    assert question_rows([file]) == rows[:2]
+    assert question_rows([file], "known") == rows[:2]
 
 
-def test_the_picture_by_hand():
-    rows = [
-        {"data": data, "budget": budget, "method": method, "query": "q", "answer_recall": 0.25 + held,
-         "evidence_recall": 0.75 + held, "cost_tokens": budget / 2}
-        for data, held in (("one", 0.0), ("two", 0.125)) for budget in BUDGETS for method in METHODS
+def held(budget, method, answer, evidence, tokens, groups=("a", "b")):
+    """Rows of a question a group, with what each holds."""
+    return [
+        {"kinds": "known", "data": "squad", "budget": budget, "method": method, "query": f"q{number}", "group": group,
+         "answer_recall": answer, "evidence_recall": evidence, "cost_tokens": tokens}
+        for number, group in enumerate(groups)
     ]  # fmt: skip
-    curves = kept_curves(rows)
-    # (.25 + .75) / 2 and (.375 + .875) / 2 give .5625.
-    assert curves["filling by token likeness"] == [(128, 0.5625, None), (512, 0.5625, None)]
-    assert len(curves["corag by promise, 1,024"]) == 3
+
+
+def test_tokens_for_what_another_method_holds_by_hand():
+    ours = held(64, "corag", 0.2, 0.6, 50) + held(256, "corag", 0.6, 1.0, 200) + held(1024, "corag", 0.5, 0.9, 800)
+    theirs = held(256, FILLING, 0.4, 0.8, 240) + held(1024, FILLING, 0.9, 0.9, 1000)
+    # .6 is half way between .4 at 50 and .8 at 200 tokens, over their logarithm: 100. More tokens hold no less.
+    [first, second] = needs(curves(ours + theirs), "corag", FILLING)
+    assert (first.budget, first.tokens) == (256, 240) and first.held == pytest.approx(0.6)
+    assert [first.needs, first.low, first.high] == pytest.approx([100, 100, 100])
+    assert str(first) == "240: 100 (100 to 100)" and str(second) == "1000: not held"
+    # A question without gold counts in the answers alone, and another document moves the interval.
+    other = [{**row, "evidence_recall": None, "answer_recall": 1.0} for row in held(256, FILLING, 0, 0, 240, "c")]
+    more = [{**row, "query": "q2", "group": "c"} for row in ours if row["query"] == "q0"]
+    [wider] = needs(
+        curves(ours + more + held(256, FILLING, 0.4, 0.8, 240) + [{**other[0], "query": "q2"}]), "corag", FILLING
+    )
+    assert wider.held == pytest.approx((0.6 + 0.8) / 2) and wider.low < wider.needs < wider.high
+    table = needs_table({"known": curves(ours + theirs)}, "corag", {FILLING: "filling"})
+    assert table.rows == [["256, known", "240: 100 (100 to 100)"], ["1,024, known", "1000: not held"]]
+
+
+def test_the_picture_has_a_line_for_each_method_of_each_sort_of_kinds():
+    rows = [row for method in METHODS for budget in BUDGETS for row in held(budget, method, 0.5, 0.5, budget / 2)]
+    svg = picture({"known": curves(rows), "left out": curves(rows)})
+    assert svg.count("kinds left out") == svg.count("kinds known") == 3
