@@ -65,7 +65,7 @@ def run(config: IndexConfig) -> None:
     from corag.untrusted import check_untrusted
 
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
-    summarizer = SUMMARIZERS.make(config.tree_summarizer, defaults={"tokens": tokens}) if config.tree else None
+    summarizer = SUMMARIZERS.make(config.tree_summarizer, defaults={"tokenizer": tokens}) if config.tree else None
     chunking = corag.ChunkConfig(config.max_tokens, config.overlap_tokens)
     with progress("index", quiet=config.quiet) as report:
         update = update_index(

@@ -43,7 +43,7 @@ class WithSummarizer(EmbeddingSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.summarizer = self._summarizer = SUMMARIZERS.make(self.summarizer, defaults={"tokens": self.tokenizer})
+        self.summarizer = self._summarizer = SUMMARIZERS.make(self.summarizer, defaults={"tokenizer": self.tokenizer})
 
 
 @dataclass(kw_only=True, eq=False)

@@ -34,26 +34,26 @@ class ChatSummarizer(Chat):
     Attributes:
         max_answer_tokens: Maximum tokens of a reply, which should hold the longest summary that is asked for.
         task: What to look for. A request without a query is always a `summary`.
-        tokens: Counts the tokens of summaries, and, unless there is a `tokenizer`, of texts; by default as the model
-            does.
     """
 
     max_answer_tokens: int = 1024
     task: Task = "question"
-    tokens: TokenCounter | None = None
 
     def __post_init__(self) -> None:
         check_choice("task", self.task, Task)
         needs = {self.task: ["documents", "words", "question"], "summary": ["documents", "words"]}
         self._prompts = {name: prompt(name, "corag/prompts/summaries", needs=needs[name]) for name in needs}
-        self.tokenizer = self.tokenizer or self.tokens
         super().__post_init__()
-        self.tokens = self.tokens or self.counter
         if self.window_tokens is not None and self.window_tokens < 1:
             raise InputError(
                 f"max_answer_tokens={self.max_answer_tokens} and the prompt leave no room for texts in the window of "
                 f"{self.title}; lower the former, or set a larger window"
             )
+
+    @property
+    def tokens(self) -> TokenCounter:
+        """Counts the tokens of texts and summaries; see `tokenizer`."""
+        return self.counter
 
     @cached_property
     def window_tokens(self) -> int | None:
@@ -66,8 +66,7 @@ class ChatSummarizer(Chat):
     @property
     def identity(self) -> str:
         """Everything that a summary depends on besides the request."""
-        counter = None if self.tokens is None else self.tokens.name
-        return json.dumps([super().identity, counter, [asked.text for asked in self._prompts.values()]])
+        return json.dumps([super().identity, self.tokens.name, [asked.text for asked in self._prompts.values()]])
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return the model's reply, stripped; empty if it finds nothing relevant."""

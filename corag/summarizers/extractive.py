@@ -43,19 +43,19 @@ class ExtractiveSummarizer(EncoderPart):
     has embedded is not encoded again.
 
     Args:
-        tokens: Counts tokens: name or object; MiniLM's counter by default.
+        tokenizer: Counts tokens: name or object; MiniLM's counter by default.
     """
 
     max_concurrent = 1
     window_tokens = None
     name = "extractive"
 
-    tokens: str | TokenCounter | None = None
+    tokenizer: str | TokenCounter | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.tokens = self._tokens = make_tokens(self.tokens or "minilm")
-        self.identity = f"extractive 3 {RELEVANCE_WEIGHT} {QUERY_WEIGHT} {self._tokens.name}"
+        self.tokens = make_tokens(self.tokenizer or "minilm")
+        self.identity = f"extractive 3 {RELEVANCE_WEIGHT} {QUERY_WEIGHT} {self.tokens.name}"
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return sentences of the texts, those of one text on one line; empty for texts without any."""
@@ -66,15 +66,15 @@ class ExtractiveSummarizer(EncoderPart):
         vectors = self._vectors(request.texts, sentences)
         worth = self._worth(vectors, request.query)
         # A sentence is counted with the space that joins it to the next.
-        costs = self._tokens.count([f"{text} " for text in texts])
+        costs = self.tokens.count([f"{text} " for text in texts])
         chosen = marginal_relevance(
             worth, vectors, relevance_weight=RELEVANCE_WEIGHT, costs=costs, budget=request.max_tokens
         )
         for kept in range(len(chosen), 0, -1):
             summary = _in_order(sentences, chosen[:kept])
-            if int(self._tokens.count([summary])[0]) <= request.max_tokens:
+            if int(self.tokens.count([summary])[0]) <= request.max_tokens:
                 return summary
-        return cut_to_tokens(texts[int(worth.argmax())], self._tokens, request.max_tokens)
+        return cut_to_tokens(texts[int(worth.argmax())], self.tokens, request.max_tokens)
 
     def _vectors(self, texts: Sequence[str], sentences: Sequence[Sentence]) -> FloatArray:
         """Return the unit vector of each sentence, `[N, D]`; one without tokens has that of its text."""

@@ -99,7 +99,7 @@ class Parts:
         }
         if not shared:
             return make_methods(methods, offered)
-        known = {"tokens": offered.get("tokenizer"), "encoder": self.encoder}
+        known = {"tokenizer": offered.get("tokenizer"), "encoder": self.encoder}
         offered["summarizer"] = SUMMARIZERS.make(config.summarizer, defaults=known)
         with reproducible():
             return make_methods(methods, offered, self._reranker)

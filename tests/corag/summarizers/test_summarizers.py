@@ -88,7 +88,7 @@ class Flat(WordEncoder):
 @settings(max_examples=10)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4), limit=st.integers(1, 60), query=st.sampled_from(["", "b?"]))
 def test_extractive_keeps_an_exact_limit(tokens, texts, limit, query):
-    summarizer = ExtractiveSummarizer(encoder=Flat(), tokens=tokens)
+    summarizer = ExtractiveSummarizer(encoder=Flat(), tokenizer=tokens)
     found = summarizer.summarize(request(*texts, max_tokens=limit, query=query))
     assert not found or tokens.count([found])[0] <= limit
     assert found == summarizer.summarize(request(*texts, max_tokens=limit, query=query))
@@ -143,7 +143,7 @@ def test_ollama_sends_the_prompt_of_its_task(task):
 
 def test_an_openai_server_is_asked_the_same_and_its_window_kept():
     with ChatServer(Reply(" It is ", "so.\n")) as server:
-        given = {"base_url": server.base_url, "model": "llama3.1:8b", "tokens": WORDS, "window": 3000}
+        given = {"base_url": server.base_url, "model": "llama3.1:8b", "tokenizer": WORDS, "window": 3000}
         summarizer = OpenAISummarizer(**given)
         assert isinstance(summarizer, Summarizer)
         assert (summarizer.name, summarizer.max_concurrent) == ("openai/llama3.1:8b", 4)
