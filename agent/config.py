@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from common.checks import check_choice, check_count, check_range
-from common.configuration import Configuration, parse, write
+from common.configuration import Configuration, parse
 from common.errors import InputError
 
 Keep = Literal["best", "last"]
@@ -184,35 +184,16 @@ class AgentConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
-        values = dataclasses.asdict(self)
-        values["configurations"] = list(map(_to_json, self.configurations))
-        values["fallback"]["configuration"] = _to_json(self.fallback.configuration)
-        return values
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AgentConfig:
         """Return the configuration that `to_dict` wrote; an `InputError` if it is damaged."""
         fields = _fields(cls, "config", values)
-        best = _fields(Fallback, "fallback", fields["fallback"])
-        fields["fallback"] = Fallback(**best | {"configuration": _from_json(best["configuration"])})
-        if isinstance(fields["configurations"], tuple):
-            fields["configurations"] = tuple(map(_from_json, fields["configurations"]))
+        fields["fallback"] = Fallback(**_fields(Fallback, "fallback", fields["fallback"]))
         if fields.get("ranges") is not None:
             fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
         return cls(**fields)
-
-
-def _to_json(configuration: Configuration) -> dict[str, Any]:
-    return {"selector": configuration.name, "settings": dict(configuration.settings)}
-
-
-def _from_json(value: object) -> Configuration:
-    """Return what `_to_json` wrote."""
-    given = value if isinstance(value, Mapping) else {}
-    name, settings = given.get("selector"), given.get("settings")
-    if isinstance(name, str) and isinstance(settings, Mapping):
-        return parse(write(name, settings))
-    raise InputError(f"a configuration must have the name of a selector and its settings, got {value!r:.300}")
 
 
 def _fields(cls: type, where: str, values: object) -> dict[str, Any]:

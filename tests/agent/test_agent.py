@@ -78,11 +78,11 @@ def test_what_spells_no_configuration_is_refused(text):
         parse(text)
 
 
-def test_a_checkpoint_has_configurations_as_data():
+def test_a_checkpoint_has_configurations_as_they_are_spelled():
     names = (Configuration("corag", {"unit": "passage", "search": {"iterations": 4}}), Configuration("top-k"))
     config = AgentConfig(names, Fallback(names[0]))
     written = config.to_dict()
-    assert written["configurations"][0] == {"selector": "corag", "settings": dict(names[0].settings)}
+    assert written["configurations"][0] == 'corag(unit=passage, search={"iterations": 4})'
     assert AgentConfig.from_dict(json.loads(json.dumps(written))) == config
 
 

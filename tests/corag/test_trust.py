@@ -171,8 +171,7 @@ def test_a_checkpoint_runs_nothing(folder, tmp_path):
     with pytest.raises(ModelError):
         corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", embedder=embedder))
     spelled = [part for kind, part in attacks(folder) if kind == "selector" and isinstance(part, str)]
-    for named in map(parse, spelled[::4]):
-        attack = {"selector": named.name, "settings": dict(named.settings)}
+    for attack in map(str, map(parse, spelled[::4])):
         given = {"configurations": [attack, names[1]], "fallback": {**fallback, "configuration": attack}}
         with pytest.raises(CoragError):
             corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", **given))

@@ -45,7 +45,7 @@ def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
     assert differing == {"training", "out"}
     assert (first["hidden"], first["map_dim"], first["features"]) == ([4], 3, "query")
     assert first["target"]["metric"] == "f1" and first["agent"]["embedder"] == "minilm"
-    assert {"selector": "corag", "settings": CORAG} in first["agent"]["configurations"]
+    assert str(agent.Configuration("corag", CORAG)) in first["agent"]["configurations"]
     assert len(first["label_tables"][0]["sha256"]) == 64
     assert first["commit"] and first["versions"]["torch"]
     for run, folder in zip(runs, folders, strict=True):
