@@ -51,10 +51,9 @@ def select(
     if isinstance(method, str) and all(isinstance(value, _PLAIN) for value in settings.values()):
         parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
         given = tuple((name, type(value), value) for name, value in settings.items())
-        texts = chain(
-            _texts_in(method)[1:], *(_texts_in(value) for value in settings.values() if isinstance(value, str))
-        )
-        files = tuple(modified(Path(text)) for text in texts)
+        named = [value for value in settings.values() if isinstance(value, str)]
+        paths = [*_texts_in(method)[1:], *chain.from_iterable(map(_texts_in, named))]
+        files = tuple(modified(Path(path)) for path in paths)
         chosen = _kept_selector(method, given, current(), parts, files)
     else:
         chosen = SELECTORS.make(method, **settings)

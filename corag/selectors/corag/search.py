@@ -272,9 +272,7 @@ def search_config(policy: Policy, preset: Preset | None = None, given: Mapping[s
                 f"search has no field {name!r}, but {', '.join(known)}; cost_weight is a setting beside it"
             )
     defaults: dict[str, Any] = {"policy": policy}
-    if preset is not None:
-        check_choice("preset", preset, PRESETS)
-    else:
+    if preset is None:
         defaults |= {"exploration": EXPLORATION, "choice": "value-minus-cost"}
         if given.get("policy", policy) == "paper":
             defaults["iterations"] = ITERATIONS
