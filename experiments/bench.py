@@ -23,7 +23,7 @@ import corag
 import search
 from common.configuration import split_parts
 from corag.checks import check_budget, check_count
-from corag.cli.console import stdout, table
+from corag.cli.console import print_table
 from corag.errors import DataError
 from corag.memory import clear_caches, used_bytes
 from corag.models.devices import hardware_of
@@ -101,12 +101,13 @@ def bench(config: BenchConfig) -> dict[str, Any]:
     rows = measure(config)
     hardware = hardware_of(resolve_device("reranker").device)
     result = {"settings": asdict(config), "hardware": hardware, "versions": versions(), "rows": rows}
-    console = stdout()
-    # Rather a line that is too long than cells that are cut.
-    console.width = max(console.width, 120)
-    console.print(table(rows, columns, title=title))
+    print_table(list(columns.values()), [[_cell(row.get(name)) for name in columns] for row in rows], title)
     write_atomically(Path(config.out) / f"bench-{config.part}.json", json.dumps(result, indent=2) + "\n")
     return result
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def pooled_questions(data: str | None, number: int) -> list[PooledQuestion]:

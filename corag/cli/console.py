@@ -6,9 +6,8 @@ All texts go through `corag.text.visible`, because they may be anybody's.
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,7 +26,9 @@ from corag.ambient import Report as Report
 from corag.text.visible import visible
 
 FILE_WIDTH = 200
-"""Columns of a table in a file."""
+"""Characters of a line of a table in a file."""
+LONG_CELL = 40
+"""Characters of a cell from which on it is broken into lines."""
 LINE_SECONDS = 30.0
 """Between lines of progress that no terminal shows."""
 
@@ -75,31 +76,24 @@ def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
             raise
 
 
-def table(
-    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, title: str = "", left: Container[str] = ()
-) -> Table:
-    """Return a table with a line for each row; `columns` maps keys of a row to headings, `left` are keys of texts."""
-    drawn = Table(title=escape(visible(title)) or None, title_justify="left")
-    for position, (key, heading) in enumerate(columns.items()):
-        is_text = position == 0 or key in left
-        drawn.add_column(plain(heading), justify="left" if is_text else "right", no_wrap=position == 0)
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """Print a table of texts: columns with letters to the left, whose cells may be folded, and numbers to the right.
+
+    A line may be longer than the terminal is wide: cells that are cut cannot be read.
+    """
+    drawn, width = Table(title=escape(visible(title)) or None, title_justify="left"), 1
+    for position, (heading, *cells) in enumerate(zip(headings, *rows, strict=True)):
+        is_text = any(map(str.isalpha, "".join(cells)))
+        drawn.add_column(plain(heading), justify="left" if is_text or not position else "right", no_wrap=not is_text)
+        longest = max(map(len, (heading, *cells)))
+        width += 3 + (min(longest, LONG_CELL) if is_text else longest)
     for row in rows:
-        drawn.add_row(*(plain(_cell(row.get(key))) for key in columns))
-    return drawn
-
-
-def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, left: Container[str] = ()) -> None:
-    """Print a table; in a file, a cell is wrapped only if it is very long."""
+        drawn.add_row(*map(plain, row))
     console = stdout()
-    if not console.is_terminal:
-        console.width = max(console.width, FILE_WIDTH)
-    console.print(table(rows, columns, left=left))
+    console.width = max(console.width, width, 0 if console.is_terminal else FILE_WIDTH)
+    console.print(drawn)
 
 
 def plain(text: str) -> Text:
     """Return a visible text for a panel or a table; what looks like markup in it is none."""
     return Text(visible(text))
-
-
-def _cell(value: Any) -> str:
-    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -14,13 +14,9 @@ from typing import Any, TypeAlias
 
 from rich.padding import Padding
 
-from corag.cli.console import plain, say, stdout
-from corag.cli.console import table as console_table
+from corag.cli.console import LONG_CELL, plain, print_table, say, stdout
 from corag.optional import require
 from corag.text.visible import visible
-
-LONG_CELL = 40
-"""Characters of a cell from which on its column is left-aligned and broken into lines."""
 
 
 @dataclass(frozen=True)
@@ -130,12 +126,7 @@ def _show(block: Block, console: Any) -> None:
         for one in block.blocks:
             _show(one, console)
     elif isinstance(block, Table):
-        columns = {str(index): heading for index, heading in enumerate(block.headings)}
-        rows = [dict(zip(columns, (cell.replace("**", "") for cell in row), strict=True)) for row in block.rows]
-        # Cells that are cut or folded cannot be read; a line that is too long can be scrolled.
-        widths = [max(map(len, (heading, *(row[name] for row in rows)))) for name, heading in columns.items()]
-        console.width = max(console.width, 1 + sum(widths) + 3 * len(widths))
-        console.print(console_table(rows, columns, title=block.title))
+        print_table(block.headings, [[cell.replace("**", "") for cell in row] for row in block.rows], block.title)
     elif isinstance(block, Quote):
         console.print(plain(block.source), style="bold")
         console.print(Padding(plain(block.text), (0, 0, 1, 4)))

@@ -79,15 +79,14 @@ class GetConfig:
 def list_data(_: DataListConfig) -> None:
     """Print the data sets as a table."""
     rows = [
-        {
-            "name": one.name, "what": one.what, "questions": f"{one.num_questions:,}",
-            "passages": f"{one.num_passages:,}", "download": f"{one.megabytes:,} MB", "licence": one.licence,
-            "source": one.home.removeprefix("https://").removeprefix("huggingface.co/datasets/"),
-            "at hand": "yes" if is_at_hand(one.name) else "",
-        }
+        [
+            one.name, one.what, f"{one.num_questions:,}", f"{one.num_passages:,}", f"{one.megabytes:,}", one.licence,
+            one.home.removeprefix("https://").removeprefix("huggingface.co/datasets/"),
+            "yes" if is_at_hand(one.name) else "",
+        ]
         for one in DATA_SETS.values()
     ]  # fmt: skip
-    print_table(rows, {name: name for name in rows[0]}, left=("what", "licence", "source"))
+    print_table(["name", "what", "questions", "passages", "MB", "licence", "source", "at hand"], rows)
     say("Also ir_datasets:NAME (https://ir-datasets.com) and beir:NAME. Sizes are of the whole set, about.")
     say("Get one with: corag data get NAME")
 

@@ -72,8 +72,8 @@ def reproduce(config: ReproduceConfig) -> None:
             not stop the others.
     """
     if config.name == LIST:
-        rows = [vars(study) for study in map(find_study, study_files())]
-        print_table(rows, {"name": "name", "title": "what", "needs": "takes"}, left=("title", "needs"))
+        studies = map(find_study, study_files())
+        print_table(["name", "what", "takes"], [[study.name, study.title, study.needs] for study in studies])
         say("Run one with: corag reproduce NAME, all with: corag reproduce all; with what ships: --standin")
         return
     sections, failed = list[Section](), list[str]()
