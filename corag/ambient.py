@@ -6,7 +6,7 @@ Values; and how long work is stopped.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Generic, TypeVar
@@ -72,3 +72,11 @@ def check_cancelled() -> None:
     """Stop here if the client has disconnected; see `checking`."""
     if (check := _check.get()) is not None:
         check()
+
+
+def watched(items: Iterable[T], every: int = 1024) -> Iterator[T]:
+    """Yield items, of which a long text may have many, with a `check_cancelled` before every so many."""
+    for number, item in enumerate(items):
+        if number % every == 0:
+            check_cancelled()
+        yield item

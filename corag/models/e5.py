@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.ambient import check_cancelled
+from corag.ambient import watched
 from corag.checks import check_text
 from corag.errors import MissingExtraError
 from corag.models.encoders import BertEncoder, Ids
@@ -173,11 +173,10 @@ class UnigramTokenizer:
             InputError: A text is not valid Unicode.
         """
         for text in texts:
-            check_cancelled()
             check_text("a text", text)
             ids: list[int] = []
             starts: list[int] = []
-            for found in self._word.finditer(text):
+            for found in watched(self._word.finditer(text)):
                 word, first = found[0], found.start()
                 pieces = self._of_short(word) if len(word) <= _SHORT else self._pieces(word)
                 ids += [piece for piece, _ in pieces]
@@ -200,7 +199,7 @@ class UnigramTokenizer:
         size = len(word)
         best = [0.0] + [-math.inf] * size
         last = [(self._unknown, 0)] * (size + 1)
-        for start in range(size):
+        for start in watched(range(size)):
             for end in range(start + 1, min(size, start + self._longest) + 1):
                 piece = self._ids.get(word[start:end])
                 if piece is not None and (score := best[start] + self._scores[piece]) > best[end]:

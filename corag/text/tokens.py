@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.ambient import check_cancelled
+from corag.ambient import check_cancelled, watched
 from corag.checks import MOST_TOKENS
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.memory import LRU
@@ -34,8 +34,10 @@ TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f41157
 LONG_WORD = 32
 """Characters above which a word that no vocabulary can know counts by its bytes."""
 
-ENCODED_CHARACTERS = 2**18
-"""Characters of the texts that are encoded together."""
+ENCODED_CHARACTERS = 2**15
+"""Characters that are encoded together: of several texts, or of a part of a long one."""
+_AROUND = 64
+"""Characters on either side of where a long text may be cut, which tell whether that changes tokens."""
 COUNTS_BYTES = 16 * 10**6
 """What a tokenizer keeps of texts that it has counted: about 20,000 passages or 40,000 sentences."""
 
@@ -147,7 +149,7 @@ def estimated_tokens(text: str) -> int:
     whole are taken to be whole in those, too; others have more tokens the longer they are.
     """
     total, whole = 0.0, _minilm_vocabulary()
-    for part in _PARTS.finditer(text):
+    for part in watched(_PARTS.finditer(text)):
         size = part.end() - part.start()
         match part.lastgroup:
             case "word":
@@ -234,26 +236,62 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False) -> Iterator[Encoding]:
     """Yield the encodings of texts, without special tokens; `offsets` into the text take longer.
 
-    An encoding takes many times the memory of its text, so few are made ahead. Each batch of them is a
-    `corag.ambient.check_cancelled`.
+    An encoding takes many times the memory of its text, so few are made ahead. Each batch of them, and each part of a
+    long text, is a `corag.ambient.check_cancelled`.
     """
+    from tokenizers import Encoding
+
+    batch: list[str] = []
+    characters = 0
+    for text in texts:
+        if len(text) > ENCODED_CHARACTERS or characters > ENCODED_CHARACTERS:
+            yield from _encoded(tokenizer, batch, offsets)
+            batch, characters = [], 0
+        if len(text) > ENCODED_CHARACTERS:
+            parts = [_encoded(tokenizer, [part], offsets)[0] for part in _parts(tokenizer, text)]
+            yield Encoding.merge(parts, growing_offsets=offsets)
+        else:
+            batch.append(text)
+            characters += len(text)
+    yield from _encoded(tokenizer, batch, offsets)
+
+
+def _encoded(tokenizer: Tokenizer, texts: list[str], offsets: bool = True) -> list[Encoding]:
+    check_cancelled()
     run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
-    start = 0
-    while start < len(texts):
-        check_cancelled()
-        end, characters = start, 0
-        while end < len(texts) and characters < ENCODED_CHARACTERS:
-            characters += len(texts[end])
-            end += 1
-        try:
-            encodings = run(list(texts[start:end]), add_special_tokens=False)
-        except TypeError as error:
-            raise InputError(
-                f"a text cannot be tokenised ({error}); give strings without lone surrogates: decode with "
-                "errors='replace'"
-            ) from error
-        yield from encodings
-        start = end
+    try:
+        return run(texts, add_special_tokens=False)
+    except TypeError as error:
+        raise InputError(
+            f"a text cannot be tokenised ({error}); give strings without lone surrogates: decode with errors='replace'"
+        ) from error
+
+
+def _parts(tokenizer: Tokenizer, text: str) -> Iterator[str]:
+    """Yield parts of a long text whose tokens are those of the text."""
+    start, further = 0, 0
+    while (middle := start + ENCODED_CHARACTERS + further) < len(text):
+        around = middle - _AROUND
+        if border := _border(tokenizer, text[around : middle + _AROUND]):
+            yield text[start : around + border]
+            start, further = around + border, 0
+        else:
+            further = 2 * further + _AROUND  # far soon: a word may be as long as a text
+    yield text[start:]
+
+
+def _border(tokenizer: Tokenizer, text: str) -> int:
+    """Return where behind its middle a text can be cut without changing tokens, here and around it; 0 if nowhere.
+
+    That is between what the tokenizer takes for words, but for digits: it may group them from their first one on.
+    """
+    [whole] = _encoded(tokenizer, [text])
+    ends = [end for _, end in whole.offsets]
+    for cut, word, following in zip(ends, whole.word_ids, whole.word_ids[1:], strict=False):
+        if cut >= len(text) // 2 and word != following and not (text[cut - 1].isdigit() and text[cut].isdigit()):
+            left, right = _encoded(tokenizer, [text[:cut], text[cut:]])
+            return cut if left.ids + right.ids == whole.ids else 0
+    return 0
 
 
 def _unknown_token(tokenizer: Tokenizer) -> int | None:

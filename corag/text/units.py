@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from corag.ambient import watched
 from corag.errors import InputError
 from corag.memory import LRU
 from corag.text.chunking import COLONS as COLONS
@@ -133,7 +134,7 @@ def units(chunk: Chunk, size: int | None, most_led: int = MAX_CHARACTERS) -> lis
     body = _body_of(chunk)
     pieces = list(_with_led(_with_openings(_pieces(chunk.text, body)), most_led))
     made: list[Chunk] = []
-    for first in range(0, len(pieces), size):
+    for first in watched(range(0, len(pieces), size)):
         window = pieces[first : first + size]
         span = (window[0].span[0], window[-1].span[1])
         leads = tuple(dict.fromkeys(lead for piece in window for lead in piece.leads if lead[1] <= span[0]))
@@ -353,14 +354,14 @@ def _cut_up(text: str, body: int) -> tuple[_UnitSpan, ...]:
     blocks = _Blocks(text)
     indents: dict[int, int] = {}
     end = body
-    for line in io.StringIO(text[body:]):
+    for line in watched(io.StringIO(text[body:])):
         start, end = end, end + len(line)
         indent = len(line) - len(line.lstrip())
         indents[start + indent] = indent
         blocks.read(start, end)
     blocks.finish()
     pieces = (piece for piece in blocks.pieces if piece.span[0] < piece.span[1])
-    return tuple(piece._replace(opens=_opens(text, piece, indents)) for piece in pieces)
+    return tuple(piece._replace(opens=_opens(text, piece, indents)) for piece in watched(pieces))
 
 
 def _opens(text: str, piece: _UnitSpan, indents: Mapping[int, int]) -> str:

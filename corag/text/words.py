@@ -21,6 +21,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+from corag.ambient import watched
 from corag.forks import lock_for_forks
 from corag.text.scripts import UNSPACED
 
@@ -103,7 +104,7 @@ def words(text: str) -> list[str]:
         return " "
 
     text = _NUMBER.sub(take, text)
-    for word in text.translate(_OF_WORDS).split():
+    for word in watched(text.translate(_OF_WORDS).split()):
         humps = _HUMPS.findall(word) if word.isascii() and not word.islower() and not word.istitle() else ()
         if len(humps) > 1:
             found += chain.from_iterable(map(_terms, map(str.casefold, humps)))

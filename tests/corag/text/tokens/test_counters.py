@@ -1,5 +1,6 @@
 import gzip
 import json
+from random import Random
 
 import numpy as np
 import pytest
@@ -7,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.text.tokens import estimated_tokens, load_tokenizer, model_folder
-from tests.corag.text.tokens.worlds import AWKWARD, unigram, words
+from corag.ambient import checking
+from corag.text.tokens import ENCODED_CHARACTERS, encode, estimated_tokens, load_tokenizer, model_folder
+from tests.corag.text.tokens.worlds import AWKWARD, CONTROL, PROSE, by_score, byte_level, unigram, words
 from tests.paths import DATA
 
 MINILM_TOKENIZER = load_tokenizer(model_folder() / "tokenizer.json")
@@ -71,3 +73,35 @@ def test_the_estimate_errs_on_the_high_side(name):
     exact, estimate = corag.tokens().count(texts), corag.tokens("estimate").count(texts)
     assert np.mean(estimate >= 0.9 * exact) >= 0.98
     assert exact.sum() < estimate.sum() < 1.4 * exact.sum()
+
+
+ODD = [*PROSE, CONTROL, "12345", " ", "\n\n", "水水", "“", "é", "a" * 300, "7" * 500, "1,200.5"]
+
+
+@pytest.mark.parametrize(
+    "counter", [corag.tokens(), byte_level(), unigram(), words(), by_score()], ids=lambda counter: counter.name
+)
+@pytest.mark.parametrize("pieces", [ODD, ["水"], ["7"], ["“"], ["the "]])
+def test_a_long_text_has_the_tokens_that_it_has_as_a_whole(counter, pieces):
+    random = Random(0)
+    text = ""
+    while len(text) < 3 * ENCODED_CHARACTERS:
+        text += "".join(random.choices(pieces, k=100))
+    whole = counter._tokenizer.encode(text, add_special_tokens=False)
+    for offsets in (False, True):
+        first, found, last = encode(counter._tokenizer, ["the", text, "the"], offsets=offsets)
+        assert found.ids == whole.ids and first.ids == last.ids
+        assert not offsets or found.offsets == whole.offsets
+
+
+def test_a_long_text_can_be_stopped():
+    looks = 0
+
+    def look():
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            raise TimeoutError
+
+    with checking(look), pytest.raises(TimeoutError):
+        corag.tokens().count(["word " * 100_000])
