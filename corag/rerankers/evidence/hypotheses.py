@@ -38,7 +38,7 @@ Sets = NDArray[np.intp]
 _CROSSED_SINGLES = ("named", "cosine")
 _CROSSED_PAIRS = ("link", "new_link", "rest_vector", "link_tokens", "similar", "titles")
 _NUM_CROSSED = len(_CROSSED_SINGLES) + len(_CROSSED_PAIRS) + 2
-NUM_FEATURES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + SIZES + SIZES * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 2
+NUM_FEATURES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + SIZES + SIZES * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 3
 """Features of a set."""
 
 
@@ -132,7 +132,8 @@ def describer(signals: Signals) -> Callable[[Sets], Float32]:
 
     Of every figure of a chunk the mean, least and largest over the set; of every figure of a pair, in the direction in
     which it is larger, the mean, the largest, and the least that any chunk has with its best partner; what the set
-    covers of the question; its size; flags of the question, crossed with the size and with some of the others.
+    covers of the question; its size; flags of the question, crossed with the size and with some of the others; whether
+    the chunks are units.
     """
     # In single precision, as the network computes: thousands of sets take as long as their bytes.
     figures = signals.singles.astype(np.float32)
@@ -155,6 +156,7 @@ def describer(signals: Signals) -> Callable[[Sets], Float32]:
             np.broadcast_to(of_size, (num_sets, len(of_size))),
             (crossed[:, :, None] * flags).reshape(num_sets, -1),
             crossed[:, -2:],
+            np.full((num_sets, 1), signals.are_units, dtype=np.float32),
         ]
         return np.concatenate(columns, axis=1)
 

@@ -71,6 +71,7 @@ class PassageFeatures:
         title: The title's words in lower case without a qualifier in brackets, empty without a title.
         body: The body's words in lower case, each with a space before and after it.
         words: The body's distinct words.
+        is_unit: Whether it is part of a passage, such as a sentence.
         truncated: Whether the text did not fit the encoder's window.
     """
 
@@ -83,6 +84,7 @@ class PassageFeatures:
     title: str
     body: str
     words: frozenset[str]
+    is_unit: bool = False
     truncated: bool = False
 
 
@@ -144,6 +146,7 @@ def _features(text: str, chosen: tuple[Span, ...], encoded: Encoded) -> PassageF
         title=title,
         body=f" {words} ",
         words=frozenset(words.split()),
+        is_unit=bool(chosen),
         truncated=encoded.num_windows > 1 and not chosen,
     )
 
@@ -207,6 +210,7 @@ class Signals:
         held: Whether each chunk holds each question token, `[n, Q]`.
         weights: Of the question's tokens, `[Q]`.
         flags: Of the question, `[len(FLAGS)]`.
+        are_units: Whether the chunks are units of passages.
     """
 
     singles: FloatArray
@@ -215,6 +219,7 @@ class Signals:
     held: FloatArray
     weights: FloatArray
     flags: FloatArray
+    are_units: bool = False
 
 
 def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> QuestionFeatures:
@@ -253,7 +258,8 @@ def signals(question: QuestionFeatures, passages: Sequence[PassageFeatures]) -> 
         titles = np.array([passage.title_vector for passage in passages])
         bridges = _bridges(sentences, starts, near, titles), _bridges(sentences, starts, near, sentences[starts])
         pairs = _pairs(question, passages, nearest, held, named, bridges)
-    return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64))
+    are_units = any(passage.is_unit for passage in passages)
+    return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64), are_units)
 
 
 def _singles(
