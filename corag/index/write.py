@@ -41,8 +41,6 @@ MOST_CHANGED = 0.2
 _MAX_PARTITIONS = 1_000
 # Bits for each number of a vector. Recall@20 over 100,000 chunks with twice as many ranked again: 1 bit .72, 4 .999.
 _BITS = 4
-_SAMPLE = 100
-"""Chunks by which the scripts of all are judged."""
 # RaBitQ needs whole bytes. Other vectors, which no common embedder makes, are always compared one by one.
 _NUMBERS_PER_BYTE = 8
 # The most rows that are stored at a time if their vectors are known.
@@ -346,9 +344,10 @@ def _make_search_structures(table: Any, manifest: IndexManifest) -> int:
     large = manifest.num_chunks >= MIN_CHUNKS_TO_PARTITION and manifest.dimension % _NUMBERS_PER_BYTE == 0
     if large and made.keys() >= {"text", "vector"} and manifest.num_changed <= MOST_CHANGED * manifest.num_chunks:
         return manifest.num_changed
-    sample = table.search().select(["text"]).limit(_SAMPLE).to_arrow()["text"].to_pylist()
+    batches = table.search().select(["text"]).to_batches()
+    divided = any(unspaced([text]) for batch in batches for text in batch["text"].to_pylist())
     # ICU divides words where no spaces do; together with stop words, LanceDB 0.40 would lose every word after one.
-    words = FTS(base_tokenizer="icu/split", remove_stop_words=False) if unspaced(sample) else FTS()
+    words = FTS(base_tokenizer="icu/split", remove_stop_words=False) if divided else FTS()
     table.create_index("text", config=words)
     if large:
         num_partitions = min(-(-manifest.num_chunks // CHUNKS_PER_PARTITION), _MAX_PARTITIONS)

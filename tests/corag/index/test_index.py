@@ -78,8 +78,10 @@ def test_no_character_of_a_text_query_has_a_meaning(index, wrapping, query):
 
 
 def test_words_that_no_space_divides_are_found(tmp_path):
-    texts = ["罗马是意大利的首都。", "柏林是德国的首都。", "Berlin in brief"]
-    index = ChunkIndex.build(tmp_path, [Chunk(str(row), text) for row, text in enumerate(texts)], MiniLMEmbedder())
+    # Among many texts of another script, too.
+    texts = {"0": "罗马是意大利的首都。", "1": "柏林是德国的首都。", "2": "Berlin in brief"}
+    texts = {f"page {row}": f"Page {row} of many" for row in range(120)} | texts
+    index = ChunkIndex.build(tmp_path, [Chunk(name, text) for name, text in texts.items()], MiniLMEmbedder())
     question = "德国的首都是什么?"
     assert by_words(index, question, 3)[0].chunk.id == "1"
     assert by_words(index, "the Berlin", 3)[0].chunk.id == "2"
