@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from corag.errors import InputError
 from corag.text.documents import Document, with_title
 from corag.types import Chunk, TokenCounter
 
-CHUNKING_VERSION = 6
+CHUNKING_VERSION = 7
 """Raised by every change of where texts are cut, here or in `corag.files.chunks`: indexes then read all files again."""
 DEFAULT_CHUNK_TOKENS = 128
 DEFAULT_BUDGET = 1024
@@ -26,9 +27,13 @@ SizedSpan = tuple[Span, int]
 """A span that fits a chunk, and its tokens."""
 
 COLONS = (":", "：")  # noqa: RUF001
+ITEM = re.compile(r"\s*(?:[-*+•‣▪–]|\d{1,3}[.)]|[a-z][.)]|[A-Z]\))\s+\S")  # noqa: RUF001
+"""The start of an item of a list; "A. Smith" is a name."""
 _COUNTED_AT_ONCE = 1024
 _WINDOW = 4096
 """Characters in which sentences are looked for at a time."""
+_LIST_CHARACTERS = 16
+"""Characters per token of a chunk within which the end of a list is looked for."""
 _MAX_NUMBER = 32
 """Characters of what may number a sentence."""
 _WORD = re.compile(r"\S+\s*|\s+")
@@ -176,6 +181,9 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
         if end > new + 1 and not meter.fits(spans[start][0], spans[end - 1][1]):
             ends = [stop for _, stop in spans[new : end - 1]]
             end = new + 1 + ends.index(meter.last_that_fits(spans[start][0], ends))
+        # A list stays with what leads into it, if they fit one chunk.
+        if end < len(spans):
+            end = next((lead for lead in range(new + 1, end) if _leads_across(meter, spans[lead], spans[end][0])), end)
         # What leads into a list or into code begins the chunk that has it.
         while end < len(spans) and end - 1 > new and meter.text[slice(*spans[end - 1])].rstrip().endswith(COLONS):
             end -= 1
@@ -190,6 +198,18 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
         # The overlap must leave tokens for something new, or the next chunk would be a part of this one.
         while start < new and not meter.fits(spans[start][0], spans[new][1]):
             start += 1
+
+
+def _leads_across(meter: ChunkMeter, lead: Span, cut: int) -> bool:
+    """Return whether a piece leads into a list in which a chunk would be cut, and both fit one chunk."""
+    if not meter.text[slice(*lead)].rstrip().endswith(COLONS):
+        return False
+    end, lines = lead[1], io.StringIO(meter.text[lead[1] : lead[1] + _LIST_CHARACTERS * meter.max_tokens])
+    for line in lines:
+        if line.strip() and not line[0].isspace() and not ITEM.match(line):
+            break
+        end += len(line)
+    return cut < lead[1] + len(meter.text[lead[1] : end].rstrip()) and meter.fits(lead[0], end)
 
 
 def words_of(text: str, span: Span) -> list[Span]:

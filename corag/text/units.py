@@ -17,9 +17,8 @@ from typing import NamedTuple
 from corag.ambient import watched
 from corag.errors import InputError
 from corag.memory import LRU
-from corag.text.chunking import COLONS as COLONS
+from corag.text.chunking import COLONS, ITEM, sentence_spans
 from corag.text.chunking import Span as Span
-from corag.text.chunking import sentence_spans
 from corag.text.documents import SEPARATOR, body, with_title
 from corag.types import Chunk
 
@@ -32,8 +31,6 @@ MAX_CHARACTERS = 800
 MAX_WINDOW = 1000
 """Sentences of a unit; passages have fewer."""
 
-# "A. Smith" is a name.
-_ITEM = re.compile(r"\s*(?:[-*+•‣▪–]|\d{1,3}[.)]|[a-z][.)]|[A-Z]\))\s+\S")  # noqa: RUF001
 _CLAUSE = re.compile(r"[;:,،、，；—–]\s*(?=\S)")  # noqa: RUF001
 _CELL = re.compile(r"\|\s*(?=\S)")
 _BREAK = re.compile(r"\n\s*(?=\S)")
@@ -379,7 +376,7 @@ def _opens(text: str, piece: _UnitSpan, indents: Mapping[int, int]) -> str:
     marks = own.split(maxsplit=1)[0]
     if own[-1] in _OPENS or underlined or (marks == "#" * len(marks) and 0 < len(marks) < 7 and len(own) > len(marks)):
         return "line"
-    if piece.leads or _ITEM.match(own) or start not in indents:
+    if piece.leads or ITEM.match(own) or start not in indents:
         return ""
     if len(lines) > 1 or own[-1] in _ENDS:
         return ""
@@ -466,7 +463,7 @@ class _Blocks:
         elif _is_row(line):
             self._end_prose()
             self._read_row(line, span)
-        elif _ITEM.match(line):
+        elif ITEM.match(line):
             self._end_table()
             self._end_prose()
             self._item = start, end

@@ -110,6 +110,13 @@ def test_what_leads_into_a_list_is_in_its_chunk():
     assert bounds(chunk_document(Document("d", text), WORDS, ChunkConfig(5))) == [(0, 7), (7, 26), (26, 32)]
 
 
+def test_a_list_stays_with_what_leads_into_it_if_both_fit_a_chunk():
+    text = "Aa to. Do it now:\n\n- Ee us.\n\n1. Gg me.\n   No.\n\nIi be."
+    whole = [(0, 7), (7, 47), (47, 53)]
+    assert bounds(chunk_document(Document("d", text), WORDS, ChunkConfig(10))) == whole
+    assert bounds(chunk_document(Document("d", text), WORDS, ChunkConfig(9))) == [(0, 29), (29, 53)]
+
+
 def test_long_words_are_cut_into_the_longest_parts_that_fit():
     chunks = chunk_document(Document("d", "ab " + "x" * 25 + " cd"), CHARACTERS, ChunkConfig(10))
     assert bounds(chunks) == [(0, 3), (3, 13), (13, 23), (23, 31)]
