@@ -13,6 +13,7 @@ import numpy as np
 from corag.errors import InputError
 from corag.models.embedders import vectors_by
 from corag.text.documents import with_title
+from corag.text.overlaps import places_of
 from corag.types import Candidate, Chunk, Embedder
 
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
@@ -39,6 +40,9 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
 
     `texts` may also be all that Chroma, Qdrant or a vector store of OpenAI returned for one query.
 
+    Strings of which one begins with the end of another one are parts of one document, so that what they share is given
+    and paid for once; see `corag.text.overlaps`.
+
     What has no id gets one made from its text, so the same text has the same id everywhere; of different texts that
     would share one, the later ones have their position in it, too.
 
@@ -53,6 +57,7 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
             f"texts is of type {type(texts).__name__}; give (or have the retriever return) an iterable of strings, "
             "mappings, documents or candidates"
         )
+    texts = list(texts)
     candidates, texts_of = [], dict[str, str]()
     for position, text in enumerate(texts):
         candidate = _candidate(text, f"texts[{position}]")
@@ -61,6 +66,11 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
         if is_made_up and texts_of.setdefault(chunk.id, chunk.text) != chunk.text:
             candidate = replace(candidate, chunk=replace(chunk, id=f"{chunk.id}-{position}"))
         candidates.append(candidate)
+    strings = [row for row, text in enumerate(texts) if isinstance(text, str)]
+    for one, (first, start) in places_of([texts[row] for row in strings]).items():
+        chunk = candidates[strings[one]].chunk
+        place = {"document": candidates[strings[first]].chunk.id, "start": start, "end": start + len(chunk.text)}
+        candidates[strings[one]] = Candidate(replace(chunk, metadata=place))
     return candidates
 
 

@@ -8,6 +8,7 @@ import corag
 from corag import Candidate, Chunk
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document
+from corag.text.overlaps import places_of
 from corag.text.units import LINE_GAP, UnitChunk, source_of
 from tests.corag.selectors.test_selectors import cheap_selector
 from tests.fakes import COUNTERS
@@ -82,6 +83,28 @@ def test_savings_are_spent():
     for count in range(1, 9):
         found = corag.selector("full", tokenizer=WORDS).select("Which?", pool, 9 + 16 * count)
         assert (found.cost_tokens, len(found)) == (9 + 16 * count, count)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), st.integers(2, 8), st.sampled_from(["passage", "sentence"]))
+def test_strings_that_overlap_are_one_document(data, count, unit):
+    starts = [(first, first + data.draw(st.integers(2, 4))) for first in range(count)]
+    lines = [f"Valve {number} opens the main tank now." for number in range(count + 4)]
+    texts = [" ".join(lines[slice(*start)]) for start in data.draw(st.permutations(starts))]
+    last = max(end for _, end in starts)
+    selection = corag.select("Which valve?", [*texts, "Other text."], 999, method="full", unit=unit, tokenizer=WORDS)
+    # What is between two that do not overlap is not known.
+    parts = selection.text.replace(LINE_GAP, " ").split("\n\n")
+    assert sorted(parts) == ["Other text.", " ".join(lines[:last])]
+
+
+def test_places_of_strings():
+    one, two = "the first of two long pieces ", "the second of two long pieces "
+    assert places_of([one + two, two + one]) == {}  # a circle
+    assert places_of([two, one, one + two]) == {2: (2, 0), 0: (2, 29)}
+    first, second = "It ends with what is common to both of them.", "what is common to both of them. And more."
+    assert places_of([second, first, "what is common"]) == {1: (1, 0), 0: (1, 13)}
+    assert places_of([first, "with what is another thing"]) == {}
 
 
 def test_places_that_disagree_with_the_texts_are_not_believed():
