@@ -21,6 +21,7 @@ from corag.cli.page import Page, Section, Table
 from corag.errors import DataError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
+from corag.registry import SELECTORS
 from corag.writing import write_atomically
 from experiments.adapters.fused import fit_own
 from experiments.data.config import CandidateSettings, candidate_settings
@@ -73,6 +74,8 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         super().__post_init__()
         Runtime.__post_init__(self)
         check_range("keep", self.keep, 0, 1, "it is a share")
+        for part in split_parts(self.configurations):
+            SELECTORS.check(part)
 
 
 @in_runtime
