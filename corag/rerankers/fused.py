@@ -269,11 +269,14 @@ class Fused(EncoderPart):
         return np.array([self._signal(name, query, passages, late) for name in self.weights.signals]).T
 
     def late(self, query: str, passages: Sequence[Chunk]) -> Late | None:
-        """Return the late interaction that reads the scripts of all texts; None if none that is installed does."""
-        if minilm_reads([query, *(passage.text for passage in passages)]):
+        """Return the late interaction that reads the scripts of all texts, or else of most; None if none does."""
+        texts = [query, *(passage.text for passage in passages)]
+        if all(minilm_reads([text]) for text in texts):
             return self._rerankers[LATE]  # type: ignore[return-value]
         if find_spec(MULTILINGUAL_PACKAGE) is not None:
             return self._multilingual
+        if minilm_reads(texts):
+            return self._rerankers[LATE]  # type: ignore[return-value]
         warn_once(
             "a question or its texts are in a script that MiniLM does not read: they are ranked by the words they "
             f"share; install {to_install('multilingual')}, or give a reranker of the language"

@@ -98,6 +98,9 @@ def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
     texts = ["熊猫吃竹子。", "珠穆朗玛峰高8849米。", "K2是世界第二高峰。"]
     chunks = [Chunk(str(row), text) for row, text in enumerate(texts)]
     assert Fused().scorer("珠穆朗玛峰有多高？", chunks)([(0,), (1,), (2,)]).argmax() == 1
+    # One such text among others is enough.
+    late = Fused().late("How high is Everest?", [*PASSAGES, *chunks])
+    assert late is not None and late.encoder == "e5"
 
 
 def test_a_damaged_value_is_refused(tmp_path):
