@@ -74,11 +74,14 @@ def means(values: FloatArray) -> FloatArray:
 
 
 def needs(found: Curves, ours: str, theirs: str) -> list[Need]:
-    """Return what one method needs for what another holds, at each budget of the other."""
+    """Return what one method needs for what another holds, at each budget of the other.
+
+    Not where ours holds more at its smallest budget: nothing tells then how much less is enough.
+    """
     own = [found[cell] for cell in sorted(found, key=lambda cell: cell[1]) if cell[0] == ours]
     listed = []
     for (method, budget), other in sorted(found.items(), key=lambda item: item[0][1]):
-        if method == theirs and len(own) > 1:
+        if method == theirs and len(own) > 1 and other[0, 0] >= own[0][0, 0]:
             held, tokens = np.maximum.accumulate([of[:, 0] for of in own]).T, np.log([of[:, 1] for of in own]).T
             wanted = [
                 np.exp(np.interp(value, curve, at)) if value <= curve[-1] else np.inf
