@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from corag.types import Chunk
@@ -52,10 +53,8 @@ def citation(chunk: Chunk) -> str:
         source += f", pages {known['page']}-{known['last_page']}" if "last_page" in known else f", page {known['page']}"
     elif "line" in known:
         source += f", line {known['line']}"
-    headings = known.get("headings")
-    title = (
-        " > ".join(map(str, headings)) if headings and isinstance(headings, list | tuple) else known.get("title", "")
-    )
+    headings = _headings(chunk)
+    title = " > ".join(map(str, headings)) if headings else known.get("title", "")
     return f"{source}: {title}" if title else source
 
 
@@ -69,5 +68,11 @@ def content(chunk: Chunk) -> tuple[str, str]:
 
     Pages of one manual often repeat a section below headings of their own; chunks of it say the same.
     """
-    heading = (chunk.metadata.get("headings") or [chunk.metadata.get("title") or ""])[-1]
+    heading = [chunk.metadata.get("title") or "", *_headings(chunk)][-1]
     return str(heading), " ".join(body(chunk).split())
+
+
+def _headings(chunk: Chunk) -> Sequence[object]:
+    """Return the headings in a chunk's metadata, which may be a user's own and hold anything; none if they are none."""
+    headings = chunk.metadata.get("headings")
+    return headings if isinstance(headings, list | tuple) else ()

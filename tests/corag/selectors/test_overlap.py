@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.text.chunking import ChunkConfig, chunk_document
-from corag.text.documents import Document
+from corag.text.documents import Document, citation
 from corag.text.overlaps import places_of
 from corag.text.units import LINE_GAP, UnitChunk, source_of
 from tests.corag.selectors.test_selectors import cheap_selector
@@ -145,3 +145,11 @@ def test_a_section_that_pages_repeat_is_given_once(name):
     selection = cheap_selector(name).select("What is save?", pool, 1000)
     assert selection.trace.duplicates_dropped == 1
     assert {source_of(one.chunk).id for one in selection.trace.offered} <= {*pages} - {"npm-install > save"}
+
+
+@pytest.mark.parametrize("headings", [3, "a", {"a": 1}, [], [1, 2], None, [[]]])
+def test_headings_of_users_may_be_anything(headings):
+    text = {"text": "It is open.", "metadata": {"headings": headings}}
+    selection = corag.select("Open?", [text, "It is shut."], 99, method="full")
+    assert selection.ids and len(selection.chunks) == 2
+    assert citation(selection.chunks[0])
