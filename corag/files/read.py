@@ -61,7 +61,7 @@ READERS: Mapping[str, Reader] = {
     "docx": Reader("corag.files.web:read_docx", 3, ("mammoth", *_PAGES)),
     "pdf": Reader("corag.files.pdf:read_pdf", 2, ("pypdfium2",)),
     "pptx": Reader("corag.files.office:read_pptx", 5, ("pptx",)),
-    "xlsx": Reader("corag.files.office:read_xlsx", 4, ("openpyxl",)),
+    "xlsx": Reader("corag.files.office:read_xlsx", 5, ("openpyxl",)),
     "rst": Reader("corag.files.markup:read_rst", 2, ("docutils", *_PAGES)),
     "asciidoc": Reader("corag.files.markup:read_asciidoc", 2),
     "tex": Reader("corag.files.markup:read_tex", 2, ("pylatexenc",)),

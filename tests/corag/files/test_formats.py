@@ -41,6 +41,17 @@ def test_sheets_are_tables():
     assert (block.kind, file.text[: block.header_end].splitlines()[-1]) == ("table", "| --- | --- | --- |")
 
 
+def test_notes_above_a_table_of_a_sheet_are_text():
+    book = pytest.importorskip("openpyxl").Workbook()
+    rows = (["Prices"], ["of", "2026"], ["part", "size", "price"], ["valve", "big", 5], ["pump", "big", 7])
+    for row in rows:
+        book.active.append(row)
+    book.save(data := io.BytesIO())
+    [(_, text)] = outline(read_file(data.getvalue(), "a.xlsx"))
+    table = "| part | size | price |\n| --- | --- | --- |\n| valve | big | 5 |\n| pump | big | 7 |"
+    assert text == f"Prices\nof 2026\n\n{table}"
+
+
 def test_numbers_of_a_sheet_are_read_as_it_shows_them_and_hidden_sheets_are_not():
     book = pytest.importorskip("openpyxl").Workbook()
     shown = [
