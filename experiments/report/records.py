@@ -28,7 +28,7 @@ from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.evaluation.methods import FILLING
 from experiments.report.drawing import COLORS, Points, against_tokens
-from experiments.report.equal import FIGURES, Curves, curves, drawn, means, needs_table
+from experiments.report.equal import FIGURES, Curves, curves, drawn, means, needs, needs_table
 from experiments.report.results import Result
 from experiments.run.journal import commit
 
@@ -55,6 +55,7 @@ ONE_A_KIND = (
 """Of each kind of texts one, which the README shows; the page of records shows all."""
 HOW_TO_READ = """Share of the reference answer's words in the context / share of gold passages touched @ tokens spent,
 by default and by filling the budget with the best-ranked passages (`naive(reranker=minilm-softsim)`)."""
+ALT = "Answer and evidence held against tokens: the default, and filling, for kinds of texts known and left out."
 SLACK = 0.03
 """How far the default may be below filling on a set and still count as keeping what filling keeps."""
 TABLE = ("<!-- held-out: python -m experiments.report.records -->", "<!-- end -->")
@@ -167,6 +168,20 @@ def page(lines: Sequence[Mapping[str, Any]], by_set: str = "") -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
+def front(kinds: Mapping[str, Curves]) -> str:
+    """Return what README and records begin with, as Markdown: a number for each sort of kinds, a picture, a table."""
+    said = []
+    for sort, found in kinds.items():
+        for need in needs(found, "corag", FILLING):
+            if need.budget == BUDGETS[0]:
+                ours = "in no number of tokens" if np.isinf(need.needs) else f"in {need.needs:.0f}"
+                said.append(f"what filling holds in {need.tokens:.0f} tokens the default holds {ours}, on kinds {sort}")
+    figure = f'<img src="{PICTURE.relative_to(ROOT)}" width="480" alt="{ALT}">'
+    needed = needs_table(kinds, "corag", FILLED)
+    numbers = f"**{'; '.join(said).capitalize()}.**"
+    return "\n\n".join([numbers, figure, markdown_table(needed.headings, needed.rows), needed.note])
+
+
 def picture(kinds: Mapping[str, Curves]) -> str:
     """Return what the default and what fills hold against their tokens, as SVG."""
     lines: list[tuple[str, Points, Mapping[str, Any]]] = []
@@ -198,8 +213,7 @@ def main(results: str = "", left_out: str = "", changed: str = "") -> None:
         write_atomically(ROWS, sink.getvalue())
     rows = parquet.read_table(ROWS).to_pylist()
     kinds = {sort: curves(own) for sort in (KNOWN, LEFT_OUT) if (own := [row for row in rows if row["kinds"] == sort])}
-    needed = needs_table(kinds, "corag", FILLED)
-    by_needs = f"{markdown_table(needed.headings, needed.rows)}\n\n{needed.note}"
+    by_needs = front(kinds)
     rows = [row for row in rows if row["kinds"] == KNOWN]
     write_atomically(PICTURE, picture(kinds))
     write_atomically(PAGE, page(lines, f"{by_needs}\n\n{table(rows)}"))

@@ -10,6 +10,7 @@ from experiments.report.records import (
     BUDGETS,
     FILLING,
     METHODS,
+    front,
     new_line,
     page,
     picture,
@@ -93,6 +94,8 @@ def test_tokens_for_what_another_method_holds_by_hand():
     assert wider.held == pytest.approx((0.6 + 0.8) / 2) and wider.low < wider.needs < wider.high
     table = needs_table({"known": curves(ours + theirs)}, "corag", {FILLING: "filling"})
     assert table.rows == [["256, known", "240: 100 (100 to 100)"], ["1,024, known", "1000: not held"]]
+    lead = "**What filling holds in 240 tokens the default holds in 100, on kinds known.**"
+    assert front({"known": curves(ours + theirs)}).startswith(lead)
 
 
 def test_the_picture_has_a_line_for_each_method_of_each_sort_of_kinds():
