@@ -66,11 +66,12 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
         if is_made_up and texts_of.setdefault(chunk.id, chunk.text) != chunk.text:
             candidate = replace(candidate, chunk=replace(chunk, id=f"{chunk.id}-{position}"))
         candidates.append(candidate)
-    strings = [row for row, text in enumerate(texts) if isinstance(text, str)]
-    for one, (first, start) in places_of([texts[row] for row in strings]).items():
-        chunk = candidates[strings[one]].chunk
-        place = {"document": candidates[strings[first]].chunk.id, "start": start, "end": start + len(chunk.text)}
-        candidates[strings[one]] = Candidate(replace(chunk, metadata=place))
+    strings = {row: text for row, text in enumerate(texts) if isinstance(text, str)}
+    rows = list(strings)
+    for one, (first, start) in places_of(list(strings.values())).items():
+        chunk = candidates[rows[one]].chunk
+        place = {"document": candidates[rows[first]].chunk.id, "start": start, "end": start + len(chunk.text)}
+        candidates[rows[one]] = Candidate(replace(chunk, metadata=place))
     return candidates
 
 
