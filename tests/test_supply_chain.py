@@ -60,11 +60,15 @@ def test_what_locked_packages_need_is_locked(locked):
 
 def test_no_set_behind_what_ships_forbids_its_use():
     text = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
-    catalogue = yaml.safe_load((ROOT / "experiments" / "data" / "catalogue.yaml").read_text(encoding="utf-8"))
-    settings = [
-        json.loads(file.read_text())["settings"] for file in (ROOT / "checkpoints").glob("minilm-*/config.json")
+    [heads, _, *rows] = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"
     ]
-    used = {source["data"] for one in settings for source in one.get("sources", ())}
-    assert used
-    for name in used:
-        assert f"`{name}`" in text and not RESEARCH_ONLY.search(catalogue.get(name, {"licence": ""})["licence"]), name
+    table = {row[0].strip("`"): dict(zip(heads, row, strict=True)) for row in rows}
+    catalogue = yaml.safe_load((ROOT / "experiments" / "data" / "catalogue.yaml").read_text(encoding="utf-8"))
+    for name, row in table.items():
+        assert not RESEARCH_ONLY.search(row["licence"]), name
+        if name in catalogue:
+            assert row["licence"] == catalogue[name]["licence"], name
+    for config in (ROOT / "checkpoints").glob("minilm-*/config.json"):
+        used = {source["data"] for source in json.loads(config.read_text())["settings"].get("sources", ())}
+        assert used <= {name for name, row in table.items() if row[f"`{config.parent.name}`"]}
