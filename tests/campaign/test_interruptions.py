@@ -132,10 +132,9 @@ def references(folder):
 
 TASKS = {
     "index": Task(
-        lambda inputs, folder: ["index", "--data", inputs / "data", "--out", folder / "i", "--max_tokens", 32,
-                                "--batch_size", 1, "--quiet"],
+        lambda inputs, folder: ["index", "--data", inputs / "long", "--out", folder / "i", "--quiet"],
         lambda folder: len(list(folder.glob("i/corag_chunks.lance/data/*"))),
-        10, index_rows, same,
+        4, index_rows, same,
     ),
     "label": Task(
         lambda inputs, folder: [
@@ -194,6 +193,9 @@ def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     write_folder(folder / "data")
     write_folder(folder / "many", DOCUMENTS, MANY_QUERIES)
+    # Chunks are committed by 256.
+    numbers = [{"id": f"n{number}", "title": "", "text": f"Number {number}."} for number in range(1000)]
+    write_folder(folder / "long", [*DOCUMENTS, *numbers])
     # Several batches, so that a kill finds some done.
     unanswered = [{**query, "id": f"{query['id']}-{copy}", "answers": []} for copy in range(6) for query in QUERIES]
     write_folder(folder / "unanswered", DOCUMENTS, unanswered)
