@@ -1,7 +1,4 @@
-"""`corag tune`: fit the value to a user's own questions, and choose the configuration that keeps what is promised.
-
-Both are compared with the default and with filling the budget on questions that they have not seen, by document.
-"""
+"""`corag tune`: fit the value to a user's own questions, and choose a configuration; both are measured on others."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from corag.budget import AUTO
 from corag.checks import check_range
 from corag.cli.console import say
 from corag.cli.page import Page, Section, Table
-from corag.errors import DataError
+from corag.errors import DataError, InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
 from corag.registry import SELECTORS
@@ -39,7 +36,6 @@ from experiments.run.track import Tracking
 DEFAULT = "corag"
 CONFIGURATIONS = (DEFAULT, FILLING, *(f"corag(keep={share})" for share in (0.9, 0.95, 0.99)))
 LEAST_QUESTIONS, FOLDS = 20, 4
-"""A value is fitted to two folds and measured on the others."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +70,8 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
         super().__post_init__()
         Runtime.__post_init__(self)
         check_range("keep", self.keep, 0, 1, "it is a share")
+        if Path(self.out).is_file():
+            raise InputError(f"out is {self.out!r}, which is a file; give a folder")
         for part in split_parts(self.configurations):
             SELECTORS.check(part)
 
@@ -125,7 +123,6 @@ def choose(
     filling = held[:, names.index(parse(FILLING))]
 
     def best(of: NDArray[np.bool_]) -> int:
-        """Return the one that keeps the promise, beyond chance, with the fewest tokens; else that nearest to it."""
         promise, compared = config.keep * filling[of], held[of].T[: len(names)]
         lows = [paired_difference(column, promise, groups=groups[of]).low for column in compared]
         return int(np.lexsort((tokens[of].mean(axis=0)[: len(names)], -np.minimum(0, lows)))[0])
