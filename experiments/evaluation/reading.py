@@ -53,6 +53,7 @@ CONDITIONS = {
     "corag(keep=0.95)": "corag keep=.95", "corag(keep=0.9)": "corag keep=.9",
     "adaptive-k": "Adaptive-k", "car": "CAR",
 }  # fmt: skip
+OF_PAPERS = ("Adaptive-k", "CAR")
 SEVERAL_BUDGETS = (FILLING, "corag")
 MEASURES = ("answer_words_in_context", "f1", "rougeL", "answer_words_in_answer")
 
@@ -199,7 +200,7 @@ def report(runs: Path, results: Path) -> None:
     known = {row["condition"] for row in rows}
     order = [
         "nothing", "gold alone", "five best passages", "corag 256", "corag 512", "corag 1024", "corag 4096",
-        "corag keep=.95", "corag keep=.9", "Adaptive-k", "CAR",
+        "corag keep=.95", "corag keep=.9",
         "filling 256", "filling 512", "filling 1024",
     ]  # fmt: skip
     conditions = [one for one in order if one in known]
@@ -208,6 +209,8 @@ def report(runs: Path, results: Path) -> None:
     parts = [table(rows, conditions)]
     for left_out, title in ((False, "Kinds that the value learned from"), (True, "Kinds left out of its training")):
         parts.append(f"{title}: " + table([row for row in rows if row["left_out"] == left_out], conditions))
+    if known.issuperset(OF_PAPERS):
+        parts.append("Selectors of other papers: " + table(rows, [*OF_PAPERS, "corag 1024", "filling 1024"]))
     (results / "reading.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     (results / "reading.svg").write_text(figure(paired, conditions), encoding="utf-8")
 
