@@ -305,7 +305,8 @@ def _alone(reranker: Reranker, query: str, chunks: Sequence[Chunk]) -> FloatArra
 def near_equal(texts: Sequence[str]) -> NDArray[np.intp]:
     """Return the number of the group of texts that repeat each other, for each text, `[len(texts)]`, from 0 on.
 
-    A text belongs to the first one before it of whose distinct words it shares `NEAR_EQUAL`.
+    A text belongs to the first one before it of whose distinct words it shares `NEAR_EQUAL`, all those with a digit
+    among them.
     """
     words = [frozenset(text.casefold().split()) for text in texts]
     groups: list[int] = []
@@ -314,7 +315,9 @@ def near_equal(texts: Sequence[str]) -> NDArray[np.intp]:
         for group, first in enumerate(firsts):
             other = words[first]
             smaller, larger = sorted((len(own), len(other)))
-            if smaller >= NEAR_EQUAL * larger and len(own & other) >= NEAR_EQUAL * len(own | other):
+            near = smaller >= NEAR_EQUAL * larger and len(own & other) >= NEAR_EQUAL * len(own | other)
+            # Records that differ in a number say different things.
+            if near and not any(character.isdigit() for word in own ^ other for character in word):
                 groups.append(group)
                 break
         else:

@@ -69,6 +69,7 @@ def test_more_is_never_worth_less_and_order_does_not_matter(rows, sharpness, dra
 def test_texts_repeat_each_other_by_their_words():
     body = "one two three four five six seven eight nine ten eleven twelve"
     assert near_equal([body, f"{body} more", "another text", body.upper(), ""]).tolist() == [0, 0, 1, 0, 2]
+    assert near_equal([f"{body} at 10.0.0.7", f"{body} at 10.0.0.77", f"{body} at 10.0.0.7"]).tolist() == [0, 1, 0]
 
 
 @pytest.mark.slow
