@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.configuration import spelling
 from corag.cli.console import progress, say, stderr
 from corag.errors import ModelError
-from corag.models.runtime import Runtime, in_runtime
+from corag.models.runtime import Runtime, current, has_precision, in_runtime
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 
 if TYPE_CHECKING:
     from corag.index import IndexUpdate
+
+_TOLD_SECONDS = 30
+"""From this time on a first index is announced."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date."""
     import corag
     from corag.index import update_index
+    from corag.index.build import estimated_seconds
+    from corag.index.store import MANIFEST
     from corag.registry import EMBEDDERS, SUMMARIZERS
     from corag.selectors.raptor.build import is_current, update_tree
     from corag.untrusted import check_untrusted
@@ -67,14 +73,21 @@ def run(config: IndexConfig) -> None:
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
     summarizer = SUMMARIZERS.make(config.tree_summarizer, defaults={"tokenizer": tokens}) if config.tree else None
     chunking = corag.ChunkConfig(config.max_tokens, config.overlap_tokens)
+    chosen = {"include": _globs(config.include), "exclude": _globs(config.exclude)}
+    if not config.quiet and "://" not in config.data and not Path(config.out, f"{MANIFEST}.lance").exists():
+        seconds = estimated_seconds(config.data, embedder, chunking, **chosen)
+        if seconds > _TOLD_SECONDS:
+            told = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} seconds"
+            can_be_faster = current().precision == "auto" and has_precision("bf16")
+            faster = "; with --precision bf16 about two thirds of that" if can_be_faster else ""
+            say(f"the first index takes {told}, further ones only what changes take{faster}", stderr())
     with progress("index", quiet=config.quiet) as report:
         update = update_index(
             config.data,
             config.out,
             embedder,
             chunking,
-            include=_globs(config.include),
-            exclude=_globs(config.exclude),
+            **chosen,
             follow_links=config.follow_links,
             tokens=tokens,
             overwrite=config.overwrite,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -22,6 +23,13 @@ from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import find_data, find_file, read_corpus
 from corag.types import Chunk, Embedder, TokenCounter
+
+_TIMED = 8
+"""Chunks by which the time of a first index is estimated."""
+_FEW_CHUNKS = 300
+_BYTES_PER_TOKEN = 4
+# Bytes of text by bytes of a file, where they differ much.
+_TEXT_SHARES = {".gz": 3.0, ".pdf": 0.1, ".docx": 0.1, ".pptx": 0.02, ".epub": 0.5, ".html": 0.4, ".ipynb": 0.1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,34 @@ def update_index(
         "skipped": len(skipped),
     }
     return IndexUpdate(index, written.num_embedded, written.num_copied, counts, skipped)
+
+
+def estimated_seconds(
+    folder: str | Path,
+    embedder: Embedder,
+    chunking: ChunkConfig,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+) -> float:
+    """Return about how long a first index takes, by the sizes of the files and the time for a few full chunks.
+
+    It is 0 for a folder so small that measuring would take longer than it says.
+    """
+    path = find_data(folder)
+    files = [path / name for name in ("corpus.jsonl", "corpus.jsonl.gz") if (path / name).is_file()]
+    if not files:
+        found = find_files(path, include=include, exclude=exclude)
+        files = [found.root / name for name in found.kinds]
+    num_bytes = sum(file.stat().st_size * _TEXT_SHARES.get(file.suffix.lower(), 1) for file in files)
+    num_chunks = num_bytes / (_BYTES_PER_TOKEN * chunking.max_tokens)
+    if num_chunks < _FEW_CHUNKS:
+        return 0.0
+    chunks = ["word " * (chunking.max_tokens - 2)] * _TIMED
+    embedder.embed(chunks)  # the first time is longer
+    begun_s = time.perf_counter()
+    embedder.embed(chunks)
+    return num_chunks * (time.perf_counter() - begun_s) / _TIMED
 
 
 def _corpus_source(
