@@ -16,6 +16,7 @@ from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import ValidationError
 
 import corag
 from corag.budget import choose_within
@@ -142,9 +143,22 @@ def instructions(service: Service) -> str:
     return f"{said} Without texts it chooses from an index of {len(service.index):,} chunks, from: {among}."
 
 
+class _Server(MCPServer[Any]):
+    """An MCP server that says which argument is wrong, in words for an assistant."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            wrong = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.__cause__.errors())
+            raise ToolError(f"the arguments of {name} do not fit; {'; '.join(wrong)}") from error
+
+
 def make_tools(service: Service) -> MCPServer[Any]:
     """Return the MCP server."""
-    server: MCPServer[Any] = MCPServer("corag", version=corag.__version__, instructions=instructions(service))
+    server: MCPServer[Any] = _Server("corag", version=corag.__version__, instructions=instructions(service))
     replies = Replies(service)
 
     def explained(reply: Callable[..., str]) -> Callable[..., str]:
