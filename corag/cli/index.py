@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from common.configuration import spelling
 from corag.cli.console import progress, say, stderr
 from corag.errors import ModelError
-from corag.models.runtime import Runtime, current, has_precision, in_runtime
+from corag.models.runtime import Runtime, in_runtime, resolve_device, runtime
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _TOLD_SECONDS = 30
 """From this time on a first index is announced."""
+MEASURED = "minilm"
+"""The embedder whose vectors in bf16 find what those in fp32 find (lab notebook)."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,19 @@ class IndexConfig(Runtime):
 
 @in_runtime
 def run(config: IndexConfig) -> None:
-    """Index a folder, or bring its index up to date."""
+    """Index a folder, or bring its index up to date.
+
+    MiniLM's vectors are computed in bf16 where the processor has it, unless a precision is given: in about half the
+    time, and their recall was measured to be the same.
+    """
+    if config.embedder == MEASURED and config.precision == "auto":
+        with runtime(precision=resolve_device("reranker").precision):
+            _update(config)
+    else:
+        _update(config)
+
+
+def _update(config: IndexConfig) -> None:
     import corag
     from corag.index import update_index
     from corag.index.build import estimated_seconds
@@ -73,21 +87,20 @@ def run(config: IndexConfig) -> None:
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
     summarizer = SUMMARIZERS.make(config.tree_summarizer, defaults={"tokenizer": tokens}) if config.tree else None
     chunking = corag.ChunkConfig(config.max_tokens, config.overlap_tokens)
-    chosen = {"include": _globs(config.include), "exclude": _globs(config.exclude)}
+    include, exclude = _globs(config.include), _globs(config.exclude)
     if not config.quiet and "://" not in config.data and not Path(config.out, f"{MANIFEST}.lance").exists():
-        seconds = estimated_seconds(config.data, embedder, chunking, **chosen)
+        seconds = estimated_seconds(config.data, embedder, chunking, include=include, exclude=exclude)
         if seconds > _TOLD_SECONDS:
             told = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} seconds"
-            can_be_faster = current().precision == "auto" and has_precision("bf16")
-            faster = "; with --precision bf16 about two thirds of that" if can_be_faster else ""
-            say(f"the first index takes {told}, further ones only what changes take{faster}", stderr())
+            say(f"the first index takes {told}, further ones only what changes take", stderr())
     with progress("index", quiet=config.quiet) as report:
         update = update_index(
             config.data,
             config.out,
             embedder,
             chunking,
-            **chosen,
+            include=include,
+            exclude=exclude,
             follow_links=config.follow_links,
             tokens=tokens,
             overwrite=config.overwrite,
