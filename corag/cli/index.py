@@ -15,9 +15,9 @@ from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 if TYPE_CHECKING:
     from corag.index import IndexUpdate
 
-_TOLD_SECONDS = 30
+_ANNOUNCED_SECONDS = 30
 """From this time on a first index is announced."""
-MEASURED = "minilm"
+BF16_EMBEDDER = "minilm"
 """The embedder whose vectors in bf16 find what those in fp32 find (lab notebook)."""
 
 
@@ -68,7 +68,7 @@ def run(config: IndexConfig) -> None:
     MiniLM's vectors are computed in bf16 where the processor has it, unless a precision is given: in about half the
     time, and their recall was measured to be the same.
     """
-    if config.embedder == MEASURED and config.precision == "auto":
+    if config.embedder == BF16_EMBEDDER and config.precision == "auto":
         with runtime(precision=resolve_device("reranker").precision):
             _update(config)
     else:
@@ -90,9 +90,9 @@ def _update(config: IndexConfig) -> None:
     include, exclude = _globs(config.include), _globs(config.exclude)
     if not config.quiet and "://" not in config.data and not Path(config.out, f"{MANIFEST}.lance").exists():
         seconds = estimated_seconds(config.data, embedder, chunking, include=include, exclude=exclude)
-        if seconds > _TOLD_SECONDS:
-            told = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} seconds"
-            say(f"the first index takes {told}, further ones only what changes take", stderr())
+        if seconds > _ANNOUNCED_SECONDS:
+            duration = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} seconds"
+            say(f"the first index takes {duration}, further ones only what changes take", stderr())
     with progress("index", quiet=config.quiet) as report:
         update = update_index(
             config.data,

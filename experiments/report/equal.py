@@ -110,7 +110,7 @@ def needs_table(kinds: Mapping[str, Curves], ours: str, others: Mapping[str, str
     return Table(["budget", *others.values()], rows, note=note)
 
 
-def drawn(found: Curves, method: str) -> Points:
+def points_of(found: Curves, method: str) -> Points:
     """Return tokens and what is held in them, by budget."""
     cells = sorted(cell for cell in found if cell[0] == method)
     return [(float(found[cell][0, 1]), float(found[cell][0, 0]), None) for cell in cells]

@@ -28,7 +28,7 @@ from corag.types import FloatArray
 from corag.writing import write_atomically
 from experiments.evaluation.methods import FILLING
 from experiments.report.drawing import COLORS, Points, against_tokens
-from experiments.report.equal import FIGURES, Curves, curves, drawn, means, needs, needs_table
+from experiments.report.equal import FIGURES, Curves, curves, means, needs, needs_table, points_of
 from experiments.report.results import Result
 from experiments.run.journal import commit
 
@@ -188,7 +188,7 @@ def picture(kinds: Mapping[str, Curves]) -> str:
     for color, (method, title) in zip(COLORS, {"corag": "the default", **FILLED}.items(), strict=False):
         for (sort, found), line in zip(kinds.items(), ("-", ":"), strict=False):
             style = {"color": color, "marker": "o", "linewidth": 1.6, "linestyle": line}
-            lines.append((f"{title}, kinds {sort}", drawn(found, method), style))
+            lines.append((f"{title}, kinds {sort}", points_of(found, method), style))
     return against_tokens(lines, "answer and evidence held")
 
 
