@@ -55,7 +55,9 @@ def curves(rows: Rows, seed: int = 0) -> Curves:
     random, found = np.random.default_rng(seed), dict[tuple[str, int], list[FloatArray]]()
     for of_set in cells.values():
         order = sorted(next(iter(of_set.values())), key=lambda row: str(row["query"]))
-        _, group = np.unique([str(row.get("group", row["query"])) for row in order], return_inverse=True)
+        names = [str(row.get("group", row["query"])) for row in order]
+        # As in `paired_difference`: if all are of one group, each question by itself.
+        _, group = np.unique(names if len(set(names)) > 1 else np.arange(len(names)), return_inverse=True)
         drawn = random.multinomial(group.max() + 1, np.full(group.max() + 1, 1 / (group.max() + 1)), SAMPLES)
         weights = np.vstack([np.ones(len(group)), drawn[:, group]])
         for cell, of_cell in of_set.items():
