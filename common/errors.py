@@ -15,5 +15,9 @@ class InputError(CoragError, ValueError):
     """A value given by the user breaks a rule: an empty question, a budget of 0, a broken line."""
 
 
+class DataError(InputError):
+    """A data folder or file cannot be used; the message names the file and, where it has one, the line."""
+
+
 class ModelError(CoragError):
     """A model, tokenizer or checkpoint is missing, damaged, or not what its name says."""

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from common.errors import DataError
+
 logger = logging.getLogger(__name__)
 
 CONFIG_FILE, SEAL = "config.json", "sha256"
@@ -55,7 +57,7 @@ def seal_again(folder: Path) -> None:
     values = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
     names = {file.name for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")}
     files = {name: (folder / name).read_bytes() for name in names - {CONFIG_FILE}}
-    replace_file(folder / CONFIG_FILE, sealed({name: values[name] for name in values if name != SEAL}, files))
+    write_atomically(folder / CONFIG_FILE, sealed({name: values[name] for name in values if name != SEAL}, files))
 
 
 def _of_config(config: Mapping[str, Any], others: Mapping[str, str]) -> str:
@@ -79,10 +81,13 @@ def modified(path: Path) -> tuple[tuple[str, int, int], ...]:
     return ()
 
 
-def replace_file(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file in one step, text as UTF-8; its folder is made if it is missing.
 
-    A kill or a full disk leaves the old file or the new one. After an `OSError` the old file is unchanged.
+    A kill or a full disk leaves the old file or the new one.
+
+    Raises:
+        DataError: It cannot be written; the old file is unchanged.
     """
     # Two processes may write the same file: each has a draft of its own.
     draft = path.with_name(f".{path.name}.{platform.node()}-{os.getpid()}.part")
@@ -90,10 +95,10 @@ def replace_file(path: Path, content: str | bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(draft, content)
         draft.replace(path)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
-        raise
+        raise DataError(f"{path} cannot be written: {error}; free some space, or choose another output") from error
 
 
 def replace_folder(

@@ -5,12 +5,9 @@ escapes is a bug in CORAG and keeps its traceback.
 """
 
 from common.errors import CoragError as CoragError
+from common.errors import DataError as DataError
 from common.errors import InputError as InputError
 from common.errors import ModelError as ModelError
-
-
-class DataError(InputError):
-    """A data folder or file cannot be used; the message names the file and, where it has one, the line."""
 
 
 class IndexMismatchError(CoragError):

@@ -1,8 +1,9 @@
-"""Values that are computed once: a byte-bounded LRU in memory, shared or private, and texts in a file."""
+"""What is computed once: a byte-bounded LRU in memory, shared or private; texts in a file; the cache folder."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import weakref
 from collections import OrderedDict
@@ -163,6 +164,13 @@ class TextStore:
             f"the cache file {self._path} cannot be used: {error}; check permissions and free space, or delete it, "
             "which only costs computing its texts again"
         )
+
+
+def cache_folder() -> Path:
+    """Return the folder for files that can be made again: `$CORAG_CACHE`, else the user's cache folder."""
+    if chosen := os.environ.get("CORAG_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "corag"
 
 
 def megabytes(number: float) -> int:

@@ -22,6 +22,7 @@ import numpy as np
 import corag
 import search
 from common.configuration import split_parts
+from common.storage import write_atomically
 from corag.checks import check_budget, check_count
 from corag.cli.console import print_table
 from corag.errors import DataError
@@ -36,7 +37,6 @@ from corag.text.data import DataFolder
 from corag.text.documents import Document, passage
 from corag.text.tokens import model_folder
 from corag.types import Candidate
-from corag.writing import write_atomically
 from experiments import demo
 from experiments.run.journal import versions
 from search import Order, SearchConfig

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import agent
 from common.configuration import Configuration, parse, split_parts
+from common.storage import write_atomically
 from corag.budget import AUTO
 from corag.checks import check_range
 from corag.cli.console import say
@@ -19,7 +20,6 @@ from corag.errors import DataError, InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
 from corag.registry import SELECTORS
-from corag.writing import write_atomically
 from experiments.adapters.fused import fit_own
 from experiments.data.config import CandidateSettings, candidate_settings
 from experiments.data.splits import divide

@@ -32,7 +32,7 @@ from agent.training.data import TrainingTable
 from agent.training.lightning import kept_in, quiet_trainer, quiet_training, resume
 from agent.training.module import AgentModule
 from common.errors import InputError, ModelError
-from common.storage import folder_lock, replace_file
+from common.storage import folder_lock, write_atomically
 
 CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
 RANK = "rank"
@@ -136,7 +136,7 @@ def fit(
         name = torch.cuda.get_device_name(root) if root.type == "cuda" else root.type
         card_facts = _facts(train, val, train_config, report) | {"trained on": name} | dict(facts or {})
         save(report.checkpoint, agent, model_card(config, card_facts))
-        replace_file(out_dir / RECORD_FILE, json.dumps(record, indent=1))
+        write_atomically(out_dir / RECORD_FILE, json.dumps(record, indent=1))
         _remove_epochs(out_dir)
         return report
 

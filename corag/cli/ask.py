@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.storage import write_atomically
 from corag.budget import AUTO, BudgetFor
 from corag.cli.console import plain, say, stderr, stdout
 from corag.cli.explain import reply_page
@@ -17,7 +18,6 @@ from corag.index.search import Retrieval
 from corag.models.runtime import Runtime, in_runtime
 from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.visible import one_line, to_json
-from corag.writing import write_atomically
 
 HELP = "/sources shows what the last answer rests on, /new begins anew, /exit or Ctrl-D leaves."
 MOST_TURNS = 4

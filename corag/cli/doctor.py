@@ -84,11 +84,11 @@ def _devices() -> Iterator[tuple[str, str]]:
 
 def _at_hand() -> Iterator[tuple[str, str]]:
     from common.storage import CONFIG_FILE
+    from corag.memory import cache_folder
     from corag.models.minilm import WEIGHTS_FILE, WEIGHTS_SHA256
     from corag.models.trained import FOLDER
     from corag.text.data import data_folders
     from corag.text.tokens import check_published, model_folder
-    from corag.writing import cache_folder
 
     try:
         folder = model_folder()

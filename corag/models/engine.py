@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from corag.ambient import check_cancelled
 from corag.errors import InputError, ModelError
 from corag.forks import work
+from corag.memory import cache_folder
 from corag.models.runtime import Placement, has_precision, import_openvino, record_use, without_telemetry
 from corag.optional import require
-from corag.writing import cache_folder
 
 logger = logging.getLogger(__name__)
 

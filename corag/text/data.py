@@ -21,9 +21,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from corag.checks import well_formed
 from corag.errors import DataError
+from corag.memory import cache_folder
 from corag.text.documents import Document, passage, with_title
 from corag.types import Chunk
-from corag.writing import cache_folder
 
 logger = logging.getLogger(__name__)
 

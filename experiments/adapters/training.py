@@ -18,12 +18,11 @@ from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import WandbLogger
 
 from agent.training.lightning import quiet_trainer, quiet_training, resume
-from common.storage import folder_lock
+from common.storage import folder_lock, write_atomically
 from corag.cli.console import progress, say
 from corag.cli.page import Block, Page, Section, Table
 from corag.models.trained import Adapter, save_adapter
 from corag.types import FloatArray
-from corag.writing import write_atomically
 from experiments.adapters.config import AdapterTraining
 from experiments.data.catalogue import DATA_SETS
 from experiments.run.journal import commit, finished_record, versions

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import ttest_rel
 
-from common.storage import folder_lock
+from common.storage import folder_lock, write_atomically
 from corag.cli.console import progress, say
 from corag.cli.main import restrict_settings
 from corag.cli.page import Page, Section, Table
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.text.visible import to_json
-from corag.writing import write_atomically
 from experiments.agents.train import TrainAgentConfig, fit, known_labels
 from experiments.run.journal import fingerprint
 from experiments.run.track import UNMEASURED

@@ -14,14 +14,13 @@ import numpy as np
 
 import agent
 from agent.checkpoint import CARD_FILE
-from common.storage import folder_lock, seal_again
+from common.storage import folder_lock, seal_again, write_atomically
 from corag.cli.console import progress, say
 from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError
 from corag.models.devices import parse_device
 from corag.models.runtime import Runtime, current, in_runtime, merge_records
 from corag.selectors.corag.features import check_recipe, feature_dim
-from corag.writing import write_atomically
 from experiments.agents.compare import comparison, left_out_table
 from experiments.agents.targets import TargetConfig, best_single, make_targets, training_targets, utility
 from experiments.data.config import comma_separated

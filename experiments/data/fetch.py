@@ -19,9 +19,9 @@ from typing import Any
 
 from corag.cli.console import progress
 from corag.errors import DataError
+from corag.memory import cache_folder
 from corag.optional import require
 from corag.text.visible import one_line
-from corag.writing import cache_folder
 
 EXTRA = "data"
 Row = Mapping[str, Any]

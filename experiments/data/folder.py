@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
+from common.storage import write_atomically
 from corag.checks import well_formed
 from corag.errors import DataError
 from corag.text.data import find_data, find_file
 from corag.text.documents import Document
 from corag.text.visible import to_json
-from corag.writing import write_atomically
 
 CORPUS_FILE, QUERIES_FILE, SOURCE_FILE = "corpus.jsonl.gz", "queries.jsonl.gz", "source.json"
 _LEVEL = 5

@@ -16,9 +16,9 @@ from common.storage import folder_lock
 from corag.checks import check_count
 from corag.cli.console import print_table, progress, say, stderr
 from corag.errors import DataError, InputError
+from corag.memory import cache_folder
 from corag.text.data import data_cache, find_data, folder_name
 from corag.text.documents import Document
-from corag.writing import cache_folder
 from experiments.data.catalogue import DATA_SETS, DataSet, find_data_set
 from experiments.data.config import comma_separated
 from experiments.data.fetch import Files, UnfetchedError

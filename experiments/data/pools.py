@@ -18,6 +18,7 @@ from corag.ambient import Report
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.index import ChunkIndex, update_index
+from corag.memory import cache_folder
 from corag.models.encoders import CachedEncoder
 from corag.models.minilm import MAX_TOKENS, minilm_encoder
 from corag.models.runtime import resolve_device, runtime
@@ -28,7 +29,6 @@ from corag.text.data import DataFolder, Query, passage_at, passage_of
 from corag.text.documents import Document, passage
 from corag.text.tokens import minilm
 from corag.types import Candidate, Chunk, Embedder
-from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName
 from experiments.data.trec import escaped, read_run
 from experiments.run.journal import digest, fingerprint

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import corag
+from common.storage import write_atomically
 from corag.cli.console import progress, say, stdout
 from corag.cli.explain import reply_page
 from corag.index import update_index
 from corag.models.runtime import Runtime, in_runtime
 from corag.selectors.corag.search import Corag
 from corag.text.chunking import ChunkConfig
-from corag.writing import write_atomically
 from experiments.agents.targets import TargetConfig
 from experiments.agents.train import TrainAgentConfig, train
 from experiments.data.config import CandidateSettings

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from common.configuration import spelling
+from common.storage import write_atomically
 from corag.cli.console import progress, say, stderr
 from corag.memory import clear_caches
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
-from corag.writing import write_atomically
 from experiments.data.config import comma_separated
 from experiments.data.pools import Pool, content_hash, open_pool, sample_questions
 from experiments.data.splits import HELD_OUT, default_split, document_groups, held_out, questions_of

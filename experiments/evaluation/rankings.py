@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from common.storage import write_atomically
 from corag.errors import InputError
 from corag.optional import require
 from corag.text.data import Grades, is_evidence
 from corag.types import Chunk
-from corag.writing import write_atomically
 from experiments.data.config import comma_separated
 from experiments.data.trec import qrels_lines, run_lines
 

@@ -20,11 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 import agent
 from agent import Configuration
 from common.configuration import parse
+from common.storage import write_atomically
 from corag.errors import DataError, InputError
 from corag.optional import require
 from corag.selectors.corag.features import Float32, feature_vectors
 from corag.types import FloatArray
-from corag.writing import write_atomically
 from experiments.data.config import comma_separated
 from experiments.labels.config import OF_AGENT
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from common.configuration import parse
+from common.storage import write_atomically
 from corag.checks import check_choice, check_count
 from corag.cli.console import print_table, say, stderr
 from corag.cli.page import Page, Section
@@ -15,7 +16,6 @@ from corag.errors import CoragError, InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
 from corag.text.visible import one_line, to_json
-from corag.writing import write_atomically
 from experiments.data.catalogue import DATA_SETS
 from experiments.data.config import comma_separated
 from experiments.data.folder import is_at_hand

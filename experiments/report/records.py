@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from common.storage import write_atomically
 from corag.cli.page import markdown_table
 from corag.errors import InputError
 from corag.optional import require
 from corag.text.visible import to_json
 from corag.types import FloatArray
-from corag.writing import write_atomically
 from experiments.evaluation.methods import FILLING
 from experiments.report.drawing import COLORS, Points, against_tokens
 from experiments.report.equal import FIGURES, Curves, curves, means, needs, needs_table, points_of

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.storage import write_atomically
 from corag.errors import DataError
 from corag.text.visible import to_json
-from corag.writing import write_atomically
 from experiments.report.difference import Difference
 from experiments.report.measures import MEASURES, Measure, Row, measure
 

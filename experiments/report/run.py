@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.storage import write_atomically
 from corag.cli.console import say, stderr
 from corag.errors import InputError
-from corag.writing import write_atomically
 from experiments.data.config import comma_separated
 from experiments.report.comparison import results_page
 from experiments.report.drawing import mean_points, plot

@@ -14,9 +14,9 @@ import agent
 import corag.selectors
 import search
 from common.configuration import split_parts
+from corag.memory import cache_folder
 from corag.optional import load
 from corag.registry import SELECTORS, TABLES
-from corag.writing import cache_folder
 from experiments.papers.study import cells_of, find_study, methods_of
 from tests.paths import ROOT
 

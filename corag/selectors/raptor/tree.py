@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from common.storage import replace_file
+from common.storage import write_atomically
 from corag.errors import DataError, IndexMismatchError
 from corag.index.outside import require_inside
 from corag.index.search import ChunkIndex
@@ -134,7 +134,7 @@ class RaptorTree:
             target.mkdir(parents=True, exist_ok=True)
             (target / TREE_FILE).unlink(missing_ok=True)
             np.save(target / "vectors.npy", self.vectors, allow_pickle=False)
-            replace_file(target / TREE_FILE, to_json(content))
+            write_atomically(target / TREE_FILE, to_json(content))
         except OSError as error:
             raise DataError(f"the tree cannot be written to {target}: {error}; give a folder that can") from error
 
