@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, overload
 
+from common.checks import check_budget, check_choice
 from common.configuration import parse
-from corag.checks import check_budget, check_choice
 from corag.errors import InputError
 from corag.registry import READERS
 from corag.registry import tokens as make_tokens

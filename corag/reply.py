@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from common.checks import MOST_CANDIDATES, check_count, check_query
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text, as_candidates, candidates_of
-from corag.checks import MOST_CANDIDATES, check_count, check_query
 from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.embedders import CachedEmbedder, vectors_by

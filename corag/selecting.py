@@ -9,10 +9,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from common.checks import check_budget, check_query
 from common.configuration import parse
 from common.storage import modified
 from corag.candidates import Text, as_candidates, with_cosines
-from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
 from corag.models.embedders import CachedEmbedder
 from corag.models.runtime import current

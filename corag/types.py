@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runt
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.checks import check_choice, check_count, check_range, check_text, well_formed
+from common.checks import check_choice, check_count, check_range, check_text, well_formed
 from corag.errors import InputError
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ import numpy as np
 
 import corag
 import search
+from common.checks import check_budget, check_count
 from common.configuration import split_parts
 from common.storage import write_atomically
-from corag.checks import check_budget, check_count
 from corag.cli.console import print_table
 from corag.errors import DataError
 from corag.memory import clear_caches, used_bytes

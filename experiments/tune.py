@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import agent
+from common.checks import check_range
 from common.configuration import Configuration, parse, split_parts
 from common.storage import write_atomically
 from corag.budget import AUTO
-from corag.checks import check_range
 from corag.cli.console import say
 from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError

@@ -8,8 +8,8 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
+from common.checks import check_count, check_range
 from corag.budget import AUTO
-from corag.checks import check_count, check_range
 from corag.cli.console import say
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime

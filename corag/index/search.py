@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag.checks import check_choice, check_count
+from common.checks import check_choice, check_count
 from corag.errors import IndexMismatchError, InputError
 from corag.index.store import (
     CHUNK_COLUMNS,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corag.checks import check_count
+from common.checks import check_count
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index import store
 from corag.index.store import IndexManifest, Row, accessing, connect, open_table

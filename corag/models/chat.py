@@ -15,7 +15,7 @@ from functools import cached_property
 from multiprocessing.pool import ThreadPool
 from typing import Any
 
-from corag.checks import check_count, check_range, check_text, well_formed
+from common.checks import check_count, check_range, check_text, well_formed
 from corag.errors import CoragError, InputError, ReaderError
 from corag.models.prompts import Messages
 from corag.models.servers import OllamaServer, OpenAIServer, Server

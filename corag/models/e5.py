@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.checks import check_text
 from corag.ambient import watched
-from corag.checks import check_text
 from corag.errors import MissingExtraError
 from corag.models.encoders import BertEncoder, Ids
 from corag.models.engine import EncoderSource, Float32, Int64, load_engine

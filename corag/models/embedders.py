@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.checks import check_count, check_text
 from common.configuration import spelling
-from corag.checks import check_count, check_text
 from corag.errors import ModelError
 from corag.memory import LRU
 from corag.models.checkpoint import BGE_M3, LoadedModel

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar
 
+from common.checks import check_choice, check_count
 from corag.ambient import Ambient
-from corag.checks import check_choice, check_count
 from corag.errors import InputError
 from corag.forks import renewed_lock
 from corag.memory import megabytes

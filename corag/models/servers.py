@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from corag.checks import check_count, check_range
+from common.checks import check_count, check_range
 from corag.errors import CoragError, InputError, ModelError
 from corag.optional import needed
 from corag.registry import Part

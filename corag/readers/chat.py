@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corag.checks import check_query
+from common.checks import check_query
 from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, ChatReply, OllamaChat, OpenAIChat
 from corag.models.prompts import Messages, Prompt, prompt
 from corag.optional import warn_once

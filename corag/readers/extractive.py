@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from corag.checks import check_count
+from common.checks import check_count
 from corag.models.embedders import CachedEmbedder, MiniLMEmbedder
 from corag.registry import Part
 from corag.text.chunking import Span, sentence_spans

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from common.checks import check_count, check_range
 from common.configuration import parse, spelling
-from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.memory import LRU, megabytes
 from corag.readers.chat import ChatReader

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from corag.checks import check_choice
+from common.checks import check_choice
 from corag.errors import InputError
 from corag.memory import LRU
 from corag.models.checkpoint import LoadedModel

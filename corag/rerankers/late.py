@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.checks import check_range
+from common.checks import check_range
 from corag.models.encoders import Encoded, EncoderPart, TextEncoder, best_cosines, token_cosines, tokens_within
 from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.scorers import ChunkScorer, by_length

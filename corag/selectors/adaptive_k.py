@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corag.checks import check_count, check_range
+from common.checks import check_count, check_range
 from corag.selectors.base import Choice, ComparingSelector, finite_numbers, keep_best, unscored
 from corag.selectors.problem import SelectionProblem
 

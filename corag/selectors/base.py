@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from common.checks import check_budget, check_choice, check_count, check_query
 from corag.ambient import checking
 from corag.candidates import Text, as_candidates
-from corag.checks import check_budget, check_choice, check_count, check_query
 from corag.errors import BudgetError, InputError
 from corag.models.embedders import CachedEmbedder
 from corag.optional import warn_once
@@ -69,7 +69,7 @@ class Assembled(NamedTuple):
 
 
 def checked(default: Any, check: Callable[..., None], **rule: Any) -> Any:
-    """Return a setting that a function of `corag.checks` checks by a rule; None passes where it is the default."""
+    """Return a setting that a function of `common.checks` checks by a rule; None passes where it is the default."""
     return field(default=default, metadata={"check": partial(check, **rule)})
 
 

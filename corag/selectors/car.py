@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag.checks import check_choice, check_count, check_seed
+from common.checks import check_choice, check_count, check_seed
 from corag.errors import InputError
 from corag.optional import require
 from corag.selectors.base import Choice, ComparingSelector, checked, finite_numbers, keep_best, unscored

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corag.checks import check_choice, check_count, check_seed
+from common.checks import check_choice, check_count, check_seed
 from corag.errors import InputError
 from corag.ranking import unit_vectors
 from corag.selectors.base import checked

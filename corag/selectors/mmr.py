@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from corag.checks import check_count, check_range
+from common.checks import check_count, check_range
 from corag.ranking import marginal_relevance
 from corag.selectors.base import Choice, EmbeddingSelector, checked, unscored
 from corag.selectors.problem import SelectionProblem

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import search
+from common.checks import check_count, check_range
 from corag.ambient import check_cancelled
-from corag.checks import check_count, check_range
 from corag.selectors.base import Choice, RerankingSelector, checked, fill
 from corag.selectors.problem import SelectionProblem
 from corag.text.units import UnitChunk, source_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from corag.checks import check_range
+from common.checks import check_range
 from corag.errors import InputError
 from corag.registry import READERS, SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice, checked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from corag.checks import check_count, check_range
+from common.checks import check_count, check_range
 from corag.selectors.base import BudgetedSelector, Choice, ComparingSelector, checked, fill, keep_best, unscored
 from corag.selectors.problem import SelectionProblem
 

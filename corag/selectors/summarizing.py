@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from corag.checks import check_count, check_seed
+from common.checks import check_count, check_seed
 from corag.optional import require
 from corag.registry import SUMMARIZERS
 from corag.selectors.base import Choice, EmbeddingSelector, checked, fill, keep_best, unscored

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from common.checks import MOST_CANDIDATES, check_budget, check_count, check_query
 from common.configuration import parse, spelling
 from corag.candidates import Text, as_candidates
-from corag.checks import MOST_CANDIDATES, check_budget, check_count, check_query
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex
 from corag.models.embedders import vectors_by

@@ -19,8 +19,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import ValidationError
 
 import corag
+from common.checks import check_budget
 from corag.budget import choose_within
-from corag.checks import check_budget
 from corag.errors import CoragError, InputError
 from corag.memory import LRU
 from corag.serve.service import Service

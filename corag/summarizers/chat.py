@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from corag.checks import check_choice
+from common.checks import check_choice
 from corag.errors import InputError, ReaderError, SummarizerError
 from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, OllamaChat, OpenAIChat
 from corag.models.prompts import prompt

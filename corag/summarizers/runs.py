@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
-from corag.checks import well_formed
+from common.checks import well_formed
 from corag.errors import DataError, InputError, ReaderError, SummarizerError
 from corag.memory import TextStore
 from corag.optional import warn_once

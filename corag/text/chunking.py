@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from common.checks import MOST_TOKENS, check_count, well_formed
 from corag.ambient import check_cancelled
-from corag.checks import MOST_TOKENS, check_count, well_formed
 from corag.errors import InputError
 from corag.text.documents import Document, with_title
 from corag.types import Chunk, TokenCounter

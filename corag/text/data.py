@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from corag.checks import well_formed
+from common.checks import well_formed
 from corag.errors import DataError
 from corag.memory import cache_folder
 from corag.text.documents import Document, passage, with_title

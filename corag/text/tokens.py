@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.checks import MOST_TOKENS
 from corag.ambient import check_cancelled, watched
-from corag.checks import MOST_TOKENS
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.memory import LRU
 from corag.optional import require, to_install

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from corag.checks import check_count
+from common.checks import check_count
 from corag.errors import InputError
 from corag.models.runtime import Runtime
 from corag.rerankers.evidence.hypotheses import MAX_SIZE

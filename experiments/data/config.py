@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from common.checks import MOST_CANDIDATES, check_budget, check_choice, check_count
 from common.configuration import parse
 from corag.budget import AUTO, BudgetFor
-from corag.checks import MOST_CANDIDATES, check_budget, check_choice, check_count
 from corag.errors import InputError
 from corag.index.search import Retrieval
 

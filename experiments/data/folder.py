@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
+from common.checks import well_formed
 from common.storage import write_atomically
-from corag.checks import well_formed
 from corag.errors import DataError
 from corag.text.data import find_data, find_file
 from corag.text.documents import Document

@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from common.checks import check_count
 from common.storage import folder_lock
-from corag.checks import check_count
 from corag.cli.console import print_table, progress, say, stderr
 from corag.errors import DataError, InputError
 from corag.memory import cache_folder

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import corag
+from common.checks import check_count
 from common.configuration import spelling
-from corag.checks import check_count
 from corag.cli.console import progress, say
 from corag.errors import DataError, InputError
 from corag.models.runtime import Runtime, in_runtime, recording

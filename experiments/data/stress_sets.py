@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from corag.checks import check_count, check_range
+from common.checks import check_count, check_range
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.memory import TextStore

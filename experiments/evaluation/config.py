@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from common.checks import check_budget, check_choice, check_count
 from common.configuration import split_parts
-from corag.checks import check_budget, check_choice, check_count
 from corag.errors import InputError
 from corag.selectors.corag.agents import NO_AGENT
 from corag.text.units import unit_size

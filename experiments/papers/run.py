@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from common.checks import check_choice, check_count
 from common.configuration import parse
 from common.storage import write_atomically
-from corag.checks import check_choice, check_count
 from corag.cli.console import print_table, say, stderr
 from corag.cli.page import Page, Section
 from corag.errors import CoragError, InputError

@@ -16,8 +16,8 @@ from typing import Any
 
 import experiments
 from agent import Configuration
+from common.checks import check_choice
 from common.configuration import parse
-from corag.checks import check_choice
 from corag.errors import DataError, InputError
 from corag.registry import SELECTORS, nearest
 from experiments.evaluation.config import EvaluateConfig

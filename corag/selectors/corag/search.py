@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from common.checks import check_choice, check_range
 from common.configuration import parse
-from corag.checks import check_choice, check_range
 from corag.errors import InputError
 from corag.optional import warn_once
 from corag.registry import EMBEDDERS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corag.checks import check_count
+from common.checks import check_count
 from corag.errors import IndexMismatchError
 from corag.memory import LRU
 from corag.registry import EMBEDDERS

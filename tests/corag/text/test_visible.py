@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.checks import well_formed
+from common.checks import well_formed
 from corag.text.visible import to_json, visible
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
