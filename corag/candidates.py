@@ -12,8 +12,7 @@ import numpy as np
 
 from corag.errors import InputError
 from corag.models.embedders import vectors_by
-from corag.text.documents import with_title
-from corag.text.overlaps import places_of
+from corag.text.documents import places_of, with_title
 from corag.types import Candidate, Chunk, Embedder
 
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
@@ -41,7 +40,7 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
     `texts` may also be all that Chroma, Qdrant or a vector store of OpenAI returned for one query.
 
     Strings of which one begins with the end of another one are parts of one document, so that what they share is given
-    and paid for once; see `corag.text.overlaps`.
+    and paid for once; see `corag.text.documents`.
 
     What has no id gets one made from its text, so the same text has the same id everywhere; of different texts that
     would share one, the later ones have their position in it, too.

@@ -18,7 +18,7 @@ from common.configuration import Configuration, parse, spelling, write_value
 from corag.errors import CoragError, InputError
 from corag.optional import load
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer, TokenCounter
-from search.config import SearchConfig
+from search.types import SearchConfig
 
 P = TypeVar("P")
 

@@ -12,18 +12,18 @@ section 4. Its symbols are kept: value V, total reward W, visits n, all visits N
 exploration c, cost weight lambda, utility U.
 """
 
-from search.config import PRESETS as PRESETS
-from search.config import Backup as Backup
-from search.config import Choice as Choice
-from search.config import Policy as Policy
-from search.config import Preset as Preset
-from search.config import SearchConfig as SearchConfig
-from search.config import Visits as Visits
 from search.drivers import search as search
 from search.drivers import search_many as search_many
 from search.exhaustive import exhaustive as exhaustive
 from search.tree import SearchTree as SearchTree
+from search.types import PRESETS as PRESETS
+from search.types import Backup as Backup
+from search.types import Choice as Choice
 from search.types import Order as Order
+from search.types import Policy as Policy
+from search.types import Preset as Preset
 from search.types import ScoreOrders as ScoreOrders
 from search.types import ScoreProblemOrders as ScoreProblemOrders
+from search.types import SearchConfig as SearchConfig
 from search.types import SearchResult as SearchResult
+from search.types import Visits as Visits

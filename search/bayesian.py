@@ -12,10 +12,9 @@ from math import inf
 
 import numpy as np
 
-from search.config import SearchConfig
 from search.gaussian_process import GaussianProcess, OrderPool, first_largest, largest
 from search.orders import OrderSpace
-from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult
+from search.types import FloatArray, IntArray, Order, SearchConfig, SearchCoroutine, SearchResult
 
 BATCH_SIZE = 8
 """Orders a round: in smaller batches the process trusts the first explanation that fits too soon (45 of 60 optima found

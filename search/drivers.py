@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike
 
 from common.errors import InputError
 from search.bayesian import bayesian_search
-from search.config import Policy, SearchConfig
 from search.tree import tree_search
 from search.types import (
     IntArray,
     Order,
+    Policy,
     ScoreOrders,
     ScoreProblemOrders,
+    SearchConfig,
     SearchCoroutine,
     SearchResult,
     checked_problem,

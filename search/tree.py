@@ -16,8 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from search.config import SearchConfig
-from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult
+from search.types import FloatArray, IntArray, Order, SearchConfig, SearchCoroutine, SearchResult
 
 
 class SearchTree:

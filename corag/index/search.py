@@ -30,7 +30,7 @@ from corag.index.store import (
     to_chunk,
 )
 from corag.index.where import Where, sql_of
-from corag.text.scripts import minilm_reads
+from corag.text.words import minilm_reads
 from corag.types import Candidate, Chunk, Embedder
 
 Item = TypeVar("Item", bound=Hashable)

@@ -25,7 +25,7 @@ from corag.index import store
 from corag.index.store import IndexManifest, Row, accessing, connect, open_table
 from corag.index.where import quoted
 from corag.models.embedders import vectors_by
-from corag.text.scripts import unspaced
+from corag.text.words import unspaced
 from corag.types import Chunk, Embedder
 
 MIN_CHUNKS_TO_PARTITION = 10_000

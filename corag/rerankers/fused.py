@@ -35,8 +35,8 @@ from corag.optional import to_install, warn_once
 from corag.registry import RERANKERS
 from corag.rerankers.late import Late
 from corag.rerankers.scorers import by_length
-from corag.text.scripts import minilm_reads
 from corag.text.units import UnitChunk, source_of
+from corag.text.words import minilm_reads
 from corag.types import Chunk, FloatArray, Order, Reranker
 from corag.untrusted import check_untrusted
 

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import Document, passage
-from corag.text.scripts import UNSPACED
 from corag.text.units import Span, sentences_of
+from corag.text.words import UNSPACED
 from corag.types import Chunk
 
 Known = Literal["fact", "offset", "answer"]

@@ -1,4 +1,4 @@
-"""The words of a text as a ranking by words compares them: one normalisation for every script.
+"""Scripts, and the words of a text as a ranking by words compares them: one normalisation for every script.
 
 Words are compared without case, width, accents and vowel points, and by their stem where Snowball has one for their
 script. Where no space divides words, and in Korean, which writes particles together with them, pairs of neighbouring
@@ -15,7 +15,7 @@ import importlib.util
 import re
 import runpy
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
@@ -23,8 +23,15 @@ from typing import Any
 
 from corag.ambient import watched
 from corag.forks import lock_for_forks
-from corag.text.scripts import UNSPACED
 
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Characters of scripts without spaces between words, as a range of a regular expression.
+
+Thai, Lao, Burmese, Khmer, kana and Chinese characters.
+"""
+_UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
 _PAIRED = re.compile(f"[{UNSPACED}\uac00-\ud7af]+")
 _HUMPS = re.compile("[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])|[A-Z]")
 """Parts of a word such as XMLHttpRequest."""
@@ -197,3 +204,27 @@ def _stemmer(language: str) -> Any:
 
     # Words are kept here.
     return Stemmer(language, 0)
+
+
+def spaced_characters(text: str) -> str:
+    """Return a text with spaces between the characters where none divides words, as MLQA counts words of an answer."""
+    return _UNSPACED_RUN.sub(lambda run: f" {' '.join(run[0])} ", text)
+
+
+def unspaced(texts: Iterable[str]) -> bool:
+    """Return whether at least a tenth of the characters of texts are of a script without spaces between words."""
+    joined = "".join(texts)
+    return 10 * sum(map(len, _UNSPACED_RUN.findall(joined))) >= len(joined) > 0
+
+
+def minilm_reads(texts: Iterable[str]) -> bool:
+    """Return whether at least half of the letters of texts are Latin.
+
+    MiniLM learned English. Of other languages in Latin letters it knows pieces of words, and ranks by them better than
+    by chance; of other scripts it knows little more than single letters.
+    """
+    joined = " ".join(texts)
+    if joined.isascii():
+        return True
+    letters, latin = (sum(map(len, of.findall(joined))) for of in (_LETTERS, _LATIN))
+    return 2 * latin >= letters

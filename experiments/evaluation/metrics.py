@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 
 from corag.optional import require
 from corag.text.data import holds_evidence, is_evidence
-from corag.text.scripts import spaced_characters
 from corag.text.units import Range
+from corag.text.words import spaced_characters
 from corag.types import Chunk, Embedder, FloatArray
 
 LONG_ANSWER_WORDS = 20

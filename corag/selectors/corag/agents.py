@@ -27,7 +27,7 @@ from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.features import FEATURES, feature_vectors, question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.self_route import built
-from corag.text.scripts import minilm_reads
+from corag.text.words import minilm_reads
 from corag.types import Embedder, Selection, TokenCounter
 from corag.untrusted import check_untrusted, too_large
 

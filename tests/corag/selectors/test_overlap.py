@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.text.chunking import ChunkConfig, chunk_document
-from corag.text.documents import Document, citation
-from corag.text.overlaps import places_of
+from corag.text.documents import Document, citation, places_of
 from corag.text.units import LINE_GAP, UnitChunk, source_of
 from tests.corag.selectors.test_selectors import cheap_selector
 from tests.fakes import COUNTERS

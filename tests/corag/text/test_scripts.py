@@ -3,7 +3,7 @@
 import pytest
 
 import corag
-from corag.text.scripts import minilm_reads, spaced_characters
+from corag.text.words import minilm_reads, spaced_characters
 
 CAPITALS = [
     "罗马是意大利的首都。",
