@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise, repeat
 from typing import Any, Literal, NamedTuple
@@ -14,12 +14,17 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from corag.files.front import front_matter
+from corag.files.navigation import is_contents, is_row_of_links
 
 # Inline markup matters in headings alone.
 _BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
 _INLINE = MarkdownIt("commonmark")
 _LEAVES = {"paragraph_open", "heading_open", "fence", "code_block", "table_open", "html_block"}
 
+# A row of links under such a heading is what that is about.
+_PARTS = ("h2", "h3", "h4", "h5", "h6")
+_MAX_ROW = 4096
+"""Characters of a paragraph that may be a row of links, addresses included."""
 _MAX_HEADER = 240
 """Characters of a table's header, which is repeated above its rows."""
 MAX_HEADING = 300
@@ -240,6 +245,73 @@ def read_markdown(
                 blocks.append(Block(begin))
     known = title or " ".join(str(known_fields.pop("title", "")).split()) or name
     return FileText(text, sections_of(text, headings, blocks, known, start=start), lines=lines, fields=known_fields)
+
+
+def without_navigation(text: str) -> str:
+    """Return a Markdown text with spaces in place of its tables of contents and rows of links; see `is_row_of_links`.
+
+    A text that would be empty stays.
+    """
+    if "[" not in text and "</a>" not in text:
+        return text
+    references: dict[str, Any] = {}
+    starts = [0, *line_ends(text), len(text)]
+    spans: list[tuple[int, int]] = []
+    above, has_text = "", False
+    for block in _outermost(_BLOCKS.parse(text, references)):
+        kind, contents = block[0].type, [token.content for token in block if token.content]
+        parts: list[tuple[Token | None, str]] = []
+        if kind.endswith("list_open") and any("](#" in content for content in contents):
+            parts = [part for content in contents for part in _linked(content, references)]
+            inner = [(link, words) for link, words in parts if link is not None and _address(link).startswith("#")]
+            sizes = [sum(sum(map(str.isalnum, words)) for _, words in some) for some in (inner, parts)]
+            is_navigation = is_contents(len({id(link) for link, _ in inner}), *sizes)
+        elif kind in ("paragraph_open", "html_block") and above not in _PARTS and len(contents[0]) < _MAX_ROW:
+            is_navigation = is_row_of_links(_linked(contents[0], references))
+        else:
+            is_navigation = False
+        above = block[0].tag
+        has_text |= not is_navigation and kind != "heading_open"
+        if is_navigation and block[0].map is not None:
+            spans.append((starts[block[0].map[0]], starts[min(block[0].map[1], len(starts) - 1)]))
+    return blanked(text, spans) if has_text else text
+
+
+def _outermost(tokens: Iterable[Token]) -> Iterator[list[Token]]:
+    """Yield the tokens of each block that is in no other one."""
+    block: list[Token] = []
+    for token in tokens:
+        block.append(token)
+        if token.level == 0 and token.nesting <= 0:
+            yield block
+            block = []
+
+
+def _linked(content: str, references: Mapping[str, Any]) -> list[tuple[Token | None, str]]:
+    """Return the pieces of a paragraph, each with what begins the link that it is in; None outside of links."""
+    link: Token | None = None
+    parts: list[tuple[Token | None, str]] = []
+    for token in (part for line in _INLINE.parseInline(content, dict(references)) for part in line.children or ()):
+        if token.type == "link_open" or (token.type == "html_inline" and token.content.lower().startswith("<a ")):
+            link = token
+        elif token.type == "link_close" or (token.type == "html_inline" and token.content.lower().startswith("</a")):
+            link = None
+        elif token.type not in ("html_inline", "image"):
+            parts.append((link, token.content))
+    return parts
+
+
+def _address(link: Token) -> str:
+    return str(link.attrs.get("href", ""))
+
+
+def blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return a text with spaces between these offsets, in place of all but line ends, so that all others stay."""
+    parts, last = [], 0
+    for start, end in spans:
+        parts += [text[last:start], "".join(one if one in "\r\n" else " " for one in text[start:end])]
+        last = end
+    return "".join([*parts, text[last:]])
 
 
 def line_ends(text: str, start: int = 0) -> list[int]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from corag.files.lines import joined_words, without_manual_heads, without_running_heads
-from corag.files.markdown import Block, FileText, TextBuilder, read_markdown, sections_of
+from corag.files.markdown import Block, FileText, TextBuilder, read_markdown, sections_of, without_navigation
 from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError, decode
 
 _DELIMITERS = ",;\t|"
@@ -19,8 +19,8 @@ _TITLES = ("title", "name", "question", "id", "_id")
 
 
 def read_md(data: bytes, name: str) -> FileText:
-    """Return the text of a Markdown file."""
-    return read_markdown(decode(data), name)
+    """Return the text of a Markdown file, without its table of contents."""
+    return read_markdown(without_navigation(decode(data)), name)
 
 
 def read_text(data: bytes, name: str) -> FileText:

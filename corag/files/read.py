@@ -53,11 +53,11 @@ class Reader(NamedTuple):
 
 _PAGES = ("bs4", "lxml", "markdownify")
 READERS: Mapping[str, Reader] = {
-    "markdown": Reader("corag.files.plain:read_md", 4),
+    "markdown": Reader("corag.files.plain:read_md", 5),
     "text": Reader("corag.files.plain:read_text", 2),
     "csv": Reader("corag.files.plain:read_csv", 4),
     "jsonl": Reader("corag.files.plain:read_jsonl", 1),
-    "html": Reader("corag.files.web:read_html", 4, _PAGES),
+    "html": Reader("corag.files.web:read_html", 5, _PAGES),
     "docx": Reader("corag.files.web:read_docx", 3, ("mammoth", *_PAGES)),
     "pdf": Reader("corag.files.pdf:read_pdf", 2, ("pypdfium2",)),
     "pptx": Reader("corag.files.office:read_pptx", 5, ("pptx",)),
@@ -67,7 +67,7 @@ READERS: Mapping[str, Reader] = {
     "tex": Reader("corag.files.markup:read_tex", 2, ("pylatexenc",)),
     "mail": Reader("corag.files.bundles:read_mail", 2),
     "notebook": Reader("corag.files.bundles:read_notebook", 2),
-    "epub": Reader("corag.files.bundles:read_epub", 2, _PAGES),
+    "epub": Reader("corag.files.bundles:read_epub", 3, _PAGES),
     "man": Reader("corag.files.web:read_man", 4, ("mandoc", *_PAGES)),
 }
 """Type -> its reader."""

@@ -186,8 +186,28 @@ def test_navigation_is_found_by_its_links():
     text = "<h1>Pump</h1>{}<p>See <a href=x>one</a> and <a href=y>two</a> for it.<ul><li><a href=d>Four</a></ul>"
     page = html(f"<table><tr><td>{links}</table>{text.format(contents)}<p>It pumps.<div><p>{links}</div>")
     assert outline(read_file(page, "a.html")) == [("Pump", "See one and two for it.\n\n- Four\n\nIt pumps.")]
+    # Wherever a row of links is; an enumeration, a list, a cell, and a row under a heading of its own say something.
+    row = "<p><a href=x>Home</a> | <a href=y>Map</a></p>"
+    kept = "<p><a href=x>a(1)</a>, <a href=y>b(1)</a></p><ul><li><a href=x>Text</a> | <a href=y>Number</a></ul>"
+    page = html(f"<h1>Pump</h1><p>It pumps.</p>{row}{kept}<h2>Links</h2>{row}")
+    assert outline(read_file(page, "a.html")) == [
+        ("Pump", "It pumps.\n\na(1), b(1)\n\n- Text | Number"),
+        ("Pump > Links", "Home | Map"),
+    ]
     # A page of links alone is an index, which is its text.
     assert outline(read_file(html(contents), "a.html")) == [("a", "- One\n- Two\n- Three")]
+
+
+def test_navigation_of_markdown_is_found_by_its_links():
+    row, contents = "[Home](x) | [Map][m] · <a href=y>Chat</a>\n", "- [One](#one)\n  - [Two](#two)\n- [Three](#three)\n"
+    page = f"# Pump\n\n{row}\n{contents}\nIt pumps.\n\n- [One](one.md)\n- [Two](#two)\n\n## Links\n\n{row}\n[m]: z\n"
+    file = read_file(page.encode(), "a.md")
+    assert outline(file) == [
+        ("Pump", "It pumps.\n\n- [One](one.md)\n- [Two](#two)"),
+        ("Pump > Links", f"{row}\n[m]: z"),
+    ]
+    assert file.text.count("\n") == page.count("\n") and len(file.text) == len(page)
+    assert outline(read_file(contents.encode(), "a.md")) == [("a", contents.strip())]
 
 
 @pytest.mark.slow
