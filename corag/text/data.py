@@ -1,7 +1,8 @@
-"""Data folders: `corpus.jsonl[.gz]` and `queries.jsonl[.gz]`, checked line by line.
+"""Data folders: `corpus.jsonl[.gz]` and `queries.jsonl[.gz]`, checked line by line; BEIR folders, too.
 
 docs/data.md describes the fields. A gold entry names a passage, or a span of one as `passage#start-end` (character
-offsets).
+offsets). In a BEIR folder (Thakur et al., 2021) each file `qrels/*.tsv` is a split of the questions that it judges;
+the others are left out.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class DataFolder:
         folder = find_data(path)
         documents = read_corpus(folder)
         file = find_file(folder, "queries")
-        queries = tuple(_read_unique(file, _query).values())
+        queries = _judged(folder, file, _read_unique(file, _query))
         for query in queries:
             for name in query.candidates or ():
                 if name not in documents:
@@ -250,13 +251,42 @@ def passage_at(name: str, documents: Mapping[str, Document]) -> Chunk | None:
     return Chunk(name, with_title(document.title, document.text[start:end]), metadata)
 
 
+def _judged(folder: Path, file: Path, queries: Mapping[str, Query]) -> tuple[Query, ...]:
+    """Return the questions with judgements in a BEIR folder, once for each split; all if it has no judgements."""
+    judged = []
+    files = sorted(path for path in folder.glob("qrels/*") if path.name.endswith((".tsv", ".tsv.gz")))
+    for qrels in files:
+        for name, grades in _read_qrels(qrels).items():
+            if name not in queries:
+                raise DataError(f"{qrels}: question {name!r} is not in {file.name}")
+            gold = tuple(passage for passage, grade in grades.items() if grade > 0)
+            judged.append(replace(queries[name], gold=gold, grades=grades, split=qrels.name.split(".")[0]))
+    return tuple(judged) if files else tuple(queries.values())
+
+
+def _read_qrels(file: Path) -> dict[str, dict[str, int]]:
+    """Return the grades of passages by question; the first line may be a heading."""
+    grades: dict[str, dict[str, int]] = {}
+    for number, parts in read_lines(file, lambda line: [part.strip() for part in line.split("\t")]):
+        if len(parts) != 3 or not all(parts) or (number > 1 and not re.fullmatch(r"[+-]?\d+", parts[2])):
+            raise DataError(f"{file}, line {number}: expected question-id, passage-id and a whole number between tabs")
+        query, name, grade = parts
+        if not re.fullmatch(r"[+-]?\d+", grade):
+            continue
+        if grades.setdefault(query, {}).setdefault(name, int(grade)) != int(grade):
+            raise DataError(f"{file}, line {number}: a second grade of passage {name!r} for question {query!r}")
+    if not grades:
+        raise DataError(f"{file} has no judgements")
+    return grades
+
+
 def _document(line: str) -> Document:
     row = _json_object(line)
     return Document(_text(row, "id"), _text(row, "text", empty=True), _text(row, "title", "", empty=True))
 
 
 def _query(line: str) -> Query:
-    row = _json_object(line)
+    row = _json_object(line, text="question")
     grades = row.get("grades") or {}
     if not isinstance(grades, dict) or any(type(grade) is not int for grade in grades.values()):
         raise ValueError(f"field 'grades' is {grades!r:.80}; it must map ids to whole numbers")
@@ -276,11 +306,15 @@ def _query(line: str) -> Query:
     )
 
 
-def _json_object(line: str) -> Mapping[str, Any]:
+def _json_object(line: str, **names: str) -> Mapping[str, Any]:
+    """Return the JSON object of a line; one of BEIR under our names of its fields."""
     row: Any = json.loads(line)
     if not isinstance(row, dict):
         raise ValueError(f"a JSON {type(row).__name__}; every line must be one JSON object")
-    return row
+    if "id" in row or "_id" not in row:
+        return row
+    ours = {"_id": "id", **names}
+    return {ours.get(str(name), str(name)): value for name, value in row.items()}
 
 
 def _text(row: Mapping[str, Any], name: str, default: str | None = None, *, empty: bool = False) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from common.checks import MOST_CANDIDATES, check_budget, check_choice, check_count
 from common.configuration import parse
 from corag.budget import AUTO, BudgetFor
+from corag.errors import InputError
 from corag.index.search import Retrieval
 
 # The command line looks for the types of settings in the module of the first base class alone.
@@ -37,10 +38,12 @@ class CandidateSettings:
             all have one, else the corpus.
         retrieval: How candidates of a corpus are found: by cosine similarity (vector), by BM25 (text), or by both
             (hybrid, the default); those of the other pools are ranked by cosine.
-        num_candidates: Chunks offered per question with the corpus as pool.
+        num_candidates: Chunks offered per question with the corpus as pool, or passages of a run.
         limit: Use only the first N questions of the split.
         sample: Use a random sample of N of these questions; neighbouring ones are often about the same document.
         history: Which earlier questions of a conversation are put before each question: none, the last one, or all.
+        run: TREC run, plain or `.gz`, whose best num_candidates passages are the candidates, in its order, in place of
+            a pool.
     """
 
     pool: PoolName = "auto"
@@ -49,6 +52,7 @@ class CandidateSettings:
     limit: int | None = None
     sample: int | None = None
     history: History = "last"
+    run: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("sample", "limit"):
@@ -56,6 +60,9 @@ class CandidateSettings:
                 check_count(name, number, "leave it out for all questions")
         check_choice("history", self.history, History)
         check_count("num_candidates", self.num_candidates, "typical: 10-50", most=MOST_CANDIDATES)
+        if self.run is not None and (self.pool in ("candidates", "document") or self.retrieval is not None):
+            asked = f"retrieval {self.retrieval}" if self.retrieval is not None else f"pool {self.pool}"
+            raise InputError(f"run {self.run!r} gives the candidates, so {asked} has no effect; leave one of them out")
 
 
 def spell_out(settings: object, *names: str) -> None:

@@ -1,4 +1,4 @@
-"""Where a question's candidates come from: its own list, the document of its evidence, or a corpus."""
+"""Where a question's candidates come from: its own list, the document of its evidence, a corpus, or a TREC run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,15 @@ from corag.memory import cache_folder
 from corag.models.encoders import CachedEncoder
 from corag.models.minilm import MAX_TOKENS, minilm_encoder
 from corag.models.runtime import resolve_device, runtime
+from corag.optional import warn_once
 from corag.selectors.raptor.tree import tree_file
 from corag.text.chunking import ChunkConfig, chunk_document
-from corag.text.data import DataFolder, Query, passage_of
+from corag.text.data import DataFolder, Query, passage_at, passage_of
 from corag.text.documents import Document, passage
 from corag.text.tokens import minilm
 from corag.types import Candidate, Chunk, Embedder
 from experiments.data.config import CandidateSettings, PoolName
+from experiments.data.trec import escaped, read_run
 from experiments.run.journal import digest, fingerprint
 
 EMBEDDED_TOGETHER = 512
@@ -39,10 +42,10 @@ LONG_TOKENS = MAX_TOKENS
 class Pool:
     """The candidates of some questions by the question's id, best first, each with its cosine to the question.
 
-    `name` is `candidates`, `document` or `corpus`, as results record it.
+    `name` is `candidates`, `document`, `corpus` or `run`, as results record it; candidates of a run have its score.
     """
 
-    name: PoolName
+    name: PoolName | Literal["run"]
     by_query: Mapping[str, list[Candidate]]
 
     @classmethod
@@ -76,6 +79,36 @@ class Pool:
             ranking = sorted(range(len(names)), key=lambda i: (-cosines[i], i))[:num_candidates]
             candidates[query.id] = [Candidate(chunks[names[i]], cosines[i], embedder=embedder.name) for i in ranking]
         return cls(name, candidates)
+
+    @classmethod
+    def of_run(cls, run: str | Path, folder: DataFolder, queries: Sequence[Query], num_candidates: int) -> Pool:
+        """Return a pool of the passages, or spans `passage#start-end`, that a TREC run ranks first.
+
+        Raises:
+            DataError: The run is broken, names a passage that the corpus lacks, or ranks nothing for all questions.
+        """
+        found = read_run(run, {escaped(query.id) for query in queries}, limit=num_candidates)
+        lacking = [query.id for query in queries if escaped(query.id) not in found]
+        if len(lacking) == len(queries):
+            raise DataError(
+                f"{run} ranks nothing for any of the {len(queries)} questions (the first is {lacking[0]!r}); its first "
+                f"column must hold ids of questions of {folder.path}"
+            )
+        if lacking:
+            warn_once(f"{run} ranks nothing for {len(lacking)} questions (first: {lacking[0]})")
+
+        def candidate(rank: int, name: str, score: float) -> Candidate:
+            chunk = passage_at(name, folder.documents) or passage_at(unquote(name), folder.documents)
+            if chunk is None:
+                raise DataError(
+                    f"{run}: passage {name!r} is not in the corpus of {folder.path}; give a run over this corpus"
+                )
+            return Candidate(chunk, score, "score", rank=rank)
+
+        ranked = {query.id: found.get(escaped(query.id), {}).items() for query in queries}
+        return cls(
+            "run", {query: [candidate(rank, *one) for rank, one in enumerate(of)] for query, of in ranked.items()}
+        )
 
     def candidates(self, query: Query) -> list[Candidate]:
         """Return the candidates of a question, best first."""
@@ -115,16 +148,25 @@ def _pieces(document: Document) -> list[Chunk]:
     return chunk_document(document, tokens)
 
 
-def content_hash(folder: DataFolder, queries: Sequence[Query], index: str | Path | None) -> str:
-    """Return a hash of what candidates come from: questions and corpus, and the index that is given."""
+def content_hash(
+    folder: DataFolder, queries: Sequence[Query], index: str | Path | None, run: str | Path | None = None
+) -> str:
+    """Return a hash of what candidates come from: questions and corpus, and the index and the run that are given."""
     corpus = hashlib.sha256()
     for document in folder.documents.values():
         corpus.update(fingerprint(asdict(document)).encode())
     content: object = None if index is None else ChunkIndex.open(index).manifest.fingerprint
     if index is not None and (tree := tree_file(index)) is not None:
-        content = [content, digest(tree)]
+        content = [content, _file_hash(tree)]
     asked = [fingerprint(asdict(query)) for query in queries]
-    return fingerprint([asked, corpus.hexdigest(), content])
+    return fingerprint([asked, corpus.hexdigest(), content, None if run is None else _file_hash(Path(run))])
+
+
+def _file_hash(path: Path) -> str:
+    try:
+        return digest(path)
+    except OSError as error:
+        raise DataError(f"the run {path} cannot be read: {error}; check the path") from error
 
 
 def sample_questions(queries: Sequence[Query], number: int | None, seed: int) -> list[Query]:
@@ -194,6 +236,8 @@ def open_pool(
     Without an `index` of the corpus, one is built in the cache folder, cut as `chunking` says. `num_candidates` of the
     settings counts for a corpus, `documents_limit` for documents.
     """
+    if settings.run is not None:
+        return Pool.of_run(settings.run, folder, queries, settings.num_candidates)
     pool = resolve(settings.pool, queries, index)
     if pool != "corpus":
         if settings.retrieval not in (None, "vector"):

@@ -28,7 +28,7 @@ from experiments.evaluation.judge import VERDICT, with_claims
 from experiments.evaluation.measure import Measuring, cold_and_warm
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
 from experiments.evaluation.parts import Parts, checkpoint_hash
-from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of
+from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
 from experiments.protocol.held_out import look, sealed_questions
 from experiments.report.comparison import results_page, terminal_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
@@ -126,7 +126,7 @@ class SetRun:
         self._measures = Measures(config.measures)
         self._methods = self._parts.methods(config.methods)
         self._content = [
-            content_hash(self._folder, self._folder.queries, config.index),
+            content_hash(self._folder, self._folder.queries, config.index, config.run),
             checkpoint_hash(config.agent),
             self._parts.tokens.name,
             versions(),
@@ -275,7 +275,7 @@ class SetRun:
         return result
 
     def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:
-        """Return the means of the measures by method, and the retriever's; rows get theirs."""
+        """Return the means of the measures by method, and the retriever's; rows get theirs, and runs are written."""
         offered = {query.id: [candidate.chunk for candidate in self._pool.candidates(query)] for query in self._queries}
         rankings: dict[str, Rankings] = {
             RETRIEVER: {query.id: ranking_of(offered[query.id], query.gold) for query in self._queries}
@@ -287,6 +287,8 @@ class SetRun:
         values = {name: self._measures.by_query(ranking, judgements) for name, ranking in rankings.items()}
         for name, of_method in rows.items():
             rows[name] = [{**row, **values[name].get(row["query"], {})} for row in of_method]
+        if self._files:
+            write_runs(self._files[budget].with_suffix(".runs"), rankings, judgements)
         means = {name: mean_of(list(of_one.values()), self._measures.names) for name, of_one in values.items()}
         figures = [evidence_figures(offered[query.id], query.gold) for query in self._queries if query.gold]
         means[RETRIEVER] |= mean_of(figures, ("evidence_recall", "full_evidence"))

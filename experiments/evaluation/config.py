@@ -54,7 +54,8 @@ class EvaluateConfig(SelectionSettings, Tracking):
 
     Attributes:
         data: Data folder, by path or name; with sets, their parent folder, or empty to look up each by name.
-        split: Split of the questions; by default `dev`, or `test` if there is no `dev`, or the only one.
+        split: Split of the questions; in a BEIR folder the name of a file in `qrels`. By default `dev`, or `test` if
+            there is no `dev`, or the only one.
         part: All of them, or the share that the shipped adapters have not learned from (held-out).
         methods: Selectors, separated by commas, with settings if needed: `top-k(k=3)`, `car(method=dbscan)`. `all`
             means every selector that can run with the given settings.
@@ -73,7 +74,7 @@ class EvaluateConfig(SelectionSettings, Tracking):
         seed: Seed of the sample.
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
             separated by commas; empty for none. Questions without gold are left out.
-        out: File for the result as JSON; also writes one line per question (`.rows.jsonl`).
+        out: File for the result as JSON; also writes one line per question (`.rows.jsonl`) and TREC runs (`.runs`).
         sets: Questions of several data folders.
         budgets: Several budgets instead of one.
         curves: Whether the report draws quality against tokens.
@@ -124,6 +125,8 @@ class EvaluateConfig(SelectionSettings, Tracking):
         check_count("seed", self.seed, "typical: 0", least=0)
         if self.latency_questions is not None:
             check_count("latency_questions", self.latency_questions, "typical: 20", least=0)
+        if self.run is not None and self.sets:
+            raise InputError(f"run {self.run!r} belongs to one data folder; give each of the sets its own run")
 
     def check_used(self) -> None:
         """Raise `InputError` for a reranker, agent and the like that no method would take."""

@@ -1,4 +1,4 @@
-"""Rankings of a retriever and of selections, measured as TREC does.
+"""Rankings of a retriever and of selections: measured as TREC does, and written as TREC runs.
 
 A ranking names passages. A chunk stands for the passage that it was cut from, or, where gold is a span of a passage,
 for the span that it is evidence for; so what counts as evidence counts as relevant. A selection is ranked by its order.
@@ -6,18 +6,23 @@ for the span that it is evidence for; so what counts as evidence counts as relev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from common.storage import write_atomically
 from corag.errors import InputError
 from corag.optional import require
 from corag.text.data import Grades, is_evidence
 from corag.types import Chunk
 from experiments.data.config import comma_separated
+from experiments.data.trec import qrels_lines, run_lines
 
 RETRIEVER = "retriever"
 """Name of the ranking of the candidates."""
+QRELS = "qrels.txt"
 Rankings = Mapping[str, Sequence[str]]
 """Passages, best first, by question."""
 
@@ -75,3 +80,14 @@ class Measures:
 def mean_of(values: Sequence[Mapping[str, float]], names: Sequence[str]) -> dict[str, float | None]:
     """Return the mean of each figure over questions; None without any."""
     return {name: fmean(one[name] for one in values) if values else None for name in names}
+
+
+def write_runs(folder: Path, rankings: Mapping[str, Rankings], judgements: Mapping[str, Grades]) -> None:
+    """Write a TREC run for each method, `METHOD.run`, and the judgements, `qrels.txt`."""
+    used: set[str] = set()
+    for number, (method, ranking) in enumerate(rankings.items()):
+        name = re.sub(r"[^\w.=,+-]+", "_", method).strip("_") or "method"
+        name = f"{name}-{number}" if name in used else name
+        used.add(name)
+        write_atomically(folder / f"{name}.run", "".join(run_lines(ranking, name)))
+    write_atomically(folder / QRELS, "".join(qrels_lines(judgements)))

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from corag.text.data import DataFolder, passage_at
-from corag.text.documents import body
+from corag.text.data import DataFolder
 from corag.text.visible import to_json
 from experiments.data.splits import document_groups, questions_of
+from experiments.data.trec import escaped
 from experiments.evaluation.methods import FILLING
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_recall, answer_words
 from experiments.protocol.held_out import held_out_ids
@@ -59,7 +59,7 @@ MEASURES = ("answer_words_in_context", "f1", "rougeL", "answer_words_in_answer")
 
 
 def draw(data: Path, runs: Path, limit: int, sets: Mapping[str, str] = SETS) -> None:
-    """Write a data folder with drawn questions for each set, another with their gold alone, and the configs."""
+    """Write a data folder with drawn questions for each set, a TREC run of its gold, and the configs."""
     for name, split in sets.items():
         folder, target = DataFolder.open(str(data / name)), runs / "data" / name
         sealed = held_out_ids().get(name, frozenset())
@@ -79,18 +79,16 @@ def draw(data: Path, runs: Path, limit: int, sets: Mapping[str, str] = SETS) -> 
             gold.update(others[row] for row in np.random.default_rng(0).permutation(len(others))[:PART_OF_CORPUS])
             documents = [one for one in documents if one["id"] in gold]
         _write(target / "corpus.jsonl", documents)
-        alone = target.with_name(f"{name}-gold")
-        alone.mkdir(exist_ok=True)
-        _write(alone / "queries.jsonl", [{**rows[query.id], "candidates": query.gold} for query in drawn])
-        chunks = [passage_at(entry, folder.documents) for entry in {entry for one in drawn for entry in one.gold}]
-        known = [chunk for chunk in chunks if chunk is not None]
-        _write(
-            alone / "corpus.jsonl",
-            [{"id": chunk.id, "title": chunk.metadata["title"], "text": body(chunk)} for chunk in known],
-        )
+        lines = [
+            f"{escaped(query.id)} Q0 {escaped(entry)} {rank} {-rank} gold\n"
+            for query in drawn
+            for rank, entry in enumerate(query.gold, start=1)
+        ]
+        (runs / "data" / f"{name}.gold.run").write_text("".join(lines), encoding="utf-8")
     for run, settings in RUNS.items():
         of_run: list[dict[str, Any]] = [
-            {"name": name, "data": f"{name}-gold" if run == "gold" else name, "split": split, "limit": limit}
+            {"name": name, "data": name, "split": split, "limit": limit}
+            | ({"run": str(runs / "data" / f"{name}.gold.run")} if run == "gold" else {})
             for name, split in sets.items()
         ]
         common: dict[str, Any] = {

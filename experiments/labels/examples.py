@@ -46,6 +46,8 @@ class SourceQuestions:
     def check_pool(self) -> None:
         """Check that every question has a pool."""
         check_pool(self.settings.pool, self.folder, self.queries)
+        if self.settings.run is not None:
+            Pool.of_run(self.settings.run, self.folder, self.queries, self.settings.num_candidates)
 
     def open_pool(self, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
         """Return the pool of some questions; of a few questions all lists may be empty."""
@@ -80,7 +82,8 @@ def read_sources(config: LabelConfig) -> list[SourceQuestions]:
         groups = iter(document_groups(folder, queries))
         for row in rows:
             source, asked = settings[row], tuple(chosen[row])
-            source = replace(source, pool=resolve(source.pool, asked, config.index))
+            if source.run is None:
+                source = replace(source, pool=resolve(source.pool, asked, config.index))
             own = tuple(f"{source.data}/{next(groups)}" for _ in asked)
             sources[row] = SourceQuestions(source, folder, asked, own, config)
     return [sources[row] for row in range(len(settings))]

@@ -64,7 +64,7 @@ def label(config: LabelConfig) -> Path:
     questions = [query.question for source in sources for query in source.queries]
     worker.budget.for_context(min(questions, key=len))
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
-    content = [content_hash(source.folder, source.queries, config.index) for source in sources]
+    content = [content_hash(source.folder, source.queries, config.index, source.settings.run) for source in sources]
     work = fingerprint([settings, fingerprint(content), versions()])
     if out.exists():
         if read_metadata(out).get("work") != work:
@@ -146,7 +146,7 @@ class Worker:
     def prepare(self, number: int, *, quiet: bool) -> None:
         """Open the index of a source, and build one that is not there."""
         source = self._sources[number]
-        if source.settings.pool == "corpus" and number not in self._pools:
+        if (source.settings.pool == "corpus" or source.settings.run is not None) and number not in self._pools:
             self._pools[number] = source.open_pool(source.queries, self.parts.embedder, quiet=quiet)
 
     def label(self, number: int, queries: Sequence[Query]) -> Iterator[tuple[str, Unit]]:

@@ -1,4 +1,4 @@
-"""Data folders: by path and by name."""
+"""Data folders: by path and by name, of our own form and of BEIR's."""
 
 import gzip
 import json
@@ -91,6 +91,55 @@ def test_missing_and_empty_files_and_candidates_are_named(tmp_path):
         DataFolder.open(tmp_path)
     with pytest.raises(DataError, match="nowhere"):
         DataFolder.open(tmp_path / "nowhere")
+
+
+PASSAGES = [
+    {"_id": "d1", "title": "One", "text": "Text of one.", "metadata": {"url": "http://h"}},
+    {"_id": "d 2", "title": "", "text": "Text of two."},
+    {"_id": 3, "text": "Text of three."},
+]
+QUESTIONS = [{"_id": f"q{number}", "text": f"What is {number}?", "metadata": {}} for number in range(4)]
+HEADING = "query-id\tcorpus-id\tscore\n"
+
+
+def write_beir(folder, qrels, passages=PASSAGES, questions=QUESTIONS):
+    """Write a BEIR folder; `qrels` are the files' texts by split."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    write(folder, passages, questions, gz=True)
+    for split, text in qrels.items():
+        (folder / "qrels" / f"{split}.tsv.gz").write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+def test_a_beir_folder_is_a_data_folder(tmp_path):
+    test = HEADING + "q1\td1\t2\nq1\td 2\t0\nq1\t3\t1\nq0\td 2\t-1\n\n"
+    folder = DataFolder.open(write_beir(tmp_path, {"test": test, "train": HEADING + "q2\t3\t1\n"}))
+    assert list(folder.documents.values()) == [
+        Document("d1", "Text of one.", "One"), Document("d 2", "Text of two."), Document("3", "Text of three."),
+    ]  # fmt: skip
+    # A question that nobody judged is left out.
+    assert [(one.id, one.split, one.gold) for one in folder.queries] == [
+        ("q1", "test", ("d1", "3")), ("q0", "test", ()), ("q2", "train", ("3",)),
+    ]  # fmt: skip
+    first = folder.queries[0]
+    assert (first.question, first.answers, first.candidates) == ("What is 1?", (), None)
+    assert first.grades == first.relevance == {"d1": 2, "d 2": 0, "3": 1}
+    assert [one.id for one in folder.split("test")] == ["q1", "q0"]
+    with pytest.raises(DataError, match="dev"):
+        folder.split("dev")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "q1\td1\n", HEADING + "q1\td1\thigh\n", HEADING + "q1\td1\t1\nq1\td1\t2\n", HEADING + "q9\td1\t1\n", HEADING,
+    ],
+)  # fmt: skip
+def test_broken_judgements_are_named(tmp_path, text):
+    write_beir(tmp_path, {})
+    (tmp_path / "qrels" / "test.tsv").write_bytes(text.encode(errors="surrogatepass"))
+    with pytest.raises(DataError, match=r"test\.tsv"):
+        DataFolder.open(tmp_path)
 
 
 def test_a_passage_or_a_span_of_it_by_name():

@@ -1,20 +1,40 @@
-"""Measures of rankings."""
+"""TREC runs in and out, BEIR folders, and measures of rankings."""
 
 import math
 
+import ir_measures
 import pytest
 
 from corag.types import Chunk
+from experiments.data.trec import run_lines
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.rankings import ranking_of
 from experiments.report.comparison import terminal_page
 from experiments.report.results import Result
-from tests.experiments.worlds import rows_of, write_folder
+from tests.corag.text.test_data import HEADING, write_beir
+from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of
+
+PASSAGES = [{"_id": row["id"], "title": row["title"], "text": row["text"]} for row in DOCUMENTS]
+QUESTIONS = [{"_id": row["id"], "text": row["question"], "metadata": {}} for row in QUERIES]
+
+
+def config_of(data, **settings):
+    return EvaluateConfig(
+        **{"data": str(data), "split": "test", "methods": "top-k(k=2)", "reader": "none", "budget": 400, "quiet": True}
+        | settings
+    )
 
 
 def chunk(name, document=None, start=0, end=10):
     return Chunk(name, name, {} if document is None else {"document": document, "start": start, "end": end})
+
+
+@pytest.fixture
+def beir(tmp_path):
+    """A BEIR folder: three questions with judgements, one of which has no relevant passage."""
+    judged = "q1\tvarn\t2\nq1\ttolmere\t1\nq1\tpine\t0\nq2\tsable\t1\nq3\tkell\t0\n"
+    return write_beir(tmp_path / "beir", {"test": HEADING + judged}, PASSAGES, QUESTIONS)
 
 
 def test_chunks_stand_for_their_passages_and_for_spans_of_gold():
@@ -27,43 +47,48 @@ def test_chunks_stand_for_their_passages_and_for_spans_of_gold():
     assert ranking_of([], ["a"]) == []
 
 
-QUESTIONS = [
-    {"id": "q1", "question": "Who?", "grades": {"varn": 2, "tolmere": 1, "pine": 0}, "candidates": ["tolmere", "varn"]},
-    {"id": "q2", "question": "What?", "gold": ["sable"], "candidates": ["oro", "kell"]},
-    {"id": "q3", "question": "Why?", "gold": [], "candidates": ["kell"]},
-]
-
-
-@pytest.fixture
-def judged(tmp_path):
-    """Three questions with judgements and without answers, one of which has no relevant passage."""
-    rows = [{**row, "split": "test"} for row in QUESTIONS]
-    return write_folder(tmp_path / "judged", queries=rows)
-
-
-def test_a_ranking_is_measured_by_its_grades(tmp_path, judged):
-    out = tmp_path / "result.json"
-    config = {"split": "test", "methods": "full", "reader": "none", "budget": 400, "measures": "nDCG@10,RR@10,R@20,AP"}
-    result = evaluate(EvaluateConfig(data=str(judged), out=str(out), quiet=True, latency_questions=0, **config))
-    assert (result["pool"], result["queries"], result["queries_without_gold"]) == ("candidates", 3, 1)
+def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
+    run, out = tmp_path / "a.run", tmp_path / "result.json"
+    rankings = {"q1": ["mayor", "tolmere", "varn"], "q2": ["oro", "kell"], "q3": ["kell"]}
+    run.write_text("".join(run_lines(rankings, "bm25")))
+    methods = "top-k(k=2),naive(reranker=bm25),none"
+    result = evaluate(config_of(beir, methods=methods, run=str(run), out=str(out), measures="nDCG@10,RR@10,R@20,AP"))
+    assert (result["pool"], result["queries"], result["queries_without_gold"]) == ("run", 3, 1)
+    folder = tmp_path / "result.runs"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "naive_reranker=bm25.run", "none.run", "qrels.txt", "retriever.run", "top-k_k=2.run",
+    ]  # fmt: skip
+    qrels = list(ir_measures.read_trec_qrels(str(folder / "qrels.txt")))
+    measures = [ir_measures.parse_measure(name) for name in result["measures"]]
+    figures = {"retriever": result["retriever"]} | {row["method"]: row for row in result["methods"]}
+    for method, row in figures.items():
+        file = folder / f"{method.replace('(', '_').strip(')')}.run"
+        found = ir_measures.calc_aggregate(measures, qrels, list(ir_measures.read_trec_run(str(file))))
+        assert {str(name): value for name, value in found.items()} == pytest.approx(
+            {str(m): row[str(m)] for m in measures}
+        )
+    # By hand: of two questions one has both passages at ranks 2 and 3, the other none.
+    assert result["retriever"] == pytest.approx(
+        {"nDCG@10": (1 / math.log2(3) + 2 / 2) / (2 + 1 / math.log2(3)) / 2, "RR@10": 1 / 4, "R@20": 1 / 2,
+         "AP": (1 / 2 + 2 / 3) / 2 / 2, "evidence_recall": 1 / 2, "full_evidence": 1 / 2, "candidates": 2.0}
+    )  # fmt: skip
+    first = figures["top-k(k=2)"]
+    assert (first["RR@10"], first["R@20"], first["evidence_recall"]) == (1 / 4, 1 / 4, 1 / 4)
     rows = rows_of(out)
-    # By hand, in whichever order the embedder puts them: of two questions one has both passages, the other none.
-    gains = {"varn": 2, "tolmere": 1}
-    first, second = (gains[name] for name in rows[0]["ranking"])
-    best = 2 + 1 / math.log2(3)
-    expected = {"nDCG@10": (first + second / math.log2(3)) / best / 2, "RR@10": 1 / 2, "R@20": 1 / 2, "AP": 1 / 2}
-    assert {name: result["retriever"][name] for name in expected} == pytest.approx(expected)
-    assert rows[0]["RR@10"] == 1 and "RR@10" not in rows[2]
+    assert [row["ranking"] for row in rows[:3]] == [["mayor", "tolmere"], ["oro", "kell"], ["kell"]]
+    assert rows[0]["RR@10"] == 1 / 2 and "RR@10" not in rows[2]
+    # The written run of the retriever gives the same candidates.
+    again = evaluate(config_of(beir, methods=methods, run=str(folder / "retriever.run")))
+    assert [row["evidence_recall"] for row in again["methods"]] == [row["evidence_recall"] for row in result["methods"]]
 
 
-def test_without_answers_nothing_is_read_and_the_result_says_why(judged, reader, capsys):
-    config = {"split": "test", "methods": "top-k", "reader": "first-words", "budget": 400, "quiet": True}
-    result = evaluate(EvaluateConfig(data=str(judged), latency_questions=0, **config))
+def test_without_answers_nothing_is_read_and_the_result_says_why(tmp_path, beir, reader, capsys):
+    result = evaluate(config_of(beir, reader="first-words", methods="top-k"))
     assert reader.asked == []
-    assert result["skip_reason"] == f"no question of {judged}, test, has reference answers, so nothing is read"
+    assert result["skip_reason"] == f"no question of {beir}, test, has reference answers, so nothing is read"
     [row] = result["methods"]
     assert row["f1"] is row["em"] is row["rougeL"] is None and row["evidence_recall"] > 0 and row["nDCG@10"] > 0
-    terminal_page(Result(result), "Judged").show()
+    terminal_page(Result(result), "BEIR").show()
     printed = " ".join(capsys.readouterr().out.split())
     assert "no measures of answers: no question of" in printed and "nDCG@10" in printed
-    assert "candidates: evidence recall" in printed and "ROUGE" not in printed
+    assert "The retriever's 20 candidates: evidence recall" in printed and "ROUGE" not in printed

@@ -39,7 +39,7 @@ def test_gold_alone_is_the_gold_and_nothing_is_no_context(runs):
     config["sets"][0].pop("split")
     config |= {"reader": "extractive", "quiet": True}
     [one] = config.pop("sets")
-    config |= {"data": str(runs / "data" / one["data"]), "budgets": (1024,)}
+    config |= {"run": one["run"], "data": str(runs / "data" / "mountains"), "budgets": (1024,)}
     [[result]] = compare(EvaluateConfig(**{**config, "out": None})).values()
     chosen = {method: {row["query"]: row["ids"] for row in rows} for method, rows in result.rows.items()}
     assert chosen["full"] == {f"q-{name}": [name] for name in FACTS} | {"q-none": []}
