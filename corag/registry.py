@@ -257,8 +257,6 @@ EMBEDDERS: Registry[Embedder] = Registry(
         "bge-m3": "corag.models.embedders:bge_m3",
         "BAAI/bge-m3": "corag.models.embedders:bge_m3",
         "sentence-transformers": "corag.models.embedders:SentenceTransformerEmbedder",
-        "openai": "corag.models.embedders:OpenAIEmbedder",
-        "ollama": "corag.models.embedders:OllamaEmbedder",
     },
     method="embed",
     fallback="sentence-transformers",

@@ -5,7 +5,7 @@
         OpenAIReader(base_url=server.base_url, model="llama3.1:8b").answer(...)
 
 It answers `/api/chat` and `/v1/chat/completions` with one `Reply` after the other, the last one again and again, and
-keeps every request. `/api/embed` and `/v1/embeddings` return `[characters, "e"s, 2]` for each text. `/api/show` and
+keeps every request. `/api/show` and
 `/v1/models` know the models it was given; any other model is a 404. With `model_info=None` it leaves that field out, as
 servers do for some models.
 """
@@ -19,7 +19,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 MODEL_INFO = {"general.architecture": "llama", "llama.context_length": 131072}
 
 CHATS = ("/api/chat", "/v1/chat/completions")
-EMBEDDINGS = ("/api/embed", "/v1/embeddings")
 
 
 class Reply:
@@ -205,12 +204,10 @@ class _Handler(BaseHTTPRequestHandler):
         refused = [name for name in self.chat.refuses if name in body and self.path.startswith("/v1")]
         if self.chat.echoes:
             self._send(400, {"errors": [{"message": f"you sent {self.headers['Authorization']}"}]})
-        elif self.path not in (*CHATS, *EMBEDDINGS, "/api/show"):
+        elif self.path not in (*CHATS, "/api/show"):
             self._send_404()
         elif body["model"] not in self.chat.models:
             self._send(404, {"error": f"model '{body['model']}' not found"})
-        elif self.path in EMBEDDINGS:
-            self._send_vectors(body["input"])
         elif self.path == "/api/show":
             self._send(200, {"details": {"family": "llama"}} | self.chat.show)
         elif refused:
@@ -245,16 +242,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    def _send_vectors(self, texts):
-        vectors = [[len(text), text.count("e"), 2.0] for text in texts]
-        if "" in texts:
-            self._send(400, {"error": {"message": "input cannot be an empty string"}})
-        elif self.path == "/api/embed":
-            self._send(200, {"embeddings": vectors})
-        else:  # in any order, as the field `index` allows
-            rows = [{"object": "embedding", "index": row, "embedding": of} for row, of in enumerate(vectors)]
-            self._send(200, {"object": "list", "model": "m", "data": rows[::-1], "usage": None})
 
     def _send_404(self):
         self._send(404, {"error": "404 page not found"})

@@ -16,8 +16,9 @@ from multiprocessing.pool import ThreadPool
 from typing import Any
 
 from common.checks import check_count, check_range, check_text, well_formed
-from corag.errors import CoragError, InputError, ReaderError
+from corag.errors import InputError
 from corag.models.prompts import Messages
+from corag.models.servers import ChatError as ChatError
 from corag.models.servers import OllamaServer, OpenAIServer, Server
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
@@ -33,18 +34,6 @@ MOST_ALTERNATIVES = 20
 DEFAULT_OLLAMA_MODEL = "llama3.1:8b"
 # Ollama loads the model again for another window, so windows grow in steps.
 _MIN_WINDOW = 4096
-
-
-class ChatError(ReaderError):
-    """A model gave no whole reply.
-
-    Attributes:
-        can_retry: Whether the same request may succeed later.
-    """
-
-    def __init__(self, message: str, *, can_retry: bool = False) -> None:
-        super().__init__(message)
-        self.can_retry = can_retry
 
 
 @dataclass(slots=True)
@@ -113,9 +102,6 @@ class Chat(Server):
             self._probe()
         except Exception as error:
             raise self._explained(error) from error
-
-    def _failure(self, message: str, *, can_retry: bool) -> CoragError:
-        return ChatError(message, can_retry=can_retry)
 
     @property
     def name(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -11,16 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.checks import check_count, check_text
 from common.configuration import spelling
 from corag.errors import ModelError
 from corag.memory import LRU
 from corag.models.checkpoint import BGE_M3, LoadedModel
-from corag.models.encoders import CachedEncoder, EncoderPart, TextEncoder, cache_capacity, encoder_named, unit
+from corag.models.encoders import CachedEncoder, EncoderPart, TextEncoder, cache_capacity, encoder_named
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, record_use, use_runtime
-from corag.models.servers import OllamaServer, OpenAIServer, Server
 from corag.registry import EMBEDDERS
 from corag.text.tokens import estimated_tokens
 from corag.types import Embedder, FloatArray
@@ -193,76 +190,3 @@ class SentenceTransformerEmbedder(LoadedModel):
 bge_m3 = partial(SentenceTransformerEmbedder, model=BGE_M3)
 """BAAI/bge-m3, dense vectors: the query embedding of the CORAG paper. They are the first states of the encoder,
 normalised (Chen et al. 2024, M3-Embedding, section 3.2)."""
-
-
-@dataclass(kw_only=True, eq=False)
-class ServerEmbedder(Server):
-    """An embedding model on a server; texts go there in requests of `batch`.
-
-    Attributes:
-        batch: Maximum texts of a request.
-    """
-
-    batch: int = 64
-
-    def __post_init__(self) -> None:
-        check_count("batch", self.batch, "typical: 16-256")
-        super().__post_init__()
-
-    @property
-    def name(self) -> str:
-        """Str with the model alone: the same model has the same vectors wherever it runs."""
-        return f"{self.package}(model={self.model})"
-
-    @cached_property
-    def dimension(self) -> int:
-        """Numbers of a vector; the server is asked for one the first time."""
-        return int(self._vectors(["dimension"]).shape[1])
-
-    @abstractmethod
-    def _request(self, texts: list[str]) -> Sequence[Sequence[float]]:
-        """Return the vectors of some texts in their order."""
-
-    def embed(self, texts: Sequence[str]) -> Float32:
-        """Return unit vectors, `[len(texts), dimension]`.
-
-        Raises:
-            InputError: A text is not valid Unicode.
-            ModelError: The server does not answer, lacks the model, or refuses a text, such as one beyond the window.
-        """
-        blocks = [texts[start : start + self.batch] for start in range(0, len(texts), self.batch)]
-        return np.concatenate([np.zeros((0, self.dimension), np.float32), *map(self._vectors, blocks)])
-
-    def _vectors(self, texts: Sequence[str]) -> Float32:
-        for text in texts:
-            check_text("a text", text)
-        try:
-            # Servers refuse empty texts.
-            vectors = np.asarray(self._request([text or " " for text in texts]), dtype=np.float32)
-        except Exception as error:
-            raise self._explained(error) from error
-        if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.size:
-            raise ModelError(f"{self.title} sent vectors of shape {vectors.shape} for {len(texts)} texts")
-        if not np.isfinite(vectors).all():
-            raise ModelError(f"{self.title} sent vectors with numbers that are not finite")
-        return unit(vectors)
-
-
-@dataclass(kw_only=True, eq=False)
-class OpenAIEmbedder(ServerEmbedder, OpenAIServer):
-    """A model such as `text-embedding-3-large` of OpenAI, or of a server with its interface (`/v1/embeddings`).
-
-    See `corag.models.servers.OpenAIServer` for the other settings.
-    """
-
-    def _request(self, texts: list[str]) -> Sequence[Sequence[float]]:
-        reply = self._client.embeddings.create(model=self.model, input=texts, encoding_format="float")
-        return [row.embedding for row in sorted(reply.data, key=lambda row: row.index)]
-
-
-@dataclass(kw_only=True, eq=False)
-class OllamaEmbedder(ServerEmbedder, OllamaServer):
-    """A model such as `nomic-embed-text` of an Ollama server; see `corag.models.servers.OllamaServer` for settings."""
-
-    def _request(self, texts: list[str]) -> Sequence[Sequence[float]]:
-        return self._client.embed(self.model, texts).embeddings  # type: ignore[no-any-return]

@@ -1,7 +1,4 @@
-"""Connections to models on servers: Ollama's, or any OpenAI-compatible one, through their own client packages.
-
-Chats (`corag.models.chat`) and embedders (`corag.models.embedders`) are built on them.
-"""
+"""Connections to language models on servers: Ollama's, or any OpenAI-compatible one, by their own client packages."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from common.checks import check_count, check_range
-from corag.errors import CoragError, InputError, ModelError
+from corag.errors import CoragError, InputError, ReaderError
 from corag.optional import needed
 from corag.registry import Part
 from corag.text.visible import one_line
@@ -24,6 +21,18 @@ THIS_MACHINE: dict[str, None] = {f"all://{host}": None for host in ("localhost",
 """For clients of `httpx`: servers here are asked directly, also where the environment names a proxy (`mounts`)."""
 
 _MOST_SECONDS = 86_400
+
+
+class ChatError(ReaderError):
+    """A model gave no whole reply.
+
+    Attributes:
+        can_retry: Whether the same request may succeed later.
+    """
+
+    def __init__(self, message: str, *, can_retry: bool = False) -> None:
+        super().__init__(message)
+        self.can_retry = can_retry
 
 
 @dataclass(kw_only=True, eq=False)
@@ -61,10 +70,6 @@ class Server(Part, ABC):
     def _connect(self) -> tuple[Any, str]:
         """Return the package's client and the server's URL."""
 
-    def _failure(self, message: str, *, can_retry: bool) -> CoragError:
-        """Return the error for a request that failed; `can_retry` if the same request may succeed later."""
-        return ModelError(message)
-
     @property
     def title(self) -> str:
         """The model, and where it is, for errors."""
@@ -82,7 +87,7 @@ class Server(Part, ABC):
         can_retry = not isinstance(status, int) or status in (408, 429) or status >= 500
         answer = f"answered with HTTP {status}" if isinstance(status, int) and status > 0 else "gave no whole answer"
         remedy = self.remedy.format(address=self.address, model=self.model)
-        return self._failure(f"{self.title} {answer}: {reason}; {remedy}", can_retry=can_retry)
+        return ChatError(f"{self.title} {answer}: {reason}; {remedy}", can_retry=can_retry)
 
 
 @dataclass(kw_only=True, eq=False)

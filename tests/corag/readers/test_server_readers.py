@@ -47,6 +47,15 @@ def test_a_reply_becomes_the_answer_with_one_request(reader_for):
     assert len(server.chats) == 1
 
 
+def test_a_server_on_this_machine_is_asked_without_the_proxy(reader_for, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with ChatServer(Reply("Paris")) as server:
+        assert reader_for(server).answer(QUERY, CONTEXT).text == "Paris"
+
+
 def test_the_request_holds_model_messages_and_options():
     given = {"model": "tiny", "temperature": 0.5, "seed": 7, "max_answer_tokens": 100}
     with ChatServer(Reply("Paris"), models=("tiny",)) as server:
