@@ -63,7 +63,7 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
         assert 0 < row["latency_ms_median"] <= row["latency_ms_p95"]
         assert 0 < row["warm_latency_ms_median"] <= row["warm_latency_ms_p95"]
         assert (row["orders_scored"] > 0) == (row["scorer_calls"] > 0) == (row["method"] != "top-k")
-    written = {"result.json", "result.rows.jsonl", "result.html", "result.md"}
+    written = {"result.json", "result.rows.jsonl", "result.runs", "result.html", "result.md"}
     assert {path.name for path in out.parent.iterdir()} == written
     assert all(name in out.with_suffix(".md").read_text() for name in METHODS.split(","))
 
@@ -144,7 +144,7 @@ def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
     assert "Means of 2 data sets" in text and (out / "comparison.html").read_text().count("<svg") == 3
     assert {path.name for path in out.iterdir()} == {
         "comparison.html", "comparison.md", "early.journal.jsonl", "late.journal.jsonl",
-        *(f"{name}{ending}" for name in names for ending in (".json", ".rows.jsonl")),
+        *(f"{name}{ending}" for name in names for ending in (".json", ".rows.jsonl", ".runs")),
     }  # fmt: skip
 
 
