@@ -15,10 +15,13 @@ from typing import Any
 from corag.ambient import Report
 from corag.errors import DataError, InputError
 from corag.files.chunks import chunk_file
+from corag.files.markdown import FileText
 from corag.files.process import read_file
 from corag.files.read import FoundFiles, UnreadableFileError, find_files, missing_needs, read_bytes, reading_key
+from corag.files.repeated import compared_files, repeated_paragraphs, without_repeated
 from corag.index.search import ChunkIndex
 from corag.index.write import ChunkSource, write_index
+from corag.memory import LRU
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import find_data, find_file, read_corpus
@@ -27,6 +30,10 @@ from corag.types import Chunk, Embedder, TokenCounter
 _TIMED = 8
 """Chunks by which the time of a first index is estimated."""
 _FEW_CHUNKS = 300
+_OWN = 32
+"""Characters of a part's hash that are of the file itself; others are of what it is compared with."""
+_KEPT_BYTES = 2**25
+"""Texts that have been read to be compared with others of their folder, and are kept until it is their turn."""
 _BYTES_PER_TOKEN = 4
 # Bytes of text by bytes of a file, where they differ much.
 _TEXT_SHARES = {".gz": 3.0, ".pdf": 0.1, ".docx": 0.1, ".pptx": 0.02, ".epub": 0.5, ".html": 0.4, ".ipynb": 0.1}
@@ -118,8 +125,8 @@ def update_index(
     skipped = index.manifest.settings["skipped"]
     counts = {
         "new": len(after.keys() - before.keys()),
-        "unchanged": sum(before.get(name) == key for name, key in after.items()),
-        "changed": sum(name in before and before[name] != key for name, key in after.items()),
+        "unchanged": sum(before.get(name, "")[:_OWN] == key[:_OWN] for name, key in after.items()),
+        "changed": sum(name in before and before[name][:_OWN] != key[:_OWN] for name, key in after.items()),
         "deleted": len(before.keys() - after.keys() - skipped.keys()),
         "skipped": len(skipped),
     }
@@ -185,10 +192,30 @@ def _folder_source(
     If there is no document, or all are unreadable, it or its reading raises `DataError`.
     """
     skipped = dict(files.skipped)
-    keys = {name: reading_key(_file_digest(files.root / name), name, kind) for name, kind in files.kinds.items()}
+    digests = {name: _file_digest(files.root / name) for name in files.kinds}
+    compared = compared_files(files.kinds)
+    keys = {name: reading_key(digests[name], name, kind) for name, kind in files.kinds.items()}
+    for name, others in compared.items():
+        keys[name] += hashlib.sha256(json.dumps([(one, digests[one]) for one in others]).encode()).hexdigest()[:_OWN]
     fingerprint = _fingerprint(settings, keys, dict(skipped), missing_needs(set(files.kinds.values())))
     settings["skipped"] = skipped
     numbers = count()
+    texts: LRU[str, FileText] = LRU(_KEPT_BYTES)
+    repeated: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def text_of(name: str) -> FileText:
+        def read_now(names: list[str]) -> list[FileText]:
+            return [read_file(read_bytes(files.root / one), one) for one in names]
+
+        others = compared.get(name, ())
+        if others and others not in repeated:
+            readable = {}
+            for other in others:
+                with suppress(UnreadableFileError):
+                    [readable[other]] = texts.get_many([other], read_now)
+            repeated[others] = repeated_paragraphs(readable)
+        [text] = texts.get_many([name], read_now)
+        return without_repeated(name, text, repeated[others]) if others else text
 
     def require_documents() -> None:
         if skipped.keys() >= keys.keys():
@@ -200,7 +227,7 @@ def _folder_source(
     def read(name: str) -> list[Chunk] | None:
         report(next(numbers), len(keys))
         try:
-            chunks = chunk_file(name, read_file(read_bytes(files.root / name), name), tokens, chunking)
+            chunks = chunk_file(name, text_of(name), tokens, chunking)
             if not chunks:
                 raise UnreadableFileError("it holds no text")
         except UnreadableFileError as error:

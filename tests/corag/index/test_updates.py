@@ -185,6 +185,37 @@ def test_an_index_of_something_else_is_refused(folder, tmp_path):
     assert len(update(other, uri, overwrite=True).index) == 1
 
 
+def test_what_the_files_of_a_folder_repeat_at_their_ends_is_in_one_of_them(tmp_path):
+    """Whatever the order of the files; short, rare and inner text stays, and so does a file of nothing else."""
+    docs, uri = tmp_path / "docs", tmp_path / "index"
+    docs.mkdir()
+    notice, foot, text = (
+        "This site uses cookies. Do you agree?",
+        "Documentation of the pump, 3.2",
+        "The red stone of {}.",
+    )
+    pages = {
+        name: f"{notice}\n\n# {name.upper()}\n\n{text.format(name)}\n\nStatus: new\n\n{foot}\n" for name in "abcdefgh"
+    }
+    pages |= {"only": f"{notice}\n\n{foot}\n", "inner": f"# I\n\nIt says:\n\n{notice}\n\nDo not agree.\n"}
+    write_files(docs, **dict(list(pages.items())[:4]))
+    update(docs, uri)
+    for name, page in list(pages.items())[4:]:
+        write_files(docs, **{name: page})
+        done = update(docs, uri)
+        assert files_of(done) == (1, len(list(docs.iterdir())) - 1, 0, 0)
+    write_files(docs, later="# L\n\nIt came later.\n")
+    update(docs, uri)
+    update(docs, tmp_path / "at once")
+    assert content_of(uri) == content_of(tmp_path / "at once")
+    texts = [chunk.text for chunk in ChunkIndex.open(uri).chunks()]
+    for repeated in (notice, foot):
+        having = [text for text in texts if repeated in text]
+        assert len(having) == 2 + (repeated == notice)  # one page, "only", and "inner"
+    assert all(any(text.format(name) in one for one in texts) for name in "abcdefgh")
+    assert sum("Status: new" in one for one in texts) == 8
+
+
 def test_an_index_among_its_documents_is_no_document(folder):
     update(folder, folder / "index")
     again = update(folder, folder / "index")
