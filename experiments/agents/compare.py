@@ -32,14 +32,13 @@ BASE, AGENT, CEILING = "best single configuration", "this agent", "oracle"
 Choices = NDArray[np.int64]
 
 
-def comparison(
+def choices_of(
     trained: agent.ConfigurationAgent, train: Labels, val: Labels | None, test: Labels, target: TargetConfig
-) -> Page:
-    """Return the page that compares an agent with baselines and the oracle on the test questions.
+) -> dict[str, Choices]:
+    """Return the measured configuration that each method names for each test question, `[n]`.
 
     Baselines learn from `train` and choose their settings by `val`, with the features of the agent.
     """
-    values, rows = utility(test, target), np.arange(len(test))
     known = np.concatenate([utility(part, target) for part in (train, val) if part is not None])
     gains = utility(train, target)
     best = best_configuration(train, gains)
@@ -49,14 +48,22 @@ def comparison(
     counts = [count for count in NEIGHBOURS if count <= len(train)] or [len(train)]
     neighbours = [KNeighborsRegressor(count, metric="cosine") for count in counts]
     given = (train, val, test, (target, trained.config.features))
-    choices: dict[str, Choices] = {
+    return {
         "majority class": _learned([DummyClassifier()], best, *given),
         BASE: np.full(len(test), best_single(train, known)),
         "logistic regression": _learned(regression, best, *given),
         "k-nearest neighbours": _learned(neighbours, gains, *given),
         AGENT: named(trained, test),
-        CEILING: best_configuration(test, values),
+        CEILING: best_configuration(test, utility(test, target)),
     }
+
+
+def comparison(
+    trained: agent.ConfigurationAgent, train: Labels, val: Labels | None, test: Labels, target: TargetConfig
+) -> Page:
+    """Return the page that compares an agent with baselines and the oracle on the test questions; see `choices_of`."""
+    values, rows = utility(test, target), np.arange(len(test))
+    choices = choices_of(trained, train, val, test, target)
     lead = paired_difference(values[rows, choices[AGENT]], values[rows, choices[BASE]], groups=test.group.tolist())
     verdict = "is not significantly different from"
     if lead.is_certain:

@@ -111,7 +111,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
     pages: list[Page] = []
     left_out: list[Section] = []
     if config.leave_kinds_out:
-        table = left_out_table(labels, config.target, partial(_fitted_without, config))
+        table = left_out_table(labels, config.target, partial(fitted_without, config))
         left_out.append(Section("Each kind left out of the training", [table]))
 
     def compare(trained: agent.TrainReport) -> Page | None:
@@ -213,7 +213,7 @@ def fit(
         return trained
 
 
-def _fitted_without(config: TrainAgentConfig, labels: Labels, kind: str) -> agent.ConfigurationAgent:
+def fitted_without(config: TrainAgentConfig, labels: Labels, kind: str) -> agent.ConfigurationAgent:
     """Return an agent trained on labels of all kinds but one; none of their questions is kept for a test."""
     training, validation, test = config.shares
     out = Path(config.out) / "left-out" / re.sub(r"[^\w-]+", "-", kind)

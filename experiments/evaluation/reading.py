@@ -32,7 +32,7 @@ from experiments.report.drawing import COLORS, finish, new_figure, to_svg
 SETS = {
     "hotpotqa": "dev", "xquad_de": "dev", "tatqa": "dev", "xquad_zh": "dev", "policyqa": "dev",
     "ottqa": "dev", "fairytale": "dev", "halueval_sample": "all", "lihua": "dev", "medquad": "dev",
-    "mtrag": "dev",
+    "mtrag": "dev", "2wikimultihopqa": "train", "clapnq": "dev", "friendsqa": "dev",
 }  # fmt: skip
 LEFT_OUT = ("xquad_de", "xquad_zh", "ottqa", "halueval_sample", "medquad")
 """Kinds that the shipped value has not learned from."""

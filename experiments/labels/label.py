@@ -87,6 +87,8 @@ def label(config: LabelConfig) -> Path:
             "work": work,
             "embedder": worker.parts.embedder.name,
             "tokenizer": worker.parts.tokens.name,
+            # Of a language model its name, temperature, seed and prompt.
+            "reader": getattr(worker.parts.prompted, "identity", None),
             "settings": settings,
             "versions": versions(),
             "models": merge_records(unit["models"] for _, _, unit in units),

@@ -10,7 +10,7 @@ from tests.paths import ROOT
 CONFIGS = ROOT / "experiments" / "configs"
 FILES = [path for folder in ("", "adapters") for path in sorted((CONFIGS / folder).glob("*.yaml"))]
 OTHERS = {
-    "labels": "label", "labels-paper": "label", "agent": "train agent",
+    "labels": "label", "labels-paper": "label", "labels-llm": "label", "agent": "train agent",
     "agent-paper": "train agent", "fused": "train fused",
 }  # fmt: skip
 

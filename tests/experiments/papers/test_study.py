@@ -14,6 +14,7 @@ from experiments.data.catalogue import find_data_set
 from experiments.evaluation.config import EvaluateConfig
 from experiments.papers.run import counted_questions
 from experiments.papers.study import (
+    CONFIGS,
     DATA_SETTINGS,
     METHOD,
     cells_of,
@@ -171,6 +172,13 @@ def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(tmp
     assert {(cell["values"]["budget"], cell["values"]["cost_weight"]) for cell in record["cells"]} == {("64", "0.3")}
     assert main(["reproduce", "small.yaml", "--only", "65", "--out", "out"]) == 2
     assert "'65'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", sorted((CONFIGS / "reading").glob("*.yaml")), ids=lambda file: file.stem)
+def test_a_study_with_a_language_model_has_questions_and_methods_that_there_are(file):
+    for cell in cells_of(find_study(str(file))):
+        settings = {name: value for name, value in cell.settings.items() if name not in DATA_SETTINGS}
+        assert EvaluateConfig(**settings, methods=tuple(cell.methods.values()))
 
 
 @pytest.mark.parametrize("name", study_files())
