@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import search
-from common.checks import check_count, check_range
+from common.checks import check_range
 from corag.ambient import check_cancelled
 from corag.selectors.base import Choice, RerankingSelector, checked, fill
 from corag.selectors.problem import SelectionProblem
@@ -75,15 +75,10 @@ class SentenceThreshold(RerankingSelector):
     a threshold. The paper's trained model is not part of this: the score is that of any reranker.
 
     Args:
-        threshold: The least value of a sentence, in [0, 1].
-        relative: Whether the threshold is a share of the best sentence's value, which makes it mean about the same for
-            every reranker.
-        at_least: Sentences to keep, best first, even if fewer pass; 0 allows an empty selection.
+        threshold: The least value of a sentence, as a share of the best one's, in [0, 1].
     """
 
     threshold: float = checked(0.5, check_range, low=0, high=1, hint="typical: 0.1 to 0.7")
-    relative: bool = True
-    at_least: int = checked(1, check_count, hint="typical: 1", least=0)
     unit: str = "sentence"
     name = "sentence-threshold"
 
@@ -91,16 +86,11 @@ class SentenceThreshold(RerankingSelector):
         offered = _by_passage(problem)
         scorer = self._scorer(problem)
         values = dict(zip(offered, scorer([(index,) for index in offered]).tolist(), strict=True))
+        threshold = self.threshold * max(values.values(), default=0.0)
+        kept = [index for index in offered if values[index] >= threshold]
         best_first = sorted(offered, key=lambda index: -values[index])
-        best = values[best_first[0]] if best_first else 0.0
-        threshold = self.threshold * best if self.relative else self.threshold
-        kept = {index for index in offered if values[index] >= threshold} | set(best_first[: self.at_least])
-        order = fill([index for index in offered if index in kept], problem.costs, problem.capacity)
-        if self.at_least and not order:
-            order = fill(best_first, problem.costs, problem.capacity, 1)
+        order = fill(kept, problem.costs, problem.capacity) or fill(best_first, problem.costs, problem.capacity, 1)
         trace: dict[str, Any] = {"threshold": threshold, "passing": len(kept)}
-        if not kept:
-            trace["reason"] = f"no sentence has a value of at least {threshold:.3g}; the best has {best:.3g}"
         value = float(np.mean([values[index] for index in order])) if order else 0.0
         return self._scored(problem, order, value, orders_scored=len(offered), scorer_calls=1, **trace)
 

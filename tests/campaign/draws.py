@@ -75,7 +75,7 @@ DRAWS = {
     "preset": one_of(None, None, None, "paper", "public-code"), "search": drawn_search, "cost_weight": number(0.0, 2.0),
     "max_length": one_of(1, 2, 3), "max_orders": one_of(50, 3000),
     "k": one_of(1, 2, 5, 10**6), "num_tokens": one_of(1, 20, 1024), "skip": EITHER,
-    "minimum": SHARE, "threshold": SHARE, "relative": EITHER, "at_least": one_of(0, 1, 3), "relevance_weight": SHARE,
+    "minimum": SHARE, "threshold": SHARE, "relevance_weight": SHARE,
     "head": SHARE, "tail": SHARE, "buffer": one_of(0, 1, 5),
     "method": one_of(*get_args(Method)), "max_candidates": one_of(1, 5, 40),
     "scaling": one_of("unit", "standard"), "solver": one_of("exact", "scikit-learn"),
