@@ -1,11 +1,10 @@
-"""Candidates of plain texts, mappings, documents of frameworks, results of vector stores, and retrievers."""
+"""Candidates of plain texts, mappings, documents of frameworks, and retrievers."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -34,10 +33,7 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
       the title is put before the text, as in an index, and other keys are metadata;
     - a document of LangChain, LlamaIndex (also with a score) or Haystack, with its id, metadata and score;
     - a `Chunk`, or a `Candidate`;
-    - a pair of one of these and its score, higher is better;
-    - a result of Qdrant or of a vector store of OpenAI, with its score.
-
-    `texts` may also be all that Chroma, Qdrant or a vector store of OpenAI returned for one query.
+    - a pair of one of these and its score, higher is better.
 
     Strings of which one begins with the end of another one are parts of one document, so that what they share is given
     and paid for once; see `corag.text.documents`.
@@ -50,7 +46,6 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
     """
     if hasattr(texts, "columns") and hasattr(texts, "shape"):
         raise InputError("texts is a table, whose columns could mean anything; give one of them, such as table['text']")
-    texts = _results(texts)
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
         raise InputError(
             f"texts is of type {type(texts).__name__}; give (or have the retriever return) an iterable of strings, "
@@ -96,7 +91,7 @@ def _candidate(text: Text, name: str) -> Candidate:
         return replace(candidate, similarity=cast(float, text[1]), kind="score", embedder=None)
     if isinstance(text, str):
         text = {"text": text}
-    given: dict[str, Any] = _stored(text) or (dict(text) if isinstance(text, Mapping) else _fields(text))
+    given: dict[str, Any] = dict(text) if isinstance(text, Mapping) else _fields(text)
     key = next((key for key in TEXT_NAMES if isinstance(given.get(key), str)), None)
     if key is None:
         raise InputError(
@@ -115,40 +110,6 @@ def _candidate(text: Text, name: str) -> Candidate:
 
 def _made_up_id(text: str) -> str:
     return f"{MADE_UP}{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
-
-
-def _results(texts: Any) -> Any:
-    """Return the texts in what a vector store returned for a query; anything else as it is."""
-    if isinstance(texts, Mapping) and isinstance(texts.get("documents"), list):  # Chroma
-        columns = {name: texts.get(name) or [] for name in ("documents", "ids", "metadatas")}
-        if any(isinstance(column, list) and column and isinstance(column[0], list) for column in columns.values()):
-            if len(columns["documents"]) != 1:
-                raise InputError(f"texts has the results of {len(columns['documents'])} queries; give those of one")
-            columns = {name: column[0] if column else [] for name, column in columns.items()}
-        names = {"documents": "text", "ids": "id", "metadatas": "metadata"}
-        rows = zip_longest(*columns.values())
-        return [dict(zip(names.values(), row, strict=True)) for row in rows]
-    found = (_get(texts, name) for name in ("points", "data"))
-    return next((one for one in found if isinstance(one, list)), texts)
-
-
-def _stored(result: Any) -> dict[str, Any] | None:
-    """Return a result of a vector store that keeps text in a payload (Qdrant) or in parts (OpenAI) as a mapping."""
-    payload, parts = _get(result, "payload"), _get(result, "content")
-    if isinstance(payload, Mapping):
-        key = next((key for key in (*TEXT_NAMES, "document") if isinstance(payload.get(key), str)), None)
-        metadata = {name: value for name, value in payload.items() if name != key}
-        given = {"text": payload.get(key), "id": _get(result, "id"), "metadata": metadata}
-    elif isinstance(parts, list) and _get(result, "file_id"):
-        text = "\n".join(str(_get(part, "text") or "") for part in parts)
-        given = {"text": text, "metadata": {"document": _get(result, "filename"), **(_get(result, "attributes") or {})}}
-    else:
-        return None
-    return {**given, "similarity": _get(result, "score"), "kind": "score"}
-
-
-def _get(thing: Any, name: str) -> Any:
-    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
 
 
 def _fields(document: object) -> dict[str, Any]:
