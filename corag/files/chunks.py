@@ -12,6 +12,8 @@ from operator import itemgetter
 
 from corag.files.markdown import FileSection, FileText, line_ends
 from corag.text.chunking import (
+    COLONS,
+    ITEM,
     ChunkConfig,
     ChunkMeter,
     SizedSpan,
@@ -23,12 +25,17 @@ from corag.text.chunking import (
     words_of,
 )
 from corag.text.documents import with_title
+from corag.text.units import is_fence
 from corag.types import Chunk, TokenCounter
 
 # Separates the headings of a title: `Guide > Install > Linux`.
 _SEPARATOR = " > "
 # A title may take this part of a chunk's tokens; a section with less than that part is joined with its neighbours.
 _TITLE_SHARE, _SHORT_SHARE = 4, 8
+# What leads into a list may take this part of each chunk of it.
+_LEAD_SHARE = 4
+# Characters in which the mark of an item is looked for.
+_LINE = 200
 
 
 def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkConfig | None = None) -> list[Chunk]:
@@ -112,15 +119,65 @@ def _cut(
         start = block.start
         stripped = (start, start + len(text[start:end].rstrip()))
         if block.kind == "table" and not meter.fits(*stripped):
-            yield from _trimmed(text, pack(pieces, meter, overlap_tokens))
+            yield from _packed(text, title, pieces, meter_of, overlap_tokens)
             pieces = []
             yield from _cut_table(text, title, stripped, block.header_end, meter_of)
         elif block.kind == "text":
             sentences = [(start + first, start + last) for first, last in sentence_spans(text[start:end])]
             pieces.extend(fitting_pieces(sentences, meter, (_lines, words_of)))
         else:
-            pieces.extend(fitting_pieces([(start, end)], meter, (_paragraphs, _lines, words_of)))
-    yield from _trimmed(text, pack(pieces, meter, overlap_tokens))
+            pieces.extend(_with_marks(list(fitting_pieces([stripped], meter, (_paragraphs, _lines, words_of))), meter))
+    yield from _packed(text, title, pieces, meter_of, overlap_tokens)
+
+
+def _packed(
+    text: str, title: str, pieces: list[SizedSpan], meter_of: Callable[[str], ChunkMeter], overlap_tokens: int
+) -> Iterator[tuple[int, int, str]]:
+    """Yield the chunks of pieces. What leads into a list that does not fit one is repeated in each, if it is short."""
+    meter = meter_of(title)
+    begun = number = 0
+    while number < len(pieces):
+        first, (lead, size) = number, pieces[number]
+        number += 1
+        words = text[slice(*lead)].strip()
+        if not words.endswith(COLONS) or size > meter.capacity // _LEAD_SHARE:
+            continue
+        stop = number
+        while stop < len(pieces) and _is_of_list(text, pieces[stop][0][0], is_first=stop == number):
+            stop += 1
+        total = sum(size for _, size in pieces[first:stop])
+        if stop == number or total <= meter.capacity or meter.fits(lead[0], pieces[stop - 1][0][1]):
+            continue
+        number = stop
+        below = meter_of(_with_header(title, words))
+        if any(size > below.capacity for _, size in pieces[first + 1 : stop]):
+            continue
+        yield from _trimmed(text, pack(pieces[begun:first], meter, overlap_tokens))
+        head = next(pack(pieces[first:stop], meter, 0))
+        yield from _trimmed(text, [head])
+        rest = [piece for piece in pieces[first:stop] if piece[0][0] >= head[1]]
+        yield from ((start, end, words) for start, end, _ in _trimmed(text, pack(rest, below, overlap_tokens)))
+        begun = stop
+    yield from _trimmed(text, pack(pieces[begun:], meter, overlap_tokens))
+
+
+def _is_of_list(text: str, start: int, *, is_first: bool) -> bool:
+    """Return whether what begins here is an item of a list, or goes on in one."""
+    line = text[start : start + _LINE].partition("\n")[0]
+    goes_on = line[:1].isspace() or text[max(0, start - 1) : start] not in ("", "\n", "\r")
+    return ITEM.match(line) is not None or (goes_on and not is_first)
+
+
+def _with_marks(code: list[SizedSpan], meter: ChunkMeter) -> list[SizedSpan]:
+    """Join the marks around a block of code to its first and last piece; where they do not fit, they are left out."""
+    for mark, beside in ((0, 1), (-1, -2)):
+        if len(code) > 1 and is_fence(meter.text[slice(*code[mark][0])]):
+            both = [code[mark][0], code[beside][0]]
+            span = min(both)[0], max(both)[1]
+            size = meter.sizes([span])[0]
+            code[beside] = (span, size) if size <= meter.capacity else code[beside]
+            del code[mark]
+    return code
 
 
 def _cut_table(

@@ -130,11 +130,15 @@ def units(chunk: Chunk, size: int | None, most_led: int = MAX_CHARACTERS) -> lis
         return [chunk]
     body = _body_of(chunk)
     pieces = list(_with_led(_with_openings(_pieces(chunk.text, body)), most_led))
+    # What a chunk repeats of the text before it, such as what leads into its list, is no part of its own.
+    own = int(chunk.metadata["start"]) - _shift(chunk, body) if _has_place(chunk) else body
     made: list[Chunk] = []
     for first in watched(range(0, len(pieces), size)):
         window = pieces[first : first + size]
         span = (window[0].span[0], window[-1].span[1])
         leads = tuple(dict.fromkeys(lead for piece in window for lead in piece.leads if lead[1] <= span[0]))
+        if span[0] < own < span[1]:
+            leads, span = (*leads, _stripped(chunk.text, span[0], own)), _stripped(chunk.text, own, span[1])
         made.append(_unit(chunk, span, leads, body))
     if len(made) == 1:
         # All of a chunk keeps its name.
@@ -282,9 +286,13 @@ def _in_order(parts: Sequence[Chunk | None], positions: Sequence[int]) -> Iterat
         wanted += [(replace(unit, span=lead, leads=()), None) for lead in unit.leads]
         wanted.append((unit, position))
     reached = -math.inf
+    shown: set[str] = set()
     for unit, at in sorted(wanted, key=lambda one: (one[0].place[0], -one[0].place[1], one[1] is None)):
-        if at is not None or unit.place[1] > reached:
+        text = unit.source.text[slice(*unit.span)]
+        is_shown = at is None and _is_repeated(unit, unit.span) and text in shown
+        if at is not None or (unit.place[1] > reached and not is_shown):
             yield unit, at
+        shown |= {text, text.partition("\n")[0].rstrip()}
         reached = max(reached, unit.place[1])
 
 
@@ -391,6 +399,11 @@ def _is_row(line: str) -> bool:
     return len(cells) > 1 and (not before.strip() or cells[0] != "")
 
 
+def is_fence(text: str) -> bool:
+    """Return whether a text is the marks around a block of code alone, with the name of a language perhaps."""
+    return "\n" not in text.strip() and _fence_of(text.strip()) != ""
+
+
 def _fence_of(line: str) -> str:
     """Return the marks that begin a block of code; none if the line has code within it."""
     marked = line.lstrip().partition("\n")[0]
@@ -459,7 +472,11 @@ class _Blocks:
                 self._end_fence(end)
         elif fence := _fence_of(line):
             self._end()
-            self._fence, self._fence_mark = start, fence
+            rest = self._text[end : end + MAX_CHARACTERS].lstrip(" ")
+            if line.strip() == fence and rest[:1] in ("", "\r", "\n") and self._text.find(fence, end) < 0:
+                self._end_cut_fence(span)
+            else:
+                self._fence, self._fence_mark = start, fence
         elif _is_row(line):
             self._end_prose()
             self._read_row(line, span)
@@ -483,8 +500,20 @@ class _Blocks:
     def _end_fence(self, end: int) -> None:
         assert self._fence is not None
         leads = [self._lead] if self._lead is not None and self._is_below_lead(self._fence) else []
-        self._add(_stripped(self._text, self._fence, end), *leads, is_led=bool(leads), breaks=(_BREAK, _SPACE))
+        first, span = len(self.pieces), _stripped(self._text, self._fence, end)
+        self._add(span, *leads, is_led=bool(leads), breaks=(_BREAK, _SPACE))
+        # The marks are one unit with the code beside them, however long, and none without it.
+        code = [part for part in self.pieces[first:] if not is_fence(self._text[slice(*part.span)])]
+        if code:
+            code[0] = code[0]._replace(span=(span[0], code[0].span[1]))
+            code[-1] = code[-1]._replace(span=(code[-1].span[0], span[1]))
+        self.pieces[first:] = code
         self._fence = None
+
+    def _end_cut_fence(self, span: Span) -> None:
+        """Read the marks that end code of which the beginning is in another chunk."""
+        if self.pieces:
+            self.pieces[-1] = self.pieces[-1]._replace(span=(self.pieces[-1].span[0], span[1]))
 
     def _is_below_lead(self, start: int) -> bool:
         """Return whether a line is indented more than the one that leads into what follows it."""

@@ -12,6 +12,7 @@ from corag.files.chunks import chunk_file, fitting_title
 from corag.files.markdown import read_markdown
 from corag.text.chunking import ChunkConfig
 from corag.text.documents import body, citation
+from corag.text.units import assemble, is_fence, units
 from corag.types import Chunk
 from tests.corag.files.worlds import pdf
 from tests.fakes import CHARACTERS, WORDS
@@ -156,7 +157,7 @@ def test_every_word_below_a_heading_is_in_a_chunk(text, max_tokens, overlap, tok
             covered.update(range(block.start, block.header_end))  # of a table; its names are above its rows
         for block in section.blocks[:1]:
             missed = "".join(text[at] for at in range(block.start, section.end) if at not in covered)
-            assert not missed.strip()
+            assert not missed.strip().strip("`~")  # marks that do not fit beside their code
 
 
 def test_a_table_keeps_its_names_of_columns_below_which_the_rule_is_long():
@@ -166,3 +167,25 @@ def test_a_table_keeps_its_names_of_columns_below_which_the_rule_is_long():
     chunks = chunks_of(text, 200, tokens=corag.tokens())
     assert len(chunks) > 2 and chunks[0].text.startswith(f"a\n| part | price |\n{rule}\n| part 0 |")
     assert all(chunk.text.startswith("a\n| part | price |\n| part ") for chunk in chunks[1:])
+
+
+def test_a_list_longer_than_a_chunk_repeats_what_leads_into_it():
+    items = [f"- {name} is the name of one of them" for name in "abcdef"]
+    text = "\n".join(["It is old. Of its valves these count:", "", *items, "", "Then wait."])
+    first, *others, last = chunks_of(text, 32)
+    assert body(first) == "It is old." and body(last) == "Then wait."
+    assert [body(one).splitlines()[0] for one in others] == ["Of its valves these count:"] * len(others)
+    listed = [line for one in others for line in body(one).splitlines() if line.startswith("-")]
+    assert listed == items and len(others) > 1
+    # Items of two chunks below the lead that both have; it is shown once.
+    chosen = [units(others[0], 1, 10)[0], units(others[-1], 1, 10)[-1]]
+    assert assemble(chosen)[0] == f"a\nOf its valves these count:\n\n{items[0]}\n\u2026\n{items[-1]}"
+    # What is longer than a quarter of a chunk is not repeated.
+    assert sum("these count:" in one.text for one in chunks_of(text, 18)) == 1
+
+
+def test_the_marks_around_code_are_in_the_chunks_of_the_code():
+    code = "\n".join(f"x = {number}  # a comment" for number in range(12))
+    for size in range(6, 40):
+        chunks = chunks_of(f"Aa to. Ee us:\n\n```py\n{code}\n```\n", size)
+        assert not any(is_fence(body(one)) for one in chunks)

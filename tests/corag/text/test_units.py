@@ -233,6 +233,15 @@ def test_what_leads_into_a_list_or_a_table_comes_with_each_item_and_not_alone():
     assert [leads for _, leads in cut(table)] == [[table[: table.index("| 1") - 1]]] * 2
 
 
+def test_the_marks_around_code_are_no_unit_of_their_own():
+    long = "```py\n" + "x = 1;\n" * 250 + "```"
+    parts = texts(f"Run:\n\n{long}\n\nEnd.")
+    assert parts[0] == "Run:" and parts[1].startswith("```py\nx") and parts[-2].endswith("x = 1;\n```")
+    # Chunks that begin and end within code.
+    assert texts("x = 1\n```\n\nIt ran. It ended.") == ["x = 1\n```", "It ran.", "It ended."]
+    assert texts("It runs.\n\n```py") == ["It runs."]
+
+
 @pytest.mark.parametrize(
     "text",
     [
