@@ -2,7 +2,7 @@
 
 After EDC2-RAG (section 5.3 and appendix A.2): a noise rate is the share of retrieved passages that do not help, a
 redundancy rate r = (n - k) / n the share of n candidates that are rewritings of the k others. The studies of that paper
-make them; see `experiments.papers.prepare`.
+make them; see `experiments.papers.run`.
 """
 
 from __future__ import annotations
