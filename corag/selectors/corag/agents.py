@@ -27,7 +27,6 @@ from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.features import FEATURES, feature_vectors, question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.self_route import built
-from corag.text.words import minilm_reads
 from corag.types import Embedder, Selection, TokenCounter
 from corag.untrusted import check_untrusted, too_large
 
@@ -41,9 +40,6 @@ or None."""
 NO_AGENT = "none"
 TRAINED = "checkpoint"
 """The folder of an agent below that which `corag train` writes."""
-FOREIGN = parse("naive(reranker=bm25)")
-"""What stands in for a configuration where MiniLM does not read the question or the texts: as many as the budget holds,
-by the words that they share with the question."""
 SELECTORS_KEPT = 64
 """Built selectors in memory: if an agent predicts search settings, nearly every question has its own."""
 
@@ -188,9 +184,9 @@ class AgentSelectors:
                 raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
             predictions = self.agent.predict(features, available)
             assert isinstance(predictions, list)
-            for problem, prediction in zip(problems, predictions, strict=True):
+            for prediction in predictions:
                 try:
-                    self._selector(self._configuration(problem, prediction))
+                    self._selector(self._configuration(prediction))
                 except (InputError, MissingExtraError, ModelError) as error:
                     self._skip(prediction.configuration, error)
             if not self.skipped.keys() & set(available):
@@ -232,8 +228,6 @@ class AgentSelectors:
     def _because(self, configuration: Configuration, prediction: AgentPrediction, cost_weight: float | None) -> str:
         """Return in a line what is used for a question, and why."""
         settings, said = configuration.settings, str(configuration)
-        if configuration is FOREIGN:
-            return f"{said}: the question or its texts are in a script that MiniLM does not read"
         if configuration.name == "corag" and {"unit", "reranker"} <= settings.keys():
             unit = settings["unit"]  # a window is window(n)
             said = f"by {unit}{'' if unit.endswith(')') else 's'}, {settings['reranker']}"
@@ -253,11 +247,8 @@ class AgentSelectors:
             odds[_without_search(name)] += prediction.probabilities[name]
         return odds  # type: ignore[no-any-return]  # of floats
 
-    def _configuration(self, problem: SelectionProblem, prediction: AgentPrediction) -> Configuration:
+    def _configuration(self, prediction: AgentPrediction) -> Configuration:
         """Return the selector that a prediction names, with the settings that are given."""
-        # No configuration reads a foreign script; a reranker that is given may.
-        if "reranker" not in self._given and self.agent.config.embedder == "minilm" and _is_foreign(problem):
-            return FOREIGN
         settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
         return self._spelled(prediction.configuration, *settings)
 
@@ -278,7 +269,7 @@ class AgentSelectors:
         unknown = [problem for problem in problems if self._key(problem) not in problem.memory]
         for problem, prediction in zip(unknown, self.predict(unknown), strict=True):
             # Beside the agent, so that its id is not given to another.
-            problem.memory[self._key(problem)] = (self, (self._configuration(problem, prediction), prediction))
+            problem.memory[self._key(problem)] = (self, (self._configuration(prediction), prediction))
         return [problem.memory[self._key(problem)][1] for problem in problems]
 
     def _skip(self, configuration: str, error: Exception) -> None:
@@ -309,18 +300,6 @@ class AgentSelectors:
             # Whose texts the rerankers share.
             return EMBEDDERS.make(wanted, encoder=CachedEncoder(minilm_encoder(role="reranker")))
         return CachedEmbedder(wanted)
-
-
-def _is_foreign(problem: SelectionProblem) -> bool:
-    """Return whether a question is for `FOREIGN`, because MiniLM does not read it or its texts."""
-    texts = [candidate.chunk.text for candidate in problem.passages.candidates]
-    foreign = not (minilm_reads([problem.query]) and minilm_reads(texts))
-    if foreign:
-        warn_once(
-            "a question or its texts are in a script that MiniLM does not read: they are ranked by the words they "
-            "share; give a reranker of the language, such as cross-encoder(model=BAAI/bge-reranker-v2-m3)"
-        )
-    return foreign
 
 
 @lru_cache(SELECTORS_KEPT)
