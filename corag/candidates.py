@@ -12,6 +12,7 @@ import numpy as np
 from corag.errors import InputError
 from corag.models.embedders import vectors_by
 from corag.text.documents import places_of, with_title
+from corag.text.units import PlacedChunk, UnitChunk, body_of, place_of
 from corag.types import Candidate, Chunk, Embedder
 
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
@@ -19,6 +20,8 @@ Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
 
 TEXT_NAMES = ("text", "content", "page_content")
 """Fields that hold the text of a mapping or a document."""
+_DOCUMENTS = ("document", "source", "file_path", "file_name", "url", "source_id")
+"""Fields of metadata that name the document, as frameworks write them."""
 MADE_UP = "text-"
 """Before the id of a text that has none."""
 
@@ -60,12 +63,23 @@ def as_candidates(texts: Iterable[Text]) -> list[Candidate]:
         if is_made_up and texts_of.setdefault(chunk.id, chunk.text) != chunk.text:
             candidate = replace(candidate, chunk=replace(chunk, id=f"{chunk.id}-{position}"))
         candidates.append(candidate)
-    strings = {row: text for row, text in enumerate(texts) if isinstance(text, str)}
-    rows = list(strings)
-    for one, (first, start) in places_of(list(strings.values())).items():
-        chunk = candidates[rows[one]].chunk
-        place = {"document": candidates[rows[first]].chunk.id, "start": start, "end": start + len(chunk.text)}
-        candidates[rows[one]] = Candidate(replace(chunk, metadata=place))
+    return _with_places(candidates)
+
+
+def _with_places(candidates: list[Candidate]) -> list[Candidate]:
+    """Return candidates, those with places in a document that overlap others, as far as no metadata names two."""
+    rows_of: dict[str, list[int]] = {}
+    for row, candidate in enumerate(candidates):
+        if place_of(candidate.chunk) is None and not isinstance(candidate.chunk, UnitChunk):
+            known = candidate.chunk.metadata
+            rows_of.setdefault(next((str(known[name]) for name in _DOCUMENTS if name in known), ""), []).append(row)
+    for rows in rows_of.values():
+        bodies = [candidates[row].chunk.text[body_of(candidates[row].chunk) :] for row in rows]
+        for one, (first, start) in places_of(bodies).items():
+            chunk = candidates[rows[one]].chunk
+            place = candidates[rows[first]].chunk.id, start, start + len(bodies[one])
+            placed = PlacedChunk(chunk.id, chunk.text, chunk.metadata, place=place)
+            candidates[rows[one]] = replace(candidates[rows[one]], chunk=placed)
     return candidates
 
 

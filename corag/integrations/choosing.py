@@ -17,7 +17,7 @@ from corag.candidates import as_candidates
 from corag.registry import SELECTORS, Part
 from corag.registry import tokens as make_tokens
 from corag.text.documents import with_title
-from corag.text.units import chosen_parts
+from corag.text.units import PlacedChunk, chosen_parts
 from corag.types import Candidate, Chunk, Selection, Selector, SimilarityKind, TokenCounter
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,10 @@ class Chooser(BaseModel):
             title, text, name = str(one.chunk.metadata.get("title") or "").strip(), one.chunk.text, one.chunk.id
             title = "" if text.startswith(with_title(title, "")) else title
             name = f"{name}~{rank}" if name in by_id else name
-            chunk = Chunk(name, with_title(title, text), {"title": title} if title else {})
+            named = {"id": name, "text": with_title(title, text), "metadata": {"title": title} if title else {}}
+            chunk = (
+                PlacedChunk(**named, place=one.chunk.place) if isinstance(one.chunk, PlacedChunk) else Chunk(**named)
+            )
             similarity, kind = (one.similarity, self.score_kind) if scored else (None, "rank")
             candidates.append(replace(one, chunk=chunk, similarity=similarity, kind=kind, rank=rank))
             by_id[name] = document

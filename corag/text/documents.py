@@ -14,7 +14,10 @@ SEPARATOR = "\n\n"
 LEAST_SHARED, MOST_SHARED = 24, 4096
 """Characters that overlapping texts have in common."""
 
-_WORD = re.compile(r"(?<!\S)\S")
+# Behind space or signs, and in scripts that write no words apart (Thai and all behind it) everywhere.
+_WORD = re.compile(r"(?<!\w)\S|[\u0e00-\U0010ffff]")
+_MOST_ALIKE = 4
+"""Texts with one beginning that are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +92,18 @@ def places_of(texts: Sequence[str]) -> dict[int, tuple[int, int]]:
 
     One follows another if it begins with what that ends with, from the start of a word on, or is all within it.
     """
-    beginnings = {text[:LEAST_SHARED]: row for row, text in reversed(list(enumerate(texts)))}
+    beginnings: dict[str, list[int]] = {}
+    for row, text in enumerate(texts):
+        beginnings.setdefault(text[:LEAST_SHARED], []).append(row)
     follows: dict[int, tuple[int, int]] = {}  # the text before it, and where in that it begins
     for row, text in watched(enumerate(texts), 16):
         for word in _WORD.finditer(text, max(0, len(text) - MOST_SHARED), max(0, len(text) - LEAST_SHARED + 1)):
             start = word.start()
-            other = beginnings.get(text[start : start + LEAST_SHARED], row)
-            if not start or other == row or other in follows:
-                continue
-            if texts[other].startswith(text[start:]) or text.startswith(texts[other], start):
-                follows[other] = row, start
+            for other in beginnings.get(text[start : start + LEAST_SHARED], ())[:_MOST_ALIKE] if start else ():
+                if other == row or other in follows:
+                    continue
+                if texts[other].startswith(text[start:]) or text.startswith(texts[other], start):
+                    follows[other] = row, start
     places: dict[int, tuple[int, int]] = {}
     for row in follows:
         path: dict[int, int] = {}

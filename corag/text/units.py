@@ -90,7 +90,8 @@ class UnitChunk(Chunk):
     @property
     def document(self) -> str:
         """The document that it is part of; its source where it is not known from where to where that is."""
-        return str(self.source.metadata["document"]) if _has_place(self.source) else self.source.id
+        place = place_of(self.source)
+        return self.source.id if place is None else place[0]
 
     @property
     def shift(self) -> int:
@@ -103,6 +104,17 @@ class UnitChunk(Chunk):
         return self.span[0] + self.shift, self.span[1] + self.shift
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedChunk(Chunk):
+    """A chunk of which it is known where in a document its text is, though its metadata do not say so.
+
+    Attributes:
+        place: The characters of its text, behind the title.
+    """
+
+    place: Range
+
+
 def source_of(chunk: Chunk) -> Chunk:
     """Return the chunk that a unit is part of; any other chunk as it is."""
     return chunk.source if isinstance(chunk, UnitChunk) else chunk
@@ -110,12 +122,12 @@ def source_of(chunk: Chunk) -> Chunk:
 
 def ranges_of(chunk: Chunk) -> list[Range] | None:
     """Return the characters of a document that a chunk shows, leads included, title excluded; None if not known."""
-    if not _has_place(chunk):
+    if (place := place_of(chunk)) is None:
         return None
     if isinstance(chunk, UnitChunk):
         leads = [lead for lead in chunk.leads if not _is_repeated(chunk, lead)]
         return [(chunk.document, start + chunk.shift, end + chunk.shift) for start, end in (chunk.span, *leads)]
-    return [(str(chunk.metadata["document"]), int(chunk.metadata["start"]), int(chunk.metadata["end"]))]
+    return [place]
 
 
 def units(chunk: Chunk, size: int | None, most_led: int = MAX_CHARACTERS) -> list[Chunk]:
@@ -128,10 +140,11 @@ def units(chunk: Chunk, size: int | None, most_led: int = MAX_CHARACTERS) -> lis
     """
     if size is None:
         return [chunk]
-    body = _body_of(chunk)
+    body = body_of(chunk)
     pieces = list(_with_led(_with_openings(_pieces(chunk.text, body)), most_led))
     # What a chunk repeats of the text before it, such as what leads into its list, is no part of its own.
-    own = int(chunk.metadata["start"]) - _shift(chunk, body) if _has_place(chunk) else body
+    place = place_of(chunk)
+    own = body if place is None else place[1] - _shift(chunk, body)
     made: list[Chunk] = []
     for first in watched(range(0, len(pieces), size)):
         window = pieces[first : first + size]
@@ -148,10 +161,11 @@ def units(chunk: Chunk, size: int | None, most_led: int = MAX_CHARACTERS) -> lis
 
 def sentences_of(chunk: Chunk) -> list[Span]:
     """Return the spans of a passage's sentences; its whole text if it is one."""
-    return [piece.span for piece in _pieces(chunk.text, _body_of(chunk))] or [(0, len(chunk.text))]
+    return [piece.span for piece in _pieces(chunk.text, body_of(chunk))] or [(0, len(chunk.text))]
 
 
-def _body_of(chunk: Chunk) -> int:
+def body_of(chunk: Chunk) -> int:
+    """Return where the text of a chunk begins, behind its title."""
     title = str(chunk.metadata.get("title") or "")
     return len(with_title(title, "")) if title and chunk.text.startswith(f"{title}\n") else 0
 
@@ -203,7 +217,7 @@ def disjoint(chosen: Sequence[Chunk]) -> list[Chunk | None]:
     parts: list[Chunk | None] = list(chosen)
     of_part: dict[tuple[str, str], list[tuple[int, UnitChunk]]] = {}
     for position, chunk in enumerate(chosen):
-        if _has_place(source_of(chunk)):
+        if place_of(source_of(chunk)) is not None:
             unit = _as_unit(chunk)
             of_part.setdefault(_part_of(unit), []).append((position, unit))
     for units_of_part in of_part.values():
@@ -221,7 +235,7 @@ def _as_unit(chunk: Chunk) -> UnitChunk:
     """Return a chunk as the unit that is all of it."""
     if isinstance(chunk, UnitChunk):
         return chunk
-    body = _body_of(chunk)
+    body = body_of(chunk)
     span = _stripped(chunk.text, body, len(chunk.text))
     return UnitChunk(chunk.id, chunk.text, chunk.metadata, source=chunk, span=span, body=body)
 
@@ -319,11 +333,13 @@ def _joint(last: UnitChunk | None, unit: UnitChunk) -> str:
 
 def _is_repeated(unit: UnitChunk, span: Span) -> bool:
     """Return whether a part of a unit's source is before its place in the document, as a table's repeated header is."""
-    return _has_place(unit.source) and span[0] + unit.shift < unit.source.metadata["start"]
+    place = place_of(unit.source)
+    return place is not None and span[0] + unit.shift < place[1]
 
 
 def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int) -> UnitChunk:
-    document = chunk.metadata["document"] if _has_place(chunk) else chunk.id
+    place = place_of(chunk)
+    document = chunk.id if place is None else place[0]
     shift = _shift(chunk, body)
     start, end = span[0] + shift, span[1] + shift
     lines = [chunk.text[first:last] for first, last in leads]
@@ -335,11 +351,16 @@ def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int) -> UnitC
 
 def _shift(chunk: Chunk, body: int) -> int:
     # From the end: a header of a table may be repeated between title and text.
-    return int(chunk.metadata["end"]) - len(chunk.text) if _has_place(chunk) else -body
+    place = place_of(chunk)
+    return -body if place is None else place[2] - len(chunk.text)
 
 
-def _has_place(chunk: Chunk) -> bool:
-    return "document" in chunk.metadata and all(isinstance(chunk.metadata.get(one), int) for one in ("start", "end"))
+def place_of(chunk: Chunk) -> Range | None:
+    """Return the characters of a document that a chunk is, by its metadata if nothing else says it, or None."""
+    if isinstance(chunk, PlacedChunk):
+        return chunk.place
+    document, *offsets = (chunk.metadata.get(name) for name in ("document", "start", "end"))
+    return (str(document), *offsets) if document is not None and all(isinstance(one, int) for one in offsets) else None
 
 
 class _UnitSpan(NamedTuple):

@@ -40,6 +40,16 @@ def test_chosen_sentences_come_back_as_the_text_of_their_document():
     assert FACTS[2][start:end] == first.content
 
 
+def test_what_documents_share_comes_and_is_counted_once():
+    pieces = [Note(" ".join(FACTS[row : row + 2]), f"n{row}", meta={"title": "T: ", "source": "a"}) for row in range(4)]
+    for unit in ("passage", "sentence"):
+        chosen, selection = choose(pieces[::-1], 500, Notes(method="full", unit=unit))
+        text = " ".join(one.content for one in chosen)
+        assert [text.count(fact.rpartition(". ")[2]) for fact in FACTS] == [1] * 5
+        assert selection["cost_tokens"] == tokens("\n\n".join(f"T: {one.content}" for one in chosen))
+        assert [one.content for one in pieces] == [" ".join(FACTS[row : row + 2]) for row in range(4)]
+
+
 def test_repeated_documents_are_chosen_once_and_ids_that_clash_do_no_harm():
     same, _ = choose([*NAMED[:2], NAMED[0], Note(FACTS[1])])
     assert [one.content for one in same] == FACTS[:2]

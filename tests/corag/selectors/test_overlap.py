@@ -84,17 +84,36 @@ def test_savings_are_spent():
         assert (found.cost_tokens, len(found)) == (9 + 16 * count, count)
 
 
+GIVEN = {
+    "strings": lambda text, source: text,
+    "mappings": lambda text, source: {"text": text, "title": "T", "metadata": {"source": source, "page": len(text)}},
+    "candidates": lambda text, source: Candidate(Chunk(f"{source} {text}", text, {"file_path": source})),
+}
+
+
 @settings(deadline=None, max_examples=60)
-@given(st.data(), st.integers(2, 8), st.sampled_from(["passage", "sentence"]))
-def test_strings_that_overlap_are_one_document(data, count, unit):
+@given(st.data(), st.integers(2, 8), st.sampled_from(["passage", "sentence"]), st.sampled_from(list(GIVEN)))
+def test_texts_that_overlap_are_one_document(data, count, unit, kind):
     starts = [(first, first + data.draw(st.integers(2, 4))) for first in range(count)]
     lines = [f"Valve {number} opens the main tank now." for number in range(count + 4)]
     texts = [" ".join(lines[slice(*start)]) for start in data.draw(st.permutations(starts))]
+    given = [GIVEN[kind](text, "a.md") for text in texts]
     last = max(end for _, end in starts)
-    selection = corag.select("Which valve?", [*texts, "Other text."], 999, method="full", unit=unit, tokenizer=WORDS)
+    texts = [*given, GIVEN[kind]("Other text.", "a.md")]
+    selection = corag.select("Which valve?", texts, 999, method="full", unit=unit, tokenizer=WORDS)
     # What is between two that do not overlap is not known.
-    parts = selection.text.replace(LINE_GAP, " ").split("\n\n")
-    assert sorted(parts) == ["Other text.", " ".join(lines[:last])]
+    parts = selection.text.replace(LINE_GAP, " ").removeprefix("T\n").split("\n\n")
+    assert sorted(part.removeprefix("T\n") for part in parts) == ["Other text.", " ".join(lines[:last])]
+    assert all("start" not in source_of(chunk).metadata for chunk in selection.chunks)
+
+
+def test_texts_of_two_sources_do_not_overlap():
+    first, second = "It ends with what is common to both of them.", "what is common to both of them. And more."
+    for sources, cost in ((("a", "a"), 12), (("a", "b"), 19)):
+        texts = [
+            {"text": text, "metadata": {"source": one}} for text, one in zip((first, second), sources, strict=True)
+        ]
+        assert corag.select("Which?", texts, 99, method="full", tokenizer=WORDS).cost_tokens == cost
 
 
 def test_places_of_strings():
@@ -104,6 +123,14 @@ def test_places_of_strings():
     first, second = "It ends with what is common to both of them.", "what is common to both of them. And more."
     assert places_of([second, first, "what is common"]) == {1: (1, 0), 0: (1, 13)}
     assert places_of([first, "with what is another thing"]) == {}
+    # Splitters cut behind signs, and between characters of scripts that write no words apart; and beginnings repeat.
+    assert places_of(["Since 7.2 TL04 of the old kernel.", "2 TL04 of the old kernel. And more."]) == {
+        1: (0, 8),
+        0: (0, 0),
+    }
+    chinese = "".join(chr(0x6C34 + number) for number in range(60))
+    assert places_of([chinese[:40], chinese[10:]]) == {1: (0, 10), 0: (0, 0)}
+    assert places_of(["An old one. " + one, one + " A", one + " B"])[1] == (0, 12)
 
 
 def test_places_that_disagree_with_the_texts_are_not_believed():
