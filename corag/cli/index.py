@@ -32,7 +32,6 @@ class IndexConfig(Runtime):
         include: Index only files that match one of these globs, separated by commas, such as `*.md,guides/*`. A glob
             matches the path below the folder, or the name of a file or folder on it.
         exclude: Leave out files that match one of these globs.
-        follow_links: Read files outside of the folder that links in it lead to.
         max_tokens: Maximum tokens of a chunk, title included; typical: 128, 256, 512 and 1024.
         overlap_tokens: Approximate tokens at the end of a chunk that are repeated at the start of the next.
         embedder: Embedder of the chunks.
@@ -50,7 +49,6 @@ class IndexConfig(Runtime):
     out: str = "runs/index"
     include: str = ""
     exclude: str = ""
-    follow_links: bool = False
     max_tokens: int = DEFAULT_CHUNK_TOKENS
     overlap_tokens: int = 0
     embedder: str = "minilm"
@@ -101,7 +99,6 @@ def _update(config: IndexConfig) -> None:
             chunking,
             include=include,
             exclude=exclude,
-            follow_links=config.follow_links,
             tokens=tokens,
             overwrite=config.overwrite,
             reread=config.overwrite,

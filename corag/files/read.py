@@ -116,9 +116,7 @@ class FoundFiles:
     skipped: Mapping[str, str]
 
 
-def find_files(
-    root: str | Path, *, include: Sequence[str] = (), exclude: Sequence[str] = (), follow_links: bool = False
-) -> FoundFiles:
+def find_files(root: str | Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> FoundFiles:
     """Return the documents under a folder, or the one that `root` names.
 
     Hidden files and folders are left out, and so are indexes. A link to a folder is not followed, and one to a file of
@@ -129,14 +127,13 @@ def find_files(
         include: Globs; only files that match one of them are considered. A glob matches the path below the folder, or
             the name of the file or of a folder on the path; `*` also matches slashes.
         exclude: Globs of files that are left out.
-        follow_links: Whether links to files outside of the folder are read as files in it.
 
     Raises:
         DataError: There is no such folder or file.
     """
     folder = Path(root)
     if folder.is_file():
-        return _readable(folder.parent, [PurePosixPath(folder.name)], {}, follow_links=True)
+        return _readable(folder.parent, [PurePosixPath(folder.name)], {}, is_named=True)
     if not folder.is_dir():
         raise DataError(f"{folder} is neither a folder nor a regular file; give a folder of documents, or one document")
     skipped: dict[str, str] = {}
@@ -161,7 +158,7 @@ def find_files(
         paths += [below / name for name in names if not name.startswith(".")]
     paths = [path for path in paths if not _matches(path, exclude) and (not include or _matches(path, include))]
     # Folder by folder, whatever the file system's own order.
-    return _readable(folder, sorted(paths, key=lambda path: path.parts), skipped, follow_links=follow_links)
+    return _readable(folder, sorted(paths, key=lambda path: path.parts), skipped)
 
 
 def _matches(path: PurePosixPath, globs: Sequence[str]) -> bool:
@@ -170,7 +167,10 @@ def _matches(path: PurePosixPath, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(name, normalize("NFC", glob.rstrip("/"))) for glob in globs for name in names)
 
 
-def _readable(root: Path, paths: Sequence[PurePosixPath], skipped: dict[str, str], *, follow_links: bool) -> FoundFiles:
+def _readable(
+    root: Path, paths: Sequence[PurePosixPath], skipped: dict[str, str], *, is_named: bool = False
+) -> FoundFiles:
+    # A document that is named by itself may be a link to wherever it is.
     links = {path for path in paths if (root / path).is_symlink()}
     inside = root.resolve()
     own = {(root / path).resolve(): path for path in paths if path not in links}
@@ -181,8 +181,8 @@ def _readable(root: Path, paths: Sequence[PurePosixPath], skipped: dict[str, str
                 raise UnreadableFileError("its name is not valid UTF-8; rename it")
             if not (root / path).is_file():
                 raise UnreadableFileError("a broken link, or not a regular file")
-            if path in links and not follow_links and not (root / path).resolve().is_relative_to(inside):
-                raise UnreadableFileError("a link out of the folder, which --follow-links reads")
+            if path in links and not is_named and not (root / path).resolve().is_relative_to(inside):
+                raise UnreadableFileError("a link out of the folder, which is not followed; copy the file")
             if path in links and (target := own.get((root / path).resolve())) is not None:
                 raise UnreadableFileError(f"a link to {target}")
             kinds[path.as_posix()] = _checked_kind(root / path)

@@ -66,7 +66,6 @@ def update_index(
     *,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    follow_links: bool = False,
     tokens: TokenCounter | None = None,
     overwrite: bool = False,
     reread: bool = False,
@@ -86,7 +85,6 @@ def update_index(
         chunking: Sizes.
         include: Globs of the documents to index; see `corag.files.read.find_files`.
         exclude: Globs of documents to leave out.
-        follow_links: Whether links to documents outside of the folder are read.
         tokens: Counts tokens as the answering model does.
         overwrite: Replace an index of something else.
         reread: Read files again that have not changed.
@@ -102,8 +100,8 @@ def update_index(
         raise InputError(f"documents are read from a local folder, not from {folder}; copy them into one")
     path = find_data(folder)
     is_data = any((path / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
-    if (is_data or path.is_file()) and (include or exclude or follow_links):
-        raise InputError(f"include, exclude and follow_links are for folders of documents, not {path}; leave them out")
+    if (is_data or path.is_file()) and (include or exclude):
+        raise InputError(f"include and exclude are for folders of documents, not {path}; leave them out")
     out, data = Path(uri).resolve(), path.resolve()  # that of a URI is nowhere
     if out == data or (is_data and data in out.parents):
         raise InputError(f"the index {uri} would be among the data in {path}; put it elsewhere, such as runs/index")
@@ -113,7 +111,7 @@ def update_index(
         files = None
         source = _corpus_source(path, tokens, chunking, settings, report)
     else:
-        files = find_files(path, include=include, exclude=exclude, follow_links=follow_links)
+        files = find_files(path, include=include, exclude=exclude)
         advice = ", and check include and exclude" if include or exclude else ""
         source = _folder_source(path, files, tokens, chunking, settings, report, advice)
     written = write_index(uri, source, embedder, batch_size=batch_size, overwrite=overwrite, reread=reread)
