@@ -132,8 +132,8 @@ class AgentConfig:
         hidden: Sizes of the hidden layers (paper 5.1).
         map_dim: Size of the feature map on which the contrastive loss works (paper 5.1).
         ranges: Ranges of the search settings that the second head predicts; None without such a head.
-        min_lead: How much more probable than the fallback another configuration has to be for the agent to depart from
-            the fallback, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
+        min_lead: Lead in probability that another configuration has to exceed over the fallback for the agent to depart
+            from it, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
     """
 
     configurations: tuple[Configuration, ...]

@@ -27,7 +27,7 @@ class AgentPrediction:
         exploration: c of the paper's eq. 5.
         cost_weight: lambda: the price of 256 tokens, in units of value.
         probabilities: Probability of every configuration that the agent knows, in label order; they sum to 1.
-        fell_back: Whether the most probable configuration leads by less than `AgentConfig.min_lead`, so that this is
+        fell_back: Whether the most probable configuration leads by no more than `AgentConfig.min_lead`, so this is
             the fallback, settings included.
     """
 
@@ -160,7 +160,7 @@ def decide(
     """Return the label, `[b]`, the search settings in natural units, `[b, 3]`, and `fell_back`, `[b]`.
 
     Training and prediction share this rule. The most probable configuration, of equals the first in label order, comes
-    with the predicted settings. If it leads the fallback by less than `config.min_lead`, the row falls back:
+    with the predicted settings. If it leads the fallback by no more than `config.min_lead`, the row falls back:
     it gets the fallback with its settings, if this is allowed.
 
     `probabilities` are those of the configurations, `[b, R]`; `unit` the predicted settings on the scale [0, 1] of
@@ -173,7 +173,7 @@ def decide(
     fell_back = np.zeros(len(labels), dtype=bool)
     fallback = config.configurations.index(config.fallback.configuration)
     if config.feature_dim and config.min_lead and (allowed is None or allowed[fallback]):
-        fell_back = probabilities.max(axis=1) - probabilities[:, fallback] < config.min_lead
+        fell_back = probabilities.max(axis=1) - probabilities[:, fallback] <= config.min_lead
     # Without a network there is nothing but the fallback to go by.
     kept = fell_back if config.feature_dim else labels == fallback
     labels[kept] = fallback

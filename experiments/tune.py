@@ -21,6 +21,7 @@ from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
 from corag.registry import SELECTORS
 from experiments.adapters.fused import fit_own
+from experiments.agents.targets import DEFAULT
 from experiments.data.config import CandidateSettings, candidate_settings
 from experiments.data.splits import divide
 from experiments.evaluation.methods import FILLING
@@ -33,7 +34,6 @@ from experiments.report.difference import paired_difference
 from experiments.run.journal import versions
 from experiments.run.track import Tracking
 
-DEFAULT = "corag"
 CONFIGURATIONS = (DEFAULT, FILLING, *(f"corag(keep={share})" for share in (0.9, 0.95, 0.99)))
 LEAST_QUESTIONS, FOLDS = 20, 4
 
@@ -146,5 +146,5 @@ def choose(
     note = "Chosen and fitted: on questions not learned from, in folds by document. Beyond filling: 95% interval."
     shown = Table(["method", "context recall", "tokens", "beyond filling"], table, note=note)
     page = Page(f"Tuned on {Path(config.data).resolve().name}", decision, [Section("Results", [shown])], about)
-    best_single = agent.Fallback(chosen if gains else parse(DEFAULT))
+    best_single = agent.Fallback(chosen if gains else DEFAULT)
     return agent.ConfigurationAgent(agent.AgentConfig(tuple(names), best_single)), page

@@ -7,6 +7,7 @@ settings that were not measured count as the nearest ones that were. Letters: `n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,18 @@ from corag.errors import InputError
 from corag.types import FloatArray
 from experiments.agents.targets import TargetConfig, best_configuration, best_single, utility
 from experiments.labels.table import Labels
-from experiments.report.difference import paired_difference
+from experiments.report.difference import Difference, paired_difference
 
 NEIGHBOURS, STRENGTHS = (5, 10, 20, 40, 80, 160), (0.001, 0.01, 0.1, 1.0)
 """Of the baselines: numbers of nearest neighbours, and inverse penalties of logistic regression."""
 BASE, AGENT, CEILING = "best single configuration", "this agent", "oracle"
 
 Choices = NDArray[np.int64]
+
+
+def departing(trained: agent.ConfigurationAgent, min_lead: float) -> agent.ConfigurationAgent:
+    """Return an agent that departs from the best single configuration by `min_lead`."""
+    return agent.ConfigurationAgent(replace(trained.config, min_lead=min_lead), trained.weights)
 
 
 def choices_of(
@@ -39,7 +45,6 @@ def choices_of(
 
     Baselines learn from `train` and choose their settings by `val`, with the features of the agent.
     """
-    known = np.concatenate([utility(part, target) for part in (train, val) if part is not None])
     gains = utility(train, target)
     best = best_configuration(train, gains)
     # A single class leaves nothing to regress on.
@@ -50,7 +55,7 @@ def choices_of(
     given = (train, val, test, (target, trained.config.features))
     return {
         "majority class": _learned([DummyClassifier()], best, *given),
-        BASE: np.full(len(test), best_single(train, known)),
+        BASE: named(departing(trained, 1.0), test),
         "logistic regression": _learned(regression, best, *given),
         "k-nearest neighbours": _learned(neighbours, gains, *given),
         AGENT: named(trained, test),
@@ -60,8 +65,11 @@ def choices_of(
 
 def comparison(
     trained: agent.ConfigurationAgent, train: Labels, val: Labels | None, test: Labels, target: TargetConfig
-) -> Page:
-    """Return the page that compares an agent with baselines and the oracle on the test questions; see `choices_of`."""
+) -> tuple[Page, Difference]:
+    """Return the page that compares an agent with baselines and the oracle on the test questions, and the agent's gain.
+
+    See `choices_of`.
+    """
     values, rows = utility(test, target), np.arange(len(test))
     choices = choices_of(trained, train, val, test, target)
     lead = paired_difference(values[rows, choices[AGENT]], values[rows, choices[BASE]], groups=test.group.tolist())
@@ -69,11 +77,12 @@ def comparison(
     if lead.is_certain:
         verdict = "is ahead of" if lead.mean > 0 else "falls behind"
     table = method_table(choices, test, target, base=BASE, ceiling=CEILING, marked=AGENT)
-    return Page(
+    page = Page(
         "The agent and its baselines",
         f"The agent {verdict} the best single configuration: {lead}, {len(test)} questions that it has not seen.",
         [Section("Each method on questions that nothing was learned from", [table])],
     )
+    return page, lead
 
 
 def left_out_table(

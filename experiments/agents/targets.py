@@ -19,12 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import agent
+from common.configuration import parse
 from corag.errors import DataError, InputError
 from corag.selectors.corag.search import REFERENCE_TOKENS
 from corag.types import FloatArray
 from experiments.evaluation.metrics import context_recall
 from experiments.labels.table import Labels
+from experiments.report.difference import paired_difference
 
+DEFAULT = parse("corag")
+"""What is used without an agent: the best on many kinds of questions."""
 CONTEXT_RECALL = "context_recall"
 """Metric beside the measures of the labels."""
 
@@ -120,8 +124,16 @@ def training_targets(labels: Labels, config: TargetConfig, recipe: Sequence[str]
 
 
 def best_single(labels: Labels, values: FloatArray) -> int:
-    """Return the configuration of the highest mean utility, `[n, C]`; ties go to the fewest orders scored."""
-    return int(np.lexsort((_orders(labels).mean(axis=0), -values.mean(axis=0)))[0])
+    """Return the configuration of the highest mean utility, `[n, C]`; ties go to the fewest orders scored.
+
+    If the default is among them, it is the default unless that one is ahead of it beyond chance.
+    """
+    best = int(np.lexsort((_orders(labels).mean(axis=0), -values.mean(axis=0)))[0])
+    if DEFAULT in labels.configurations:
+        default = labels.configurations.index(DEFAULT)
+        lead = paired_difference(values[:, best], values[:, default], groups=labels.group.tolist())
+        best = best if lead.low > 0 else default
+    return best
 
 
 def _orders(labels: Labels) -> FloatArray:

@@ -14,14 +14,14 @@ import numpy as np
 
 import agent
 from agent.checkpoint import CARD_FILE
-from common.storage import folder_lock, seal_again, write_atomically
+from common.storage import folder_lock, write_atomically
 from corag.cli.console import progress, say
 from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError
 from corag.models.devices import parse_device
 from corag.models.runtime import Runtime, current, in_runtime, merge_records
 from corag.selectors.corag.features import check_recipe, feature_dim
-from experiments.agents.compare import comparison, left_out_table
+from experiments.agents.compare import comparison, departing, left_out_table
 from experiments.agents.targets import TargetConfig, best_single, make_targets, training_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
@@ -48,15 +48,16 @@ class TrainAgentConfig(Runtime, Tracking):
         out: Folder for the results. An interrupted run resumes there.
         shares: Shares of the questions for training, choosing the best epoch, and testing; questions that share
             documents stay together.
-        own_splits: Divide the questions by their own splits instead: learn from train, choose the epoch by dev, and
-            test on all others.
+        own_splits: Divide the questions by their own splits instead: learn from train, choose the epoch by dev, unless
+            `training.keep` is `last`, and test on all others.
         leave_kinds_out: Also train without each kind of the labels, and say what these agents reach on it.
         features: Parts of the feature vector, separated by commas: query, candidates, curve; see
             `corag.selectors.corag.features`. The paper has the first.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
-        min_lead: Lead in probability, from 0 to 1, that another configuration needs over the best single one for the
-            agent to depart from it: 0 follows the prediction, 1 never departs.
+        min_lead: Lead in probability, from 0 to 1, that another configuration has to exceed over the best single one
+            for the agent to depart from it: 0 follows the prediction, 1 never departs. By default 1 if on the questions
+            to test on the agent does not gain over the best single one beyond chance, else 0.
         target: What makes one configuration better than another.
         training: Settings of the training.
         quiet: Show no progress and no table.
@@ -70,7 +71,7 @@ class TrainAgentConfig(Runtime, Tracking):
     features: str = "query,candidates,curve"
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
-    min_lead: float = 0.0
+    min_lead: float | None = None
     target: TargetConfig = field(default_factory=TargetConfig)
     training: agent.TrainConfig = field(default_factory=agent.TrainConfig)
     logger: Tracker = field(default="wandb", kw_only=True)
@@ -119,13 +120,18 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
             return None
         training, test = labels.of(parts == TRAIN), labels.of(parts == TEST)
         validation = labels.of(parts == VAL) if (parts == VAL).any() else None
-        page = comparison(trained.agent, training, validation, test, config.target)
+        # In the checkpoint of a finished training it may be what came of the comparison.
+        followed = departing(trained.agent, config.min_lead or 0.0)
+        page, gain = comparison(followed, training, validation, test, config.target)
+        if config.min_lead is None and not (gain.is_certain and gain.mean > 0):
+            followed = departing(followed, 1.0)
+            single = f"So the checkpoint names `{followed.config.fallback}` for every question (`min_lead` is 1)."
+            page = replace(page, lead=f"{page.lead} {single}")
         page = replace(page, sections=[*page.sections, *left_out])
         body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
-        card, heading = trained.checkpoint / CARD_FILE, "## On questions it has not seen"
-        before = card.read_text(encoding="utf-8").partition(heading)[0].rstrip()
-        write_atomically(card, f"{before}\n\n{heading}\n\n{body}\n")
-        seal_again(trained.checkpoint)
+        heading = "## On questions it has not seen"
+        before = (trained.checkpoint / CARD_FILE).read_text(encoding="utf-8").partition(heading)[0].rstrip()
+        agent.save(trained.checkpoint, followed, f"{before}\n\n{heading}\n\n{body}\n")
         write_atomically(Path(config.out) / PAGE_FILE, page.html())
         pages.append(page)
         return page
@@ -138,7 +144,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
     figures = ", ".join(f"{name} {best[name]:.4f}" for name in names)
     say(f"epoch {trained.best_epoch + 1} of {len(trained.history)} is kept: {figures}; the card has all figures")
     say(f"checkpoint in {trained.checkpoint}; use it with: corag ask 'your question' --agent {config.out}")
-    return trained
+    return replace(trained, agent=agent.load(trained.checkpoint))
 
 
 def known_labels(config: TrainAgentConfig) -> Labels:
@@ -228,7 +234,8 @@ def divided(labels: Labels, config: TrainAgentConfig) -> np.ndarray[Any, np.dtyp
         if "train" not in labels.split:
             splits = ", ".join(sorted(set(labels.split)))
             raise DataError(f"{config.labels} has no questions of split train, only {splits}; set own_splits=false")
-        return np.select([labels.split == "train", labels.split == "dev"], [TRAIN, VAL], TEST)
+        dev = VAL if config.training.keep == "best" else TEST
+        return np.select([labels.split == "train", labels.split == "dev"], [TRAIN, dev], TEST)
     parts = divide(labels.data, labels.group, config.shares)
     for part, (name, share) in enumerate(zip(("training", "validation", "test"), config.shares, strict=True)):
         if share > 0 and not (parts == part).any():
@@ -256,7 +263,7 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
         hidden=tuple(config.hidden),
         map_dim=config.map_dim,
         ranges=ranges,
-        min_lead=config.min_lead,
+        min_lead=config.min_lead or 0.0,
     )
 
 
@@ -276,7 +283,6 @@ def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
         "label": f"{config.target.metric} of the answer by reader {readers} at "
         f"{', '.join(map(str, labels.budgets))} tokens",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
-        "min_lead": config.min_lead,
         "models of the labels": models or "not recorded",
         "commit": commit(),
     }

@@ -96,14 +96,43 @@ def test_a_comparison_worked_by_hand(tmp_path):
     )
     weights = {name: np.zeros(shape, np.float32) for name, shape in config.tensor_shapes.items()}
     weights["encoder.0.weight"] = weights["choice.weight"] = np.eye(2, dtype=np.float32)
-    page = comparison(agent.ConfigurationAgent(config, weights), *parts, target)
+    page, gain = comparison(agent.ConfigurationAgent(config, weights), *parts, target)
     [table] = page.sections[0].blocks
     lines = {row[0].strip("*"): row[1:] for row in table.rows}
     assert [lines[name][0] for name in (BASE, AGENT, CEILING)] == ["0.5000", "1.0000", "1.0000"]
     assert [lines[name][0] for name in ("majority class", "logistic regression")] == ["0.5000", "1.0000"]
     assert lines["k-nearest neighbours"][0] in ("0.5000", "1.0000")
     assert lines[CEILING][1] == "+1.00" and lines[AGENT][1].startswith("+1.00") and lines[AGENT][3] == "10.5"
-    assert "+0.500" in page.lead
+    assert "+0.500" in page.lead and gain.mean == 0.5
+
+
+@pytest.mark.parametrize(
+    ("split", "given", "lead", "gains"), [(0, None, 0.0, True), (1, None, 1.0, False), (1, 0.0, 0.0, False)]
+)
+def test_an_agent_that_does_not_gain_names_the_best_single_configuration(tmp_path, split, given, lead, gains):
+    # Items are counted by a, pictures described by b; with split 1 the questions to test on are the other way around.
+    vectors = [[1.0, 0.0] if number % 2 else [0.0, 1.0] for number in range(24)]
+    splits = ["train" if number < 12 else "test" for number in range(24)]
+    rows = [
+        label_row(f"q{number}", name, float((name == "a") == bool((number + split * (number >= 12)) % 2)))
+        for number in range(24)
+        for name in "ab"
+    ]
+    rows = [{**row, "split": splits[int(row["query"][1:])]} for row in rows]
+    questions = [question_row(f"q{number}", "?", vector) for number, vector in enumerate(vectors)]
+    labels = write_labels(tmp_path / "l.parquet", rows, questions)
+    training = agent.TrainConfig(epochs=40, lr=0.05, batch_size=12, keep="last")
+    config = config_of(labels, tmp_path / "out", training=training, hidden=(), map_dim=8, min_lead=given)
+    trained = train(config).agent
+    assert trained.config.min_lead == lead
+    predicted = trained.predict(np.array(vectors, dtype=np.float32))
+    departs = {prediction.configuration == trained.config.fallback.configuration for prediction in predicted}
+    assert departs == ({True} if lead else {True, False})
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "is ahead of" in page if gains else "falls behind" in page
+    # Started again, it is compared as it was trained.
+    assert train(config).agent.config.min_lead == lead
+    assert (tmp_path / "out" / "report.html").read_text() == page
 
 
 def test_candidates_are_features_in_training_and_in_use(tmp_path, table):
