@@ -5,45 +5,47 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import corag
-from common.storage import write_atomically
-from corag.cli.console import progress, say, stdout
+from agent import TrainConfig
+from corag.cli.console import say, stdout
 from corag.cli.explain import reply_page
-from corag.index import update_index
+from corag.cli.index import IndexConfig
+from corag.cli.index import run as build_index
+from corag.cli.page import Page, Section
 from corag.models.runtime import Runtime, in_runtime
 from corag.selectors.corag.search import Corag
-from corag.text.chunking import ChunkConfig
 from experiments.agents.targets import TargetConfig
 from experiments.agents.train import TrainAgentConfig, train
 from experiments.data.config import CandidateSettings
 from experiments.demo import write_data_folder
-from experiments.evaluation.comparison import evaluate
+from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
-from experiments.report.comparison import results_page, terminal_page
-from experiments.report.results import Result
+from experiments.report.comparison import headline
 from experiments.run.track import Tracker, Tracking
 
-METHODS = "naive,corag(agent=none),{best_single},corag"
+METHODS = "top-k,naive,corag(agent=none),corag"
+"""What is compared: the retriever's order, filling, the default, and what was trained."""
 QUESTION = "When are default parameter values evaluated?"
 """Answered at the end. Those of the data want explanations from several places, for readers with a language model;
 labels and comparison measure what contexts hold, and read nothing."""
 CONFIGURATIONS = (
-    "corag(unit=sentence, reranker=minilm-late, cost_weight=0.02)",
-    "corag(unit=sentence, reranker=minilm-late, cost_weight=0.2)",
-    "corag(unit=passage, reranker=minilm-late, cost_weight=0.02)",
-    "corag(unit=passage, reranker=bm25, cost_weight=0.02)",
+    "corag",
+    "corag(unit=sentence, reranker=minilm-late)",
+    "corag(unit=sentence, reranker=minilm-evidence)",
+    "corag(unit=passage, reranker=minilm-late)",
 )
-"""What the agent chooses among: each values an order by what is known of its chunks, so labels take seconds."""
+"""What the agent chooses among: they share what is known of each text, so labels take seconds."""
 
-BUDGETS = (128, 256)
-"""Token budgets to compare; labels, the printed table and times are for the last."""
-CHUNK_TOKENS, NUM_CANDIDATES = 96, 8
+BUDGETS = (256, 512, 1024)
+"""Token budgets to compare."""
+LABEL_BUDGET = 256
+CHUNK_TOKENS, NUM_CANDIDATES = 80, 20
 """Maximum tokens of a chunk, and chunks offered per question."""
 
 
@@ -69,7 +71,7 @@ class DemoConfig(Runtime, Tracking):
 def demo(config: DemoConfig) -> Path:
     """Run the demo; return the path of its report."""
     started = time.perf_counter()
-    out, budget = Path(config.out), BUDGETS[-1]
+    out = Path(config.out)
     data, index = out / "data", out / "index"
 
     with _step("Python's language reference as a data folder"):
@@ -78,16 +80,19 @@ def demo(config: DemoConfig) -> Path:
             f"  {len(content.documents)} topics ({len(content.contained)} more are parts of them), "
             f"{len(content.queries)} questions ({len(content.left_out)} left out for this Python)"
         )
-    with _step("index"), progress("  embed") as bar:
-        update_index(data, index, corag.embedder(), ChunkConfig(CHUNK_TOKENS), overwrite=True, report=bar)
+    with _step("index"):
+        build_index(IndexConfig(str(data), str(index), max_tokens=CHUNK_TOKENS, precision=config.precision))
     with _step("label"):
         labels = label(
             LabelConfig(
                 data=str(data),
                 out=str(out / "labels.parquet"),
                 configurations=CONFIGURATIONS,
+                iterations="",
+                explorations="",
+                cost_weights="",
                 reader=NO_READER,
-                budget=budget,
+                budget=LABEL_BUDGET,
                 pool="corpus",
                 index=str(index),
                 num_candidates=NUM_CANDIDATES,
@@ -103,39 +108,35 @@ def demo(config: DemoConfig) -> Path:
                 own_splits=True,
                 # A tenth of the questions would be left: the 10% rule is for thousands.
                 target=TargetConfig(margin=0.0),
+                # So that the questions of split dev, which choose no epoch, tell whether the agent gains.
+                training=TrainConfig(keep="last"),
                 logger=config.logger,
             )
         )
-    with _step("compare on held-out questions"):
+    with _step("compare on questions of other topics, which nothing was learned from"):
         settings = EvaluateConfig(
             data=str(data),
             split="test",
-            methods=METHODS.format(best_single=report.agent.config.fallback),
+            methods=METHODS,
             pool="corpus",
             agent=str(report.checkpoint),
             reader=NO_READER,
             index=str(index),
             num_candidates=NUM_CANDIDATES,
             limit=config.limit,
-            curves=False,
+            budgets=BUDGETS,
+            latency_questions=0,
+            out=str(out / "comparison"),
         )
-        files = [out / f"evaluate-{tokens}.json" for tokens in BUDGETS]
-        for tokens, file in zip(BUDGETS, files, strict=True):
-            timed = 5 if tokens == budget else 0
-            evaluate(replace(settings, budget=tokens, latency_questions=timed, out=str(file)))
-        results = [Result.read(file) for file in files]
-        shown = results[-1]
-        title = f"{shown.questions} test questions, {budget} tokens, {NUM_CANDIDATES} candidates"
-        terminal_page(shown, title).show()
+        [results] = compare(settings).values()
+        Page("", "", [Section("", [headline(results)])]).show()
     with _step("answer a question with the exported checkpoint"):
         embedder = corag.embedder()
         selector = Corag(agent=report.checkpoint, embedder=embedder)
         say(f"  {QUESTION}")
         asked: dict[str, Any] = {"method": selector, "embedder": embedder, "num_candidates": NUM_CANDIDATES}
-        reply_page(corag.ask(QUESTION, index, budget_tokens=budget, **asked)).show()
-    page = out / "report.html"
-    title = "CORAG on Python's language reference"
-    write_atomically(page, results_page({out.name: results}, title=title).html())
+        reply_page(corag.ask(QUESTION, index, budget_tokens=LABEL_BUDGET, **asked)).show()
+    page = out / "comparison" / "comparison.html"
     say(f"\nreport in {page}; {time.perf_counter() - started:.0f} s in all")
     say(f"ask it yourself: corag ask 'your question' --index {index} --agent {report.checkpoint}")
     return page

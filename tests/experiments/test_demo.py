@@ -12,7 +12,7 @@ import agent
 import experiments.demo as demo_data
 from common.configuration import split_parts
 from experiments.demo import SPLITS, load
-from experiments.demo.run import METHODS, DemoConfig, demo
+from experiments.demo.run import BUDGETS, CONFIGURATIONS, LABEL_BUDGET, METHODS, DemoConfig, demo
 from experiments.labels.table import read_labels
 from tests.offline.sitecustomize import refuse
 
@@ -68,28 +68,29 @@ def test_the_whole_demo_on_a_few_topics_and_again(tmp_path, monkeypatch, capsys)
     out = tmp_path / "demo"
     config = DemoConfig(out=str(out), limit=4)
     page = demo(config)
-    assert page == out / "report.html"
+    assert page == out / "comparison" / "comparison.html"
     html = page.read_text(encoding="utf-8")
-    assert html.count("<svg") == 1 and html.count("<summary>All measures at ") == 2
+    assert html.count("<svg") == 1 and html.count("<summary>All measures at ") == len(BUDGETS)
     printed = capsys.readouterr().out
-    assert "checkpoint in" in printed and "4 test questions, 256 tokens" in printed and "[1" in printed
+    assert "checkpoint in" in printed and "4 questions that it has not seen" in printed and "[1" in printed
     labels = read_labels(str(out / "labels.parquet"))
-    assert len(labels) == 8 and labels.metadata[0]["settings"]["budget"] == 256
+    assert len(labels) == 8 and labels.metadata[0]["settings"]["budget"] == LABEL_BUDGET
     loaded = agent.load(out / "agent" / "checkpoint")
-    methods = list(map(str, split_parts(METHODS.format(best_single=loaded.config.fallback))))
-    assert str(loaded.config.fallback) in methods
+    assert loaded.has_network and loaded.config.fallback.configuration in CONFIGURATIONS
+    methods = list(map(str, split_parts(METHODS)))
     assert all(f'<th scope="col">{method}</th>' in unescape(html) for method in methods)
-    result = json.loads((out / "evaluate-256.json").read_text())
-    assert result["queries"] == 4 and [row["method"] for row in result["methods"]] == methods
-    assert all(row["over_budget"] == 0 for row in result["methods"])
+    for budget in BUDGETS:
+        result = json.loads((out / "comparison" / f"data-{budget}.json").read_text())
+        assert result["queries"] == 4 and [row["method"] for row in result["methods"]] == methods
+        assert all(row["over_budget"] == 0 for row in result["methods"])
 
     def made():
-        kept = [*(out / "index").rglob("*"), out / "labels.parquet", *out.glob("evaluate-*.json*")]
+        kept = [*(out / "index").rglob("*"), out / "labels.parquet", *out.glob("comparison/*.json*")]
         return {str(path): path.stat().st_mtime_ns for path in kept}
 
     before = made()
     assert demo(config) == page
     assert made() == before
-    assert not list(out.rglob("*journal*"))
+    assert not list(out.glob("*journal*"))
     # It asks no other machine, W&B's neither.
     assert list(out.rglob("offline-run-*")) and not (tmp_path / "contacts.txt").exists()
