@@ -26,7 +26,7 @@ from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
-from experiments.report.comparison import headline
+from experiments.report.comparison import headline, remarks
 from experiments.run.track import Tracker, Tracking
 
 METHODS = "top-k,naive,corag(agent=none),corag"
@@ -129,7 +129,7 @@ def demo(config: DemoConfig) -> Path:
             out=str(out / "comparison"),
         )
         [results] = compare(settings).values()
-        Page("", "", [Section("", [headline(results)])]).show()
+        Page("", "", [Section("", [headline(results), *remarks(results)])]).show()
     with _step("answer a question with the exported checkpoint"):
         embedder = corag.embedder()
         selector = Corag(agent=report.checkpoint, embedder=embedder)
