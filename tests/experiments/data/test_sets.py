@@ -21,9 +21,9 @@ from tests.paths import ROOT
 
 BROUGHT = (
     "demo", "halueval_sample", "medquad", "contract_nli", "api_docs", "codebase", "friendsqa", "lihua", "qmsum",
-    "fetaqa", "fairytale",
+    "fetaqa", "fairytale", "ottqa", "xquad_de", "xquad_zh", "runs/reading/data",
 )  # fmt: skip
-"""Sets that are not fetched: that of the demo, and samples that serve if they are at hand."""
+"""Sets that are not fetched: that of the demo, samples that serve if they are at hand, and what `reading` draws."""
 SETS = json.loads(Path(__file__).with_name("sets.json").read_text(encoding="utf-8"))
 ROWS = {name: one["rows"] for name, one in SETS.items()}
 
