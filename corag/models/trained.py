@@ -6,11 +6,10 @@ hash of every file, so an incomplete, mixed or damaged folder is detected.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +35,11 @@ class AdapterConfig:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Adapter:
-    """A loaded adapter, its tensors in their stored precision; `sha256` is that of configuration and weights."""
+class Adapter(NamedTuple):
+    """A loaded adapter, its tensors in their stored precision."""
 
-    config: AdapterConfig = field(compare=False)
-    tensors: Mapping[str, NDArray[Any]] = field(compare=False)
-    weights_sha256: str
-    sha256: str
+    config: AdapterConfig
+    tensors: Mapping[str, NDArray[Any]]
 
 
 def save_adapter(folder: str | Path, tensors: Mapping[str, NDArray[Any]], config: AdapterConfig, card: str) -> None:
@@ -73,7 +69,7 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
         if (version := values["format_version"]) != FORMAT_VERSION:
             raise ModelError(f"{file} has format_version {version!r}, expected {FORMAT_VERSION}; train again")
         config = AdapterConfig(values["name"], values["form"], values["settings"])
-        base, sha256 = (values["base"], values["base_sha256"]), hashes[WEIGHTS_FILE]
+        base, _ = (values["base"], values["base_sha256"]), hashes[WEIGHTS_FILE]  # weights are sealed, too
         weights = (Path(folder) / WEIGHTS_FILE).read_bytes()
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
         raise ModelError(
@@ -87,8 +83,7 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
             f"{folder} was trained on {base[0]} with sha256 {base[1]}, expected {BASE} with sha256 {WEIGHTS_SHA256}; "
             "give an adapter for this encoder"
         )
-    whole = hashlib.sha256(f"{hashes[CONFIG_FILE]} {sha256}".encode()).hexdigest()
-    return Adapter(config, require("safetensors.numpy", "models").load(weights), sha256, whole)
+    return Adapter(config, require("safetensors.numpy", "models").load(weights))
 
 
 def shipped_checkpoint(name: str) -> Path | None:
