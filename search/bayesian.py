@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from math import inf
+from math import inf, isqrt
 
 import numpy as np
 
@@ -23,6 +23,9 @@ LEAST_GAIN = 1e-8
 """The search ends when no expected improvement exceeds this share of the amplitude of the values."""
 MAX_CANDIDATES = 1000
 """At most this many candidates that fit the budget are considered: the pool holds each one's single order."""
+MAX_PLACES = 2**17
+"""Candidates times those of the longest order, up to which a round takes less than half a second: of more that fit
+together, fewer are considered, the best-ranked ones."""
 MAX_ENUMERATED = 2000
 """Up to this many feasible orders, the pool holds all of them from the start."""
 NUM_SEEDS = 2
@@ -48,7 +51,8 @@ def bayesian_search(costs: IntArray, budget: int, config: SearchConfig) -> Searc
     then fewer candidates, then the better-ranked candidates.
     """
     space = OrderSpace(costs, budget, config.max_length)
-    names = space.fitting[:MAX_CANDIDATES]
+    most = max(isqrt(MAX_PLACES), MAX_PLACES // max(1, space.max_length))
+    names = space.fitting[: min(MAX_CANDIDATES, most)]
     price = config.cost_weight if config.choice == "value-minus-cost" else 0.0
     # Minus the net value, cost, length and order of the best one so far, in this order, so that the smallest is best.
     best: tuple[float, int, int, Order] = (inf, 0, 0, ())

@@ -2,6 +2,7 @@
 
 import json
 from itertools import combinations, pairwise
+from math import isqrt
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search import SearchConfig, exhaustive, search
+from search.bayesian import MAX_PLACES
 from search.gaussian_process import PRIORS, GaussianProcess, OrderPool
 from search.orders import OrderSpace
 from tests.search.golden import GOLDEN, PROBLEMS, replay
@@ -174,3 +176,13 @@ def test_golden(name):
     again = replay(golden)
     assert again["result"].pop("utility") == pytest.approx(golden["result"].pop("utility"), rel=1e-12)
     assert again == golden
+
+
+def test_of_many_that_fit_together_the_best_ranked_are_considered():
+    result = search(
+        np.ones(900, dtype=int),
+        lambda orders: np.array([float(len(order)) for order in orders]),
+        900,
+        SearchConfig(policy="bayesian"),
+    )
+    assert len(result.order) == 362 == isqrt(MAX_PLACES) and max(result.order) == 361
