@@ -17,6 +17,7 @@ import numpy as np
 
 import agent
 from corag.cli.console import say
+from corag.cli.page import Page, Section
 from experiments.agents.compare import AGENT, BASE, CEILING, Choices, choices_of, method_table, named
 from experiments.agents.targets import TargetConfig, best_configuration, make_targets, utility
 from experiments.agents.train import TRAIN, VAL, TrainAgentConfig, divided, fitted_without, known_labels
@@ -24,8 +25,8 @@ from experiments.labels.table import Labels
 from experiments.report.difference import paired_difference
 
 PAPER = TargetConfig(metric="rougeL", price=0)
-TARGETS = {AGENT: PAPER, "agent of evidence": TargetConfig(price=0), "agent of evidence, at a price": TargetConfig()}
-"""What agents learn from; all are compared by the first."""
+TARGETS = {AGENT: PAPER, "agent of evidence": TargetConfig(price=0)}
+"""What agents learn from; both are compared by the first."""
 
 
 def left_out_choices(labels: Labels, config: TrainAgentConfig) -> dict[str, Choices]:
@@ -45,26 +46,25 @@ def left_out_choices(labels: Labels, config: TrainAgentConfig) -> dict[str, Choi
     return chosen
 
 
-def compared(labels: Labels, config: TrainAgentConfig) -> str:
+def compared(labels: Labels, config: TrainAgentConfig) -> Page:
     """Return what each method's choices are worth to the reader, and how often agents name which configuration."""
     chosen, values, rows = left_out_choices(labels, config), utility(labels, PAPER), np.arange(len(labels))
     table = method_table(chosen, labels, PAPER, base=BASE, ceiling=CEILING, marked=AGENT)
     names = [str(name) for name in labels.configurations]
-    lines = [f"{len(labels)} questions of {len(set(labels.kind))} kinds, each left out of the training in turn.", ""]
-    lines += [" | ".join(row) for row in [table.headings, *table.rows]]
-    lines += ["", "mean of each configuration: " + ", ".join(map("{} {:.3f}".format, names, values.mean(axis=0)))]
+    lines = ["Mean of each configuration: " + ", ".join(map("{} {:.3f}".format, names, values.mean(axis=0)))]
     for name, of_method in chosen.items():
         counts = Counter(names[row] for row in of_method).most_common()
-        lines.append(f"{name} names: " + ", ".join(f"{one} {number}" for one, number in counts))
+        lines.append(f"{name} names " + ", ".join(f"{one} {number} times" for one, number in counts))
     ours, groups = values[rows, chosen[AGENT]], labels.group.tolist()
     for name in (*list(TARGETS)[1:], BASE):
         same = (chosen[name] == chosen[AGENT]).mean()
         gain = paired_difference(ours, values[rows, chosen[name]], groups=groups)
         lines.append(f"{AGENT} less {name}: {gain}; the same configuration for {same:.0%}")
-    return "\n".join(lines)
+    lead = f"{len(labels)} questions of {len(set(labels.kind))} kinds, each left out of the training in turn."
+    return Page("Labels by a language model", lead, [Section("What each method's choices are worth", [table, *lines])])
 
 
-def noise(first: Labels, second: Labels) -> str:
+def noise(first: Labels, second: Labels) -> list[str]:
     """Return how much of a label is noise, from the same questions labelled twice."""
     shared = [name for name in first.ids if name in second.ids]
     pair = [labels.of([labels.ids.index(name) for name in shared]) for labels in (first, second)]
@@ -81,19 +81,17 @@ def noise(first: Labels, second: Labels) -> str:
     single = int(values[0].mean(axis=0).argmax())
     by_hindsight = values[0][rows, best[0]] - values[0][:, single]
     told = values[1][rows, best[0]] - values[1][:, single]
-    return "\n".join(
-        [
-            f"{len(shared)} questions, labelled twice",
-            f"ROUGE-L {values[0].mean():.3f} and {values[1].mean():.3f}, correlation {_correlation(*values):.2f}; "
-            f"of the differences within a question {_correlation(*within):.2f}",
-            f"noise in the variance within a question: {error / np.mean([np.var(of) for of in within]):.0%}",
-            f"another configuration is best: {(~(at_best[0] & at_best[1]).any(axis=1)).mean():.0%}",
-            f"pass the {PAPER.margin:.0%} rule: {passed[0].mean():.0%} and {passed[1].mean():.0%}, {both.mean():.0%} "
-            f"both times, of these with the same best one {np.mean((best[0] == best[1])[both]):.0%}",
-            f"the oracle's gain over one configuration: {by_hindsight.mean():.3f} by the labels that it chose from, "
-            f"{paired_difference(told, groups=pair[0].group.tolist())} by the others",
-        ]
-    )
+    return [
+        f"{len(shared)} questions, labelled twice",
+        f"ROUGE-L {values[0].mean():.3f} and {values[1].mean():.3f}, correlation {_correlation(*values):.2f}; "
+        f"of the differences within a question {_correlation(*within):.2f}",
+        f"noise in the variance within a question: {error / np.mean([np.var(of) for of in within]):.0%}",
+        f"another configuration is best: {(~(at_best[0] & at_best[1]).any(axis=1)).mean():.0%}",
+        f"pass the {PAPER.margin:.0%} rule: {passed[0].mean():.0%} and {passed[1].mean():.0%}, {both.mean():.0%} "
+        f"both times, of these with the same best one {np.mean((best[0] == best[1])[both]):.0%}",
+        f"the oracle's gain over one configuration: {by_hindsight.mean():.3f} by the labels that it chose from, "
+        f"{paired_difference(told, groups=pair[0].group.tolist())} by the others",
+    ]
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> float:
@@ -102,8 +100,13 @@ def _correlation(one: np.ndarray, other: np.ndarray) -> float:
 
 if __name__ == "__main__":
     paths, runs, *reworded = sys.argv[1:]
-    settings = TrainAgentConfig(paths, runs, features="query", target=PAPER, training=agent.TrainConfig(keep="last"))
-    known = known_labels(replace(settings, quiet=True, logger="none"))
-    say(compared(known, replace(settings, quiet=True, logger="none")))
+    training = agent.TrainConfig(keep="last")
+    settings = TrainAgentConfig(
+        paths, runs, features="query", target=PAPER, training=training, quiet=True, logger="none"
+    )
+    known = known_labels(settings)
+    page = compared(known, settings)
     if reworded:
-        say(noise(known, known_labels(replace(settings, labels=reworded[0]))))
+        twice = noise(known, known_labels(replace(settings, labels=reworded[0])))
+        page = replace(page, sections=[*page.sections, Section("The same questions, labelled twice", twice)])
+    say(page.markdown())
