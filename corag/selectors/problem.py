@@ -18,7 +18,7 @@ from corag.ranking import shared_words
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
-from corag.text.documents import SEPARATOR, content
+from corag.text.documents import SEPARATOR, body, content
 from corag.text.tokens import token_counts
 from corag.text.units import MAX_CHARACTERS, Span, UnitChunk, assemble, disjoint, ranges_of, text_alone, units
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
@@ -153,11 +153,16 @@ class SelectionProblem:
 
     @cached_property
     def overlapping(self) -> list[tuple[int, int]]:
-        """Pairs of passages, neighbours in a document, that have text in common; none for units."""
+        """Pairs of passages that have text in common, as neighbours in a document or all of it; none for units."""
         places = [] if self.whole is not None else [(ranges_of(chunk), row) for row, chunk in enumerate(self.chunks)]
         rows = [row for _, row in sorted((place, row) for place, row in places if place is not None)]
         pairs = [(first, second, [self.chunks[first], self.chunks[second]]) for first, second in pairwise(rows)]
-        return [(first, second) for first, second, pair in pairs if disjoint(pair) != pair]
+        overlapping = [(first, second) for first, second, pair in pairs if disjoint(pair) != pair]
+        first_with: dict[str, int] = {}
+        for row, chunk in enumerate(self.chunks if self.whole is None else ()):
+            if (first := first_with.setdefault(body(chunk), row)) != row:
+                overlapping.append((first, row))
+        return overlapping
 
     @cached_property
     def most_shared_tokens(self) -> int:

@@ -175,37 +175,53 @@ def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
 
     Units of one document, and chunks of it that overlap, are in its order below one title, at the position of the first
     that was chosen; those of its parts with titles of their own, such as headings, below these. Neighbours are joined
-    as they are in the document, and what was left out between others is marked. Other chunks stay as they are.
+    as they are in the document, and what was left out between others is marked. Other chunks stay as they are, but a
+    text that is below several titles is there once, below all of them.
     """
     parts = disjoint(chosen)
     by_document: dict[tuple[str, str] | int, list[int]] = {}
     for position, part in enumerate(parts):
         if part is not None:
             by_document.setdefault(_part_of(part) if isinstance(part, UnitChunk) else position, []).append(position)
-    text = ""
-    spans: list[Span] = [(0, 0)] * len(chosen)
+    shown: dict[tuple[str, int], list[tuple[str, dict[int, Span]]]] = {}  # text -> its titles, each with what it shows
     for number, positions in enumerate(by_document.values()):
-        text += SEPARATOR if number else ""
-        first = parts[positions[0]]
-        if not isinstance(first, UnitChunk):
-            spans[positions[0]] = (len(text), len(text) + len(chosen[positions[0]].text))
-            text += chosen[positions[0]].text
-            continue
-        text += first.source.text[: first.body]
-        last: UnitChunk | None = None
-        for unit, at in _in_order(parts, positions):
-            text += _joint(last, unit)
-            start, end = unit.span
-            if at is not None:
-                spans[at] = (len(text), len(text) + end - start)
-            text += unit.source.text[start:end]
-            last = unit
+        title, text, within = _rendered(parts, positions)
+        # What has no title may be an answer of its own.
+        shown.setdefault((text, -1 if title and text else number), []).append((title, within))
+    whole, spans = "", [(0, 0)] * len(chosen)
+    for (text, _), titled in shown.items():
+        whole += SEPARATOR if whole else ""
+        starts = [len(whole) + sum(len(title) for title, _ in titled[:number]) for number in range(len(titled) + 1)]
+        whole += "".join(title for title, _ in titled) + text
+        for begun, (_, within) in zip(starts, titled, strict=False):
+            for position, (start, end) in within.items():
+                is_whole = not isinstance(parts[position], UnitChunk)
+                spans[position] = begun if is_whole else starts[-1] + start, starts[-1] + end
     for position, part in enumerate(parts):
         if part is None:
             unit = _as_unit(chosen[position])
-            start = text.find(unit.source.text[slice(*unit.span)])
+            start = whole.find(unit.source.text[slice(*unit.span)])
             spans[position] = (start, start + unit.span[1] - unit.span[0])
-    return text, spans
+    return whole, spans
+
+
+def _rendered(parts: Sequence[Chunk | None], positions: Sequence[int]) -> tuple[str, str, dict[int, Span]]:
+    """Return the title of a chunk, or of units of one document, their text below it, and where in that each is."""
+    first = parts[positions[0]]
+    assert first is not None
+    if not isinstance(first, UnitChunk):
+        title, text = first.text[: body_of(first)], first.text[body_of(first) :]
+        return title, text, {positions[0]: (0, len(text))}
+    text, spans = "", {}
+    last: UnitChunk | None = None
+    for unit, at in _in_order(parts, positions):
+        text += _joint(last, unit)
+        start, end = unit.span
+        if at is not None:
+            spans[at] = (len(text), len(text) + end - start)
+        text += unit.source.text[start:end]
+        last = unit
+    return first.source.text[: first.body], text, spans
 
 
 def disjoint(chosen: Sequence[Chunk]) -> list[Chunk | None]:

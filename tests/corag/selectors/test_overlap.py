@@ -179,3 +179,16 @@ def test_headings_of_users_may_be_anything(headings):
     selection = corag.select("Open?", [text, "It is shut."], 99, method="full")
     assert selection.ids and len(selection.chunks) == 2
     assert citation(selection.chunks[0])
+
+
+@pytest.mark.parametrize("unit", ["passage", "sentence"])
+def test_a_text_below_several_titles_is_there_once_below_all_of_them(unit):
+    text = "Run it in the folder. It installs what the lock file names."
+    pool = offered([Chunk(title, f"{title}\n{text}", {"title": title}) for title in ("npm ci", "npm i")], [0, 1])
+    pool += offered([Chunk("c", "npm x\nIt is another one.", {"title": "npm x"})], [0])
+    selection = corag.selector("full", unit=unit, tokenizer=WORDS).select("Which?", pool, 99)
+    assert selection.text == f"npm ci\nnpm i\n{text}\n\nnpm x\nIt is another one."
+    for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
+        assert selection.text[start:end].endswith(chunk.text.rpartition("\n")[2])
+    if unit == "passage":  # what that saves is spent
+        assert len(corag.selector("full", tokenizer=WORDS).select("Which?", pool, 22)) == 3
