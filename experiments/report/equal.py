@@ -29,7 +29,8 @@ Curves = Mapping[tuple[str, int], FloatArray]
 class Need:
     """What another method holds at a budget, its tokens, and those that ours needs for it, with a 95% interval.
 
-    They are infinite where ours does not hold as much at any budget.
+    They are infinite where ours does not hold as much at any budget, and those of its smallest budget where it holds
+    more there: nothing tells then how many fewer are enough.
     """
 
     budget: int
@@ -38,13 +39,19 @@ class Need:
     needs: float
     low: float
     high: float
+    smallest: float
+
+    @property
+    def needed(self) -> str:
+        """Tokens that ours needs, in words."""
+        if np.isinf(self.needs):
+            return "not held"
+        return f"{self.needs:.0f}" if self.needs > self.smallest else f"fewer than {self.needs:.0f}"
 
     def __str__(self) -> str:
         """Tokens of the other, and of ours."""
-        if np.isinf(self.needs):
-            return f"{self.tokens:.0f}: not held"
         interval = " to ".join("more" if np.isinf(end) else f"{end:.0f}" for end in (self.low, self.high))
-        return f"{self.tokens:.0f}: {self.needs:.0f} ({interval})"
+        return f"{self.tokens:.0f}: {self.needed}" + (f" ({interval})" if self.smallest < self.needs < np.inf else "")
 
 
 def curves(rows: Rows, seed: int = 0) -> Curves:
@@ -78,19 +85,22 @@ def means(values: FloatArray) -> FloatArray:
 def needs(found: Curves, ours: str, theirs: str) -> list[Need]:
     """Return what one method needs for what another holds, at each budget of the other.
 
-    Not where ours holds more at its smallest budget: nothing tells then how much less is enough.
+    Not at our smallest budget if ours holds more there.
     """
-    own = [found[cell] for cell in sorted(found, key=lambda cell: cell[1]) if cell[0] == ours]
+    budgets = sorted(budget for method, budget in found if method == ours)
+    own = [found[ours, budget] for budget in budgets]
     listed = []
     for (method, budget), other in sorted(found.items(), key=lambda item: item[0][1]):
-        if method == theirs and len(own) > 1 and other[0, 0] >= own[0][0, 0]:
+        if method == theirs and len(own) > 1 and (budget > budgets[0] or other[0, 0] >= own[0][0, 0]):
             held, tokens = np.maximum.accumulate([of[:, 0] for of in own]).T, np.log([of[:, 1] for of in own]).T
             wanted = [
                 np.exp(np.interp(value, curve, at)) if value <= curve[-1] else np.inf
                 for value, curve, at in zip(other[:, 0], held, tokens, strict=True)
             ]
             low, high = np.quantile(wanted, [0.025, 0.975], method="nearest").tolist()
-            listed.append(Need(budget, float(other[0, 0]), float(other[0, 1]), float(wanted[0]), low, high))
+            listed.append(
+                Need(budget, float(other[0, 0]), float(other[0, 1]), float(wanted[0]), low, high, float(own[0][0, 1]))
+            )
     return listed
 
 
@@ -105,10 +115,7 @@ def needs_table(kinds: Mapping[str, Curves], ours: str, others: Mapping[str, str
         [f"{budget:,}, {sort}" if sort else f"{budget:,}", *(of.get(method, "-") for method in others)]
         for (budget, sort), of in sorted(lines.items(), key=lambda item: item[0][0])
     ]
-    note = (
-        f"Tokens of the other, and those in which {ours} holds as much, with the 95% interval over documents; a dash "
-        "where it holds more at its smallest budget."
-    )
+    note = f"Tokens of the other, and those in which {ours} holds as much, with the 95% interval over documents."
     return Table(["budget", *others.values()], rows, note=note)
 
 

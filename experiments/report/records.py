@@ -1,4 +1,4 @@
-"""`RECORDS.md`, table and picture of `README.md`, from committed figures.
+"""`RECORDS.md`, number, picture and table of `README.md`, from committed figures.
 
     corag evaluate --config experiments/configs/record.yaml --look "why"
     python -m experiments.report.records --results runs/record --changed "what is new"
@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -49,10 +49,6 @@ TITLES = {
     "qmsum": "QMSum (meetings)", "fetaqa": "FeTaQA (tables)", "fairytale": "FairytaleQA (stories)",
 }  # fmt: skip
 """Data sets as readers know them, by the names in `experiments/configs/record.yaml`."""
-ONE_A_KIND = (
-    "hotpotqa", "squad", "pubmedqa", "contract_nli", "api_docs", "codebase", "friendsqa", "fetaqa", "fairytale",
-)  # fmt: skip
-"""Of each kind of texts one, which the README shows; the page of records shows all."""
 HOW_TO_READ = """Share of the reference answer's words in the context / share of gold passages touched @ tokens spent,
 by default and by filling the budget with the best-ranked passages (`naive(reranker=minilm-softsim)`)."""
 ALT = "Answer and evidence held against tokens: the default, and filling, for kinds of texts known and left out."
@@ -114,11 +110,8 @@ def question_rows(files: Sequence[Path], kinds: str) -> list[dict[str, Any]]:
     return rows
 
 
-def table(rows: Sequence[Mapping[str, Any]], shown: Collection[str] = ()) -> str:
-    """Return the default beside filling as Markdown: a line a data set, of some only if `shown` names these.
-
-    Mean and verdict are of all sets.
-    """
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the default beside filling as Markdown: a line a data set, with mean and verdict of all."""
     by_cell: dict[tuple[str, int, str], list[list[Any]]] = {}
     for row in rows:
         by_cell.setdefault((row["data"], row["budget"], row["method"]), []).append([row[name] for name in FIGURES])
@@ -134,9 +127,7 @@ def table(rows: Sequence[Mapping[str, Any]], shown: Collection[str] = ()) -> str
         *(f"{'`corag`' if of == 'corag' else 'filling'}, {budget:,}" for budget, of in columns),
     ]
     lines = [
-        [TITLES.get(name, name), str(len(by_cell[name, *columns[0]])), *map(_cell, of_sets[name])]
-        for name in names
-        if not shown or name in shown
+        [TITLES.get(name, name), str(len(by_cell[name, *columns[0]])), *map(_cell, of_sets[name])] for name in names
     ]
     overall = means(np.stack(list(of_sets.values())))
     lines.append([f"**mean of {len(of_sets)} sets**", "", *map(_cell, overall)])
@@ -170,25 +161,31 @@ def page(lines: Sequence[Mapping[str, Any]], by_set: str = "") -> str:
 
 def front(kinds: Mapping[str, Curves]) -> str:
     """Return what README and records begin with, as Markdown: a number for each sort of kinds, a picture, a table."""
-    said = []
-    for sort, found in kinds.items():
-        for need in needs(found, "corag", FILLING):
-            if need.budget == BUDGETS[0]:
-                ours = "in no number of tokens" if np.isinf(need.needs) else f"in {need.needs:.0f}"
-                said.append(f"what filling holds in {need.tokens:.0f} tokens the default holds {ours}, on kinds {sort}")
+    of_sorts = {sort: {need.budget: need for need in needs(found, "corag", FILLING)} for sort, found in kinds.items()}
+    said = [
+        f"in {next(iter(of_sorts.values()))[budget].tokens:.0f}: "
+        + ", ".join(f"{of[budget].needed} on kinds {sort}" for sort, of in of_sorts.items())
+        for budget in BUDGETS
+    ]
     figure = f'<img src="{PICTURE.relative_to(ROOT)}" width="480" alt="{ALT}">'
     needed = needs_table(kinds, "corag", FILLED)
-    numbers = f"**{'; '.join(said).capitalize()}.**"
+    numbers = f"**Tokens in which the default holds what filling holds {'; '.join(said)}.**"
     return "\n\n".join([numbers, figure, markdown_table(needed.headings, needed.rows), needed.note])
 
 
 def picture(kinds: Mapping[str, Curves]) -> str:
     """Return what the default and what fills hold against their tokens, as SVG."""
     lines: list[tuple[str, Points, Mapping[str, Any]]] = []
-    for color, (method, title) in zip(COLORS, {"corag": "the default", **FILLED}.items(), strict=False):
-        for (sort, found), line in zip(kinds.items(), ("-", ":"), strict=False):
-            style = {"color": color, "marker": "o", "linewidth": 1.6, "linestyle": line}
-            lines.append((f"{title}, kinds {sort}", points_of(found, method), style))
+    style: dict[str, Any] = {"marker": "o", "linewidth": 1.6}
+    for (sort, found), line in zip(kinds.items(), ("-", ":"), strict=False):
+        own = {**style, "color": COLORS[0], "linestyle": line}
+        lines.append((f"the default, kinds {sort}", points_of(found, "corag"), own))
+    # A fill learns nothing, so it is the same for both.
+    found = next(iter(kinds.values()))
+    lines += [
+        (title, points_of(found, method), {**style, "color": color})
+        for color, (method, title) in zip(COLORS[1:], FILLED.items(), strict=False)
+    ]
     return against_tokens(lines, "answer and evidence held")
 
 
@@ -212,14 +209,17 @@ def main(results: str = "", left_out: str = "", changed: str = "") -> None:
         parquet.write_table(pyarrow.Table.from_pylist(rows), sink, compression="zstd")
         write_atomically(ROWS, sink.getvalue())
     rows = parquet.read_table(ROWS).to_pylist()
-    kinds = {sort: curves(own) for sort in (KNOWN, LEFT_OUT) if (own := [row for row in rows if row["kinds"] == sort])}
+    sorts = [sort for sort in (KNOWN, LEFT_OUT) if any(row["kinds"] == sort for row in rows)]
+    asked = [{(row["data"], row["query"]) for row in rows if row["kinds"] == sort} for sort in sorts]
+    common = [row for row in rows if (row["data"], row["query"]) in set[Any].intersection(*asked)]
+    kinds = {sort: curves([row for row in common if row["kinds"] == sort]) for sort in sorts}
     by_needs = front(kinds)
     rows = [row for row in rows if row["kinds"] == KNOWN]
     write_atomically(PICTURE, picture(kinds))
     write_atomically(PAGE, page(lines, f"{by_needs}\n\n{table(rows)}"))
     before, _, rest = README.read_text(encoding="utf-8").partition(TABLE[0])
     _, _, after = rest.partition(TABLE[1])
-    write_atomically(README, f"{before}{TABLE[0]}\n{by_needs}\n\n{table(rows, ONE_A_KIND)}\n{TABLE[1]}{after}")
+    write_atomically(README, f"{before}{TABLE[0]}\n{by_needs}\n{TABLE[1]}{after}")
 
 
 def _files(folder: str) -> list[Path]:
