@@ -35,7 +35,7 @@ def compared_files(kinds: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     folders: dict[tuple[str, str], list[str]] = defaultdict(list)
     for path, kind in kinds.items():
         folders[PurePosixPath(path).parent.as_posix(), kind].append(path)
-    compared = {}
+    compared: dict[str, tuple[str, ...]] = {}
     for (_, kind), paths in folders.items():
         if len(paths) >= _LEAST_FILES and kind not in _TABLES:
             drawn = sorted(paths, key=lambda path: hashlib.sha256(path.encode()).digest())[:_COMPARED]

@@ -17,8 +17,8 @@ from corag.candidates import as_candidates
 from corag.registry import SELECTORS, Part
 from corag.registry import tokens as make_tokens
 from corag.text.documents import with_title
-from corag.text.units import PlacedChunk, chosen_parts
-from corag.types import Candidate, Chunk, Selection, Selector, SimilarityKind, TokenCounter
+from corag.text.units import chosen_parts
+from corag.types import Candidate, Selection, Selector, SimilarityKind, TokenCounter
 
 logger = logging.getLogger(__name__)
 
@@ -113,10 +113,8 @@ class Chooser(BaseModel):
             title, text, name = str(one.chunk.metadata.get("title") or "").strip(), one.chunk.text, one.chunk.id
             title = "" if text.startswith(with_title(title, "")) else title
             name = f"{name}~{rank}" if name in by_id else name
-            named = {"id": name, "text": with_title(title, text), "metadata": {"title": title} if title else {}}
-            chunk = (
-                PlacedChunk(**named, place=one.chunk.place) if isinstance(one.chunk, PlacedChunk) else Chunk(**named)
-            )
+            metadata = {"title": title} if title else {}
+            chunk = replace(one.chunk, id=name, text=with_title(title, text), metadata=metadata)
             similarity, kind = (one.similarity, self.score_kind) if scored else (None, "rank")
             candidates.append(replace(one, chunk=chunk, similarity=similarity, kind=kind, rank=rank))
             by_id[name] = document

@@ -375,8 +375,10 @@ def place_of(chunk: Chunk) -> Range | None:
     """Return the characters of a document that a chunk is, by its metadata if nothing else says it, or None."""
     if isinstance(chunk, PlacedChunk):
         return chunk.place
-    document, *offsets = (chunk.metadata.get(name) for name in ("document", "start", "end"))
-    return (str(document), *offsets) if document is not None and all(isinstance(one, int) for one in offsets) else None
+    document, start, end = (chunk.metadata.get(name) for name in ("document", "start", "end"))
+    if document is None or not isinstance(start, int) or not isinstance(end, int):
+        return None
+    return str(document), start, end
 
 
 class _UnitSpan(NamedTuple):
