@@ -51,6 +51,14 @@ WORK = {
     "HTML": read("a.html"),
     "CSV": read("a.csv"),
 }
+# Parsers of these formats take seconds for the long texts; hostile ones of their own are in `tests.corag.files`.
+READERS = {
+    "text": read("a.txt"),
+    "AsciiDoc": read("a.adoc"),
+    "TeX": read("a.tex"),
+    "RST": read("a.rst"),
+    "mail": lambda text: read("a.eml")(f"Subject: a\nMIME-Version: 1.0\n\n{text}"),
+}
 
 
 def steps(run, text):
@@ -72,9 +80,9 @@ def steps(run, text):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", WORK)
+@pytest.mark.parametrize("name", [*WORK, *READERS])
 def test_steps_are_linear(name):
-    run = WORK[name]
+    run = (WORK | READERS)[name]
     run("The sea is salty. ")  # loads what is loaded once
     grown = {}
     for shape in SHAPES:
